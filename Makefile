@@ -1,0 +1,82 @@
+# Everything here sets itself up: a fresh machine needs make, and Python 3.11 or newer as `python3`
+# (or `make PYTHON=python3.13 ...`).
+
+PYTHON ?= python3
+WORKERS ?= 2
+BIN := .venv/bin
+# pip 25.1 was the first to know dependency groups.
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: help demo test test-slow test-storms check lint types imports purity format bench coverage clean
+
+help:
+	@echo 'make demo       run the first example'
+	@echo 'make check      formatting, lint, types, import rules, purity of the kernel'
+	@echo 'make test       the fast tests, on SQLite and on a PostgreSQL of their own'
+	@echo 'make test-slow  the tests that take minutes: packaging, chaos'
+	@echo 'make bench      the benchmarks'
+	@echo 'make format     rewrite the code as `make check` wants it'
+	@echo 'make coverage   the fast tests, with a report of what they did not run'
+	@echo 'make clean      remove everything that make built'
+
+demo: .venv/.package
+	$(BIN)/python docs/examples/stdlib_report/demo.py
+
+test: .venv/.tools .cache/postgres/.ready
+	$(BIN)/pytest -n $(WORKERS)
+
+# 5 means that there was nothing to run, and is no failure here.
+test-slow: .venv/.tools .cache/postgres/.ready
+	$(BIN)/pytest -m 'slow or chaos' || test $$? -eq 5
+
+# Workers killed, stopped and poisoned, and databases that die: real processes, about two minutes.
+test-storms: .venv/.tools .cache/postgres/.ready
+	$(BIN)/pytest -m chaos tests/storms
+
+check: lint types imports purity
+
+lint: .venv/.tools
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: .venv/.tools
+	$(BIN)/python -m tools.check_types
+
+imports: .venv/.tools
+	$(BIN)/lint-imports
+
+purity: .venv/.tools
+	$(BIN)/pytest -q tests/unit/test_purity.py
+
+format: .venv/.tools
+	$(BIN)/ruff check --fix-only
+	$(BIN)/ruff format
+
+bench: .venv/.tools .cache/postgres/.ready
+	$(BIN)/python -m tests.benchmarks
+
+coverage: .venv/.tools .cache/postgres/.ready
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage combine
+	$(BIN)/coverage report
+
+clean:
+	rm -rf .venv .cache dist build .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+
+.venv/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Holdfast needs Python 3.11 or newer: make PYTHON=python3.13 ...")'
+	$(PYTHON) -m venv --clear .venv
+	$(PIP) install --quiet --upgrade 'pip>=25.1'
+	@touch $@
+
+.venv/.package: .venv/.python pyproject.toml
+	$(PIP) install --quiet --editable '.[postgres,sqlite,cli,testing]'
+	@touch $@
+
+.venv/.tools: .venv/.package
+	$(PIP) install --quiet --group dev
+	@touch $@
+
+.cache/postgres/.ready: tools/fetch_postgres.py tools/postgres-requirements.txt | .venv/.python
+	$(BIN)/python -m tools.fetch_postgres
+	@touch $@

@@ -1,0 +1,1 @@
+"""Large values in a folder."""

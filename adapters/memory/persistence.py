@@ -1,0 +1,219 @@
+"""The in-memory store: one lock, real rollback, real repetition of work. Nothing outlives the process."""
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Final, TypeVar
+
+from holdfast.adapters.memory.queries import answer
+from holdfast.adapters.memory.ready import JobOrder
+from holdfast.ports.changes import Change, net_changes
+from holdfast.ports.errors import ConflictError, HoldfastError
+from holdfast.ports.persistence import CompletedRow, Lane, Query
+from holdfast.ports.records import (
+    ACTIVE,
+    STAGE_COMPLETED,
+    Duty,
+    Job,
+    JobKey,
+    JobState,
+    Micros,
+    PlanRow,
+    Reply,
+    Run,
+    RunName,
+    Session,
+    SessionState,
+)
+from holdfast.ports.tables import Tables
+
+R = TypeVar("R")
+
+CONFLICTS_MAX: Final = 10
+
+
+class MemoryPersistence:
+    """A store for tests, for trying out, and for the simulator."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._tables = Tables()
+        self._order = JobOrder()
+
+    def setup(self) -> None:
+        """There is nothing to set up."""
+
+    def prune(self, before: Micros, /) -> int:
+        """See `Persistence.prune`."""
+        with self._lock:
+            tables = self._tables
+            old = [key for key, reply in tables.replies.items() if reply.created_at < before]
+            holding = {job.session for job in tables.all_jobs() if job.state is JobState.LEASED}
+            gone = [
+                key
+                for key, session in tables.sessions.items()
+                if session.state is SessionState.DEAD and session.expires_at < before and key not in holding
+            ]
+            for key in old:
+                del tables.replies[key]
+            for session in gone:
+                del tables.sessions[session]
+            return len(old) + len(gone)
+
+    def close(self) -> None:
+        """There is nothing to close: the rows live as long as this object does."""
+
+    def transact(self, work: Callable[["MemoryTransaction"], R], /) -> R:
+        """See `Persistence.transact`."""
+        for _ in range(CONFLICTS_MAX - 1):
+            try:
+                return self._attempt(work)
+            except ConflictError:
+                continue
+        return self._attempt(work)
+
+    def read(self, query: Query[R], /) -> R:
+        """See `Persistence.read`."""
+        with self._lock:
+            return answer(self._tables, query)
+
+    def dump(self) -> Tables:
+        """Return a copy of all rows as they are at one moment. For tests and simulations, which look at everything."""
+        with self._lock:
+            tables = self._tables
+            return Tables(
+                runs=dict(tables.runs),
+                newest=dict(tables.newest),
+                jobs={run: dict(jobs) for run, jobs in tables.jobs.items() if jobs},
+                history={run: list(rows) for run, rows in tables.history.items()},
+                pages=dict(tables.pages),
+                plans=dict(tables.plans),
+                sessions=dict(tables.sessions),
+                replies=dict(tables.replies),
+                duties=dict(tables.duties),
+                notes=dict(tables.notes),
+            )
+
+    def _attempt(self, work: Callable[["MemoryTransaction"], R]) -> R:
+        with self._lock:
+            tx = MemoryTransaction(self._tables, self._order)
+            result = work(tx)
+            for change in tx.pending:
+                self._order.follow(self._tables, change)
+                self._tables.apply(change)
+            return result
+
+
+class MemoryTransaction:
+    """See `Transaction`. The store's one lock stands for every row's."""
+
+    def __init__(self, tables: Tables, order: JobOrder) -> None:
+        self._tables = tables
+        self._order = order
+        self.pending: tuple[Change, ...] = ()
+
+    def runs(self, keys: Collection[str], /) -> Sequence[Run]:
+        """See `Transaction.runs`."""
+        return [self._tables.runs[key] for key in sorted(set(keys)) if key in self._tables.runs]
+
+    def latest_runs(self, names: Collection[RunName], /) -> Sequence[Run]:
+        """See `Transaction.latest_runs`."""
+        found = [self._tables.run_named(name) for name in set(names)]
+        return sorted((run for run in found if run is not None), key=lambda run: run.key)
+
+    def jobs(self, keys: Collection[JobKey], /) -> Sequence[Job]:
+        """See `Transaction.jobs`."""
+        found = [self._tables.job(key) for key in sorted(set(keys))]
+        return [job for job in found if job is not None]
+
+    def jobs_of(self, runs: Collection[str], /) -> Sequence[Job]:
+        """See `Transaction.jobs_of`."""
+        return [job for run in sorted(set(runs)) for _, job in sorted(self._tables.jobs.get(run, {}).items())]
+
+    def claimable(
+        self, namespace: str, lanes: Sequence[Lane], limit: int, /, *, suspects: bool = True
+    ) -> Sequence[Job]:
+        """See `Transaction.claimable`."""
+        return self._in_order(self._order.claimable(namespace, lanes, limit, suspects=suspects))
+
+    def due(self, now: Micros, limit: int, /) -> Sequence[Job]:
+        """See `Transaction.due`."""
+        return self._in_order(self._order.due(now, limit))
+
+    def sessions(self, ids: Collection[str], /, *, lock: bool) -> Sequence[Session]:
+        """See `Transaction.sessions`."""
+        del lock
+        return [self._tables.sessions[key] for key in sorted(set(ids)) if key in self._tables.sessions]
+
+    def expired_sessions(self, before: Micros, limit: int, /) -> Sequence[Session]:
+        """See `Transaction.expired_sessions`."""
+        expired = [
+            session
+            for session in self._tables.sessions.values()
+            if session.state is SessionState.OPEN and session.expires_at < before
+        ]
+        return sorted(expired, key=lambda session: session.id)[:limit]
+
+    def lost_jobs(self, limit: int, /) -> Sequence[JobKey]:
+        """See `Transaction.lost_jobs`."""
+        sessions = self._tables.sessions
+        dead = {key for key, session in sessions.items() if session.state is SessionState.DEAD}
+        if not dead:
+            return []
+        lost = [
+            job.key for job in self._tables.all_jobs() if job.state is JobState.LEASED and job.session in dead
+        ]
+        return sorted(lost)[:limit]
+
+    def active_runs(self, after: str, limit: int, /) -> Sequence[str]:
+        """See `Transaction.active_runs`."""
+        active = (key for key, run in self._tables.runs.items() if run.status in ACTIVE and key > after)
+        return sorted(active)[:limit]
+
+    def unsound_runs(self, keys: Collection[str], /) -> Sequence[str]:
+        """See `Transaction.unsound_runs`."""
+        return [run.key for run in self.runs(keys) if not self._is_sound(run)]
+
+    def completed(self, runs: Collection[str], /) -> Sequence[CompletedRow]:
+        """See `Transaction.completed`."""
+        return [
+            CompletedRow(run, row.number, row.node or "", row.item)
+            for run in sorted(set(runs))
+            for row in self._tables.history.get(run, ())
+            if row.type == STAGE_COMPLETED
+        ]
+
+    def plans(self, fingerprints: Collection[str], /) -> Sequence[PlanRow]:
+        """See `Transaction.plans`."""
+        return [self._tables.plans[name] for name in sorted(set(fingerprints)) if name in self._tables.plans]
+
+    def replies(self, keys: Collection[tuple[str, str]], /) -> Sequence[Reply]:
+        """See `Transaction.replies`."""
+        return [self._tables.replies[key] for key in sorted(set(keys)) if key in self._tables.replies]
+
+    def duties(self, names: Collection[str], /) -> Sequence[Duty]:
+        """See `Transaction.duties`."""
+        return [self._tables.duties[name] for name in sorted(set(names)) if name in self._tables.duties]
+
+    def apply(self, changes: Sequence[Change], /) -> None:
+        """See `Transaction.apply`. Nothing is made of it before the work has returned."""
+        if self.pending:
+            raise HoldfastError("a transaction applies its changes once, all together")
+        net = net_changes(changes)
+        added = Tables()
+        for change in changes:
+            conflict = self._tables.conflicts(change)
+            if conflict is not None:
+                raise ConflictError(conflict)
+            added.apply(change)  # a ConflictError if two changes of this transaction want the same
+        for key in net.jobs:
+            if self._tables.job(key) is None:
+                raise HoldfastError(f"job {key.text} is to be updated and is not there")
+        self.pending = tuple(changes)
+
+    def _in_order(self, keys: Iterable[JobKey]) -> Sequence[Job]:
+        found = [self._tables.job(key) for key in keys]
+        return [job for job in found if job is not None]
+
+    def _is_sound(self, run: Run) -> bool:
+        jobs = len(self._tables.jobs.get(run.key, ()))
+        return run.status not in ACTIVE or 0 < jobs == run.open_jobs

@@ -1,0 +1,121 @@
+"""Answers the questions of `Persistence.read` from plain dictionaries."""
+
+from typing import TypeVar, cast
+
+from holdfast.ports.json import parse
+from holdfast.ports.persistence import (
+    CompletedRow,
+    CountAll,
+    FindRun,
+    HistoryOf,
+    JobsOfRun,
+    ListRuns,
+    LoadValues,
+    NotesOf,
+    OutputRows,
+    PlansByFingerprint,
+    Query,
+    RunsByKey,
+    SchemaVersion,
+    StoreCounts,
+    StoredValue,
+    StoreTime,
+)
+from holdfast.ports.records import STAGE_COMPLETED, Payload, Run
+from holdfast.ports.references import Reference
+from holdfast.ports.tables import Tables
+
+R = TypeVar("R")
+
+
+def answer(tables: Tables, query: Query[R]) -> R:
+    """Return the answer. TypeError for a question that is not known."""
+    return cast("R", _answer(tables, query))
+
+
+def _answer(tables: Tables, query: object) -> object:  # one arm a question
+    match query:
+        case FindRun(name, None):
+            return tables.run_named(name)
+        case FindRun(name, generation):
+            runs = tables.runs.values()
+            return next((run for run in runs if run.name == name and run.generation == generation), None)
+        case RunsByKey(keys):
+            return tuple(tables.runs[key] for key in keys if key in tables.runs)
+        case ListRuns():
+            return _list_runs(tables, query)
+        case JobsOfRun(run):
+            return tuple(job for _, job in sorted(tables.jobs.get(run, {}).items()))
+        case HistoryOf(run, after, limit):
+            return tuple(row for row in tables.history.get(run, ()) if row.number > after)[:limit]
+        case NotesOf(run, after, limit):
+            notes = [note for note in tables.notes.values() if note.run == run and note.id > after]
+            return tuple(sorted(notes, key=lambda note: note.id)[:limit])
+        case PlansByFingerprint(fingerprints):
+            return tuple(tables.plans[name] for name in fingerprints if name in tables.plans)
+        case LoadValues(wanted):
+            return tuple(
+                StoredValue(run, reference, _payloads(tables, run, reference)) for run, reference in wanted
+            )
+        case OutputRows(run, node):
+            return tuple(
+                CompletedRow(run, row.number, node, row.item)
+                for row in tables.history.get(run, ())
+                if row.type == STAGE_COMPLETED and row.node == node
+            )
+        case CountAll(namespace):
+            return _counts(tables, namespace)
+        case StoreTime():
+            return None
+        case SchemaVersion():
+            return "memory"
+        case _:
+            raise TypeError(f"{query!r} is no question to a store")
+
+
+def _list_runs(tables: Tables, query: ListRuns) -> tuple[Run, ...]:
+    matching = [
+        run
+        for run in tables.runs.values()
+        if run.namespace == query.namespace
+        and (query.workflow is None or run.workflow == query.workflow)
+        and (query.status is None or run.status is query.status)
+        and (query.before is None or run.key < query.before)
+    ]
+    return tuple(sorted(matching, key=lambda run: run.key, reverse=True)[: query.limit])
+
+
+def _payloads(tables: Tables, run: str, reference: Reference) -> tuple[Payload, ...]:
+    rows = tables.history.get(run, [])
+    match reference:
+        case int():
+            return tuple(row.payload for row in rows if row.number == reference and row.payload is not None)
+        case ("item", str(node), int(page), int(at)):
+            stored = tables.pages.get((run, node, page))
+            if stored is None:
+                return ()
+            inline, blob = cast("list[list[str | None]]", parse(stored.items))[at]
+            return (Payload(inline=inline, blob=blob),)
+        case ("map", str(node), int(first), int(last)):
+            outputs = [
+                (row.item or 0, row.payload)
+                for row in rows
+                if first <= row.number <= last and row.node == node and row.type == STAGE_COMPLETED
+            ]
+            return tuple(
+                payload for _, payload in sorted(outputs, key=lambda pair: pair[0]) if payload is not None
+            )
+        case _:
+            raise TypeError(f"{reference!r} is not a reference to one value or one map")
+
+
+def _counts(tables: Tables, namespace: str) -> StoreCounts:
+    runs: dict[str, int] = {}
+    jobs: dict[str, int] = {}
+    for run in tables.runs.values():
+        if run.namespace == namespace:
+            runs[run.status] = runs.get(run.status, 0) + 1
+    for job in tables.all_jobs():
+        if job.namespace == namespace:
+            jobs[job.state] = jobs.get(job.state, 0) + 1
+    return StoreCounts(runs=runs, jobs=jobs)

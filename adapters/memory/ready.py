@@ -1,0 +1,81 @@
+"""Which jobs can be claimed, in the order in which they are, and which sleep until when."""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from holdfast.ports.changes import AddJob, Change, CloseJob, CloseJobs, UpdateJob
+from holdfast.ports.persistence import Lane
+from holdfast.ports.records import Job, JobKey, JobState, Micros
+from holdfast.ports.tables import Tables
+
+_Place = tuple[int, str, int]
+_Lane = tuple[str, str, str]
+
+
+class JobOrder:
+    """Keeps the queued jobs of each lane, and the sleepers, sorted. Told of changes before they are made."""
+
+    def __init__(self) -> None:
+        self._queued: dict[_Lane, list[_Place]] = {}
+        self._sleeping: list[tuple[Micros, str, int]] = []
+        self._suspects: set[_Place] = set()
+
+    def follow(self, tables: Tables, change: Change) -> None:
+        """Take a change into account that is about to be made to `tables`."""
+        match change:
+            case AddJob(job) | UpdateJob(job):
+                self._remove(tables.job(job.key))
+                self._add(job)
+            case CloseJob(key):
+                self._remove(tables.job(key))
+            case CloseJobs(run):
+                for job in tables.jobs.get(run, {}).values():
+                    self._remove(job)
+            case _:
+                pass
+
+    def claimable(self, namespace: str, lanes: Iterable[Lane], limit: int, *, suspects: bool) -> list[JobKey]:
+        """Return the keys of the jobs to claim, as `Transaction.claimable` says."""
+        taken: list[_Place] = []
+        for lane in lanes:
+            of_lane: list[_Place] = []
+            for definition in lane.definitions:
+                queued = self._queued.get((namespace, lane.queue, definition), ())
+                allowed = (place for place in queued if suspects or place not in self._suspects)
+                of_lane.extend(islice(allowed, lane.limit))
+            of_lane.sort()
+            taken.extend(of_lane[: lane.limit])
+        return [JobKey(run, number) for _, run, number in sorted(set(taken))[:limit]]
+
+    def due(self, now: Micros, limit: int) -> Iterator[JobKey]:
+        """Yield the keys of sleepers that are due, earliest first."""
+        for wake_at, run, number in self._sleeping[:limit]:
+            if wake_at <= now:
+                yield JobKey(run, number)
+
+    def _add(self, job: Job) -> None:
+        if job.state is JobState.QUEUED:
+            insort(self._queued.setdefault(_lane(job), []), _place(job))
+            if job.is_suspect:
+                self._suspects.add(_place(job))
+        elif job.state is JobState.SLEEPING:
+            insort(self._sleeping, (job.wake_at or 0, job.run, job.number))
+
+    def _remove(self, job: Job | None) -> None:
+        if job is None:
+            return
+        if job.state is JobState.QUEUED:
+            places = self._queued[_lane(job)]
+            del places[bisect_left(places, _place(job))]
+            self._suspects.discard(_place(job))
+        elif job.state is JobState.SLEEPING:
+            del self._sleeping[bisect_left(self._sleeping, (job.wake_at or 0, job.run, job.number))]
+
+
+def _lane(job: Job) -> _Lane:
+    return (job.namespace, job.queue, job.definition)
+
+
+def _place(job: Job) -> _Place:
+    return (-job.priority, job.run, job.number)

@@ -1,0 +1,84 @@
+"""A database as transactions and queries see it: connections for one try each. PostgreSQL and SQLite implement it."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final, Protocol, TypeAlias
+
+from sqlalchemy import Connection
+
+from holdfast.adapters.sql.dialects import Dialect, Write
+from holdfast.adapters.sql.rows import Row
+from holdfast.ports.errors import HoldfastError
+
+Parameters: TypeAlias = Mapping[str, Any]
+NONE: Final[Parameters] = {}
+
+
+class Link(Protocol):
+    """A connection, lent for one try of one transaction or for one question.
+
+    Without `begin` every query stands alone. Errors are those of `holdfast.adapters.sql.errors`.
+    """
+
+    probes: bool
+    """Whether to look for work without a transaction first, because beginning one keeps others out."""
+
+    @property
+    def began(self) -> bool:
+        """Whether a transaction is open."""
+        ...
+
+    def begin(self) -> None:
+        """Open a transaction, unless one is open."""
+        ...
+
+    def query(self, sql: str, parameters: Parameters = NONE, /) -> list[Row]:
+        """Return what a statement gives."""
+        ...
+
+    def queries(self, asked: Sequence[tuple[str, Parameters]], /) -> list[list[Row]]:
+        """Return what several statements give, each of which sees what was committed before it."""
+        ...
+
+    def write(self, writes: Sequence[tuple[Write, Sequence[Row]]], receipt: str | None, /) -> None:
+        """Write rows with one statement each and, where commits can be lost sight of, the receipt if there is one."""
+        ...
+
+    def put_receipt(self, receipt: str, /) -> None:
+        """Store a receipt. ConflictError if the transaction that had it was committed; waits for it if need be."""
+        ...
+
+    def commit(self) -> None:
+        """Commit, if a transaction is open."""
+        ...
+
+
+class Database(Protocol):
+    """Where the connections come from."""
+
+    dialect: Dialect
+    clock_sql: str | None
+    """A statement that gives the database's own time in microseconds; None if it has this machine's."""
+
+    def writer(self, seconds: float, /) -> AbstractContextManager[Link]:
+        """Lend a connection to a transaction, waiting so long for a free one. What is not committed is rolled back."""
+        ...
+
+    def reader(self, seconds: float, /) -> AbstractContextManager[Link]:
+        """Lend a connection to a question."""
+        ...
+
+    def migration(self, seconds: float, /) -> AbstractContextManager[Connection]:
+        """Lend a connection in a transaction that keeps other migrations out. It is committed at the end."""
+        ...
+
+    def close(self) -> None:
+        """Close all connections."""
+        ...
+
+
+def check_hits(write: Write, rows: Sequence[Row], hits: int) -> None:
+    """Raise if a row was to be changed and is not there: an update that went nowhere would be lost in silence."""
+    if write.hits_all and hits != len(rows):
+        table = write.sql.split()[1]
+        raise HoldfastError(f"{len(rows)} rows of {table} were to be updated, and {hits} are there")

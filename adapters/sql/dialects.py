@@ -1,0 +1,214 @@
+"""What differs between the databases' SQL. Everything else is written once, in `statements` and `queries`.
+
+Statements name their parameters `:name`. Lists come in as one parameter each, however long they are: the Python
+side of many bound parameters costs more than the database's side of reading a list.
+"""
+
+# ruff: noqa: S608  # statements are put together from names that are constants of this program
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+import attrs
+from sqlalchemy import BigInteger, Table
+
+from holdfast.adapters.sql.rows import Row
+
+_PARAMETER: Final = re.compile(r"(?<![:\w]):([a-z_]+)")
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
+
+
+@attrs.frozen
+class Write:
+    """A statement that writes any number of rows: `columns` is what each row holds, in order.
+
+    With `hits_all`, a row that changes nothing is a bug and must not go unseen.
+    """
+
+    sql: str
+    columns: tuple[str, ...]
+    hits_all: bool = False
+
+
+class Dialect(Protocol):
+    """How a database wants to be asked."""
+
+    @property
+    def lock(self) -> str:
+        """What makes a SELECT lock the rows that it gives; a format with the name of their table."""
+        ...
+
+    @property
+    def skip_locked(self) -> str:
+        """What makes a SELECT lock the rows that nobody has locked."""
+        ...
+
+    def bound(self, sql: str) -> str:
+        """Return a statement with its parameters in the driver's form."""
+        ...
+
+    def one_of(self, column: str, parameter: str) -> str:
+        """Return the condition that a column is one of the texts in a parameter made by `texts`."""
+        ...
+
+    def texts(self, values: Sequence[str]) -> object:
+        """Return texts as one parameter."""
+        ...
+
+    def table_of(self, parameter: str, name: str, columns: Mapping[str, str]) -> str:
+        """Return a table with these columns and types, of the rows in a parameter made by `encode_rows`."""
+        ...
+
+    def claimable(self, jobs: Sequence[str]) -> str:
+        """Return what finds (and locks) queued jobs of the lanes in `:lanes`, with these columns of jobs."""
+        ...
+
+    def insert(self, table: Table, columns: Sequence[str], *, on_conflict: str = "") -> Write:
+        """Return what adds rows."""
+        ...
+
+    def update(self, table: Table, keys: Sequence[str], columns: Sequence[str]) -> Write:
+        """Return what sets columns of rows found by keys."""
+        ...
+
+    def delete(self, table: Table, keys: Sequence[str]) -> Write:
+        """Return what removes rows found by keys."""
+        ...
+
+
+def encode_rows(columns: Sequence[str], rows: Iterable[Row]) -> str:
+    """Return rows as JSON, for `Dialect.table_of` and for PostgreSQL's writes."""
+    return _ENCODER.encode([dict(zip(columns, row, strict=True)) for row in rows])
+
+
+_LANES: Final = {"lane": "bigint", "queue": "text", "definition": "text", "most": "bigint"}
+_PASSED: Final = "(:suspects = 1 OR job.losses = 0 OR job.attempts + 1 < job.max_attempts)"
+_CLAIM_ORDER: Final = "priority DESC, run, number"
+
+
+def upsert(keys: Sequence[str], columns: Sequence[str]) -> str:
+    """Return the end of an INSERT that makes a row look like this if it is there already."""
+    sets = ", ".join(f"{name} = excluded.{name}" for name in columns if name not in keys)
+    return f" ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {sets}"
+
+
+@attrs.frozen
+class PostgresDialect:
+    """PostgreSQL 14 or newer, by psycopg."""
+
+    lock: str = " FOR UPDATE OF {}"
+    skip_locked: str = " FOR UPDATE SKIP LOCKED"
+
+    def bound(self, sql: str) -> str:
+        """See `Dialect.bound`."""
+        return _PARAMETER.sub(r"%(\1)s", sql)
+
+    def one_of(self, column: str, parameter: str) -> str:
+        """See `Dialect.one_of`."""
+        return f"{column} = ANY(:{parameter})"
+
+    def texts(self, values: Sequence[str]) -> object:
+        """See `Dialect.texts`."""
+        return list(values)
+
+    def table_of(self, parameter: str, name: str, columns: Mapping[str, str]) -> str:
+        """See `Dialect.table_of`."""
+        typed = ", ".join(f"{column} {type_}" for column, type_ in columns.items())
+        return f"json_to_recordset(CAST(:{parameter} AS json)) AS {name}({typed})"
+
+    def claimable(self, jobs: Sequence[str]) -> str:
+        """See `Dialect.claimable`.
+
+        Each pair of queue and definition is read in the order of the claim index, up to its lane's limit, passing
+        over locked rows. MATERIALIZED: rows must be locked once, not whenever the planner reads them again. A row
+        that was changed between being found and being locked is looked at again by the database itself.
+        """
+        columns = ", ".join(jobs)
+        return (
+            f"WITH picked AS MATERIALIZED (SELECT l.lane, l.most, j.* FROM {self.table_of('lanes', 'l', _LANES)} "
+            f"CROSS JOIN LATERAL (SELECT {columns} FROM holdfast_jobs AS job WHERE job.namespace = :namespace "
+            "AND job.queue = l.queue AND job.definition = l.definition AND job.state = 'queued' "
+            f"AND {_PASSED} ORDER BY {_CLAIM_ORDER} LIMIT l.most{self.skip_locked}) AS j), "
+            f"placed AS (SELECT *, row_number() OVER (PARTITION BY lane ORDER BY {_CLAIM_ORDER}) AS place FROM picked) "
+            f"SELECT {columns} FROM placed WHERE place <= most ORDER BY {_CLAIM_ORDER} LIMIT :limit"
+        )
+
+    def insert(self, table: Table, columns: Sequence[str], *, on_conflict: str = "") -> Write:
+        """See `Dialect.insert`."""
+        names = ", ".join(columns)
+        sql = f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {self._rows(table, columns)}{on_conflict}"
+        return Write(self.bound(sql), tuple(columns))
+
+    def update(self, table: Table, keys: Sequence[str], columns: Sequence[str]) -> Write:
+        """See `Dialect.update`."""
+        sets = ", ".join(f"{name} = new.{name}" for name in columns)
+        found = " AND ".join(f"old.{key} = new.{key}" for key in keys)
+        rows = self._rows(table, (*columns, *keys))
+        sql = f"UPDATE {table.name} AS old SET {sets} FROM {rows} WHERE {found}"
+        return Write(self.bound(sql), (*columns, *keys), hits_all=True)
+
+    def delete(self, table: Table, keys: Sequence[str]) -> Write:
+        """See `Dialect.delete`."""
+        found = " AND ".join(f"old.{key} = new.{key}" for key in keys)
+        sql = f"DELETE FROM {table.name} AS old USING {self._rows(table, keys)} WHERE {found}"
+        return Write(self.bound(sql), tuple(keys))
+
+    def _rows(self, table: Table, columns: Sequence[str]) -> str:
+        types = {name: "bigint" if isinstance(table.c[name].type, BigInteger) else "text" for name in columns}
+        return self.table_of("rows", "new", types)
+
+
+@attrs.frozen
+class SqliteDialect:
+    """SQLite 3.35 or newer, by the sqlite3 module. Whoever may write has locked the whole file."""
+
+    lock: str = ""
+    skip_locked: str = ""
+
+    def bound(self, sql: str) -> str:
+        """See `Dialect.bound`."""
+        return sql
+
+    def one_of(self, column: str, parameter: str) -> str:
+        """See `Dialect.one_of`."""
+        return f"{column} IN (SELECT value FROM json_each(:{parameter}))"
+
+    def texts(self, values: Sequence[str]) -> object:
+        """See `Dialect.texts`."""
+        return _ENCODER.encode(list(values))
+
+    def table_of(self, parameter: str, name: str, columns: Mapping[str, str]) -> str:
+        """See `Dialect.table_of`."""
+        extracted = ", ".join(f"json_extract(value, '$.{column}') AS {column}" for column in columns)
+        return f"(SELECT {extracted} FROM json_each(:{parameter})) AS {name}"
+
+    def claimable(self, jobs: Sequence[str]) -> str:
+        """See `Dialect.claimable`. `:most` is the highest limit of a lane: a LIMIT can't be a column here."""
+        columns = ", ".join(f"j.{name}" for name in jobs)
+        return (
+            f"WITH picked AS (SELECT l.lane, l.most, {columns} FROM {self.table_of('lanes', 'l', _LANES)} "
+            "CROSS JOIN holdfast_jobs AS j WHERE j.rowid IN (SELECT job.rowid FROM holdfast_jobs AS job "
+            "WHERE job.namespace = :namespace AND job.queue = l.queue AND job.definition = l.definition "
+            f"AND job.state = 'queued' AND {_PASSED} ORDER BY job.priority DESC, job.run, job.number LIMIT :most)), "
+            f"placed AS (SELECT *, row_number() OVER (PARTITION BY lane ORDER BY {_CLAIM_ORDER}) AS place FROM picked) "
+            f"SELECT {', '.join(jobs)} FROM placed WHERE place <= most ORDER BY {_CLAIM_ORDER} LIMIT :limit"
+        )
+
+    def insert(self, table: Table, columns: Sequence[str], *, on_conflict: str = "") -> Write:
+        """See `Dialect.insert`."""
+        places = ", ".join("?" for _ in columns)
+        sql = f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({places}){on_conflict}"
+        return Write(sql, tuple(columns))
+
+    def update(self, table: Table, keys: Sequence[str], columns: Sequence[str]) -> Write:
+        """See `Dialect.update`."""
+        sets = ", ".join(f"{name} = ?" for name in columns)
+        found = " AND ".join(f"{key} = ?" for key in keys)
+        return Write(f"UPDATE {table.name} SET {sets} WHERE {found}", (*columns, *keys), hits_all=True)
+
+    def delete(self, table: Table, keys: Sequence[str]) -> Write:
+        """See `Dialect.delete`."""
+        found = " AND ".join(f"{key} = ?" for key in keys)
+        return Write(f"DELETE FROM {table.name} WHERE {found}", tuple(keys))

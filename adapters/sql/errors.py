@@ -1,0 +1,67 @@
+"""What the databases' errors mean: try again, find the row that is there, give up."""
+
+import sqlite3
+from typing import Final
+
+from holdfast.ports.errors import ConflictError, HoldfastError, RefusedError, SchemaError, UnavailableError
+
+SETUP_HINT: Final = "run `holdfast db upgrade` with this version of Holdfast"
+
+_CONFLICT: Final = "23505"
+_NO_TABLE: Final = frozenset({"42P01", "42703", "3F000"})
+_REFUSED: Final = ("22", "23", "54")
+"""Bad data, a broken constraint, a value that is too large."""
+_TRANSIENT: Final = ("08", "25", "26", "40", "53", "55", "57", "58")
+"""Connection, transaction state (a standby that took over refuses writes), prepared statements of a pooler that has
+changed servers, serialization and deadlocks, resources, locks, shutdown and timeouts, system."""
+
+_SQLITE_TRANSIENT: Final = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_INTERRUPT,
+        sqlite3.SQLITE_NOMEM,
+    }
+)
+_SQLITE_UNIQUE: Final = frozenset(
+    {sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_ROWID}
+)
+_PRIMARY: Final = 0xFF  # SQLite's extended codes keep the primary one in their low byte
+
+
+class TransientError(UnavailableError):
+    """The database could not do it now; another try may succeed."""
+
+
+def from_sqlstate(sqlstate: str | None, message: str) -> HoldfastError:
+    """Return what an SQLSTATE means. None is a driver's error without one: the connection is lost."""
+    if sqlstate is None or sqlstate.startswith(_TRANSIENT):
+        return TransientError(message)
+    if sqlstate == _CONFLICT:
+        return ConflictError(message)
+    if sqlstate.startswith(_REFUSED):
+        return RefusedError(message)
+    if sqlstate in _NO_TABLE:
+        return SchemaError(f"the database's tables are missing or old; {SETUP_HINT} ({message})")
+    return UnavailableError(f"the database refused a statement ({sqlstate}): {message}")
+
+
+def from_sqlite(error: Exception) -> HoldfastError:
+    """Return what an error of the sqlite3 module means."""
+    message = f"{type(error).__name__}: {error}"
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    if code in _SQLITE_UNIQUE:
+        return ConflictError(message)
+    primary = None if code is None else code & _PRIMARY
+    if primary in _SQLITE_TRANSIENT:
+        return TransientError(message)
+    if "no such table" in str(error) or "no such column" in str(error) or "has no column named" in str(error):
+        return SchemaError(f"the database's tables are missing or old; {SETUP_HINT} ({error})")
+    # Without a code it is the module itself that refused a value: an integer or a text that it can't bind.
+    if primary in {None, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG}:
+        return RefusedError(message)
+    return UnavailableError(f"SQLite failed: {message}")

@@ -1,0 +1,1 @@
+"""The migrations of the tables, in order. Alembic finds them by their place."""

@@ -1,0 +1,23 @@
+"""From a database's URL to the store in it, and the transport of hints that fits it."""
+
+from collections.abc import Callable
+
+from holdfast.adapters.sql.persistence import SqlPersistence
+from holdfast.adapters.sql.sqlite import sqlite_path
+from holdfast.adapters.sql.transport import SqliteTransport
+from holdfast.ports.transport import JobTransport
+
+
+def open_sql(url: str, new_id: Callable[[], str]) -> tuple[SqlPersistence, JobTransport, str | None]:
+    """Return a store, its transport, and the path of its file if it is one. Nothing is connected to yet.
+
+    ValueError for a URL of no known form; ModuleNotFoundError if what it needs is not installed.
+    """
+    persistence = SqlPersistence(url, new_id=new_id)
+    if url.startswith("sqlite"):
+        path = sqlite_path(url)
+        return persistence, SqliteTransport(path), path
+    # Not at the top: SQLite needs no psycopg.
+    from holdfast.adapters.sql.notify import PostgresTransport
+
+    return persistence, PostgresTransport(url), None

@@ -1,0 +1,163 @@
+"""The store in a database: connections, tries, and what happens if a commit's answer is lost."""
+
+import random as random_module
+import uuid
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+import attrs
+
+from holdfast.adapters.sql.database import Database, Link
+from holdfast.adapters.sql.errors import TransientError
+from holdfast.adapters.sql.pruning import prune_receipts, prune_rows
+from holdfast.adapters.sql.queries import Answers
+from holdfast.adapters.sql.retry import Patience
+from holdfast.adapters.sql.schema import migrate
+from holdfast.adapters.sql.sqlite import SqliteDatabase, sqlite_path
+from holdfast.adapters.sql.statements import reads_for, writes_for
+from holdfast.adapters.sql.transaction import SqlTransaction
+from holdfast.ports.errors import ConflictError
+from holdfast.ports.persistence import Query, Transaction
+from holdfast.ports.records import Micros
+
+R = TypeVar("R")
+
+DEADLINE_SECONDS: Final = 30.0
+
+
+@attrs.define
+class _Outcome(Generic[R]):
+    """What the last try of a transaction came to: its result, if its commit was sent and the answer lost."""
+
+    receipt: str
+    lost: tuple[R] | None = None
+
+
+class SqlPersistence:
+    """See `Persistence`. Safe to use from several threads; each process needs one of its own."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        deadline: float = DEADLINE_SECONDS,
+        pool_size: int = 4,
+        session_settings: bool = True,
+        pipeline: bool = False,
+        new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+        random: Callable[[], float] = random_module.random,
+    ) -> None:
+        """Take a URL; nothing is connected yet.
+
+        `url` is `sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://user@host/database`. `deadline` is
+        how many seconds a call goes on trying before it is an UnavailableError. `new_id` draws the receipts of
+        transactions, `random` the pauses between tries.
+
+        For PostgreSQL only: `pool_size` is how many connections there are at most. `session_settings=False` is for
+        poolers that refuse `options` (PgBouncer without `ignore_startup_parameters = options`): timeouts are then set
+        in each transaction rather than when connecting, and questions have none but our own. `pipeline=True` sends
+        statements together where that can be done: fewer round trips, but a process that is stopped in the middle of a
+        transaction then keeps what it has locked until it goes on or is gone: the server does not see that it is idle.
+        """
+        self._deadline = deadline
+        self._new_id = new_id
+        self._random = random
+        self._extra, self._database = _open(
+            url, deadline, pool_size=pool_size, session_settings=session_settings, pipeline=pipeline
+        )
+        self._reads = reads_for(self._database.dialect)
+        self._writes = writes_for(self._database.dialect)
+        self._answers = Answers(self._database)
+
+    def setup(self) -> None:
+        """See `Persistence.setup`."""
+        self._tried(lambda patience: migrate(self._database, self._extra, patience.left))
+
+    def transact(self, work: Callable[[Transaction], R], /) -> R:
+        """See `Persistence.transact`."""
+        outcome: _Outcome[R] = _Outcome(self._new_id())
+
+        def attempt(patience: Patience) -> R:
+            with self._database.writer(patience.left) as link:
+                return self._attempt(link, work, outcome)
+
+        return self._tried(attempt)
+
+    def read(self, query: Query[R], /) -> R:
+        """See `Persistence.read`."""
+
+        def attempt(patience: Patience) -> R:
+            with self._database.reader(patience.left) as link:
+                return self._answers.answer(link, query)
+
+        return self._tried(attempt)
+
+    def prune(self, before: Micros, /) -> int:
+        """Remove replies, and sessions that hold nothing, of before this instant; and old receipts.
+
+        Returns how many rows are gone. A command with an idempotency key from before is carried out anew.
+        """
+        return self.prune_receipts() + self._tried(
+            lambda patience: prune_rows(self._database, before, patience.left)
+        )
+
+    def prune_receipts(self) -> int:
+        """Remove the receipts of transactions more than an hour ago, far longer than a call goes on trying."""
+        return self._tried(lambda patience: prune_receipts(self._database, patience.left))
+
+    def close(self) -> None:
+        """See `Persistence.close`."""
+        self._database.close()
+
+    def _tried(self, attempt: Callable[[Patience], R]) -> R:
+        patience = Patience(self._deadline, self._random)
+        while True:
+            try:
+                return attempt(patience)
+            except TransientError as error:
+                patience.after_failure(error)
+            except ConflictError as error:
+                patience.after_conflict(error)
+
+    def _attempt(self, link: Link, work: Callable[[Transaction], R], outcome: _Outcome[R]) -> R:
+        receipt: str | None = outcome.receipt
+        if outcome.lost is not None:
+            try:
+                link.put_receipt(outcome.receipt)
+            except ConflictError:
+                return outcome.lost[0]
+            # The lost transaction was not committed, and can't be any more: this one now has its receipt.
+            receipt = None
+        tx = SqlTransaction(link, self._database.dialect, self._reads, self._writes, receipt)
+        result = work(tx)
+        tx.end()
+        try:
+            link.commit()
+        except TransientError:
+            if not tx.wrote:
+                return result  # there was nothing to store
+            outcome.lost = (result,)
+            raise
+        return result
+
+
+def _open(
+    url: str, deadline: float, *, pool_size: int, session_settings: bool, pipeline: bool
+) -> tuple[str, Database]:
+    """Return the name of the extra that a URL needs, and its database. ValueError for a URL that is none of ours."""
+    scheme = url.partition("://")[0]
+    if scheme in {"sqlite", "sqlite+pysqlite"}:
+        return "sqlite", SqliteDatabase(sqlite_path(url), busy_seconds=deadline)
+    if scheme in {"postgresql", "postgres", "postgresql+psycopg"}:
+        try:
+            from holdfast.adapters.sql.postgres import PostgresDatabase
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                'PostgreSQL needs psycopg: pip install "holdfast[postgres]"', name=error.name
+            ) from error
+        return "postgres", PostgresDatabase(
+            url, pool_size=pool_size, session_settings=session_settings, pipeline=pipeline
+        )
+    raise ValueError(
+        f"{scheme!r} is no database of Holdfast's: use sqlite:///file.db or postgresql://host/database"
+    )

@@ -1,0 +1,262 @@
+"""PostgreSQL by psycopg: a small pool, few round trips, and nothing that a pooler between us could not bear.
+
+All writes to one table are one statement, so a transaction takes about as many round trips as it touches tables.
+Nothing is prepared, and no session state is relied on. Statements are not pipelined unless asked for: psycopg ends a
+pipeline with a Flush after its Sync, and that disarms the server's idle_in_transaction_session_timeout, which frees
+what a stopped process has locked.
+"""
+
+# ruff: noqa: S608  # statements are put together from names that are constants of this program
+
+import contextlib
+from collections.abc import Generator, Iterable, Sequence
+from itertools import chain
+from typing import Any, Final
+
+import psycopg
+from psycopg import pq
+from psycopg.conninfo import conninfo_to_dict
+from sqlalchemy import Connection, NullPool, create_engine, text
+
+from holdfast.adapters.sql.database import NONE, Parameters, check_hits
+from holdfast.adapters.sql.dialects import Dialect, PostgresDialect, Write, encode_rows
+from holdfast.adapters.sql.errors import TransientError, from_sqlstate
+from holdfast.adapters.sql.pool import Pool
+from holdfast.adapters.sql.rows import Row
+from holdfast.adapters.sql.watchdog import Watchdog
+from holdfast.ports.errors import HoldfastError
+
+STATEMENT_SECONDS: Final = 5.0
+LOCK_SECONDS: Final = 2.0
+IDLE_SECONDS: Final = 10.0
+ANSWER_SECONDS: Final = STATEMENT_SECONDS + 3.0
+"""How long to wait for an answer: longer than the server works on it."""
+AGE_SECONDS: Final = 1800.0
+"""When a connection is replaced, so that servers behind a balancer get their share again."""
+
+MIGRATION_LOCK: Final = 0x686F6C64_66617374  # "holdfast"
+
+_CLOCK: Final = "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"
+_BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+_PUT_RECEIPT: Final = f"INSERT INTO holdfast_receipts (id, at) VALUES (%(receipt)s, {_CLOCK})"
+_TIMEOUTS: Final = {
+    "statement_timeout": int(STATEMENT_SECONDS * 1000),
+    "lock_timeout": int(LOCK_SECONDS * 1000),
+    "idle_in_transaction_session_timeout": int(IDLE_SECONDS * 1000),
+}
+_PLANNING: Final = {"jit": "off", "enable_hashjoin": "off", "enable_mergejoin": "off"}
+"""All our joins go from a short list into a table by its key. A queue's statistics are always out of date, and would
+lead the planner to read whole tables instead."""
+_SETTINGS: Final = {**_TIMEOUTS, **_PLANNING}
+_LOCAL_SETTINGS: Final = "SELECT " + ", ".join(
+    f"set_config('{k}', '{v}', true)" for k, v in _SETTINGS.items()
+)
+_NO_OPTIONS: Final = "unsupported startup parameter"
+"""What PgBouncer says to settings of the session."""
+_DEFAULTS: Final = {
+    "application_name": "holdfast",
+    "client_encoding": "utf8",
+    "connect_timeout": "5",
+    "keepalives": "1",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "15000",
+}
+
+_Asked = tuple[str, Parameters]
+
+
+def connection_settings(url: str, *, session_settings: bool = True) -> dict[str, Any]:
+    """Return psycopg's arguments for a URL; what the URL says of a setting comes before what we would say."""
+    scheme, _, rest = url.partition("://")
+    try:
+        given = conninfo_to_dict(f"{scheme.partition('+')[0]}://{rest}")
+    except psycopg.ProgrammingError as error:
+        raise ValueError(f"it is no PostgreSQL URL: {error}".strip()) from None
+    settings = {**_DEFAULTS, **given}
+    if session_settings:
+        ours = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
+        settings["options"] = f"{ours} {settings.get('options') or ''}".strip()
+    return settings
+
+
+class PostgresLink:
+    """See `Link`."""
+
+    probes = False
+
+    def __init__(
+        self,
+        connection: psycopg.Connection[Row],
+        watchdog: Watchdog,
+        preamble: Sequence[str],
+        *,
+        pipeline: bool,
+    ) -> None:
+        self._connection = connection
+        self._watchdog = watchdog
+        self._preamble = preamble
+        self._pipeline = pipeline
+        self._unsent: Sequence[str] = ()
+        self._began = False
+
+    @property
+    def began(self) -> bool:
+        """See `Link.began`."""
+        return self._began
+
+    def begin(self) -> None:
+        """Note that a transaction is wanted; it is opened together with the next statement."""
+        if not self._began:
+            self._began = True
+            self._unsent = self._preamble
+
+    def query(self, sql: str, parameters: Parameters = NONE, /) -> list[Row]:
+        """See `Link.query`."""
+        with self._asking():
+            return self._run([(sql, parameters)], 1)[-1].fetchall()
+
+    def queries(self, asked: Sequence[_Asked], /) -> list[list[Row]]:
+        """See `Link.queries`."""
+        with self._asking():
+            return [cursor.fetchall() for cursor in self._run(asked, len(asked))]
+
+    def write(self, writes: Sequence[tuple[Write, Sequence[Row]]], receipt: str | None, /) -> None:
+        """See `Link.write`."""
+        # One after the other: while some rows are encoded here, the server works on those before them.
+        encoded = ((write.sql, {"rows": encode_rows(write.columns, rows)}) for write, rows in writes)
+        last = [] if receipt is None else [(_PUT_RECEIPT, {"receipt": receipt})]
+        with self._asking():
+            cursors = self._run(chain(encoded, last), len(writes) + len(last))
+        for (write, rows), cursor in zip(writes, cursors, strict=False):
+            check_hits(write, rows, cursor.rowcount)
+
+    def put_receipt(self, receipt: str, /) -> None:
+        """See `Link.put_receipt`."""
+        self.begin()
+        self.write([], receipt)
+
+    def commit(self) -> None:
+        """See `Link.commit`."""
+        if self._began and not self._unsent:
+            with self._asking():
+                self._connection.execute("COMMIT")
+        self._began = False
+        self._unsent = ()
+
+    def end(self) -> bool:
+        """Roll back what is not committed. Return whether the connection can be used again."""
+        status = self._connection.pgconn.transaction_status
+        if status in {pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR}:
+            with contextlib.suppress(HoldfastError), self._asking():
+                self._connection.execute("ROLLBACK")
+            status = self._connection.pgconn.transaction_status
+        return status == pq.TransactionStatus.IDLE
+
+    def _run(self, asked: Iterable[_Asked], number: int) -> list[psycopg.Cursor[Row]]:
+        """Send statements, with what opens the transaction if that is not sent yet, and return their cursors."""
+        before, self._unsent = self._unsent, ()
+        all_asked = chain(((sql, NONE) for sql in before), asked)
+        together = self._pipeline and len(before) + number > 1
+        with self._connection.pipeline() if together else contextlib.nullcontext():
+            cursors = [
+                self._connection.execute(sql.encode(), parameters or None) for sql, parameters in all_asked
+            ]
+        return cursors[len(before) :]
+
+    @contextlib.contextmanager
+    def _asking(self) -> Generator[None]:
+        self._watchdog.enter(self._connection)
+        try:
+            yield
+        except psycopg.Error as error:
+            raise from_sqlstate(error.sqlstate, f"{type(error).__name__}: {error}") from error
+        except UnicodeError as error:  # a lone surrogate
+            raise from_sqlstate("22021", str(error)) from error
+        finally:
+            self._watchdog.leave(self._connection)
+
+
+class PostgresDatabase:
+    """See `Database`."""
+
+    clock_sql: str | None = f"SELECT {_CLOCK}"
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        pool_size: int = 4,
+        session_settings: bool = True,
+        pipeline: bool = False,
+        answer_seconds: float = ANSWER_SECONDS,
+    ) -> None:
+        """See `SqlPersistence`."""
+        self.dialect: Dialect = PostgresDialect()
+        self._url = url
+        self._use_session_settings(session_settings)
+        self._pipeline = pipeline and psycopg.Pipeline.is_supported()
+        self._watchdog = Watchdog(answer_seconds)
+        self._pool = Pool(self._connect, size=pool_size, kept=pool_size, age_seconds=AGE_SECONDS)
+
+    @contextlib.contextmanager
+    def writer(self, seconds: float, /) -> Generator[PostgresLink]:
+        """See `Database.writer`."""
+        try:
+            lent = self._pool.take(seconds)
+        except psycopg.Error as error:
+            raise TransientError(f"no connection: {error}") from error
+        link = PostgresLink(lent.connection, self._watchdog, self._preamble, pipeline=self._pipeline)
+        try:
+            yield link
+        finally:
+            self._pool.give_back(lent, is_sound=link.end())
+
+    def reader(self, seconds: float, /) -> contextlib.AbstractContextManager[PostgresLink]:
+        """See `Database.reader`."""
+        return self.writer(seconds)
+
+    @contextlib.contextmanager
+    def migration(self, seconds: float, /) -> Generator[Connection]:
+        """See `Database.migration`. The lock is the transaction's, so a pooler can't leave it behind."""
+        engine = create_engine(
+            "postgresql+psycopg://", creator=self._connect, poolclass=NullPool, use_native_hstore=False
+        )
+        limit = str(int(seconds * 1000))
+        try:
+            with engine.connect() as connection, connection.begin():
+                connection.execute(text("BEGIN"))  # the driver is in autocommit mode
+                for name in _TIMEOUTS:
+                    connection.execute(
+                        text("SELECT set_config(:name, :value, true)"), {"name": name, "value": limit}
+                    )
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
+                yield connection
+        finally:
+            engine.dispose()
+
+    def close(self) -> None:
+        """See `Database.close`."""
+        self._pool.close()
+        self._watchdog.close()
+
+    def _use_session_settings(self, use: bool) -> None:
+        self._settings = connection_settings(self._url, session_settings=use)
+        self._preamble: tuple[str, ...] = (_BEGIN,) if use else (_BEGIN, _LOCAL_SETTINGS)
+
+    def _connect(self) -> psycopg.Connection[Row]:
+        try:
+            return self._connected()
+        except psycopg.OperationalError as error:
+            if _NO_OPTIONS not in str(error):
+                raise
+            # A pooler in transaction mode: what can't be set for the session is set in every transaction.
+            self._use_session_settings(use=False)
+            return self._connected()
+
+    def _connected(self) -> psycopg.Connection[Row]:
+        connection: psycopg.Connection[Row] = psycopg.connect(
+            **self._settings, autocommit=True, prepare_threshold=None
+        )
+        return connection

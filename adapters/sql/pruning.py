@@ -1,0 +1,51 @@
+"""Removes rows that nobody will ask for again, a few at a time, so that no statement takes long."""
+
+from typing import Final
+
+from holdfast.adapters.sql.database import Database, Parameters
+from holdfast.ports.records import Micros
+
+ROWS_AT_ONCE: Final = 5_000
+RECEIPT_AGE: Final[Micros] = 3_600_000_000
+
+_OLD_REPLIES: Final = (
+    "DELETE FROM holdfast_replies WHERE (namespace, key) IN "
+    "(SELECT namespace, key FROM holdfast_replies WHERE created_at < :before LIMIT :limit) RETURNING 1"
+)
+_OLD_SESSIONS: Final = (
+    "DELETE FROM holdfast_sessions WHERE id IN (SELECT s.id FROM holdfast_sessions AS s WHERE s.state = 'dead' "
+    "AND s.expires_at < :before AND NOT EXISTS "
+    "(SELECT 1 FROM holdfast_jobs AS j WHERE j.session = s.id AND j.state = 'leased') LIMIT :limit) RETURNING 1"
+)
+_OLD_RECEIPTS: Final = (
+    "DELETE FROM holdfast_receipts WHERE id IN "
+    "(SELECT id FROM holdfast_receipts WHERE at < :before LIMIT :limit) RETURNING 1"
+)
+
+
+def prune_rows(database: Database, before: Micros, seconds: float) -> int:
+    """Remove replies from before an instant, and dead sessions that expired before it and hold nothing."""
+    return sum(_remove(database, sql, before, seconds) for sql in (_OLD_REPLIES, _OLD_SESSIONS))
+
+
+def prune_receipts(database: Database, seconds: float) -> int:
+    """Remove receipts more than an hour old by the database's clock; where it has none, there are no receipts."""
+    if database.clock_sql is None:
+        return 0
+    with database.reader(seconds) as link:
+        now: Micros = link.query(database.clock_sql)[0][0]
+    return _remove(database, _OLD_RECEIPTS, now - RECEIPT_AGE, seconds)
+
+
+def _remove(database: Database, sql: str, before: Micros, seconds: float) -> int:
+    bound = database.dialect.bound(sql)
+    parameters: Parameters = {"before": before, "limit": ROWS_AT_ONCE}
+    removed = 0
+    while True:
+        with database.writer(seconds) as link:
+            link.begin()
+            found = len(link.query(bound, parameters))
+            link.commit()
+        removed += found
+        if found < ROWS_AT_ONCE:
+            return removed

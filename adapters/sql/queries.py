@@ -1,0 +1,161 @@
+"""Answers the questions of `Persistence.read`, each with one statement."""
+
+# ruff: noqa: S608  # statements are put together from names that are constants of this program
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar, cast
+
+from holdfast.adapters.sql import rows
+from holdfast.adapters.sql.database import Database, Link
+from holdfast.adapters.sql.dialects import Dialect
+from holdfast.adapters.sql.rows import askable, is_askable
+from holdfast.adapters.sql.values import load_values
+from holdfast.ports.errors import SchemaError
+from holdfast.ports.persistence import (
+    CompletedRow,
+    CountAll,
+    FindRun,
+    HistoryOf,
+    JobsOfRun,
+    ListRuns,
+    LoadValues,
+    NotesOf,
+    OutputRows,
+    PlansByFingerprint,
+    Query,
+    RunsByKey,
+    SchemaVersion,
+    StoreCounts,
+    StoreTime,
+)
+from holdfast.ports.records import STAGE_COMPLETED, HistoryRow, Job, Micros, Note, PlanRow, Run
+
+R = TypeVar("R")
+
+_RUNS: Final = f"SELECT {', '.join(rows.RUN)} FROM holdfast_runs WHERE "
+_HISTORY: Final = f"SELECT {', '.join(rows.HISTORY)} FROM holdfast_history WHERE "
+
+
+class Answers:
+    """Knows an answer to every question that there is."""
+
+    def __init__(self, database: Database) -> None:
+        self._dialect: Dialect = database.dialect
+        self._clock_sql = database.clock_sql
+        self._known: dict[type, Callable[[Link, Any], object]] = {
+            FindRun: self._find_run,
+            RunsByKey: self._runs_by_key,
+            ListRuns: self._list_runs,
+            JobsOfRun: self._jobs_of_run,
+            HistoryOf: self._history_of,
+            NotesOf: self._notes_of,
+            PlansByFingerprint: self._plans,
+            LoadValues: self._load_values,
+            OutputRows: self._output_rows,
+            StoreTime: self._store_time,
+            SchemaVersion: self._schema_version,
+            CountAll: self._count_all,
+        }
+
+    def answer(self, link: Link, query: Query[R]) -> R:
+        """Return the answer. TypeError for a question that is not known."""
+        known = self._known.get(type(query))
+        if known is None:
+            raise TypeError(f"{query!r} is no question to a store")
+        return cast("R", known(link, query))
+
+    def _ask(self, link: Link, sql: str, **parameters: object) -> Sequence[rows.Row]:
+        return link.query(self._dialect.bound(sql), parameters)
+
+    def _find_run(self, link: Link, query: FindRun) -> Run | None:
+        name = query.name
+        if not is_askable(name.namespace) or not is_askable(name.id):
+            return None
+        sql = f"{_RUNS}namespace = :namespace AND id = :id"
+        if query.generation is None:
+            sql = f"{sql} ORDER BY generation DESC LIMIT 1"
+            found = self._ask(link, sql, namespace=name.namespace, id=name.id)
+        else:
+            sql = f"{sql} AND generation = :generation"
+            found = self._ask(link, sql, namespace=name.namespace, id=name.id, generation=query.generation)
+        return rows.run_from(found[0]) if found else None
+
+    def _runs_by_key(self, link: Link, query: RunsByKey) -> tuple[Run, ...]:
+        return self._by_text(
+            link, f"{_RUNS}{self._dialect.one_of('key', 'texts')}", query.keys, rows.run_from
+        )
+
+    def _list_runs(self, link: Link, query: ListRuns) -> tuple[Run, ...]:
+        conditions = {
+            "namespace = :namespace": query.namespace,
+            "workflow = :workflow": query.workflow,
+            "status = :status": None if query.status is None else query.status.value,
+            "key < :before": query.before,
+        }
+        given = {condition: value for condition, value in conditions.items() if value is not None}
+        if not all(map(is_askable, given.values())):
+            return ()
+        sql = f"{_RUNS}{' AND '.join(given)} ORDER BY key DESC LIMIT :limit"
+        values = {condition.rpartition(":")[2]: value for condition, value in given.items()}
+        return tuple(map(rows.run_from, self._ask(link, sql, limit=query.limit, **values)))
+
+    def _jobs_of_run(self, link: Link, query: JobsOfRun) -> tuple[Job, ...]:
+        sql = f"SELECT {', '.join(rows.JOB)} FROM holdfast_jobs WHERE run = :run ORDER BY number"
+        return tuple(map(rows.job_from, self._ask(link, sql, run=query.run)))
+
+    def _history_of(self, link: Link, query: HistoryOf) -> tuple[HistoryRow, ...]:
+        sql = f"{_HISTORY}run = :run AND number > :after ORDER BY number LIMIT :limit"
+        found = self._ask(link, sql, run=query.run, after=query.after, limit=query.limit)
+        return tuple(map(rows.history_from, found))
+
+    def _notes_of(self, link: Link, query: NotesOf) -> tuple[Note, ...]:
+        sql = (
+            f"SELECT {', '.join(rows.NOTE)} FROM holdfast_notes WHERE run = :run AND id > :after "
+            "ORDER BY id LIMIT :limit"
+        )
+        found = self._ask(link, sql, run=query.run, after=query.after, limit=query.limit)
+        return tuple(map(rows.note_from, found))
+
+    def _plans(self, link: Link, query: PlansByFingerprint) -> tuple[PlanRow, ...]:
+        sql = f"SELECT {', '.join(rows.PLAN)} FROM holdfast_plans WHERE {self._dialect.one_of('fingerprint', 'texts')}"
+        return self._by_text(link, sql, query.fingerprints, rows.plan_from)
+
+    def _load_values(self, link: Link, query: LoadValues) -> object:
+        return load_values(link, self._dialect, query.wanted)
+
+    def _output_rows(self, link: Link, query: OutputRows) -> tuple[CompletedRow, ...]:
+        sql = (
+            "SELECT run, number, node, item FROM holdfast_history "
+            f"WHERE run = :run AND node = :node AND type = '{STAGE_COMPLETED}' ORDER BY number"
+        )
+        return tuple(map(rows.completed_from, self._ask(link, sql, run=query.run, node=query.node)))
+
+    def _store_time(self, link: Link, query: StoreTime) -> Micros | None:
+        del query
+        return None if self._clock_sql is None else cast("Micros", link.query(self._clock_sql)[0][0])
+
+    def _schema_version(self, link: Link, query: SchemaVersion) -> str | None:
+        del query
+        try:
+            found = link.query("SELECT version_num FROM holdfast_version")
+        except SchemaError:
+            return None
+        return cast("str", found[0][0]) if found else None
+
+    def _count_all(self, link: Link, query: CountAll) -> StoreCounts:
+        sql = (
+            "SELECT 'run', status, count(*) FROM holdfast_runs WHERE namespace = :namespace GROUP BY status "
+            "UNION ALL SELECT 'job', state, count(*) FROM holdfast_jobs WHERE namespace = :namespace GROUP BY state"
+        )
+        found = self._ask(link, sql, namespace=query.namespace)
+        runs = {status: number for kind, status, number in found if kind == "run"}
+        jobs = {state: number for kind, state, number in found if kind == "job"}
+        return StoreCounts(runs=runs, jobs=jobs)
+
+    def _by_text(
+        self, link: Link, sql: str, texts: Iterable[str], record: Callable[[rows.Row], R]
+    ) -> tuple[R, ...]:
+        wanted = askable(texts)
+        if not wanted:
+            return ()
+        return tuple(record(row) for row in self._ask(link, sql, texts=self._dialect.texts(wanted)))

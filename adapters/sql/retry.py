@@ -1,0 +1,49 @@
+"""How long to go on trying, and how long to wait in between."""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from holdfast.adapters.sql.errors import TransientError
+from holdfast.ports.errors import ConflictError, UnavailableError
+
+PAUSE_SECONDS_MIN: Final = 0.02
+PAUSE_SECONDS_MAX: Final = 2.0
+CONFLICTS_MAX: Final = 10
+"""How often work may run into rows that others have added, before the caller hears of it."""
+
+
+class Patience:
+    """The tries of one call: counts them, waits between them, and says when it is enough."""
+
+    def __init__(self, seconds: float, random: Callable[[], float]) -> None:
+        """`random` gives numbers from 0 to 1, so that those who collided do not collide again."""
+        self._until = time.monotonic() + seconds
+        self._seconds = seconds
+        self._random = random
+        self._failures = 0
+        self._conflicts = 0
+
+    @property
+    def left(self) -> float:
+        """How many seconds are left, never less than a little."""
+        return max(self._until - time.monotonic(), 0.01)
+
+    def after_failure(self, error: TransientError) -> None:
+        """Wait before another try. UnavailableError if there is no time for one."""
+        pause = min(PAUSE_SECONDS_MIN * 2**self._failures, PAUSE_SECONDS_MAX) * (0.5 + 0.5 * self._random())
+        self._failures += 1
+        if time.monotonic() + pause >= self._until:
+            raise UnavailableError(
+                f"the database could not be used for {self._seconds:g} seconds and {self._failures} tries; "
+                f"the last error was: {error}"
+            ) from error
+        time.sleep(pause)
+
+    def after_conflict(self, error: ConflictError) -> None:
+        """Let work run again at once, which then finds the row. The error itself if it came too often."""
+        self._conflicts += 1
+        if self._conflicts >= CONFLICTS_MAX or time.monotonic() >= self._until:
+            raise error
+        if self._conflicts > 1:
+            time.sleep(PAUSE_SECONDS_MIN * self._random())

@@ -1,0 +1,145 @@
+"""Between rows, which are plain tuples in the order of a table's columns, and records."""
+
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from holdfast.ports.persistence import CompletedRow
+from holdfast.ports.records import (
+    Duty,
+    HistoryRow,
+    ItemPage,
+    Job,
+    JobKey,
+    JobKind,
+    JobState,
+    Note,
+    Payload,
+    PlanRow,
+    Reply,
+    Run,
+    RunStatus,
+    Session,
+    SessionState,
+)
+
+Row: TypeAlias = tuple[Any, ...]
+
+
+def _fields(record: type[attrs.AttrsInstance]) -> tuple[str, ...]:
+    return tuple(field.name for field in attrs.fields(record))
+
+
+RUN: Final = _fields(Run)
+JOB: Final = _fields(Job)
+HISTORY: Final = ("run", "number", "type", "at", "node", "item", "epoch", "payload", "blob", "data")
+ITEMS: Final = _fields(ItemPage)
+PLAN: Final = _fields(PlanRow)
+SESSION: Final = _fields(Session)
+REPLY: Final = _fields(Reply)
+DUTY: Final = _fields(Duty)
+NOTE: Final = ("run", "id", "job", "epoch", "at", "kind", "data")
+
+_STATUS: Final = {status.value: status for status in RunStatus}
+_STATE: Final = {state.value: state for state in JobState}
+_KIND: Final = {kind.value: kind for kind in JobKind}
+_HISTORY_HEAD: Final = attrgetter(*HISTORY[:7])
+
+
+def run_from(row: Row) -> Run:
+    """Return the run in a row of `RUN`."""
+    fields = dict(zip(RUN, row, strict=True))
+    fields["status"] = _STATUS[fields["status"]]
+    return Run(**fields)
+
+
+def job_from(row: Row) -> Job:
+    """Return the job in a row of `JOB`."""
+    fields = dict(zip(JOB, row, strict=True))
+    fields["kind"] = _KIND[fields["kind"]]
+    fields["state"] = _STATE[fields["state"]]
+    return Job(**fields)
+
+
+def job_key_from(row: Row) -> JobKey:
+    """Return the key in a row of a run and a number."""
+    return JobKey(*row)
+
+
+def payload_from(inline: str | None, blob: str | None) -> Payload | None:
+    """Return the payload in a pair of columns, of which one or both are NULL."""
+    return None if inline is None and blob is None else Payload(inline=inline, blob=blob)
+
+
+def history_from(row: Row) -> HistoryRow:
+    """Return the history row in a row of `HISTORY`."""
+    run, number, type_, at, node, item, epoch, inline, blob, data = row
+    return HistoryRow(
+        run=run,
+        number=number,
+        type=type_,
+        at=at,
+        node=node,
+        item=item,
+        epoch=epoch,
+        payload=payload_from(inline, blob),
+        data=data,
+    )
+
+
+def history_values(record: HistoryRow) -> Row:
+    """Return a history row as a row of `HISTORY`."""
+    payload = record.payload
+    if payload is None:
+        return (*_HISTORY_HEAD(record), None, None, record.data)
+    return (*_HISTORY_HEAD(record), payload.inline, payload.blob, record.data)
+
+
+def plan_from(row: Row) -> PlanRow:
+    """Return the plan in a row of `PLAN`."""
+    return PlanRow(**dict(zip(PLAN, row, strict=True)))
+
+
+def session_from(row: Row) -> Session:
+    """Return the session in a row of `SESSION`."""
+    fields = dict(zip(SESSION, row, strict=True))
+    fields["state"] = SessionState(fields["state"])
+    return Session(**fields)
+
+
+def reply_from(row: Row) -> Reply:
+    """Return the reply in a row of `REPLY`."""
+    return Reply(**dict(zip(REPLY, row, strict=True)))
+
+
+def duty_from(row: Row) -> Duty:
+    """Return the duty in a row of `DUTY`."""
+    return Duty(**dict(zip(DUTY, row, strict=True)))
+
+
+def note_from(row: Row) -> Note:
+    """Return the note in a row of `NOTE`."""
+    return Note(**dict(zip(NOTE, row, strict=True)))
+
+
+def completed_from(row: Row) -> CompletedRow:
+    """Return a row of run, number, node and item."""
+    run, number, node, item = row
+    return CompletedRow(run, number, node or "", item)
+
+
+def values_of(columns: Sequence[str]) -> Callable[[object], Row]:
+    """Return a function that gives the fields of a record that these columns store, in their order."""
+    return attrgetter(*columns)
+
+
+def is_askable(text: str) -> bool:
+    """Whether a database can be asked for this text at all. What can't be asked for is not stored either."""
+    return "\0" not in text and (text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text))
+
+
+def askable(texts: Iterable[str]) -> list[str]:
+    """Return the distinct texts that can be asked for, ascending."""
+    return sorted(filter(is_askable, set(texts)))

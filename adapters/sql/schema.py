@@ -1,0 +1,51 @@
+"""Brings the tables up to date: Alembic's migrations, run from here, without a configuration file."""
+
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Connection
+
+from holdfast.adapters.sql.database import Database
+from holdfast.ports.errors import SchemaError
+
+MIGRATIONS: Final = Path(__file__).with_name("migrations")
+VERSION_TABLE: Final = "holdfast_version"
+
+
+def migrate(database: Database, extra: str, seconds: float) -> None:
+    """Run the migrations that are missing. Those who race wait for each other, and find nothing left to do.
+
+    SchemaError if the tables were made by a newer version; ModuleNotFoundError if Alembic is not installed.
+    """
+    try:
+        import alembic  # noqa: F401 # pyright: ignore[reportUnusedImport]
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f'setting up the tables needs Alembic: pip install "holdfast[{extra}]"', name=error.name
+        ) from error
+    with database.migration(seconds) as connection:
+        _upgrade(connection)
+
+
+def _upgrade(connection: Connection) -> None:
+    from alembic import command
+    from alembic.config import Config
+    from alembic.runtime.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    scripts = ScriptDirectory.from_config(config)
+    known = {script.revision for script in scripts.walk_revisions()}
+    head = scripts.get_current_head()
+    context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+    current = context.get_current_revision()
+    if current is not None and current not in known:
+        raise SchemaError(
+            f"the database's tables have version {current}, which this version of Holdfast does not know (its newest "
+            f"is {head}): install the version of Holdfast that set them up, or a newer one"
+        )
+    if current != head:
+        command.upgrade(config, "head")

@@ -1,0 +1,212 @@
+"""SQLite: one writing connection, and as many reading ones as there are readers at once.
+
+The write-ahead log lets readers and one writer work side by side, in any number of processes on one machine. A
+transaction that may write begins with BEGIN IMMEDIATE: to find out only when writing that somebody else has written
+would be too late. `synchronous=FULL`: a commit is on the disk when it returns.
+"""
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+from sqlalchemy import Connection, StaticPool, create_engine
+
+from holdfast.adapters.sql.database import NONE, Parameters, check_hits
+from holdfast.adapters.sql.dialects import Dialect, SqliteDialect, Write
+from holdfast.adapters.sql.errors import TransientError, from_sqlite
+from holdfast.adapters.sql.pool import Pool
+from holdfast.adapters.sql.rows import Row
+from holdfast.ports.errors import UnavailableError
+
+BUSY_SECONDS_MAX: Final = 5.0
+"""How long SQLite itself waits for another process's transaction, before a try has failed."""
+VERSION_MIN: Final = (3, 35)
+READERS_KEPT: Final = 4
+READERS_MAX: Final = 32
+READER_AGE_SECONDS: Final = 1800.0
+
+_SETTINGS: Final = (
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",
+    "PRAGMA foreign_keys = ON",
+)
+
+
+def sqlite_path(url: str) -> str:
+    """Return the file that a URL names: `sqlite:///relative.db` or `sqlite:////absolute.db`. ValueError if none."""
+    path = unquote(url.partition("://")[2].partition("?")[0])
+    if not path.startswith("/") or path in {"/", "/:memory:"}:
+        raise ValueError(f"{url!r} names no file: use sqlite:///relative.db or sqlite:////absolute.db")
+    return path[1:]
+
+
+@contextlib.contextmanager
+def _translated() -> Generator[None]:
+    try:
+        yield
+    except (sqlite3.Error, OverflowError, UnicodeError) as error:
+        raise from_sqlite(error) from error
+
+
+class SqliteLink:
+    """See `Link`."""
+
+    probes = True
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    @property
+    def began(self) -> bool:
+        """See `Link.began`."""
+        return self._connection.in_transaction
+
+    def begin(self) -> None:
+        """See `Link.begin`. Waits for other writers."""
+        if not self._connection.in_transaction:
+            with _translated():
+                self._connection.execute("BEGIN IMMEDIATE")
+
+    def query(self, sql: str, parameters: Parameters = NONE, /) -> list[Row]:
+        """See `Link.query`."""
+        with _translated():
+            return self._connection.execute(sql, parameters).fetchall()
+
+    def queries(self, asked: Sequence[tuple[str, Parameters]], /) -> list[list[Row]]:
+        """See `Link.queries`."""
+        return [self.query(sql, parameters) for sql, parameters in asked]
+
+    def write(self, writes: Sequence[tuple[Write, Sequence[Row]]], receipt: str | None, /) -> None:
+        """See `Link.write`. There are no receipts: a commit's answer can't be lost on the way from our own process."""
+        del receipt
+        self.begin()
+        for write, rows in writes:
+            with _translated():
+                hits = self._connection.executemany(write.sql, rows).rowcount
+            check_hits(write, rows, hits)
+
+    def put_receipt(self, receipt: str, /) -> None:
+        """See `Link.put_receipt`."""
+
+    def commit(self) -> None:
+        """See `Link.commit`."""
+        if self._connection.in_transaction:
+            with _translated():
+                self._connection.execute("COMMIT")
+
+    def end(self) -> bool:
+        """Roll back what is not committed. Return whether the connection can be used again."""
+        with contextlib.suppress(sqlite3.Error):
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            return True
+        return False
+
+
+class SqliteDatabase:
+    """See `Database`."""
+
+    clock_sql: str | None = None
+
+    def __init__(self, path: str, *, busy_seconds: float = BUSY_SECONDS_MAX) -> None:
+        """See `SqlPersistence`."""
+        if sqlite3.sqlite_version_info < VERSION_MIN:
+            raise UnavailableError(
+                f"SQLite 3.35 or newer is needed; this Python has {sqlite3.sqlite_version}"
+            )
+        self.dialect: Dialect = SqliteDialect()
+        self._path = path
+        self._busy_seconds = min(busy_seconds, BUSY_SECONDS_MAX)
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+        self._writer: sqlite3.Connection | None = None
+        self._inherited: sqlite3.Connection | None = None
+        self._readers = Pool(
+            self._connect_reader, size=READERS_MAX, kept=READERS_KEPT, age_seconds=READER_AGE_SECONDS
+        )
+
+    @contextlib.contextmanager
+    def writer(self, seconds: float, /) -> Generator[SqliteLink]:
+        """See `Database.writer`. One at a time: SQLite would let no other write anyway."""
+        if not self._lock.acquire(timeout=seconds):
+            raise TransientError("another thread of this process keeps the database busy")
+        try:
+            if self._writer is None or self._process != os.getpid():
+                # After a fork: SQLite's connections must not be used, nor closed, in the child.
+                self._inherited = self._writer
+                self._process = os.getpid()
+                self._writer = self._connect()
+            link = SqliteLink(self._writer)
+            try:
+                yield link
+            finally:
+                if not link.end():
+                    self._writer.close()
+                    self._writer = None
+        finally:
+            self._lock.release()
+
+    @contextlib.contextmanager
+    def reader(self, seconds: float, /) -> Generator[SqliteLink]:
+        """See `Database.reader`."""
+        lent = self._readers.take(seconds)
+        is_sound = False
+        try:
+            yield SqliteLink(lent.connection)
+            is_sound = True
+        finally:
+            self._readers.give_back(lent, is_sound=is_sound)
+
+    @contextlib.contextmanager
+    def migration(self, seconds: float, /) -> Generator[Connection]:
+        """See `Database.migration`. Only one process at a time gets beyond BEGIN IMMEDIATE."""
+        raw = self._connect()
+        raw.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
+        engine = create_engine("sqlite://", creator=lambda: raw, poolclass=StaticPool)
+        try:
+            with engine.connect() as connection, connection.begin(), _translated():
+                SqliteLink(raw).begin()
+                yield connection
+        finally:
+            engine.dispose()
+            raw.close()
+
+    def close(self) -> None:
+        """See `Database.close`."""
+        with self._lock:
+            if self._writer is not None:
+                self._writer.close()
+                self._writer = None
+        self._readers.close()
+
+    def _connect(self) -> sqlite3.Connection:
+        with _translated():
+            self._create_file()
+            connection = sqlite3.connect(
+                self._path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
+            )
+            try:
+                for setting in _SETTINGS:
+                    connection.execute(setting)
+            except BaseException:
+                connection.close()
+                raise
+            return connection
+
+    def _connect_reader(self) -> sqlite3.Connection:
+        connection = self._connect()
+        connection.execute("PRAGMA query_only = ON")
+        return connection
+
+    def _create_file(self) -> None:
+        """Make the file for its owner only: SQLite gives its companions the same mode."""
+        if not Path(self._path).exists():
+            try:
+                os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+            except OSError as error:
+                raise UnavailableError(f"the database file can't be made: {error}") from error

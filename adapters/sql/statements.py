@@ -1,0 +1,132 @@
+"""The statements of transactions, put together once for a database."""
+
+# ruff: noqa: S608  # statements are put together from names that are constants of this program
+
+from collections.abc import Sequence
+
+import attrs
+
+from holdfast.adapters.sql import rows, tables
+from holdfast.adapters.sql.dialects import Dialect, Write, upsert
+from holdfast.ports.records import STAGE_COMPLETED
+
+_RUN_NAME = ("namespace", "id", "generation")
+_JOB_KEY = ("run", "number")
+
+
+def _listed(columns: Sequence[str], table: str) -> str:
+    return ", ".join(f"{table}.{column}" for column in columns)
+
+
+@attrs.frozen
+class Reads:
+    """What transactions ask. Those whose name begins with `lock_` lock what they give."""
+
+    lock_runs: str
+    lock_latest_runs: str
+    latest_keys: str
+    lock_jobs: str
+    lock_jobs_of: str
+    lock_claimable: str
+    lock_due: str
+    sessions: str
+    lock_sessions: str
+    lock_expired_sessions: str
+    lost_jobs: str
+    active_runs: str
+    unsound_runs: str
+    completed: str
+    plans: str
+    replies: str
+    lock_duties: str
+
+
+@attrs.frozen
+class Writes:
+    """What transactions write, in the order of `NetChanges`. `closed_runs` takes the jobs of runs away."""
+
+    new_runs: Write
+    runs: Write
+    closed_runs: Write
+    closed_jobs: Write
+    new_jobs: Write
+    jobs: Write
+    history: Write
+    pages: Write
+    plans: Write
+    replies: Write
+    sessions: Write
+    new_duties: Write
+    duties: Write
+    notes: Write
+
+
+def reads_for(dialect: Dialect) -> Reads:
+    """Put the reads together."""
+    names = dialect.table_of("names", "n", {"namespace": "text", "id": "text"})
+    newest = (
+        f"FROM {names} CROSS JOIN holdfast_runs AS r WHERE r.namespace = n.namespace AND r.id = n.id "
+        "AND r.generation = (SELECT max(m.generation) FROM holdfast_runs AS m "
+        "WHERE m.namespace = n.namespace AND m.id = n.id) ORDER BY r.key"
+    )
+    pairs = dialect.table_of("keys", "k", {"run": "text", "number": "bigint"})
+    replies = dialect.table_of("keys", "k", {"namespace": "text", "key": "text"})
+    runs, jobs = _listed(rows.RUN, "r"), _listed(rows.JOB, "j")
+    sessions = f"SELECT {_listed(rows.SESSION, 's')} FROM holdfast_sessions AS s WHERE "
+    known_sessions = f"{sessions}{dialect.one_of('s.id', 'ids')} ORDER BY s.id"
+    lock = dialect.lock.format
+    made = Reads(
+        lock_runs=f"SELECT {runs} FROM holdfast_runs AS r WHERE {dialect.one_of('r.key', 'keys')} "
+        f"ORDER BY r.key{lock('r')}",
+        lock_latest_runs=f"SELECT {runs} {newest}{lock('r')}",
+        latest_keys=f"SELECT r.key {newest}",
+        lock_jobs=f"SELECT {jobs} FROM {pairs} CROSS JOIN holdfast_jobs AS j "
+        f"WHERE j.run = k.run AND j.number = k.number ORDER BY j.run, j.number{lock('j')}",
+        lock_jobs_of=f"SELECT {jobs} FROM holdfast_jobs AS j WHERE {dialect.one_of('j.run', 'runs')} "
+        f"ORDER BY j.run, j.number{lock('j')}",
+        lock_claimable=dialect.claimable(rows.JOB),
+        lock_due=f"SELECT {jobs} FROM holdfast_jobs AS j WHERE j.state = 'sleeping' AND j.wake_at <= :now "
+        f"ORDER BY j.wake_at, j.run, j.number LIMIT :limit{dialect.skip_locked}",
+        sessions=known_sessions,
+        lock_sessions=known_sessions + lock("s"),
+        lock_expired_sessions=f"{sessions}s.state = 'open' AND s.expires_at < :before "
+        f"ORDER BY s.id LIMIT :limit{dialect.skip_locked}",
+        lost_jobs="SELECT j.run, j.number FROM holdfast_jobs AS j JOIN holdfast_sessions AS s ON s.id = j.session "
+        "WHERE j.state = 'leased' AND s.state = 'dead' ORDER BY j.run, j.number LIMIT :limit",
+        active_runs=f"SELECT key FROM holdfast_runs WHERE status NOT IN {tables.ENDED} AND key > :after "
+        "ORDER BY key LIMIT :limit",
+        unsound_runs="SELECT r.key FROM (SELECT key, open_jobs, (SELECT count(*) FROM holdfast_jobs AS j "
+        f"WHERE j.run = key) AS found FROM holdfast_runs WHERE {dialect.one_of('key', 'keys')} "
+        f"AND status NOT IN {tables.ENDED}) AS r WHERE r.found <> r.open_jobs OR r.found = 0 ORDER BY r.key",
+        completed="SELECT run, number, node, item FROM holdfast_history "
+        f"WHERE {dialect.one_of('run', 'runs')} AND type = '{STAGE_COMPLETED}' ORDER BY run, number",
+        plans=f"SELECT {', '.join(rows.PLAN)} FROM holdfast_plans "
+        f"WHERE {dialect.one_of('fingerprint', 'fingerprints')} ORDER BY fingerprint",
+        replies=f"SELECT {_listed(rows.REPLY, 'r')} FROM {replies} CROSS JOIN holdfast_replies AS r "
+        "WHERE r.namespace = k.namespace AND r.key = k.key ORDER BY r.namespace, r.key",
+        lock_duties=f"SELECT {_listed(rows.DUTY, 'd')} FROM holdfast_duties AS d "
+        f"WHERE {dialect.one_of('d.name', 'names')} ORDER BY d.name{lock('d')}",
+    )
+    return Reads(**{name: dialect.bound(sql) for name, sql in attrs.asdict(made).items()})
+
+
+def writes_for(dialect: Dialect) -> Writes:
+    """Put the writes together. A run's key and name, and a job's key, never change."""
+    run_columns = [name for name in rows.RUN if name not in {"key", *_RUN_NAME}]
+    job_columns = [name for name in rows.JOB if name not in _JOB_KEY]
+    return Writes(
+        new_runs=dialect.insert(tables.runs, rows.RUN),
+        runs=dialect.update(tables.runs, ("key",), run_columns),
+        closed_runs=dialect.delete(tables.jobs, ("run",)),
+        closed_jobs=dialect.delete(tables.jobs, _JOB_KEY),
+        new_jobs=dialect.insert(tables.jobs, rows.JOB),
+        jobs=dialect.update(tables.jobs, _JOB_KEY, job_columns),
+        history=dialect.insert(tables.history, rows.HISTORY),
+        pages=dialect.insert(tables.items, rows.ITEMS),
+        plans=dialect.insert(tables.plans, rows.PLAN, on_conflict=" ON CONFLICT (fingerprint) DO NOTHING"),
+        replies=dialect.insert(tables.replies, rows.REPLY),
+        sessions=dialect.insert(tables.sessions, rows.SESSION, on_conflict=upsert(("id",), rows.SESSION)),
+        new_duties=dialect.insert(tables.duties, rows.DUTY),
+        duties=dialect.update(tables.duties, ("name",), [name for name in rows.DUTY if name != "name"]),
+        notes=dialect.insert(tables.notes, rows.NOTE),
+    )

@@ -1,0 +1,195 @@
+"""The tables. A migration makes them; this is what the code goes by, and a test holds that the two agree.
+
+Text that is compared is compared bytewise, so that every database orders keys alike. Instants are microseconds.
+There are no foreign keys: every row is written under its run's lock, and each would cost a lookup a row.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from sqlalchemy import BigInteger, Column, Index, MetaData, Table, Text, UniqueConstraint, text
+from sqlalchemy.types import TypeEngine
+
+ENDED: Final = "('completed', 'failed', 'cancelled')"
+"""The statuses of runs that have ended, as SQL. A query must say exactly this to be answered by a partial index."""
+
+metadata: Final = MetaData()
+
+
+def _bytewise() -> TypeEngine[str]:
+    return Text().with_variant(Text(collation="C"), "postgresql")
+
+
+def _key(name: str) -> Column[str]:
+    return Column(name, _bytewise(), primary_key=True)
+
+
+def _name(name: str, *, nullable: bool = False) -> Column[str]:
+    return Column(name, _bytewise(), nullable=nullable)
+
+
+def _text(name: str, *, nullable: bool = False) -> Column[str]:
+    """Text that is only stored."""
+    return Column(name, Text(), nullable=nullable)
+
+
+def _number(name: str, *, nullable: bool = False, key: bool = False) -> Column[int]:
+    return Column(name, BigInteger(), nullable=nullable, primary_key=key, autoincrement=False)
+
+
+runs: Final = Table(
+    "holdfast_runs",
+    metadata,
+    _key("key"),
+    _name("namespace"),
+    _name("id"),
+    _number("generation"),
+    _name("workflow"),
+    _name("version"),
+    _name("plan"),
+    _name("status"),
+    _name("queue"),
+    _number("priority"),
+    _number("created_at"),
+    _number("updated_at"),
+    _number("ended_at", nullable=True),
+    _number("last_row"),
+    _number("last_job"),
+    _number("open_jobs"),
+    _text("progress"),
+    _text("result", nullable=True),
+    _text("error", nullable=True),
+    _text("attributes", nullable=True),
+    UniqueConstraint("namespace", "id", "generation", name="holdfast_runs_name"),
+)
+Index("holdfast_runs_listed", runs.c.namespace, runs.c.key)
+Index(
+    "holdfast_runs_active",
+    runs.c.key,
+    postgresql_where=text(f"status NOT IN {ENDED}"),
+    sqlite_where=text(f"status NOT IN {ENDED}"),
+)
+
+jobs: Final = Table(
+    "holdfast_jobs",
+    metadata,
+    _key("run"),
+    _number("number", key=True),
+    _name("namespace"),
+    _name("queue"),
+    _name("definition"),
+    _name("kind"),
+    _name("node"),
+    _number("item", nullable=True),
+    _name("state"),
+    _number("priority"),
+    _number("wake_at", nullable=True),
+    _number("epoch"),
+    _number("attempts"),
+    _number("max_attempts"),
+    _name("session", nullable=True),
+    _number("leased_at", nullable=True),
+    _number("losses"),
+    _text("input"),
+)
+Index(
+    "holdfast_jobs_claim",
+    jobs.c.namespace,
+    jobs.c.queue,
+    jobs.c.definition,
+    jobs.c.priority.desc(),
+    jobs.c.run,
+    jobs.c.number,
+    postgresql_where=text("state = 'queued'"),
+    sqlite_where=text("state = 'queued'"),
+)
+Index(
+    "holdfast_jobs_sleeping",
+    jobs.c.wake_at,
+    postgresql_where=text("state = 'sleeping'"),
+    sqlite_where=text("state = 'sleeping'"),
+)
+Index(
+    "holdfast_jobs_leased",
+    jobs.c.session,
+    postgresql_where=text("state = 'leased'"),
+    sqlite_where=text("state = 'leased'"),
+)
+
+history: Final = Table(
+    "holdfast_history",
+    metadata,
+    _key("run"),
+    _number("number", key=True),
+    _name("type"),
+    _number("at"),
+    _name("node", nullable=True),
+    _number("item", nullable=True),
+    _number("epoch", nullable=True),
+    _text("payload", nullable=True),
+    _text("blob", nullable=True),
+    _text("data", nullable=True),
+)
+
+items: Final = Table(
+    "holdfast_items", metadata, _key("run"), _key("node"), _number("page", key=True), _text("items")
+)
+
+plans: Final = Table(
+    "holdfast_plans", metadata, _key("fingerprint"), _name("workflow"), _name("version"), _text("body")
+)
+
+sessions: Final = Table(
+    "holdfast_sessions",
+    metadata,
+    _key("id"),
+    _text("host"),
+    _name("state"),
+    _number("opened_at"),
+    _number("expires_at"),
+)
+# Not of `expires_at`: that changes with every renewal, which would then have to write the index as well.
+Index(
+    "holdfast_sessions_open",
+    sessions.c.id,
+    postgresql_where=text("state = 'open'"),
+    sqlite_where=text("state = 'open'"),
+)
+
+replies: Final = Table(
+    "holdfast_replies",
+    metadata,
+    _key("namespace"),
+    _key("key"),
+    _text("fingerprint"),
+    _text("body"),
+    _number("created_at"),
+)
+
+duties: Final = Table("holdfast_duties", metadata, _key("name"), _name("session"), _number("until"))
+
+notes: Final = Table(
+    "holdfast_notes",
+    metadata,
+    _key("run"),
+    _key("id"),
+    _number("job"),
+    _number("epoch"),
+    _number("at"),
+    _name("kind"),
+    _text("data"),
+)
+
+receipts: Final = Table("holdfast_receipts", metadata, _key("id"), _number("at"))
+"""One row for each transaction that changed something, to tell a lost answer from a lost commit (PostgreSQL only)."""
+
+STORAGE: Final[Mapping[str, Mapping[str, str]]] = {
+    "holdfast_runs": {"fillfactor": "60"},
+    "holdfast_jobs": {
+        "autovacuum_vacuum_scale_factor": "0.02",
+        "autovacuum_analyze_scale_factor": "0.1",
+    },
+    "holdfast_sessions": {"fillfactor": "50", "autovacuum_vacuum_scale_factor": "0.02"},
+    "holdfast_duties": {"fillfactor": "50"},
+}
+"""What PostgreSQL is told about tables: room in each page for updates that touch no index, and frequent vacuums."""

@@ -1,0 +1,208 @@
+"""The reads and the write of a transaction, on any of the databases."""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, TypeVar
+
+from holdfast.adapters.sql import rows
+from holdfast.adapters.sql.database import Link, Parameters
+from holdfast.adapters.sql.dialects import Dialect, encode_rows
+from holdfast.adapters.sql.errors import TransientError
+from holdfast.adapters.sql.rows import Row, askable, is_askable
+from holdfast.adapters.sql.statements import Reads, Writes
+from holdfast.adapters.sql.writes import write_plan
+from holdfast.ports.changes import Change, net_changes
+from holdfast.ports.errors import HoldfastError
+from holdfast.ports.persistence import CompletedRow, Lane
+from holdfast.ports.records import Duty, Job, JobKey, Micros, PlanRow, Reply, Run, RunName, Session
+
+T = TypeVar("T")
+
+NUMBER_MAX: Final = 2**63 - 1
+NEWEST_TRIES_MAX: Final = 5
+_LANE: Final = ("lane", "queue", "definition", "most")
+
+
+class SqlTransaction:
+    """See `Transaction`.
+
+    An error of the database is kept: even if `work` catches it, the transaction can't be committed any more.
+    """
+
+    def __init__(
+        self, link: Link, dialect: Dialect, reads: Reads, writes: Writes, receipt: str | None
+    ) -> None:
+        """`receipt` is what `apply` stores with the changes; None if it is stored already."""
+        self._link = link
+        self._dialect = dialect
+        self._reads = reads
+        self._writes = writes
+        self._receipt = receipt
+        self._is_over = False
+        self.wrote = False
+        self.failure: HoldfastError | None = None
+
+    def end(self) -> None:
+        """Refuse everything from now on. Raise the error that the database has raised before, if any."""
+        self._is_over = True
+        if self.failure is not None:
+            raise self.failure
+
+    def runs(self, keys: Collection[str], /) -> Sequence[Run]:
+        """See `Transaction.runs`."""
+        return self._by_text(self._reads.lock_runs, "keys", keys, rows.run_from)
+
+    def latest_runs(self, names: Collection[RunName], /) -> Sequence[Run]:
+        """See `Transaction.latest_runs`.
+
+        While it waits for a lock, another transaction may have added a generation, which the first statement does not
+        see. The second one, sent along with it, does; so both must agree.
+        """
+        wanted = sorted(name for name in set(names) if is_askable(name.namespace) and is_askable(name.id))
+        if not wanted:
+            return ()
+        parameters = {"names": encode_rows(("namespace", "id"), wanted)}
+        asked = [(self._reads.lock_latest_runs, parameters), (self._reads.latest_keys, parameters)]
+        for _ in range(NEWEST_TRIES_MAX):
+            found, newest = self._do(lambda: self._locking().queries(asked))
+            if [row[0] for row in found] == [row[0] for row in newest]:
+                return [rows.run_from(row) for row in found]
+        raise TransientError("a run gets new generations faster than they can be locked")
+
+    def jobs(self, keys: Collection[JobKey], /) -> Sequence[Job]:
+        """See `Transaction.jobs`."""
+        wanted = sorted(key for key in set(keys) if is_askable(key.run) and key.number <= NUMBER_MAX)
+        if not wanted:
+            return ()
+        return self._locked(
+            self._reads.lock_jobs, {"keys": encode_rows(("run", "number"), wanted)}, rows.job_from
+        )
+
+    def jobs_of(self, runs: Collection[str], /) -> Sequence[Job]:
+        """See `Transaction.jobs_of`."""
+        return self._by_text(self._reads.lock_jobs_of, "runs", runs, rows.job_from)
+
+    def claimable(
+        self, namespace: str, lanes: Sequence[Lane], limit: int, /, *, suspects: bool = True
+    ) -> Sequence[Job]:
+        """See `Transaction.claimable`."""
+        pairs: dict[tuple[str, str], Row] = {}
+        for place, lane in enumerate(lanes):
+            most = min(lane.limit, limit)
+            if most > 0 and is_askable(lane.queue):
+                for definition in askable(lane.definitions):
+                    pairs.setdefault((lane.queue, definition), (place, lane.queue, definition, most))
+        if not pairs or not is_askable(namespace):
+            return ()
+        parameters: Parameters = {
+            "namespace": namespace,
+            "lanes": encode_rows(_LANE, pairs.values()),
+            "most": max(pair[3] for pair in pairs.values()),
+            "limit": limit,
+            "suspects": int(suspects),
+        }
+        return self._search(self._reads.lock_claimable, parameters, rows.job_from)
+
+    def due(self, now: Micros, limit: int, /) -> Sequence[Job]:
+        """See `Transaction.due`."""
+        return self._search(self._reads.lock_due, {"now": now, "limit": limit}, rows.job_from)
+
+    def sessions(self, ids: Collection[str], /, *, lock: bool) -> Sequence[Session]:
+        """See `Transaction.sessions`."""
+        if lock:
+            return self._by_text(self._reads.lock_sessions, "ids", ids, rows.session_from)
+        return self._by_text(self._reads.sessions, "ids", ids, rows.session_from, lock=False)
+
+    def expired_sessions(self, before: Micros, limit: int, /) -> Sequence[Session]:
+        """See `Transaction.expired_sessions`."""
+        parameters = {"before": before, "limit": limit}
+        return self._search(self._reads.lock_expired_sessions, parameters, rows.session_from)
+
+    def lost_jobs(self, limit: int, /) -> Sequence[JobKey]:
+        """See `Transaction.lost_jobs`."""
+        return self._plain(self._reads.lost_jobs, {"limit": limit}, rows.job_key_from)
+
+    def active_runs(self, after: str, limit: int, /) -> Sequence[str]:
+        """See `Transaction.active_runs`."""
+        return self._plain(self._reads.active_runs, {"after": after, "limit": limit}, _first)
+
+    def unsound_runs(self, keys: Collection[str], /) -> Sequence[str]:
+        """See `Transaction.unsound_runs`."""
+        return self._by_text(self._reads.unsound_runs, "keys", keys, _first, lock=False)
+
+    def completed(self, runs: Collection[str], /) -> Sequence[CompletedRow]:
+        """See `Transaction.completed`."""
+        return self._by_text(self._reads.completed, "runs", runs, rows.completed_from, lock=False)
+
+    def plans(self, fingerprints: Collection[str], /) -> Sequence[PlanRow]:
+        """See `Transaction.plans`."""
+        return self._by_text(self._reads.plans, "fingerprints", fingerprints, rows.plan_from, lock=False)
+
+    def replies(self, keys: Collection[tuple[str, str]], /) -> Sequence[Reply]:
+        """See `Transaction.replies`."""
+        wanted = sorted(key for key in set(keys) if is_askable(key[0]) and is_askable(key[1]))
+        if not wanted:
+            return ()
+        parameters = {"keys": encode_rows(("namespace", "key"), wanted)}
+        return self._plain(self._reads.replies, parameters, rows.reply_from)
+
+    def duties(self, names: Collection[str], /) -> Sequence[Duty]:
+        """See `Transaction.duties`."""
+        return self._by_text(self._reads.lock_duties, "names", names, rows.duty_from)
+
+    def apply(self, changes: Sequence[Change], /) -> None:
+        """See `Transaction.apply`."""
+        if not changes:
+            return
+        plan = write_plan(net_changes(changes), self._writes)
+        receipt, self._receipt = self._receipt, None
+        self._do(lambda: self._locking().write(plan, receipt))
+        self.wrote = True
+
+    def _by_text(
+        self,
+        sql: str,
+        parameter: str,
+        texts: Collection[str],
+        record: Callable[[Row], T],
+        *,
+        lock: bool = True,
+    ) -> Sequence[T]:
+        wanted = askable(texts)
+        if not wanted:
+            return ()
+        parameters = {parameter: self._dialect.texts(wanted)}
+        return (self._locked if lock else self._plain)(sql, parameters, record)
+
+    def _locked(self, sql: str, parameters: Parameters, record: Callable[[Row], T]) -> Sequence[T]:
+        return [record(row) for row in self._do(lambda: self._locking().query(sql, parameters))]
+
+    def _plain(self, sql: str, parameters: Parameters, record: Callable[[Row], T]) -> Sequence[T]:
+        return [record(row) for row in self._do(lambda: self._link.query(sql, parameters))]
+
+    def _search(self, sql: str, parameters: Parameters, record: Callable[[Row], T]) -> Sequence[T]:
+        """Look for rows to lock; where a transaction keeps others out, open one only if there are any."""
+        if self._link.probes and not self._link.began and not self._plain(sql, parameters, _whole):
+            return ()
+        return self._locked(sql, parameters, record)
+
+    def _locking(self) -> Link:
+        self._link.begin()
+        return self._link
+
+    def _do(self, call: Callable[[], T]) -> T:
+        if self._is_over:
+            raise HoldfastError("a transaction can only be used inside the work that it was given to")
+        try:
+            return call()
+        except HoldfastError as error:
+            self.failure = self.failure or error
+            raise
+
+
+def _first(row: Row) -> str:
+    first: str = row[0]
+    return first
+
+
+def _whole(row: Row) -> Row:
+    return row

@@ -1,0 +1,98 @@
+"""The payloads that references stand for: one statement for rows, one for items, one for maps, however many."""
+
+# ruff: noqa: S608  # statements are put together from names that are constants of this program
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias, cast
+
+from holdfast.adapters.sql.database import Link
+from holdfast.adapters.sql.dialects import Dialect, encode_rows
+from holdfast.adapters.sql.rows import is_askable, payload_from
+from holdfast.ports.json import parse
+from holdfast.ports.persistence import StoredValue
+from holdfast.ports.records import STAGE_COMPLETED, Payload
+from holdfast.ports.references import Reference
+
+_Key: TypeAlias = tuple[str, Reference]
+_Page: TypeAlias = tuple[str, str, int]
+_Found: TypeAlias = dict[_Key, tuple[Payload, ...]]
+
+
+def load_values(link: Link, dialect: Dialect, wanted: Iterable[_Key]) -> tuple[StoredValue, ...]:
+    """Return the payloads of each reference, in the order given; none where there is nothing."""
+    wanted = tuple(wanted)
+    rows: dict[_Key, tuple[str, int]] = {}
+    items: dict[_Key, tuple[_Page, int]] = {}
+    maps: dict[_Key, tuple[str, str, int, int]] = {}
+    for key in wanted:
+        run, reference = key
+        match reference:
+            case int():
+                rows[key] = (run, reference)
+            case ("item", str(node), int(page), int(at)):
+                items[key] = ((run, node, page), at)
+            case ("map", str(node), int(first), int(last)):
+                maps[key] = (run, node, first, last)
+            case _:
+                raise TypeError(f"{reference!r} is not a reference to one value or one map")
+    found: _Found = {}
+    for load, asked in ((_rows, rows), (_items, items), (_maps, maps)):
+        if asked:
+            cast("Callable[[Link, Dialect, Mapping[_Key, object], _Found], None]", load)(
+                link, dialect, asked, found
+            )
+    return tuple(StoredValue(run, reference, found.get((run, reference), ())) for run, reference in wanted)
+
+
+def _rows(link: Link, dialect: Dialect, asked: Mapping[_Key, tuple[str, int]], found: _Found) -> None:
+    pairs = dialect.table_of("keys", "k", {"run": "text", "number": "bigint"})
+    sql = (
+        f"SELECT h.run, h.number, h.payload, h.blob FROM {pairs} CROSS JOIN holdfast_history AS h "
+        "WHERE h.run = k.run AND h.number = k.number"
+    )
+    keys = sorted(pair for pair in set(asked.values()) if is_askable(pair[0]))
+    for run, number, inline, blob in link.query(
+        dialect.bound(sql), {"keys": encode_rows(("run", "number"), keys)}
+    ):
+        payload = payload_from(inline, blob)
+        if payload is not None:
+            found[run, number] = (payload,)
+
+
+def _items(link: Link, dialect: Dialect, asked: Mapping[_Key, tuple[_Page, int]], found: _Found) -> None:
+    pages = dialect.table_of("pages", "k", {"run": "text", "node": "text", "page": "bigint"})
+    sql = (
+        f"SELECT i.run, i.node, i.page, i.items FROM {pages} CROSS JOIN holdfast_items AS i "
+        "WHERE i.run = k.run AND i.node = k.node AND i.page = k.page"
+    )
+    keys = sorted(page for page in {page for page, _ in asked.values()} if is_askable(page[0] + page[1]))
+    answers = link.query(dialect.bound(sql), {"pages": encode_rows(("run", "node", "page"), keys)})
+    # A page is read and parsed once, however many of its items are asked for.
+    stored = {
+        (run, node, page): cast("list[list[str | None]]", parse(items)) for run, node, page, items in answers
+    }
+    for key, (page, at) in asked.items():
+        items = stored.get(page, [])
+        if 0 <= at < len(items):
+            inline, blob = items[at]
+            found[key] = (Payload(inline=inline, blob=blob),)
+
+
+def _maps(
+    link: Link, dialect: Dialect, asked: Mapping[_Key, tuple[str, str, int, int]], found: _Found
+) -> None:
+    columns = {"place": "bigint", "run": "text", "node": "text", "first_row": "bigint", "last_row": "bigint"}
+    maps = dialect.table_of("maps", "k", columns)
+    sql = (
+        f"SELECT k.place, h.payload, h.blob FROM {maps} CROSS JOIN holdfast_history AS h "
+        "WHERE h.run = k.run AND h.number BETWEEN k.first_row AND k.last_row "
+        f"AND h.node = k.node AND h.type = '{STAGE_COMPLETED}' ORDER BY k.place, h.item"
+    )
+    keys = list(asked)
+    wanted = [(place, *asked[key]) for place, key in enumerate(keys) if is_askable(key[0] + asked[key][1])]
+    parts: dict[int, list[Payload]] = {}
+    for place, inline, blob in link.query(dialect.bound(sql), {"maps": encode_rows(tuple(columns), wanted)}):
+        payload = payload_from(inline, blob)
+        if payload is not None:
+            parts.setdefault(place, []).append(payload)
+    found.update((keys[place], tuple(payloads)) for place, payloads in parts.items())

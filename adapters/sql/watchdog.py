@@ -1,0 +1,82 @@
+"""Gives up connections that do not answer.
+
+A socket whose other end is gone without a word, or behind a proxy that swallows everything, lets a driver wait for
+ever: the kernel's timeouts only see bytes that nobody acknowledged. Shutting the socket down wakes the waiting thread
+with an error.
+"""
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from typing import Protocol
+
+
+class HasSocket(Protocol):
+    """A connection's file descriptor; OSError or the driver's error if it is closed."""
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        ...
+
+
+class Watchdog:
+    """One thread that looks after all waiting connections; it is started by the first, and sleeps while none waits."""
+
+    def __init__(self, seconds: float) -> None:
+        """`seconds` is how long an answer may take."""
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._waiting: dict[int, tuple[float, HasSocket]] = {}
+        self._anyone = threading.Event()
+        self._stopped = threading.Event()
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def enter(self, connection: HasSocket) -> None:
+        """Say that an answer is being waited for."""
+        with self._lock:
+            self._waiting[id(connection)] = (time.monotonic() + self._seconds, connection)
+            if not self._closed and (self._thread is None or not self._thread.is_alive()):
+                # The first time, or after a fork: then who waits in the parent is none of our business.
+                self._waiting = {id(connection): self._waiting[id(connection)]}
+                self._thread = threading.Thread(target=self._watch, name="holdfast-watchdog", daemon=True)
+                self._thread.start()
+        if not self._anyone.is_set():
+            self._anyone.set()
+
+    def leave(self, connection: HasSocket) -> None:
+        """Say that the answer came, or that nobody waits for it any more."""
+        with self._lock:
+            self._waiting.pop(id(connection), None)
+
+    def close(self) -> None:
+        """Stop watching."""
+        with self._lock:
+            self._closed = True
+            thread, self._thread = self._thread, None
+        self._stopped.set()
+        self._anyone.set()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def _watch(self) -> None:
+        while True:
+            self._anyone.wait()
+            with self._lock:
+                if self._closed:
+                    return
+                now = time.monotonic()
+                overdue = [connection for until, connection in self._waiting.values() if until < now]
+                if not self._waiting:
+                    self._anyone.clear()
+            for connection in overdue:
+                hang_up(connection)
+            self._stopped.wait(min(self._seconds / 4, 0.25))
+
+
+def hang_up(connection: HasSocket) -> None:
+    """Shut a connection's socket down, so that whoever waits for it gets an error."""
+    with contextlib.suppress(Exception), socket.socket(fileno=os.dup(connection.fileno())) as copy:
+        copy.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,43 @@
+"""From the net changes of a batch to the rows of each statement, keys ascending."""
+
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, TypeVar
+
+from holdfast.adapters.sql.dialects import Write
+from holdfast.adapters.sql.rows import Row, history_values, values_of
+from holdfast.adapters.sql.statements import Writes
+from holdfast.ports.changes import NetChanges
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def write_plan(net: NetChanges, writes: Writes) -> list[tuple[Write, Sequence[Row]]]:
+    """Return the statements that a batch needs, in the order of the fields of `NetChanges`."""
+    steps: list[tuple[Write, Sequence[Row]]] = [
+        (writes.new_runs, _by_key(net.new_runs, writes.new_runs)),
+        (writes.runs, _by_key(net.runs, writes.runs)),
+        (writes.closed_runs, [(run,) for run in sorted(net.closed_runs)]),
+        (writes.closed_jobs, sorted(net.closed_jobs)),
+        (writes.new_jobs, _by_key(net.new_jobs, writes.new_jobs)),
+        (writes.jobs, _by_key(net.jobs, writes.jobs)),
+        (writes.history, _sorted(net.history, "run", "number", values=history_values)),
+        (writes.pages, _sorted(net.pages, "run", "node", "page", values=values_of(writes.pages.columns))),
+        (writes.plans, _by_key(net.plans, writes.plans)),
+        (writes.replies, _sorted(net.replies, "namespace", "key", values=values_of(writes.replies.columns))),
+        (writes.sessions, _by_key(net.sessions, writes.sessions)),
+        (writes.new_duties, _by_key(net.new_duties, writes.new_duties)),
+        (writes.duties, _by_key(net.duties, writes.duties)),
+        (writes.notes, _sorted(net.notes, "run", "id", values=values_of(writes.notes.columns))),
+    ]
+    return [(write, rows) for write, rows in steps if rows]
+
+
+def _by_key(records: Mapping[Any, object], write: Write) -> Sequence[Row]:
+    values = values_of(write.columns)
+    return [values(records[key]) for key in sorted(records)]
+
+
+def _sorted(records: Sequence[V], *key: str, values: Callable[[V], Row]) -> Sequence[Row]:
+    return [values(record) for record in sorted(records, key=attrgetter(*key))]

@@ -1,0 +1,1 @@
+"""Time and identity from the machine that Holdfast runs on."""

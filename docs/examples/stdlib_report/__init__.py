@@ -1,0 +1,1 @@
+"""The demo: a durable pipeline that measures the source of Python's standard library."""

@@ -1,0 +1,1 @@
+"""What runs a kernel: a worker process, serverless functions, an application, a command line."""

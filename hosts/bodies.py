@@ -1,0 +1,226 @@
+"""Turns attempts into calls of users' functions, and what these give or raise into outcomes."""
+
+import traceback
+from collections.abc import Sequence
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Final, cast
+
+import attrs
+
+from holdfast.hosts.inputs import Inputs, Work
+from holdfast.hosts.payloads import Payloads, Place
+from holdfast.hosts.registry import Registry
+from holdfast.hosts.runtime import AttemptRuntime, printable
+from holdfast.kernel.authoring.context import StageContext
+from holdfast.kernel.authoring.stages import Stage
+from holdfast.kernel.commands import Attempt, Completed, Expanded, Failed, Failure, JobSettle, Outcome
+from holdfast.kernel.plan import StagePlan, stage_of
+from holdfast.kernel.values import decode, encode
+from holdfast.ports.clock import Clock, instant, micros
+from holdfast.ports.errors import (
+    BlobMissingError,
+    HoldfastError,
+    InvalidValueError,
+    UnstorableValueError,
+)
+from holdfast.ports.json import canonical, parse
+from holdfast.ports.persistence import Persistence
+from holdfast.ports.records import JobKind, Micros
+
+MESSAGE_MAX: Final = 2_000
+TRACEBACK_MAX: Final = 8_000
+
+_OURS: Final = ("holdfast.hosts.", "anyio.")
+
+_NEVER_AGAIN: Final = (InvalidValueError, UnstorableValueError, BlobMissingError)
+"""What another attempt would only meet again."""
+
+
+@attrs.frozen(kw_only=True)
+class Body:
+    """One attempt, ready to run."""
+
+    work: Work
+    stage: Stage[Any, object]
+    runtime: AttemptRuntime
+    payloads: Payloads
+    place: Place
+    started_at: Micros
+    host: str
+
+    @property
+    def attempt(self) -> Attempt:
+        """The attempt that this is."""
+        return self.work.attempt
+
+    @property
+    def is_expansion(self) -> bool:
+        """Whether there is no user code to call: only `expand`."""
+        return self.attempt.kind is JobKind.EXPAND
+
+    @property
+    def timeout(self) -> float | None:
+        """How many seconds the body may take; None if for ever."""
+        timeout_us = self._plan.timeout_us
+        return None if timeout_us is None else timeout_us / 1_000_000
+
+    @property
+    def _plan(self) -> StagePlan:
+        return stage_of(self.work.plan.node(self.attempt.node))
+
+    def arguments(self) -> tuple[object, ...]:
+        """Return what to call the stage's body with. InvalidValueError if the input is not what it takes."""
+        if self.work.error is not None:
+            raise self.work.error
+        value = decode(self.work.input, self.stage.input_type) if self.stage.shape.values else None
+        return self.stage.arguments(value, self._context())
+
+    def expand(self) -> Outcome:
+        """Return the items that a map goes over."""
+        try:
+            if self.work.error is not None:
+                raise self.work.error
+            data: object = parse(self.work.input)
+            if not isinstance(data, list):
+                raise InvalidValueError(f"what {self.attempt.node!r} goes over", ("$: it is not a list",))
+            items = (canonical(item) for item in cast("list[object]", data))
+            return Expanded(items=tuple(self.payloads.put(item, self.place) for item in items))
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is this attempt's failure
+            return self.failed(error)
+
+    def completed(self, value: object) -> Outcome:
+        """Return the outcome of a body that gave `value`; a failure if that can't be stored."""
+        try:
+            return Completed(output=self.payloads.put(encode(value, self.stage.output_type), self.place))
+        except Exception as error:  # noqa: BLE001  # a user's class may do anything when it is encoded
+            return self.failed(error)
+
+    def failed(self, error: BaseException) -> Outcome:
+        """Return the outcome of a body that raised `error`."""
+        final = isinstance(error, (*_NEVER_AGAIN, *self.stage.give_up_on))
+        code = error.code if isinstance(error, HoldfastError) else "body_error"
+        return _failure(code, error, retryable=not final)
+
+    def timed_out(self) -> Outcome:
+        """Return the outcome of a body that took too long."""
+        message = f"the attempt took longer than {timedelta(seconds=self.timeout or 0)}"
+        return Failed(failure=Failure(code="timeout", message=message, type="TimeoutError"))
+
+    def settle(self, outcome: Outcome) -> JobSettle:
+        """Return the command that ends this attempt."""
+        return JobSettle(
+            namespace=self.work.run.namespace,
+            job=self.attempt.job,
+            epoch=self.attempt.epoch,
+            outcome=outcome,
+            started_at=self.started_at,
+            host=self.host,
+            said=self.runtime.take_said(),
+        )
+
+    def _context(self) -> StageContext[Any] | None:
+        if not self.stage.shape.takes_context:
+            return None
+        attempt, plan = self.attempt, self._plan
+        deadline = None if plan.timeout_us is None else instant(self.started_at + plan.timeout_us)
+        return StageContext(
+            run_id=self.work.run.id,
+            workflow=self.work.run.workflow,
+            stage=attempt.node,
+            item=attempt.item,
+            attempt=attempt.attempt,
+            epoch=attempt.epoch,
+            idempotency_key=idempotency_key(attempt),
+            deadline=deadline,
+            config=self.stage.read_config(plan.config),
+            runtime=self.runtime,
+        )
+
+
+class Bodies:
+    """Makes bodies of attempts."""
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        persistence: Persistence,
+        inputs: Inputs,
+        payloads: Payloads,
+        clock: Clock,
+        host: str,
+    ) -> None:
+        self._registry = registry
+        self._persistence = persistence
+        self._inputs = inputs
+        self._payloads = payloads
+        self._clock = clock
+        self._host = host
+
+    def prepare(self, attempts: Sequence[Attempt]) -> tuple[list[Body], list[Attempt]]:
+        """Return bodies for attempts, and the attempts for which this process has no code. Reads the store."""
+        stages = {attempt.job: self._registry.stage(attempt.definition, attempt.node) for attempt in attempts}
+        known = [attempt for attempt in attempts if stages[attempt.job] is not None]
+        bodies: list[Body] = []
+        for work in self._inputs.load(known, lambda attempt: _takes_input(attempt, stages[attempt.job])):
+            stage = stages[work.attempt.job]
+            assert stage is not None
+            bodies.append(self._body(work, stage))
+        return bodies, [attempt for attempt in attempts if stages[attempt.job] is None]
+
+    def _body(self, work: Work, stage: Stage[Any, object]) -> Body:
+        run, attempt = work.run, work.attempt
+        place = Place(namespace=run.namespace, run=run.key, stage=attempt.node, epoch=attempt.epoch)
+        runtime = AttemptRuntime(
+            run=run.key,
+            place=place,
+            persistence=self._persistence,
+            inputs=self._inputs,
+            payloads=self._payloads,
+            clock=self._clock,
+        )
+        return Body(
+            work=work,
+            stage=stage,
+            runtime=runtime,
+            payloads=self._payloads,
+            place=place,
+            started_at=micros(self._clock.now()),
+            host=self._host,
+        )
+
+
+def _takes_input(attempt: Attempt, stage: Stage[Any, object] | None) -> bool:
+    return attempt.kind is JobKind.EXPAND or (stage is not None and stage.shape.values > 0)
+
+
+def idempotency_key(attempt: Attempt) -> str:
+    """Return the same text for every attempt of a stage of a run, and of an item of a map."""
+    key = f"{attempt.run}/{attempt.node}"
+    return key if attempt.item is None else f"{key}/{attempt.item}"
+
+
+def _failure(code: str, error: BaseException, *, retryable: bool) -> Outcome:
+    try:
+        message = str(error)
+    except Exception:  # noqa: BLE001  # a user's class may do anything when it is printed
+        message = "(its message can't be printed)"
+    lines = "".join(traceback.format_exception(type(error), error, _of_the_user(error.__traceback__)))
+    return Failed(
+        failure=Failure(
+            code=code,
+            message=printable(message)[:MESSAGE_MAX],
+            type=f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins."),
+            traceback=printable(lines)[-TRACEBACK_MAX:],
+            retryable=retryable,
+        )
+    )
+
+
+def _of_the_user(frames: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without the frames that led to the user's code; all of it if there is none of that."""
+    frame = frames
+    while frame is not None and str(frame.tb_frame.f_globals.get("__name__")).startswith(_OURS):
+        frame = frame.tb_next
+    return frame or frames

@@ -1,0 +1,88 @@
+"""The command line itself: its groups, and what becomes of errors."""
+
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from io import TextIOWrapper
+
+import click
+
+from holdfast.hosts.cli.database import database
+from holdfast.hosts.cli.ending import cancel_command, terminate_command
+from holdfast.hosts.cli.exits import Exit, Problem, problem_of
+from holdfast.hosts.cli.help import exits
+from holdfast.hosts.cli.listing import list_command
+from holdfast.hosts.cli.logs import log_holdfast, stop_logging
+from holdfast.hosts.cli.screen import Screen
+from holdfast.hosts.cli.showing import show_command
+from holdfast.hosts.cli.starting import start_command
+from holdfast.hosts.cli.target import ENGINE_VARIABLE, URL_VARIABLE
+from holdfast.hosts.cli.waiting import wait_command
+from holdfast.hosts.cli.working import worker_command
+
+_HELP = f"""Durable workflows: run workers, start runs, look at them.
+
+ENGINE is MODULE:ENGINE, as in shop.workflows:engine: an Engine in a module that can be imported from here. Commands
+that need none of your code also take a URL, as in sqlite:///runs.db. What is left out is taken from {ENGINE_VARIABLE}
+or {URL_VARIABLE}.
+"""
+
+
+def _version() -> str:
+    try:
+        return version("holdfast")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+@click.group(
+    help=_HELP,
+    epilog=exits(),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(_version(), prog_name="holdfast")
+def command_line() -> None:
+    """Run the command line."""
+
+
+@click.group("run")
+def runs() -> None:
+    """Start runs, look at them, wait for them, end them."""
+
+
+for _command in (start_command, list_command, show_command, wait_command, cancel_command, terminate_command):
+    runs.add_command(_command)
+for _command in (worker_command, runs, database):
+    command_line.add_command(_command)
+
+
+def run_command_line(arguments: Sequence[str]) -> int:
+    """Run one command. Return its exit code; errors are shown by then."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    screen = Screen(as_json="--json" in options, utc="--utc" in options)
+    log_holdfast(screen)
+    try:
+        command_line.main(args=list(arguments), prog_name="holdfast", standalone_mode=False)
+    except SystemExit as error:
+        return error.code if isinstance(error.code, int) else Exit.OK
+    except BaseException as error:  # noqa: BLE001  # every error becomes an exit code
+        return _failed(screen, error)
+    finally:
+        stop_logging()
+    return Exit.OK
+
+
+def _failed(screen: Screen, error: BaseException) -> int:
+    problem = problem_of(error)
+    if problem is None:
+        detail = "".join(traceback.format_exception(error))
+        message = f"an error that nobody expected: {type(error).__name__}: {error}"
+        problem = Problem(exit=Exit.BUG, code="unexpected", message=message, detail=detail)
+    screen.problem(problem)
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        screen.note(f"See `{error.ctx.command_path} --help`.")
+    return problem.exit

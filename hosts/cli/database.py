@@ -1,0 +1,105 @@
+"""`holdfast db upgrade` and `holdfast db status`."""
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.hosts.cli.exits import Exit
+from holdfast.hosts.cli.help import exits
+from holdfast.hosts.cli.screen import Screen, safe, screen_options, status_text
+from holdfast.hosts.cli.target import MEMORY, Target, engine_options, schema_there
+from holdfast.hosts.engine import Engine
+from holdfast.hosts.stores import newest_schema
+from holdfast.ports.persistence import CountAll, StoreCounts
+from holdfast.ports.records import JobState, RunStatus
+
+_EXITS = exits(Exit.OK, Exit.USAGE, Exit.UNAVAILABLE, Exit.SCHEMA)
+
+
+@click.group("db")
+def database() -> None:
+    """Look after a store's tables."""
+
+
+@database.command("upgrade", epilog=_EXITS)
+@click.argument("words", nargs=-1, metavar="[URL|ENGINE]")
+@engine_options
+@screen_options
+def upgrade_command(*, screen: Screen, target: Target, words: tuple[str, ...]) -> None:
+    """Make a store's tables, or bring them up to date. Harmless when repeated, and safe when raced."""
+    spec, _ = target.split(words)
+    with target.opened(spec, checks_schema=False) as engine:
+        before = schema_there(engine)
+        engine.core.stores.persistence.setup()
+        after = schema_there(engine)
+    if screen.as_json:
+        screen.data({"before": before, "after": after, "changed": before != after})
+    elif before == after:
+        screen.say(f"The tables are up to date: version {after}")
+    elif before is None:
+        screen.say(f"Made the tables: version {after}")
+    else:
+        screen.say(f"Upgraded the tables: version {before} to {after}")
+
+
+@database.command("status", epilog=_EXITS)
+@click.argument("words", nargs=-1, metavar="[URL|ENGINE]")
+@engine_options
+@screen_options
+def status_command(*, screen: Screen, target: Target, words: tuple[str, ...]) -> None:
+    """Show the version of a store's tables and how many runs and jobs there are."""
+    spec, _ = target.split(words)
+    with target.opened(spec, checks_schema=False) as engine:
+        there = schema_there(engine)
+        here = MEMORY if there == MEMORY else newest_schema()
+        counts = (
+            engine.core.stores.persistence.read(CountAll(engine.core.namespace)) if there == here else None
+        )
+        if screen.as_json:
+            _tell_programs(screen, engine, there, here, counts)
+        else:
+            _tell_people(screen, engine, there, here, counts)
+    raise SystemExit(Exit.OK if there == here else Exit.SCHEMA)
+
+
+def _tell_programs(
+    screen: Screen, engine: Engine, there: str | None, here: str, counts: StoreCounts | None
+) -> None:
+    screen.data(
+        {
+            "url": engine.core.stores.url,
+            "namespace": engine.core.namespace,
+            "schema": {"there": there, "here": here, "current": there == here},
+            "runs": None if counts is None else counts.runs,
+            "jobs": None if counts is None else counts.jobs,
+        }
+    )
+
+
+def _tell_people(
+    screen: Screen, engine: Engine, there: str | None, here: str, counts: StoreCounts | None
+) -> None:
+    rows = Table.grid(padding=(0, 2))
+    rows.add_column(style="dim", no_wrap=True)
+    rows.add_column(overflow="fold")
+    rows.add_row("Store", safe(engine.core.stores.url or "the engine's own adapters"))
+    rows.add_row("Namespace", safe(engine.core.namespace))
+    rows.add_row("Schema", _schema_text(there, here))
+    if counts is not None:
+        rows.add_row("Runs", _counts_text(counts.runs, [status.value for status in RunStatus]))
+        rows.add_row("Jobs", _counts_text(counts.jobs, [state.value for state in JobState]))
+    screen.say(rows)
+
+
+def _schema_text(there: str | None, here: str) -> Text:
+    if there == here:
+        return Text.assemble(here, (" up to date", "green"))
+    if there is None:
+        return Text.assemble(("none", "yellow"), f"; `holdfast db upgrade` makes version {here}")
+    remedy = "`holdfast db upgrade` brings it up to date" if there < here else "a newer package made it"
+    return Text.assemble((there, "bold red"), f", but this package needs {here}: {remedy}")
+
+
+def _counts_text(counts: dict[str, int], order: list[str]) -> Text:
+    parts = [Text.assemble(f"{counts[name]} ", status_text(name)) for name in order if counts.get(name)]
+    return Text(", ").join(parts) if parts else Text("none", style="dim")

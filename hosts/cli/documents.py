@@ -1,0 +1,119 @@
+"""What commands answer in JSON. The names of the fields are part of the public contract."""
+
+from typing import cast
+
+from holdfast.hosts.cli.facts import Place, RunFacts, StageStory, row_data
+from holdfast.hosts.cli.spans import iso, seconds_of
+from holdfast.hosts.engine import error_text
+from holdfast.ports.json import parse
+from holdfast.ports.records import HistoryRow, Job, Micros, Note, Payload, Run, Session
+
+Document = dict[str, object]
+
+
+def run_document(run: Run, now: Micros) -> Document:
+    """Return a run's row. `duration_seconds` of an active run is how long it has taken so far."""
+    error = cast("Document", parse(run.error)) if run.error else None
+    return {
+        "id": run.id,
+        "key": run.key,
+        "generation": run.generation,
+        "namespace": run.namespace,
+        "workflow": run.workflow,
+        "version": run.version,
+        "status": run.status.value,
+        "queue": run.queue,
+        "priority": run.priority,
+        "created_at": iso(run.created_at),
+        "updated_at": iso(run.updated_at),
+        "ended_at": iso(run.ended_at),
+        "duration_seconds": seconds_of(run_length(run, now)),
+        "attributes": parse(run.attributes) if run.attributes else {},
+        "error": None if error is None else {**error, "text": error_text(run)},
+    }
+
+
+def facts_document(facts: RunFacts) -> Document:
+    """Return a run with its stages and live jobs."""
+    return {
+        **run_document(facts.run, facts.now),
+        "stages": [_stage_document(stage, facts.now) for stage in facts.stages],
+        "jobs": [_job_document(job, facts.holders.get(job.session or "")) for job in facts.jobs],
+        "history_rows": facts.run.last_row,
+    }
+
+
+def row_document(row: HistoryRow) -> Document:
+    """Return a row of a history, with its payload: the value, or the key of the blob that has it."""
+    return {
+        "number": row.number,
+        "type": row.type,
+        "at": iso(row.at),
+        "stage": row.node,
+        "item": row.item,
+        "epoch": row.epoch,
+        "data": row_data(row),
+        "payload": _payload_document(row.payload),
+    }
+
+
+def note_document(note: Note, place: Place | None) -> Document:
+    """Return what an attempt said: a line of its log, or how far it was."""
+    stage, item = place or (None, None)
+    return {
+        "at": iso(note.at),
+        "kind": note.kind,
+        "stage": stage,
+        "item": item,
+        "job": note.job,
+        "epoch": note.epoch,
+        **cast("Document", parse(note.data)),
+    }
+
+
+def run_length(run: Run, now: Micros) -> Micros:
+    """Return how long a run took, or has taken so far."""
+    return max(0, (now if run.ended_at is None else run.ended_at) - run.created_at)
+
+
+def _stage_document(stage: StageStory, now: Micros) -> Document:
+    return {
+        "name": stage.name,
+        "mapped": stage.mapped,
+        "state": stage.state,
+        "items_done": stage.done if stage.mapped else None,
+        "items_total": stage.total if stage.mapped else None,
+        "attempts": stage.attempts,
+        "failed_attempts": stage.failed,
+        "lost_attempts": stage.lost,
+        "started_at": iso(stage.started_at),
+        "duration_seconds": seconds_of(stage.length(now)),
+        "host": stage.host,
+        "error": stage.error,
+    }
+
+
+def _job_document(job: Job, holder: Session | None) -> Document:
+    return {
+        "id": job.key.text,
+        "kind": job.kind.value,
+        "stage": job.node,
+        "item": job.item,
+        "state": job.state.value,
+        "queue": job.queue,
+        "epoch": job.epoch,
+        "attempts": job.attempts,
+        "max_attempts": job.max_attempts,
+        "wake_at": iso(job.wake_at),
+        "leased_at": iso(job.leased_at),
+        "session": job.session,
+        "host": holder.host if holder is not None else None,
+    }
+
+
+def _payload_document(payload: Payload | None) -> Document | None:
+    if payload is None:
+        return None
+    if payload.inline is not None:
+        return {"value": parse(payload.inline)}
+    return {"blob": payload.blob}

@@ -1,0 +1,49 @@
+"""`holdfast run cancel` and `holdfast run terminate`."""
+
+import click
+from rich.text import Text
+
+from holdfast.hosts.cli.exits import CliError, Exit
+from holdfast.hosts.cli.help import exits
+from holdfast.hosts.cli.screen import Screen, safe, screen_options, status_text
+from holdfast.hosts.cli.target import Target, engine_options
+from holdfast.kernel.commands import RunCancel, RunEnded, RunTerminate
+from holdfast.ports.records import RunStatus
+
+_EXITS = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILABLE, Exit.SCHEMA)
+
+
+@click.command("cancel", epilog=_EXITS)
+@click.argument("words", nargs=-1, metavar="[ENGINE] ID")
+@click.option("--reason", default="", metavar="TEXT", help="For people; kept in the history.")
+@engine_options
+@screen_options
+def cancel_command(*, screen: Screen, target: Target, words: tuple[str, ...], reason: str) -> None:
+    """End a run as cancelled. It is fine if it was already; refused if it has completed or failed."""
+    spec, (run_id,) = target.split(words, "ID")
+    with target.opened(spec) as engine:
+        command = RunCancel(namespace=engine.core.namespace, run_id=run_id, reason=reason)
+        _tell(screen, run_id, engine.core.kernel.dispatch(command))
+
+
+@click.command("terminate", epilog=_EXITS)
+@click.argument("words", nargs=-1, metavar="[ENGINE] ID")
+@click.option("--reason", default="", metavar="TEXT", help="For people; kept in the history.")
+@engine_options
+@screen_options
+def terminate_command(*, screen: Screen, target: Target, words: tuple[str, ...], reason: str) -> None:
+    """End a run as cancelled at once, whatever it has left to clean up. Otherwise as `cancel`."""
+    spec, (run_id,) = target.split(words, "ID")
+    with target.opened(spec) as engine:
+        command = RunTerminate(namespace=engine.core.namespace, run_id=run_id, reason=reason)
+        _tell(screen, run_id, engine.core.kernel.dispatch(command))
+
+
+def _tell(screen: Screen, run_id: str, ended: RunEnded) -> None:
+    if not ended.changed and ended.status is not RunStatus.CANCELLED:
+        raise CliError(Exit.REFUSED, "run_ended", f"run {run_id!r} has ended before, as {ended.status}")
+    if screen.as_json:
+        screen.data({"id": run_id, "status": ended.status.value, "changed": ended.changed})
+        return
+    before = "" if ended.changed else " already"
+    screen.say(Text.assemble(safe(run_id), " is ", status_text(ended.status), before))

@@ -1,0 +1,224 @@
+"""What is known of one run: read from its row, its plan, its history and its live jobs. No user code is needed."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, cast
+
+import attrs
+
+from holdfast.hosts.core import Core
+from holdfast.kernel.plan import MapPlan, Plan
+from holdfast.kernel.progress import NodeProgress, progress_from
+from holdfast.ports.errors import RunNotFoundError
+from holdfast.ports.json import parse
+from holdfast.ports.persistence import FindRun, HistoryOf, JobsOfRun
+from holdfast.ports.records import (
+    TERMINAL,
+    HistoryRow,
+    Job,
+    JobState,
+    Micros,
+    Run,
+    RunName,
+    RunStatus,
+    Session,
+)
+from holdfast.ports.references import reference_from
+
+ROWS_MAX: Final = 20_000
+"""How many rows of a run's history are read to tell of its stages."""
+_PAGE: Final = 500
+
+Data = Mapping[str, object]
+Place = tuple[str, int | None]
+"""A stage, and which item of it if it is mapped."""
+
+
+@attrs.define(kw_only=True)
+class StageStory:
+    """What happened in one stage. `total` is how many items it has if it is mapped, None if that is not known."""
+
+    name: str
+    mapped: bool
+    state: str = "waiting"
+    done: int = 0
+    total: int | None = None
+    attempts: int = 0
+    failed: int = 0
+    lost: int = 0
+    started_at: Micros | None = None
+    last_at: Micros | None = None
+    host: str | None = None
+    error: str | None = None
+    traceback: str | None = None
+
+    def length(self, now: Micros) -> Micros | None:
+        """Return how long it took or, if it is under way, has taken so far; of a map from first to last item."""
+        if self.started_at is None:
+            return None
+        under_way = self.state in {"running", "retrying", "queued"}
+        return (now if under_way or self.last_at is None else self.last_at) - self.started_at
+
+
+@attrs.frozen(kw_only=True)
+class RunFacts:
+    """One run, as it is now. `jobs` of maps may be many. `whole` is False if the history is longer than was read."""
+
+    run: Run
+    plan: Plan
+    stages: tuple[StageStory, ...]
+    jobs: tuple[Job, ...]
+    holders: Mapping[str, Session]
+    places: Mapping[int, Place]
+    now: Micros
+    whole: bool
+
+
+def find_run(core: Core, run_id: str) -> Run:
+    """Return the newest generation of a run. RunNotFoundError."""
+    core.connect()
+    run = core.stores.persistence.read(FindRun(RunName(core.namespace, run_id)))
+    if run is None:
+        raise RunNotFoundError(run_id)
+    return run
+
+
+def history_of(core: Core, run: str, most: int | None = None) -> Iterator[HistoryRow]:
+    """Yield a run's history, page by page; at most so many rows."""
+    after = 0
+    while most is None or after < most:
+        limit = _PAGE if most is None else min(_PAGE, most - after)
+        rows = core.stores.persistence.read(HistoryOf(run, after, limit))
+        yield from rows
+        if len(rows) < limit:
+            return
+        after = rows[-1].number
+
+
+def read_facts(core: Core, run: Run, now: Micros) -> RunFacts:
+    """Read what is known of a run."""
+    plan = core.inputs.plan(run.plan)
+    jobs = core.stores.persistence.read(JobsOfRun(run.key)) if run.status not in TERMINAL else ()
+    stages = {
+        name: StageStory(name=name, mapped=isinstance(node, MapPlan)) for name, node in plan.nodes.items()
+    }
+    places: dict[int, Place] = {}
+    for row in history_of(core, run.key, ROWS_MAX):
+        _add_row(stages, places, row)
+    for job in jobs:
+        _add_job(stages, places, job)
+    _add_progress(stages, run, plan, jobs)
+    return RunFacts(
+        run=run,
+        plan=plan,
+        stages=tuple(stages.values()),
+        jobs=tuple(sorted(jobs, key=_job_order)),
+        holders=_sessions(core, jobs),
+        places=places,
+        now=now,
+        whole=run.last_row <= ROWS_MAX,
+    )
+
+
+def result_text(core: Core, run: Run) -> str:
+    """Return the JSON text of what a completed run gave."""
+    return core.inputs.text(run.key, reference_from(run.result or "null"))
+
+
+def row_data(row: HistoryRow) -> dict[str, object]:
+    """Return the small facts of a history row."""
+    return cast("dict[str, object]", parse(row.data)) if row.data else {}
+
+
+def _add_row(stages: Mapping[str, StageStory], places: dict[int, Place], row: HistoryRow) -> None:
+    stage = stages.get(row.node or "")
+    if stage is None:
+        return
+    data = row_data(row)
+    number = data.get("job")
+    if isinstance(number, int):
+        places[number] = (stage.name, row.item)
+    started_at = data.get("started_at")
+    match row.type:
+        case "stage.completed":
+            stage.attempts += 1
+            stage.done += 1
+            stage.host = str(data["host"]) if "host" in data else stage.host
+        case "stage.retrying" | "stage.failed":
+            stage.attempts += 1
+            stage.failed += 1
+            kind, message = data.get("type") or data.get("code"), data.get("message")
+            stage.error = f"{kind}: {message}"
+            stage.traceback = str(data["traceback"]) if "traceback" in data else None
+        case "stage.lost":
+            stage.attempts += 1
+            stage.lost += 1
+        case "stage.expanded":
+            stage.total = cast("int", data.get("items"))
+        case _:
+            return
+    begun = started_at if isinstance(started_at, int) else row.at
+    stage.started_at = begun if stage.started_at is None else min(stage.started_at, begun)
+    stage.last_at = row.at
+
+
+def _add_job(stages: Mapping[str, StageStory], places: dict[int, Place], job: Job) -> None:
+    places[job.number] = (job.node, job.item)
+    stage = stages.get(job.node)
+    if stage is None or job.state is not JobState.LEASED:
+        return
+    stage.attempts += 1
+    if job.leased_at is not None:
+        stage.started_at = job.leased_at if stage.started_at is None else min(stage.started_at, job.leased_at)
+
+
+def _add_progress(stages: Mapping[str, StageStory], run: Run, plan: Plan, jobs: Sequence[Job]) -> None:
+    """Say of each stage where it is, which the run's row knows best."""
+    progress = progress_from(run.progress)
+    for number, group in enumerate(plan.groups):
+        for node in group.nodes:
+            stage = stages[node.name]
+            if number < progress.group:
+                stage.state = "done"
+            elif number > progress.group:
+                stage.state = "waiting" if run.status not in TERMINAL else "not reached"
+            else:
+                _add_node(stage, progress.nodes.get(node.name, NodeProgress()), run, jobs)
+
+
+def _add_node(stage: StageStory, node: NodeProgress, run: Run, jobs: Sequence[Job]) -> None:
+    if node.map is not None:
+        stage.done, stage.total = node.map.done, node.map.total
+    if node.output is not None:
+        stage.state = "done"
+        return
+    if run.status in TERMINAL:
+        is_to_blame = run.status is RunStatus.FAILED and _failed_stage(run) == stage.name
+        stage.state = "failed" if is_to_blame else "stopped"
+        return
+    states = {job.state for job in jobs if job.node == stage.name}
+    if JobState.LEASED in states:
+        stage.state = "running"
+    elif JobState.QUEUED in states:
+        stage.state = "queued"
+    elif JobState.SLEEPING in states:
+        stage.state = "retrying" if stage.failed else "sleeping"
+    elif JobState.HELD in states:
+        stage.state = "held"
+
+
+def _failed_stage(run: Run) -> object:
+    return cast("dict[str, object]", parse(run.error)).get("stage") if run.error else None
+
+
+def _sessions(core: Core, jobs: Sequence[Job]) -> dict[str, Session]:
+    """Return the sessions that hold jobs, by id."""
+    ids = tuple(sorted({job.session for job in jobs if job.session is not None}))
+    if not ids:
+        return {}
+    found = core.stores.persistence.transact(lambda tx: tuple(tx.sessions(ids, lock=False)))
+    return {session.id: session for session in found}
+
+
+def _job_order(job: Job) -> tuple[int, int]:
+    order = (JobState.LEASED, JobState.SLEEPING, JobState.QUEUED, JobState.HELD)
+    return order.index(job.state), job.number

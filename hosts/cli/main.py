@@ -1,0 +1,28 @@
+"""The entry point: what runs before click and rich are known to be there."""
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+_NEEDED: Final = ("click", "rich")
+_USAGE: Final = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line with these arguments, those of the process if None. Return the exit code."""
+    try:
+        from holdfast.hosts.cli.app import run_command_line
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in _NEEDED:
+            raise
+        print(
+            f'holdfast: the command line needs {missing}, which is not installed: pip install "holdfast[cli]"',
+            file=sys.stderr,
+        )
+        return _USAGE
+    return run_command_line(sys.argv[1:] if arguments is None else arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,240 @@
+"""`holdfast run show`."""
+
+from collections.abc import Iterator
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.hosts.cli.documents import facts_document, note_document, row_document, run_length
+from holdfast.hosts.cli.exits import CliError, Exit
+from holdfast.hosts.cli.facts import (
+    Place,
+    RunFacts,
+    StageStory,
+    find_run,
+    history_of,
+    read_facts,
+    result_text,
+)
+from holdfast.hosts.cli.help import exits
+from holdfast.hosts.cli.lines import add_history_row, history_table, note_line, place_name
+from holdfast.hosts.cli.screen import Screen, heading, one_line, safe, screen_options, status_text, table
+from holdfast.hosts.cli.spans import span
+from holdfast.hosts.cli.target import Target, engine_options
+from holdfast.hosts.core import Core
+from holdfast.hosts.engine import error_text
+from holdfast.ports.clock import micros
+from holdfast.ports.errors import RunCancelledError, RunFailedError
+from holdfast.ports.json import parse
+from holdfast.ports.persistence import NotesOf
+from holdfast.ports.records import Job, JobKind, JobState, Note, Run, RunStatus
+
+JOBS_SHOWN = 20
+_PAGE = 1_000
+
+
+@click.command(
+    "show",
+    epilog=exits(
+        Exit.OK,
+        Exit.RUN_FAILED,
+        Exit.USAGE,
+        Exit.NOT_FOUND,
+        Exit.REFUSED,
+        Exit.RUN_CANCELLED,
+        Exit.UNAVAILABLE,
+        Exit.SCHEMA,
+    ),
+)
+@click.argument("words", nargs=-1, metavar="[ENGINE] ID")
+@click.option("--history", is_flag=True, help="Also show all that has happened, row by row.")
+@click.option("--log", is_flag=True, help="Also show what its stages logged.")
+@click.option("--output", is_flag=True, help="Show only its result, as JSON. 1, 4 or 5 if there is none.")
+@engine_options
+@screen_options
+def show_command(
+    *, screen: Screen, target: Target, words: tuple[str, ...], history: bool, log: bool, output: bool
+) -> None:
+    """Show one run: how it is, its stages, its live jobs, and why it failed if it did."""
+    if output and (history or log):
+        raise click.UsageError("--output stands alone: it shows nothing but the result")
+    spec, (run_id,) = target.split(words, "ID")
+    with target.opened(spec) as engine:
+        core = engine.core
+        run = find_run(core, run_id)
+        if output:
+            screen.value(_output(core, run))
+            return
+        facts = read_facts(core, run, micros(core.clock.now()))
+        if screen.as_json:
+            document = facts_document(facts)
+            if history:
+                document["history"] = [row_document(row) for row in history_of(core, run.key)]
+            if log:
+                document["log"] = [
+                    note_document(note, facts.places.get(note.job)) for note in _notes(core, run)
+                ]
+            screen.data(document)
+            return
+        _show(screen, facts)
+        if history:
+            rows = history_table()
+            for row in history_of(core, run.key):
+                add_history_row(rows, screen, row)
+            _section(screen, "History", rows)
+        if log:
+            _show_log(screen, core, facts)
+
+
+def _output(core: Core, run: Run) -> str:
+    match run.status:
+        case RunStatus.COMPLETED:
+            return result_text(core, run)
+        case RunStatus.FAILED:
+            raise RunFailedError(run.id, error_text(run) or "")
+        case RunStatus.CANCELLED:
+            raise RunCancelledError(run.id, _reason(run))
+        case status:
+            message = f"run {run.id!r} has no result yet, it is {status}; `holdfast run wait` waits for it"
+            raise CliError(Exit.REFUSED, "run_active", message)
+
+
+def _reason(run: Run) -> str:
+    return str(parse(run.error).get("message", "")) if run.error else ""
+
+
+def _show(screen: Screen, facts: RunFacts) -> None:
+    screen.say(_facts_table(screen, facts))
+    _section(screen, "Stages", _stages_table(facts))
+    if not facts.whole:
+        screen.note("The history is long: attempts and times are those of its beginning.")
+    if facts.jobs:
+        _section(screen, "Jobs", _jobs_table(screen, facts))
+        if len(facts.jobs) > JOBS_SHOWN:
+            screen.say(Text(f"and {len(facts.jobs) - JOBS_SHOWN} more", style="dim"))
+    error = error_text(facts.run)
+    if error is not None:
+        style = "red" if facts.run.status is RunStatus.FAILED else "yellow"
+        _section(screen, "Error", Text(safe(error), style=style))
+    last = next((stage for stage in facts.stages if stage.state == "failed"), None)
+    if last is not None and last.traceback:
+        screen.say(Text(safe(last.traceback.rstrip()), style="dim"))
+
+
+def _section(screen: Screen, title: str, what: Table | Text) -> None:
+    screen.say("")
+    screen.say(heading(title))
+    screen.say(what)
+
+
+def _facts_table(screen: Screen, facts: RunFacts) -> Table:
+    run = facts.run
+    rows = Table.grid(padding=(0, 2))
+    rows.add_column(style="dim", no_wrap=True)
+    rows.add_column(overflow="fold")
+    rows.add_row("Run", Text(safe(run.id), style="bold"))
+    if run.generation > 1:
+        rows.add_row("Generation", str(run.generation))
+    rows.add_row("Workflow", f"{run.workflow}@{run.version}")
+    rows.add_row("Status", status_text(run.status))
+    rows.add_row(
+        "Created", f"{screen.instant(run.created_at)}  ({span(max(0, facts.now - run.created_at))} ago)"
+    )
+    if run.ended_at is not None:
+        rows.add_row("Ended", screen.instant(run.ended_at))
+    rows.add_row("Duration", span(run_length(run, facts.now)) + ("" if run.ended_at else " so far"))
+    rows.add_row("Queue", run.queue + (f", priority {run.priority}" if run.priority else ""))
+    if run.attributes:
+        attributes: dict[str, str] = parse(run.attributes)
+        rows.add_row("Attributes", safe(", ".join(f"{name}={text}" for name, text in attributes.items())))
+    rows.add_row("History", f"{run.last_row} rows")
+    return rows
+
+
+def _stages_table(facts: RunFacts) -> Table:
+    rows = table(
+        "stage",
+        "state",
+        "items",
+        "attempts",
+        "duration",
+        "",
+        right=("items", "attempts", "duration"),
+        wraps=("",),
+    )
+    for stage in facts.stages:
+        length = stage.length(facts.now)
+        rows.add_row(
+            stage.name,
+            status_text(stage.state),
+            f"{stage.done}/{'?' if stage.total is None else stage.total}" if stage.mapped else "",
+            str(stage.attempts) if stage.attempts else "",
+            span(length) if length is not None else "",
+            Text(_remark(stage), style="dim"),
+        )
+    return rows
+
+
+def _remark(stage: StageStory) -> str:
+    """Return what is special about a stage."""
+    parts: list[str] = []
+    if stage.failed and stage.state != "failed":
+        parts.append(f"{stage.failed} failed, last: {one_line(stage.error or '', 80)}")
+    if stage.lost:
+        parts.append(f"{stage.lost} lost with their workers")
+    return "; ".join(parts)
+
+
+def _jobs_table(screen: Screen, facts: RunFacts) -> Table:
+    rows = table("job", "stage", "state", "epoch", "attempts", "", right=("job", "epoch", "attempts"))
+    for job in facts.jobs[:JOBS_SHOWN]:
+        what = place_name(job.node, job.item) + (" (expand)" if job.kind is JobKind.EXPAND else "")
+        rows.add_row(
+            str(job.number),
+            what,
+            status_text(job.state),
+            str(job.epoch),
+            f"{job.attempts}/{job.max_attempts}",
+            Text(_whereabouts(screen, facts, job), style="dim"),
+        )
+    return rows
+
+
+def _whereabouts(screen: Screen, facts: RunFacts, job: Job) -> str:
+    if job.state is JobState.SLEEPING and job.wake_at is not None:
+        left = job.wake_at - facts.now
+        return f"wakes in {span(left)}, at {screen.instant(job.wake_at)}" if left > 0 else "due"
+    if job.state is JobState.LEASED:
+        holder = facts.holders.get(job.session or "")
+        who = f"{safe(holder.host)}, session {holder.id}" if holder is not None else f"session {job.session}"
+        since = "" if job.leased_at is None else f" for {span(max(0, facts.now - job.leased_at))}"
+        dead = " (lost, about to be freed)" if holder is not None and holder.state != "open" else ""
+        return f"held by {who}{since}{dead}"
+    return f"in queue {job.queue}" if job.state is JobState.QUEUED else ""
+
+
+def _show_log(screen: Screen, core: Core, facts: RunFacts) -> None:
+    screen.say("")
+    screen.say(heading("Log"))
+    said_nothing = True
+    for note in _notes(core, facts.run):
+        if note.kind == "log":
+            said_nothing = False
+            screen.say(note_line(screen, note, _place(facts, note)))
+    if said_nothing:
+        screen.say(Text("Nothing was logged.", style="dim"))
+
+
+def _place(facts: RunFacts, note: Note) -> Place | None:
+    return facts.places.get(note.job)
+
+
+def _notes(core: Core, run: Run) -> Iterator[Note]:
+    """Yield what attempts have said, page by page, each in the order in which it was said."""
+    after = ""
+    while notes := core.stores.persistence.read(NotesOf(run.key, after, _PAGE)):
+        yield from sorted(notes, key=lambda note: (note.at, note.id))
+        after = notes[-1].id
+        if len(notes) < _PAGE:
+            return

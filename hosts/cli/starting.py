@@ -1,0 +1,167 @@
+"""`holdfast run start`."""
+
+import sys
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import click
+
+from holdfast.hosts.cli.exits import Exit
+from holdfast.hosts.cli.facts import find_run
+from holdfast.hosts.cli.help import exits
+from holdfast.hosts.cli.screen import Screen, safe, screen_options
+from holdfast.hosts.cli.target import MEMORY, Target, default_engine
+from holdfast.hosts.cli.waiting import wait_for
+from holdfast.hosts.core import Core
+from holdfast.kernel.authoring.calls import Call
+from holdfast.kernel.authoring.options import PRIORITY_MAX, StartOptions
+from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.commands import RunCreated
+from holdfast.kernel.values import decode
+from holdfast.kernel.values.forms import NoneType, plain, show
+from holdfast.ports.errors import UnknownWorkflowError
+from holdfast.ports.persistence import SchemaVersion
+
+
+@click.command("start", epilog=exits())
+@click.argument("words", nargs=-1, metavar="[ENGINE] WORKFLOW[@VERSION] [INPUT]")
+@click.option("--input-file", metavar="FILE", help="Read the input from a file; - is stdin.")
+@click.option("--id", "run_id", metavar="ID", help="The run's id; drawn if left out.")
+@click.option("--idempotency-key", metavar="KEY", help="Starting again with this key starts nothing new.")
+@click.option("--queue", metavar="NAME", help="Where its jobs go, unless a stage says otherwise.")
+@click.option(
+    "--priority",
+    type=click.IntRange(-PRIORITY_MAX, PRIORITY_MAX),
+    default=0,
+    help="A greater one is served first.",
+)
+@click.option("--attribute", "attributes", multiple=True, metavar="NAME=TEXT", help="May be repeated.")
+@click.option(
+    "--if-exists",
+    type=click.Choice(["error", "return"]),
+    default="error",
+    show_default=True,
+    help="If there is a run of this id: refuse, or take that one.",
+)
+@click.option("--wait", is_flag=True, help="Wait until it ends, as `holdfast run wait` does.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="With --wait: wait no longer."
+)
+@screen_options
+def start_command(
+    *,
+    screen: Screen,
+    words: tuple[str, ...],
+    input_file: str | None,
+    wait: bool,
+    timeout: float | None,
+    **settings: object,
+) -> None:
+    """Start a run, and write its id to stdout.
+
+    INPUT is JSON, and must fit the type that the workflow declares. If it begins with a minus, write -- before it.
+    """
+    if timeout is not None and not wait:
+        raise click.UsageError("--timeout goes with --wait")
+    spec, workflow, text = _parted(words)
+    if input_file is not None:
+        if text is not None:
+            raise click.UsageError("give the input as INPUT or with --input-file, not both")
+        text = _read(input_file)
+    options = _options(settings)
+    with Target().opened(spec) as engine:
+        core = engine.core
+        created = _start(core, workflow, text, options)
+        _tell(screen, core, created, wait=wait)
+        ended = wait_for(screen, core, find_run(core, created.run_id), timeout) if wait else Exit.OK
+    raise SystemExit(ended)
+
+
+def _parted(words: tuple[str, ...]) -> tuple[str, str, str | None]:
+    """Part the words into ENGINE, WORKFLOW and INPUT. Only an engine's name has a colon."""
+    spec, rest = (words[0], words[1:]) if ":" in "".join(words[:1]) else (default_engine(), words)
+    match rest:
+        case ():
+            raise click.UsageError("WORKFLOW is missing")
+        case (workflow,):
+            return spec, workflow, None
+        case (workflow, text):
+            return spec, workflow, text
+        case _:
+            raise click.UsageError(f"one word too many: {rest[2]!r}; quote JSON, so that it is one word")
+
+
+def _read(file: str) -> str:
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"the input can't be read from {file}: {error}") from None
+
+
+def _options(settings: dict[str, object]) -> StartOptions:
+    options = StartOptions(
+        priority=cast("int", settings["priority"]),
+        if_exists=cast('Literal["error", "return"]', settings["if_exists"]),
+    )
+    if (run_id := settings["run_id"]) is not None:
+        options["id"] = str(run_id)
+    if (key := settings["idempotency_key"]) is not None:
+        options["idempotency_key"] = str(key)
+    if (queue := settings["queue"]) is not None:
+        options["queue"] = str(queue)
+    attributes: dict[str, str] = {}
+    for given in cast("tuple[str, ...]", settings["attributes"]):
+        name, equals, value = given.partition("=")
+        if not equals or not name or name in attributes:
+            why = f"{name!r} was given before" if name in attributes else "write NAME=TEXT"
+            raise click.UsageError(f"--attribute {given}: {why}")
+        attributes[name] = value
+    if attributes:
+        options["attributes"] = attributes
+    return options
+
+
+def _start(core: Core, workflow: str, text: str | None, options: StartOptions) -> RunCreated:
+    call = _call(_pipeline(core, workflow), text)
+    command = core.create(call, options)
+    return core.kernel.dispatch(command)
+
+
+def _pipeline(core: Core, workflow: str) -> Pipeline[Any, object]:
+    name, _, version = workflow.partition("@")
+    found = core.registry.pipeline(name, version or None)
+    if found is None:
+        raise UnknownWorkflowError(name, version or None)
+    return found
+
+
+def _call(pipeline: Pipeline[Any, object], text: str | None) -> Call[object]:
+    takes_nothing = plain(pipeline.input_type) is NoneType
+    if text is None and not takes_nothing:
+        wanted = show(cast("Any", pipeline.input_type))
+        raise click.UsageError(
+            f"workflow {pipeline.name!r} takes an input, a {wanted}, as JSON: INPUT is missing"
+        )
+    value = None if text is None else decode(text, cast("Any", pipeline.input_type))
+    return pipeline(value)
+
+
+def _tell(screen: Screen, core: Core, created: RunCreated, *, wait: bool) -> None:
+    if core.stores.persistence.read(SchemaVersion()) == MEMORY:
+        screen.note("This engine keeps its runs in memory: this one is gone when the command ends.")
+    if not created.created:
+        screen.note(f"There was this run already; it is {created.status}.")
+    if wait:
+        screen.note(f"Run {created.run_id}")
+    elif screen.as_json:
+        screen.data(
+            {
+                "id": created.run_id,
+                "key": created.run,
+                "generation": created.generation,
+                "status": created.status.value,
+                "created": created.created,
+            }
+        )
+    else:
+        screen.say(safe(created.run_id))

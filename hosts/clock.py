@@ -1,0 +1,59 @@
+"""The host's idea of the store's time."""
+
+import threading
+from datetime import datetime, timedelta
+from typing import Final
+
+from holdfast.ports.clock import Clock, instant
+from holdfast.ports.records import Micros
+
+STEP_MAX: Final = 1.0
+"""Seconds by which the wall clock may drift from the monotonic one before it counts as stepped."""
+
+
+class StoreClock:
+    """A clock that follows the store's: its time at the last sync, plus the monotonic time since.
+
+    Before the first sync, and where the store has no clock but this machine's, it is the machine's clock. Safety never
+    depends on it; how early a dead worker's jobs are taken, and how late sleepers wake, do.
+    """
+
+    def __init__(self, machine: Clock) -> None:
+        self._machine = machine
+        self._lock = threading.Lock()
+        self._base: datetime | None = None
+        self._base_at = machine.monotonic()
+        self._wall_at = machine.now()
+        self._synced_at = self._base_at
+
+    def now(self) -> datetime:
+        """See `Clock.now`."""
+        with self._lock:
+            if self._base is None:
+                return self._machine.now()
+            return self._base + timedelta(seconds=self._machine.monotonic() - self._base_at)
+
+    def monotonic(self) -> float:
+        """See `Clock.monotonic`."""
+        return self._machine.monotonic()
+
+    def sleep(self, seconds: float, /) -> None:
+        """See `Clock.sleep`."""
+        self._machine.sleep(seconds)
+
+    def sync(self, store_time: Micros | None, asked_at: float) -> None:
+        """Take over the store's time, read between `asked_at` (monotonic) and now; None: it has no clock of its own."""
+        answered_at = self._machine.monotonic()
+        with self._lock:
+            if store_time is not None:
+                self._base = instant(store_time)
+                self._base_at = (asked_at + answered_at) / 2
+            self._synced_at = answered_at
+            self._wall_at = self._machine.now()
+
+    def is_trusted(self, age_max: float) -> bool:
+        """Whether the last sync is at most `age_max` seconds old and the machine's clock has not stepped since."""
+        with self._lock:
+            age = self._machine.monotonic() - self._synced_at
+            wall_age = (self._machine.now() - self._wall_at).total_seconds()
+        return age <= age_max and abs(wall_age - age) <= STEP_MAX

@@ -1,0 +1,141 @@
+"""What every host is made of: the stores, the kernel, the code, and the thread that listens."""
+
+import hashlib
+import threading
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any, Final, cast
+
+from holdfast.hosts.bodies import Bodies
+from holdfast.hosts.clock import StoreClock
+from holdfast.hosts.inputs import Inputs
+from holdfast.hosts.listener import Listener
+from holdfast.hosts.payloads import Payloads, Place
+from holdfast.hosts.registry import Registry
+from holdfast.hosts.stores import Stores, host_name
+from holdfast.kernel.authoring.calls import Call, Definition
+from holdfast.kernel.authoring.options import StartOptions, check_options
+from holdfast.kernel.commands import RunCreate
+from holdfast.kernel.kernel import Executor, Kernel
+from holdfast.kernel.values import encode
+from holdfast.ports.errors import UnknownWorkflowError
+from holdfast.ports.json import canonical
+from holdfast.ports.persistence import StoreTime
+from holdfast.ports.records import Payload
+
+CLOCK_AGE_MAX: Final = 10.0
+"""Seconds after which the store's time is asked for again before anything is decided by it."""
+
+
+class Core:
+    """Wires stores, kernel and code together. Sync; used by every host. Connects when it is first used."""
+
+    def __init__(
+        self, stores: Stores, workflows: Iterable[Definition[object]], *, namespace: str, migrate: bool
+    ) -> None:
+        self.stores = stores
+        self.namespace = namespace
+        self.registry = Registry(workflows)
+        self.clock = StoreClock(stores.clock)
+        self.payloads = Payloads(stores.blobs)
+        self.inputs = Inputs(stores.persistence, self.payloads)
+        self.host = host_name()
+        self._migrate = migrate
+        self._ready = False
+        self._lock = threading.Lock()
+        self._kernel = self.kernel_with(None)
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel, of a store that is ready."""
+        self.connect()
+        return self._kernel
+
+    def kernel_with(self, executor: Executor | None) -> Kernel:
+        """Return a kernel on these stores that carries out job.execute with this executor."""
+        return Kernel(
+            persistence=self.stores.persistence,
+            clock=self.clock,
+            ids=self.stores.ids,
+            transport=self.stores.transport,
+            plans=self.registry.plans,
+            executor=executor,
+        )
+
+    @cached_property
+    def listener(self) -> Listener:
+        """The thread that hears what the transport says."""
+        return Listener(self.stores.persistence, self.stores.transport)
+
+    @cached_property
+    def bodies(self) -> Bodies:
+        """What runs attempts."""
+        return Bodies(
+            registry=self.registry,
+            persistence=self.stores.persistence,
+            inputs=self.inputs,
+            payloads=self.payloads,
+            clock=self.clock,
+            host=self.host,
+        )
+
+    def connect(self) -> None:
+        """Make the store ready, once: its tables, and its time."""
+        if self._ready:
+            return
+        with self._lock:
+            if not self._ready:
+                if self._migrate:
+                    self.stores.persistence.setup()
+                self.sync_clock()
+                self._ready = True
+
+    def sync_clock(self) -> None:
+        """Ask the store what time it is."""
+        asked_at = self.stores.clock.monotonic()
+        self.clock.sync(self.stores.persistence.read(StoreTime()), asked_at)
+
+    def create(self, call: Call[object], options: StartOptions) -> RunCreate:
+        """Return the command that starts a call. Bad options and values are refused here, before anything is stored."""
+        check_options(cast("dict[str, object]", options), StartOptions, "start")
+        definition = call.definition
+        pipeline = self.registry.pipeline(definition.name, definition.version)
+        if pipeline is not definition:
+            raise UnknownWorkflowError(definition.name, definition.version)
+        attributes = options.get("attributes")
+        key = options.get("idempotency_key")
+        return RunCreate(
+            namespace=self.namespace,
+            idempotency_key=key,
+            workflow=definition.name,
+            version=definition.version,
+            input=self._input(encode(call.value, definition.input_type), key),
+            id=options.get("id"),
+            if_exists=options.get("if_exists", "error"),
+            queue=options.get("queue"),
+            priority=options.get("priority", 0),
+            attributes=canonical(attributes) if attributes else None,
+        )
+
+    def pipeline(self, workflow: str, version: str | None) -> Any:  # its types are the user's
+        """Return a pipeline by name. UnknownWorkflowError."""
+        pipeline = self.registry.pipeline(workflow, version)
+        if pipeline is None:
+            raise UnknownWorkflowError(workflow, version)
+        return pipeline
+
+    def close(self) -> None:
+        """Stop listening and give up all connections."""
+        self.listener.close()
+        self.stores.transport.close()
+        self.stores.persistence.close()
+
+    def _input(self, text: str, idempotency_key: str | None) -> Payload:
+        # Starting again with the same key must be the same command, blob and all.
+        run = _digest(idempotency_key) if idempotency_key else self.stores.ids.new()
+        place = Place(namespace=self.namespace, run=run, stage="input", epoch=0)
+        return self.payloads.put(text, place)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()

@@ -1,0 +1,413 @@
+"""The application's side: start runs, wait for them, look at them, end them."""
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from concurrent.futures import CancelledError, Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from datetime import datetime, timedelta
+from functools import partial
+from types import TracebackType
+from typing import Any, Generic, Self, Unpack, cast
+
+import anyio
+import attrs
+from anyio import to_thread
+from typing_extensions import TypeVar
+
+from holdfast.hosts.core import Core
+from holdfast.hosts.loops import caller_into_loop
+from holdfast.hosts.stores import Stores, open_stores
+from holdfast.kernel.authoring.calls import Call, Definition
+from holdfast.kernel.authoring.options import StartOptions
+from holdfast.kernel.commands import RunCancel, RunEnded, RunTerminate
+from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.values import decode
+from holdfast.ports.clock import instant
+from holdfast.ports.errors import RunCancelledError, RunFailedError, RunNotFoundError
+from holdfast.ports.json import parse
+from holdfast.ports.persistence import FindRun, HistoryOf, ListRuns
+from holdfast.ports.records import TERMINAL, HistoryRow, Run, RunName, RunStatus
+from holdfast.ports.references import reference_from
+
+R = TypeVar("R")
+T = TypeVar("T")
+Out = TypeVar("Out", covariant=True)
+
+_PAGE = 100
+_CLOSED = "the engine was closed while a run was waited for"
+
+
+@attrs.frozen(kw_only=True)
+class RunInfo:
+    """A run as it was when it was asked for. Instants are aware, in UTC.
+
+    Attributes:
+        error: Why it failed or was cancelled, for people; None if neither.
+        attributes: The texts that it was started with.
+    """
+
+    id: str
+    generation: int
+    workflow: str
+    version: str
+    status: RunStatus
+    created_at: datetime
+    updated_at: datetime
+    ended_at: datetime | None
+    error: str | None
+    attributes: dict[str, str]
+
+
+@attrs.frozen(kw_only=True)
+class RunEvent:
+    """Something that happened to a run.
+
+    Attributes:
+        number: Its place in the run's history, from 1 without gaps.
+        type: Such as `run.created`, `stage.completed` or `stage.retrying`.
+        at: When it was stored.
+        stage: The stage that it is about, if it is about one.
+        item: Which item of a mapped stage; None if the stage is not mapped.
+        data: Small facts: the attempt, the error, when its body started and on which host.
+    """
+
+    number: int
+    type: str
+    at: datetime
+    stage: str | None
+    item: int | None
+    data: Mapping[str, object]
+
+
+class SyncRunHandle(Generic[Out]):
+    """One run, seen from sync code. Always its newest generation."""
+
+    def __init__(self, core: Core, id: str, output_type: object) -> None:
+        self._core = core
+        self._output_type = output_type
+        self.id = id
+
+    def info(self) -> RunInfo:
+        """Return where the run is. RunNotFoundError."""
+        return info_of(self._row())
+
+    def result(self, *, timeout: timedelta | None = None) -> Out:
+        """Wait until the run ends, and return what it gave.
+
+        Raises:
+            TimeoutError: It has not ended within `timeout`. It goes on.
+            RunFailedError: It failed.
+            RunCancelledError: It was cancelled.
+            RunNotFoundError: There is no such run.
+        """
+        run = self._row()
+        if run.status not in TERMINAL:
+            future = self._core.listener.when_ended(run.key)
+            try:
+                # It may have ended before anybody listened for it.
+                run = self._row()
+                if run.status not in TERMINAL:
+                    run = future.result(None if timeout is None else timeout.total_seconds())
+            except FutureTimeoutError:
+                raise TimeoutError(_too_long(self.id, timeout)) from None
+            except CancelledError:
+                raise RuntimeError(_CLOSED) from None
+            finally:
+                future.cancel()
+        return self.output(run)
+
+    def history(self, *, after: int = 0, limit: int = 1_000) -> list[RunEvent]:
+        """Return what has happened to the run since event `after`, at most `limit` events. RunNotFoundError."""
+        query = HistoryOf(self._row().key, after, limit)
+        return [_event(row) for row in self._core.stores.persistence.read(query)]
+
+    def cancel(self, *, reason: str = "") -> RunEnded:
+        """End the run as cancelled, unless it has ended. RunNotFoundError."""
+        command = RunCancel(namespace=self._core.namespace, run_id=self.id, reason=reason)
+        return self._core.kernel.dispatch(command)
+
+    def terminate(self, *, reason: str = "") -> RunEnded:
+        """End the run as cancelled at once, whatever it has left to clean up. RunNotFoundError."""
+        command = RunTerminate(namespace=self._core.namespace, run_id=self.id, reason=reason)
+        return self._core.kernel.dispatch(command)
+
+    def row(self) -> Run:
+        """Return the run's row in the store. RunNotFoundError."""
+        return self._row()
+
+    def output(self, run: Run) -> Out:
+        """Return what a run that has ended gave, or raise why it gave nothing."""
+        if run.status is RunStatus.COMPLETED:
+            text = self._core.inputs.text(run.key, reference_from(run.result or "null"))
+            return cast("Out", decode(text, cast("Any", self._output_type)))
+        if run.status is RunStatus.FAILED:
+            raise RunFailedError(run.id, error_text(run) or "")
+        raise RunCancelledError(run.id, _reason(run))
+
+    def _row(self) -> Run:
+        self._core.connect()
+        run = self._core.stores.persistence.read(FindRun(RunName(self._core.namespace, self.id)))
+        if run is None:
+            raise RunNotFoundError(self.id)
+        return run
+
+
+class RunHandle(Generic[Out]):
+    """One run, seen from async code. Always its newest generation."""
+
+    def __init__(self, core: Core, id: str, output_type: object) -> None:
+        self._core = core
+        self._sync: SyncRunHandle[Out] = SyncRunHandle(core, id, output_type)
+        self.id = id
+
+    async def info(self) -> RunInfo:
+        """Return where the run is. RunNotFoundError."""
+        return await to_thread.run_sync(self._sync.info)
+
+    async def result(self, *, timeout: timedelta | None = None) -> Out:
+        """Wait until the run ends, and return what it gave. Raises what `SyncRunHandle.result` does."""
+        run = await to_thread.run_sync(self._sync.row)
+        if run.status not in TERMINAL:
+            future = self._core.listener.when_ended(run.key)
+            try:
+                # It may have ended before anybody listened for it.
+                run = await to_thread.run_sync(self._sync.row)
+                if run.status not in TERMINAL:
+                    with anyio.fail_after(None if timeout is None else timeout.total_seconds()):
+                        run = await _resolved(future)
+            except TimeoutError:
+                raise TimeoutError(_too_long(self.id, timeout)) from None
+            finally:
+                future.cancel()
+        return await to_thread.run_sync(self._sync.output, run)
+
+    async def history(self, *, after: int = 0, limit: int = 1_000) -> list[RunEvent]:
+        """Return what has happened to the run since event `after`, at most `limit` events. RunNotFoundError."""
+        return await to_thread.run_sync(partial(self._sync.history, after=after, limit=limit))
+
+    async def cancel(self, *, reason: str = "") -> RunEnded:
+        """End the run as cancelled, unless it has ended. RunNotFoundError."""
+        return await to_thread.run_sync(partial(self._sync.cancel, reason=reason))
+
+    async def terminate(self, *, reason: str = "") -> RunEnded:
+        """End the run as cancelled at once, whatever it has left to clean up. RunNotFoundError."""
+        return await to_thread.run_sync(partial(self._sync.terminate, reason=reason))
+
+
+class SyncEngine:
+    """`Engine` for code without an event loop."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+
+    def __enter__(self) -> Self:
+        """Connect."""
+        self.core.connect()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        """Give up all connections."""
+        self.core.close()
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel, for commands that the engine has no method for."""
+        return self.core.kernel
+
+    def start(self, call: Call[R], /, **options: Unpack[StartOptions]) -> SyncRunHandle[R]:
+        """Start a run. It is stored when this returns.
+
+        Raises:
+            UnstorableValueError: The input is not of the declared type, or can't be stored.
+            RunExistsError: There is a run of this id.
+            IdempotencyConflictError: The key was used for another start.
+            UnknownWorkflowError: The engine was not given this workflow.
+            UnavailableError: The store did not answer; with an idempotency key, starting again is safe.
+        """
+        command = self.core.create(call, options)
+        created = self.core.kernel.dispatch(command)
+        return SyncRunHandle(self.core, created.run_id, call.definition.output_type)
+
+    def run(self, call: Call[R], /, **options: Unpack[StartOptions]) -> R:
+        """Start a run and wait for its result. Some worker must be running."""
+        return self.start(call, **options).result()
+
+    def handle(self, workflow: Definition[R], id: str, /) -> SyncRunHandle[R]:
+        """Return a handle of a run, which need not exist."""
+        return SyncRunHandle(self.core, id, workflow.output_type)
+
+    def runs(
+        self, *, workflow: Definition[object] | None = None, status: RunStatus | str | None = None
+    ) -> Iterator[RunInfo]:
+        """Yield the runs of this namespace, newest first."""
+        before: str | None = None
+        while rows := self._page(workflow, status, before):
+            yield from map(info_of, rows)
+            before = rows[-1].key
+
+    def _page(
+        self, workflow: Definition[object] | None, status: RunStatus | str | None, before: str | None
+    ) -> tuple[Run, ...]:
+        self.core.connect()
+        query = ListRuns(
+            namespace=self.core.namespace,
+            workflow=None if workflow is None else workflow.name,
+            status=None if status is None else RunStatus(status),
+            before=before,
+            limit=_PAGE,
+        )
+        return self.core.stores.persistence.read(query)
+
+
+class Engine:
+    """An application's way to its runs. Connects when it is first used, so it may be a global."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self._sync = SyncEngine(core)
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        /,
+        *,
+        workflows: Iterable[Definition[object]] = (),
+        blobs: str | None = None,
+        namespace: str = "default",
+        migrate: bool = True,
+    ) -> Self:
+        """Return an engine on a store.
+
+        Args:
+            url: `memory://`, `sqlite:///path/to/file.db` or `postgresql://user@host/database`.
+            workflows: What runs can be started of here, and what a worker of this engine runs.
+            blobs: Where large values go, as `file:///an/absolute/folder`.
+            namespace: Runs, keys and jobs of one namespace are not seen from another.
+            migrate: Whether to make or update the tables at the first use; otherwise `holdfast db upgrade` does it.
+
+        Raises:
+            InvalidUrlError: A URL has none of these forms.
+            DefinitionError: Two workflows have one name and version.
+        """
+        return cls.on(open_stores(url, blobs), workflows=workflows, namespace=namespace, migrate=migrate)
+
+    @classmethod
+    def on(
+        cls,
+        stores: Stores,
+        /,
+        *,
+        workflows: Iterable[Definition[object]] = (),
+        namespace: str = "default",
+        migrate: bool = True,
+    ) -> Self:
+        """Return an engine on adapters of your own."""
+        return cls(Core(stores, workflows, namespace=namespace, migrate=migrate))
+
+    async def __aenter__(self) -> Self:
+        """Connect."""
+        await to_thread.run_sync(self.core.connect)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        """Give up all connections."""
+        with anyio.CancelScope(shield=True):
+            await to_thread.run_sync(self.core.close)
+
+    @property
+    def sync(self) -> SyncEngine:
+        """The same engine for code without an event loop."""
+        return self._sync
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel, for commands that the engine has no method for. Its methods block: call them in a thread."""
+        return self.core.kernel
+
+    async def start(self, call: Call[R], /, **options: Unpack[StartOptions]) -> RunHandle[R]:
+        """Start a run. It is stored when this returns. Raises what `SyncEngine.start` does."""
+        handle = await to_thread.run_sync(partial(self._sync.start, call, **options))
+        return RunHandle(self.core, handle.id, call.definition.output_type)
+
+    async def run(self, call: Call[R], /, **options: Unpack[StartOptions]) -> R:
+        """Start a run and wait for its result. Some worker must be running."""
+        handle = await self.start(call, **options)
+        return await handle.result()
+
+    def handle(self, workflow: Definition[R], id: str, /) -> RunHandle[R]:
+        """Return a handle of a run, which need not exist."""
+        return RunHandle(self.core, id, workflow.output_type)
+
+    async def runs(
+        self, *, workflow: Definition[object] | None = None, status: RunStatus | str | None = None
+    ) -> AsyncIterator[RunInfo]:
+        """Yield the runs of this namespace, newest first."""
+        infos = self._sync.runs(workflow=workflow, status=status)
+        nothing = object()
+        following: Callable[[], object] = partial(next, infos, nothing)
+        while (info := await to_thread.run_sync(following)) is not nothing:
+            yield cast("RunInfo", info)
+
+
+def info_of(run: Run) -> RunInfo:
+    """Return a run's row as users see it."""
+    return RunInfo(
+        id=run.id,
+        generation=run.generation,
+        workflow=run.workflow,
+        version=run.version,
+        status=run.status,
+        created_at=instant(run.created_at),
+        updated_at=instant(run.updated_at),
+        ended_at=None if run.ended_at is None else instant(run.ended_at),
+        error=error_text(run),
+        attributes=cast("dict[str, str]", parse(run.attributes)) if run.attributes else {},
+    )
+
+
+def _event(row: HistoryRow) -> RunEvent:
+    return RunEvent(
+        number=row.number,
+        type=row.type,
+        at=instant(row.at),
+        stage=row.node,
+        item=row.item,
+        data=cast("dict[str, object]", parse(row.data)) if row.data else {},
+    )
+
+
+def error_text(run: Run) -> str | None:
+    """Return why a run failed or was cancelled, in a line; None if it was neither."""
+    if run.error is None:
+        return None
+    error = cast("dict[str, Any]", parse(run.error))
+    if "stage" not in error:
+        return f"{error['code']}: {error['message']}" if error["message"] else str(error["code"])
+    where = f"stage {error['stage']!r}" + (f", item {error['item']}" if "item" in error else "")
+    what = f"{error['type']}: {error['message']}" if error["type"] else error["message"]
+    return f"{where}, attempt {error['attempt']}: {what}"
+
+
+def _reason(run: Run) -> str:
+    return str(cast("dict[str, Any]", parse(run.error))["message"]) if run.error else ""
+
+
+def _too_long(id: str, timeout: timedelta | None) -> str:
+    return f"run {id!r} has not ended within {timeout}; it goes on"
+
+
+async def _resolved(future: "Future[T]") -> T:
+    """Wait for a future of another thread without one of our own."""
+    done = anyio.Event()
+    in_loop = caller_into_loop()
+    future.add_done_callback(lambda _: in_loop(done.set))
+    if not future.done():
+        await done.wait()
+    try:
+        return future.result(0)
+    except CancelledError:
+        raise RuntimeError(_CLOSED) from None

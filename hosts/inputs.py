@@ -1,0 +1,104 @@
+"""What attempts need to run, read for many at once, outside any transaction."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import attrs
+
+from holdfast.hosts.payloads import Payloads
+from holdfast.kernel.commands import Attempt
+from holdfast.kernel.plan import Plan, plan_from_json
+from holdfast.ports.errors import UnknownPlanError
+from holdfast.ports.persistence import LoadValues, Persistence, PlansByFingerprint, RunsByKey, StoredValue
+from holdfast.ports.records import Payload, Run
+from holdfast.ports.references import Reference, leaves, reference_from
+
+Values = Mapping[tuple[str, Reference], tuple[Payload, ...]]
+
+
+@attrs.frozen(kw_only=True)
+class Work:
+    """An attempt with its run, the plan it follows and the JSON text of its input; or why that can't be had."""
+
+    attempt: Attempt
+    run: Run
+    plan: Plan
+    input: str = "null"
+    error: Exception | None = None
+
+
+class Inputs:
+    """Reads inputs. Plans are kept: they never change."""
+
+    def __init__(self, persistence: Persistence, payloads: Payloads) -> None:
+        self._persistence = persistence
+        self._payloads = payloads
+        self._plans: dict[str, Plan] = {}
+
+    def load(self, attempts: Sequence[Attempt], takes_input: Callable[[Attempt], bool]) -> list[Work]:
+        """Return what the attempts need: two questions to the store, however many there are.
+
+        No value is read for an attempt that takes none.
+        """
+        keys = tuple(sorted({attempt.run for attempt in attempts}))
+        runs = {run.key: run for run in self._persistence.read(RunsByKey(keys))}
+        references = {
+            attempt.job: reference_from(attempt.input) for attempt in attempts if takes_input(attempt)
+        }
+        wanted = dict.fromkeys(
+            (attempt.run, leaf)
+            for attempt in attempts
+            if attempt.job in references
+            for leaf in leaves(references[attempt.job])
+        )
+        values = self.values(tuple(wanted))
+        self._learn_plans(run.plan for run in runs.values())
+        return [
+            self._work(attempt, runs[attempt.run], references.get(attempt.job), values)
+            for attempt in attempts
+            if attempt.run in runs
+        ]
+
+    def text(self, run: str, reference: Reference) -> str:
+        """Return the JSON text of one value of a run."""
+        return self._compose(run, reference, self.values(tuple((run, leaf) for leaf in leaves(reference))))
+
+    def values(self, wanted: tuple[tuple[str, Reference], ...]) -> Values:
+        """Return the payloads that references stand for."""
+        found: tuple[StoredValue, ...] = self._persistence.read(LoadValues(wanted)) if wanted else ()
+        return {(value.run, value.reference): value.payloads for value in found}
+
+    def one(self, payloads: tuple[Payload, ...]) -> str:
+        """Return the text of a value that is one payload."""
+        return self._payloads.get(payloads[0])
+
+    def plan(self, fingerprint: str) -> Plan:
+        """Return a stored plan. UnknownPlanError."""
+        self._learn_plans((fingerprint,))
+        if fingerprint not in self._plans:
+            raise UnknownPlanError(fingerprint)
+        return self._plans[fingerprint]
+
+    def _learn_plans(self, fingerprints: Iterable[str]) -> None:
+        unknown = tuple(sorted(set(fingerprints) - self._plans.keys()))
+        if unknown:
+            rows = self._persistence.read(PlansByFingerprint(unknown))
+            self._plans.update((row.fingerprint, plan_from_json(row.body)) for row in rows)
+
+    def _work(self, attempt: Attempt, run: Run, reference: Reference | None, values: Values) -> Work:
+        plan = self.plan(run.plan)
+        if reference is None:
+            return Work(attempt=attempt, run=run, plan=plan)
+        try:
+            return Work(attempt=attempt, run=run, plan=plan, input=self._compose(run.key, reference, values))
+        except Exception as error:  # noqa: BLE001  # whatever a blob store raises, it is this attempt's failure
+            return Work(attempt=attempt, run=run, plan=plan, error=error)
+
+    def _compose(self, run: str, reference: Reference, values: Values) -> str:
+        """Put a value together from the texts of its parts, without looking into them."""
+        if isinstance(reference, tuple) and reference[0] == "list":
+            parts = (self._compose(run, part, values) for part in reference[1:])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+            return f"[{','.join(parts)}]"
+        texts = [self._payloads.get(payload) for payload in values[run, reference]]
+        if isinstance(reference, tuple) and reference[0] == "map":
+            return f"[{','.join(texts)}]"
+        return texts[0]

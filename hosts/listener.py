@@ -1,0 +1,137 @@
+"""Hears what the transport says, for a whole process: wakes its workers, and those who wait for runs to end."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Final
+
+from holdfast.ports.errors import HoldfastError
+from holdfast.ports.persistence import Persistence, RunsByKey
+from holdfast.ports.records import TERMINAL, Run
+from holdfast.ports.transport import Delivery, JobHint, JobTransport, RunHint
+
+POLL_FLOOR: Final = 1.0
+"""Seconds after which runs that are waited for are looked at, though nothing was heard."""
+
+_HINTS_AT_ONCE: Final = 200
+_WAITED_AT_ONCE: Final = 1_000
+
+_log = logging.getLogger("holdfast.listener")
+
+
+class Listener:
+    """One thread, started when it is first needed, that listens until it is closed."""
+
+    def __init__(self, persistence: Persistence, transport: JobTransport) -> None:
+        self._persistence = persistence
+        self._transport = transport
+        self._lock = threading.Lock()
+        self._waiting: dict[str, list[Future[Run]]] = {}
+        self._workers: list[Callable[[], None]] = []
+        self._thread: threading.Thread | None = None
+        self._closed = threading.Event()
+
+    @property
+    def waiting(self) -> int:
+        """How many runs are waited for."""
+        with self._lock:
+            return len(self._waiting)
+
+    def when_ended(self, run: str) -> "Future[Run]":
+        """Return a future of the run's row once the run of this key has ended. Cancel it to stop waiting."""
+        future: Future[Run] = Future()
+        with self._lock:
+            if self._closed.is_set():
+                future.cancel()
+            else:
+                self._waiting.setdefault(run, []).append(future)
+        self._start()
+        return future
+
+    def add_worker(self, wake: Callable[[], None]) -> None:
+        """Call `wake`, from the listener's thread, whenever there may be jobs."""
+        with self._lock:
+            self._workers.append(wake)
+        self._start()
+
+    def remove_worker(self, wake: Callable[[], None]) -> None:
+        """Do not call `wake` any more."""
+        with self._lock:
+            if wake in self._workers:
+                self._workers.remove(wake)
+
+    def close(self) -> None:
+        """Stop listening; whoever still waits is cancelled."""
+        with self._lock:
+            self._closed.set()
+        self._transport.close()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout=5.0)
+        with self._lock:
+            waiting = [future for futures in self._waiting.values() for future in futures]
+            self._waiting.clear()
+        for future in waiting:
+            future.cancel()
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None and not self._closed.is_set():
+                self._thread = threading.Thread(target=self._listen, name="holdfast-listener", daemon=True)
+                self._thread.start()
+
+    def _listen(self) -> None:
+        looked_at = time.monotonic()
+        while not self._closed.is_set():
+            try:
+                deliveries = self._transport.receive(_HINTS_AT_ONCE, POLL_FLOOR)
+                if self._closed.is_set():
+                    return
+                self._tell_workers(deliveries)
+                if not deliveries or time.monotonic() - looked_at >= POLL_FLOOR:
+                    # However much is heard: what was not heard must be made up for.
+                    self._look()
+                    looked_at = time.monotonic()
+                elif any(not isinstance(delivery.hint, JobHint) for delivery in deliveries):
+                    self._look(deliveries)
+                for delivery in deliveries:
+                    self._transport.ack(delivery.receipt)
+            except HoldfastError as error:
+                _log.warning("could not look for runs that ended: %s", error)
+                self._closed.wait(POLL_FLOOR)
+            except Exception:  # noqa: BLE001  # a bug must not leave those waiting for ever who wait
+                _log.exception("could not look for runs that ended")
+                self._closed.wait(POLL_FLOOR)
+
+    def _tell_workers(self, deliveries: Sequence[Delivery]) -> None:
+        if all(isinstance(delivery.hint, RunHint) for delivery in deliveries):
+            return
+        with self._lock:
+            workers = list(self._workers)
+        for wake in workers:
+            wake()
+
+    def _look(self, deliveries: Sequence[Delivery] = ()) -> None:
+        """Give those who wait the runs that have ended: one question for all of them."""
+        hinted = [delivery.hint for delivery in deliveries]
+        told = {hint.run for hint in hinted if isinstance(hint, RunHint)}
+        everything = not hinted or None in hinted
+        with self._lock:
+            for key in list(self._waiting):
+                self._waiting[key] = [future for future in self._waiting[key] if not future.cancelled()]
+                if not self._waiting[key]:
+                    del self._waiting[key]
+            keys = [key for key in self._waiting if everything or key in told]
+        for start in range(0, len(keys), _WAITED_AT_ONCE):
+            for run in self._persistence.read(RunsByKey(tuple(keys[start : start + _WAITED_AT_ONCE]))):
+                if run.status in TERMINAL:
+                    self._resolve(run)
+
+    def _resolve(self, run: Run) -> None:
+        with self._lock:
+            futures = self._waiting.pop(run.key, [])
+        for future in futures:
+            if future.set_running_or_notify_cancel():
+                future.set_result(run)

@@ -1,0 +1,134 @@
+"""What has to be done for all: wake sleepers, reap dead sessions, repair. Any host may do it, as often as it likes."""
+
+import logging
+from typing import Final
+
+import attrs
+
+from holdfast.hosts.core import Core
+from holdfast.kernel.commands import (
+    DutyTake,
+    JobsWoken,
+    JobWakeDue,
+    LeaseReapStale,
+    LeasesReaped,
+    RunRepair,
+    RunRepaired,
+    SessionReap,
+)
+from holdfast.ports.clock import micros
+from holdfast.ports.errors import CommandError
+from holdfast.ports.records import Micros
+
+DUTY: Final = "maintenance"
+WAKE_LIMIT: Final = 500
+REAP_LIMIT: Final = 500
+REPAIR_LIMIT: Final = 500
+PRUNE_INTERVAL: Final = 600.0
+KEPT_FOR: Final[Micros] = 7 * 86_400_000_000
+"""How long a command with an idempotency key can be repeated and get the same reply."""
+
+_log = logging.getLogger("holdfast.maintenance")
+
+
+@attrs.frozen(kw_only=True)
+class Tick:
+    """What a round of maintenance did.
+
+    Attributes:
+        woken: Sleeping jobs that were due and are queued now.
+        sessions: Sessions that were declared dead.
+        freed: Jobs of dead sessions that can be claimed again.
+        dead: Jobs of dead sessions that had no attempt left; their runs have failed.
+        repaired: Ids of runs that lacked jobs and got them back: none, ever, without a fault.
+        more: Whether there may be more of the same to do at once.
+    """
+
+    woken: int
+    sessions: int
+    freed: int
+    dead: int
+    repaired: tuple[str, ...]
+    more: bool
+
+
+class Maintenance:
+    """Rounds of maintenance. Keeps no truth: only who has the duty, and where repair goes on."""
+
+    def __init__(self, core: Core, *, lease: float) -> None:
+        self._core = core
+        # Whoever has the duty may be the worker that is lost: it must not keep it for longer than its session lasts.
+        self._lease = lease
+        self._grace = round(lease / 10 * 1_000_000)
+        self._clock_age_max = lease / 3
+        self._duty_until = 0.0
+        self._repair_after = ""
+        self._prune_at = 0.0
+
+    def sweep(self, session: str) -> bool:
+        """Do a round if this session has the duty. Return whether another should follow at once."""
+        if not self._has_duty(session):
+            return False
+        more = self.tick().more
+        self.prune()
+        return more
+
+    def prune(self) -> None:
+        """Every ten minutes, remove replies to idempotency keys, and dead sessions, that are older than a week."""
+        now = self._core.clock.monotonic()
+        if now >= self._prune_at:
+            self._prune_at = now + PRUNE_INTERVAL
+            self._core.stores.persistence.prune(micros(self._core.clock.now()) - KEPT_FOR)
+
+    def tick(self) -> Tick:
+        """Do a round, whoever has the duty.
+
+        The clock is synced first if it was not for a third of a lease, or has stepped since.
+        """
+        if not self._core.clock.is_trusted(self._clock_age_max):
+            self._core.sync_clock()
+        answers = self._core.kernel.dispatch_many(
+            (
+                JobWakeDue(limit=WAKE_LIMIT),
+                SessionReap(grace=self._grace),
+                LeaseReapStale(limit=REAP_LIMIT),
+                RunRepair(after=self._repair_after, limit=REPAIR_LIMIT),
+            )
+        )
+        for answer in answers:
+            if isinstance(answer, CommandError):
+                raise answer
+        woken, reaped, freed, repaired = answers
+        assert isinstance(woken, JobsWoken)
+        assert isinstance(reaped, LeasesReaped)
+        assert isinstance(freed, LeasesReaped)
+        assert isinstance(repaired, RunRepaired)
+        self._repair_after = repaired.next or ""
+        if repaired.repaired:
+            _log.error("runs lacked jobs and got them back: %s", ", ".join(repaired.repaired))
+        if freed.dead:
+            _log.warning("%s jobs of lost workers had no attempt left: their runs have failed", freed.dead)
+        return Tick(
+            woken=woken.woken,
+            sessions=reaped.sessions,
+            freed=freed.freed,
+            dead=freed.dead,
+            repaired=repaired.repaired,
+            # The jobs of sessions that this round declared dead are freed by the next one.
+            more=woken.woken >= WAKE_LIMIT or reaped.sessions > 0 or freed.freed + freed.dead >= REAP_LIMIT,
+        )
+
+    def _has_duty(self, session: str) -> bool:
+        now = self._core.clock.monotonic()
+        if now < self._duty_until - self._lease / 3:
+            return True
+        taken = self._core.kernel.dispatch(
+            DutyTake(
+                namespace=self._core.namespace,
+                name=DUTY,
+                session=session,
+                lease=round(self._lease * 1_000_000),
+            )
+        )
+        self._duty_until = now + self._lease if taken.taken else 0.0
+        return taken.taken

@@ -1,0 +1,288 @@
+"""A worker's calls to the store. Sync, each made in a thread; each returns what to tell the machine."""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+import attrs
+
+from holdfast.hosts.bodies import Body
+from holdfast.hosts.core import Core
+from holdfast.hosts.maintenance import Maintenance
+from holdfast.hosts.process import machine as m
+from holdfast.hosts.runtime import AttemptRuntime
+from holdfast.kernel.commands import (
+    Attempt,
+    Failed,
+    Held,
+    JobClaim,
+    JobHeartbeat,
+    JobRelease,
+    JobSettle,
+    JobSettled,
+    JobWakeDue,
+    SessionClose,
+    SessionOpen,
+)
+from holdfast.ports.clock import micros
+from holdfast.ports.errors import CommandError, HoldfastError, SessionLostError, UnavailableError
+from holdfast.ports.records import Micros
+
+T = TypeVar("T")
+
+UNKNOWN_CODE_DELAY: Final[Micros] = 5_000_000
+REFUSED_DELAY: Final[Micros] = 30_000_000
+_WAKE_LIMIT: Final = 500
+
+_log = logging.getLogger("holdfast.worker")
+
+
+@attrs.define
+class Counts:
+    """What was done so far."""
+
+    claimed: int = 0
+    started: int = 0
+    settled: int = 0
+    failed: int = 0
+    fenced: int = 0
+    released: int = 0
+    sessions_lost: int = 0
+    store_errors: int = 0
+    commits: int = 0
+
+
+class StoreCalls:
+    """What one worker asks of the store, under its session.
+
+    Where a claim's answer was lost, or jobs could not be given back, the session holds jobs that nobody runs. Then the
+    next claim is made under another session. The former one is kept for as long as bodies run under it, and then
+    closed, which frees what it holds.
+    """
+
+    def __init__(self, core: Core, *, lease: float) -> None:
+        self._core = core
+        self._lease = round(lease * 1_000_000)
+        self._maintenance = Maintenance(core, lease=lease)
+        self.session: str | None = None
+        self.counts = Counts()
+        self.said: dict[Attempt, AttemptRuntime] = {}
+        self._is_in_doubt = False
+        self._former: dict[str, frozenset[Attempt]] = {}
+
+    @property
+    def sessions(self) -> tuple[str, ...]:
+        """The sessions to renew, the current one first."""
+        return () if self.session is None else (self.session, *self._former)
+
+    def open_session(self) -> m.Input:
+        """Begin a life."""
+        return self._guarded(m.OpenSession(), self._open)
+
+    def leave(self, settles: tuple[JobSettle, ...], attempts: tuple[Attempt, ...]) -> None:
+        """End the session, so that nobody has to wait for it to expire, and first what is held under it."""
+        if self.session is None:
+            return
+        if settles:
+            self.settle(m.Settle(settles), settles)
+        if attempts:
+            self.release(attempts)
+        for session in self.sessions:
+            self._close(session)
+
+    def claim(self, action: m.Claim) -> tuple[m.Input, list[Body]]:
+        """Lease jobs and read what they need."""
+        bodies: list[Body] = []
+
+        def claim() -> m.Input:
+            if self._is_in_doubt:
+                self._open_another()
+            command = JobClaim(
+                namespace=self._core.namespace,
+                session=self.session or "",
+                lanes=action.lanes,
+                limit=action.limit,
+                suspects=action.suspects,
+            )
+            try:
+                attempts = self._core.kernel.dispatch(command).attempts
+            except UnavailableError:
+                self._is_in_doubt = True
+                raise
+            if not attempts:
+                return m.Claimed((), action.limit)
+            self.counts.claimed += len(attempts)
+            self.counts.commits += 1
+            try:
+                known, unknown = self._core.bodies.prepare(attempts)
+            except Exception:
+                self.release(attempts)
+                raise
+            if unknown:
+                _log.warning("no code for stage %s of %s: given back", unknown[0].node, unknown[0].definition)
+                self.release(unknown, delay=UNKNOWN_CODE_DELAY)
+            bodies.extend(known)
+            # A claim that was filled with what had to be given back is no sign of a backlog.
+            return m.Claimed(tuple(body.attempt for body in known), action.limit + bool(unknown))
+
+        return self._guarded(action, claim), bodies
+
+    def settle(self, action: m.Action, settles: tuple[JobSettle, ...]) -> m.Input:
+        """Store how attempts ended."""
+
+        def settle() -> m.Input:
+            answers = self._settle_all(settles)
+            self.counts.commits += 1
+            opened = False
+            retries: list[Micros] = []
+            for command, answer in zip(settles, answers, strict=True):
+                if isinstance(answer, CommandError):
+                    self._refused(command, answer)
+                elif answer.status == "fenced":
+                    self.counts.fenced += 1
+                    _log.warning(
+                        "job %s, epoch %s: too late, its result is not taken", command.job, command.epoch
+                    )
+                else:
+                    self.counts.settled += 1
+                    self.counts.failed += isinstance(command.outcome, Failed)
+                    opened = opened or answer.run_status == "running"
+                    if answer.retry_at is not None:
+                        retries.append(answer.retry_at)
+            now = micros(self._core.clock.now())
+            return m.Settled(opened, tuple(max(0.0, (at - now) / 1_000_000) for at in retries))
+
+        return self._guarded(action, settle)
+
+    def heartbeat(self, action: m.Action, attempts: tuple[Attempt, ...]) -> m.Input:
+        """Ask which attempts are still held, and store what they said."""
+
+        def heartbeat() -> m.Input:
+            held = tuple(self._held(attempt) for attempt in attempts)
+            command = JobHeartbeat(namespace=self._core.namespace, attempts=held)
+            try:
+                answer = self._core.kernel.dispatch(command)
+            except HoldfastError:
+                for attempt, asked in zip(attempts, held, strict=True):
+                    if runtime := self.said.get(attempt):
+                        runtime.put_back(asked.said)
+                raise
+            lost = set(answer.lost)
+            return m.HeartbeatAnswered(tuple(attempt for attempt in attempts if attempt.job in lost))
+
+        return self._guarded(action, heartbeat)
+
+    def sweep(self, action: m.Action) -> m.Input:
+        """Do a round of maintenance, if it is this session's duty."""
+
+        def sweep() -> m.Input:
+            self._close_former()
+            return m.SweepDone(self._maintenance.sweep(self.session or ""))
+
+        return self._guarded(action, sweep)
+
+    def wake_due(self, action: m.Action) -> m.Input:
+        """Queue the sleepers that are due."""
+
+        def wake() -> m.Input:
+            woken = self._core.kernel.dispatch(JobWakeDue(limit=_WAKE_LIMIT)).woken
+            return m.WokeDue(woken >= _WAKE_LIMIT)
+
+        return self._guarded(action, wake)
+
+    def release(self, attempts: Sequence[Attempt], *, delay: Micros = 0) -> None:
+        """Give attempts back. If that fails they are free when their session is closed."""
+        commands = [
+            JobRelease(namespace=self._core.namespace, job=attempt.job, epoch=attempt.epoch, delay=delay)
+            for attempt in attempts
+        ]
+        try:
+            answers = self._core.kernel.dispatch_many(commands)
+        except HoldfastError as error:
+            self._is_in_doubt = True
+            _log.warning("could not give back %s jobs, they will be reaped: %s", len(commands), error)
+        else:
+            self.counts.released += sum(
+                not isinstance(answer, CommandError) and answer.status == "released" for answer in answers
+            )
+
+    def _open(self) -> m.Input:
+        if self.session is not None:
+            self.counts.sessions_lost += 1
+        self.session = self._opened()
+        self._is_in_doubt = False
+        return m.SessionReady()
+
+    def _opened(self) -> str:
+        command = SessionOpen(namespace=self._core.namespace, host=self._core.host, lease=self._lease)
+        return self._core.kernel.dispatch(command).session
+
+    def _open_another(self) -> None:
+        former, self.session = self.session, self._opened()
+        self._is_in_doubt = False
+        if former is not None:
+            self._former[former] = frozenset(self.said)
+
+    def _close_former(self) -> None:
+        """Close former sessions under which no body has run since the last time: what ran until then is settled."""
+        for session, ran in list(self._former.items()):
+            if ran:
+                self._former[session] = ran & frozenset(self.said)
+            elif self._close(session):
+                del self._former[session]
+
+    def _close(self, session: str) -> bool:
+        """Close a session; return whether it is closed, now or since long."""
+        try:
+            self._core.kernel.dispatch(SessionClose(namespace=self._core.namespace, session=session))
+        except UnavailableError as error:
+            _log.info("could not close the session, it will expire: %s", error)
+            return False
+        except HoldfastError as error:
+            _log.info("could not close the session: %s", error)
+        return True
+
+    def _held(self, attempt: Attempt) -> Held:
+        runtime = self.said.get(attempt)
+        return Held(job=attempt.job, epoch=attempt.epoch, said=runtime.take_said() if runtime else ())
+
+    def _settle_all(self, settles: tuple[JobSettle, ...]) -> list[JobSettled | CommandError]:
+        try:
+            return self._core.kernel.dispatch_many(settles)
+        except UnavailableError:
+            raise
+        except Exception:
+            if len(settles) == 1:
+                raise
+            # One of them must not keep the others from being stored.
+            _log.exception("settling %s jobs together failed; settling them one by one", len(settles))
+            return [self._settle_one(command) for command in settles]
+
+    def _settle_one(self, command: JobSettle) -> JobSettled | CommandError:
+        try:
+            return self._core.kernel.dispatch_many((command,))[0]
+        except UnavailableError:
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is this command's
+            return CommandError(f"{type(error).__name__}: {error}")
+
+    def _refused(self, command: JobSettle, error: CommandError) -> None:
+        _log.error("job %s, epoch %s could not be settled: %s", command.job, command.epoch, error)
+        back = JobRelease(
+            namespace=self._core.namespace, job=command.job, epoch=command.epoch, delay=REFUSED_DELAY
+        )
+        self._core.kernel.dispatch_many((back,))
+
+    def _guarded(self, action: m.Action, call: Callable[[], m.Input]) -> m.Input:
+        """Make a call; if it fails, tell the machine, which will ask for it again."""
+        try:
+            return call()
+        except SessionLostError as error:
+            # If it is an earlier session that was lost, the machine has known that for long.
+            return m.SessionLost(action) if error.session == self.session else m.CallFailed(action)
+        except HoldfastError as error:
+            _log.warning("%s: %s", type(action).__name__, error)
+        except Exception:  # noqa: BLE001  # a bug must not end the worker: it is logged, and the call made again
+            _log.exception("%s failed", type(action).__name__)
+        self.counts.store_errors += 1
+        return m.CallFailed(action)

@@ -1,0 +1,69 @@
+"""Runs one body to its outcome: async bodies on the loop, sync ones in a thread."""
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+import anyio
+from anyio import CapacityLimiter, lowlevel, to_thread
+
+from holdfast.hosts.bodies import Body
+from holdfast.hosts.payloads import INLINE_MAX
+from holdfast.hosts.process.threads import run_in_thread
+from holdfast.kernel.commands import Outcome
+
+
+async def run_body(body: Body, threads: CapacityLimiter) -> Outcome:
+    """Run a body and return how it ended. Raises only the cancellation of whoever runs it.
+
+    A sync body that is cancelled or times out is told so and left behind: its thread can't be stopped, and what it
+    gives in the end is thrown away.
+    """
+    if body.is_expansion:
+        return body.expand() if len(body.work.input) <= INLINE_MAX else await to_thread.run_sync(body.expand)
+    try:
+        if (
+            body.timeout is None
+        ):  # most have none, and a scope of its own costs a quick body more than it does itself
+            return body.completed(await _call(body, threads))
+        with anyio.move_on_after(body.timeout):
+            return body.completed(await _call(body, threads))
+        body.runtime.cancel()
+        return body.timed_out()
+    except BaseException as error:  # noqa: BLE001  # a body may raise what it likes, CancelledError too
+        if not isinstance(error, GeneratorExit):
+            await lowlevel.checkpoint_if_cancelled()  # raises if it is we who are cancelled
+        return body.failed(error)
+
+
+async def _call(body: Body, threads: CapacityLimiter) -> object:
+    arguments = body.arguments()
+    stage = body.stage
+    if stage.is_async:
+        return await cast("Awaitable[object]", stage.body(*arguments))
+    call = _Call(lambda: stage.body(*arguments))
+    await run_in_thread(call, threads)
+    value = call.result()
+    return await cast("Awaitable[object]", value) if inspect.isawaitable(value) else value
+
+
+class _Call:
+    """A call whose exception is kept, for not every exception can cross from a thread (StopIteration can't)."""
+
+    def __init__(self, function: Callable[[], object]) -> None:
+        self._function = function
+        self._value: object = None
+        self._error: BaseException | None = None
+
+    def __call__(self) -> None:
+        try:
+            self._value = self._function()
+        except BaseException as error:  # noqa: BLE001  # it is raised again where the body is awaited
+            self._error = error
+
+    def result(self) -> object:
+        if self._error is not None:
+            if isinstance(self._error, StopIteration):
+                raise RuntimeError("the body raised StopIteration") from self._error
+            raise self._error
+        return self._value

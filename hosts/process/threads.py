@@ -1,0 +1,89 @@
+"""Threads in which sync bodies run, and a worker's calls to the store.
+
+A process that ends does not wait for them. For those of anyio it would, and so a body that is stuck, or a store that is
+away, could keep a worker that was told to stop from ending.
+"""
+
+import contextvars
+import queue
+import sys
+import threading
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+from anyio import CapacityLimiter
+from typing_extensions import override
+
+from holdfast.hosts.loops import caller_into_loop
+
+IDLE_SECONDS: Final = 10.0
+"""How long a thread waits for its next call before it ends."""
+
+_lock: Final = threading.Lock()
+_idle: Final["list[_Thread]"] = []
+
+
+async def run_in_thread(call: Callable[[], None], limiter: CapacityLimiter) -> None:
+    """Make a call that never raises in a thread, once the limiter lets it. Whoever is cancelled leaves it behind."""
+    async with limiter:
+        await make_in_thread(call)
+
+
+async def make_in_thread(call: Callable[[], None]) -> None:
+    """Make a call that never raises in a thread. Whoever is cancelled meanwhile leaves it behind."""
+    done = anyio.Event()
+    in_loop = caller_into_loop()
+    context = _context_of_no_loop()
+
+    def make() -> None:
+        context.run(call)
+        in_loop(done.set)
+
+    _hand_over(make)
+    await done.wait()
+
+
+def _context_of_no_loop() -> contextvars.Context:
+    """Return a copy of the context in which a body can run an event loop of its own."""
+    context = contextvars.copy_context()
+    sniffio = sys.modules.get("sniffio")
+    if sniffio is not None:
+        context.run(sniffio.current_async_library_cvar.set, None)
+    return context
+
+
+def _hand_over(call: Callable[[], None]) -> None:
+    with _lock:
+        while _idle:
+            thread = _idle.pop()
+            if thread.is_alive():  # after a fork there are none of the parent's
+                thread.calls.put(call)
+                return
+    thread = _Thread()
+    thread.calls.put(call)
+    thread.start()
+
+
+class _Thread(threading.Thread):
+    """Makes one call after the other, until there was none for a while."""
+
+    def __init__(self) -> None:
+        super().__init__(name="holdfast-body", daemon=True)
+        self.calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+
+    @override
+    def run(self) -> None:
+        while True:
+            try:
+                call = self.calls.get(timeout=IDLE_SECONDS)
+            except queue.Empty:
+                with _lock:
+                    if self in _idle:
+                        _idle.remove(self)
+                        return
+                continue
+            call()
+            del call
+            with _lock:
+                _idle.append(self)

@@ -1,0 +1,1 @@
+"""Hosts for functions that live for seconds."""

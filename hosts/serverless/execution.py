@@ -1,0 +1,136 @@
+"""Runs bodies from sync code: each call has an event loop of its own, for as long as it lasts."""
+
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
+
+import anyio
+from anyio import CancelScope, CapacityLimiter, NoEventLoopError, lowlevel, to_thread
+
+from holdfast.hosts.bodies import Body
+from holdfast.hosts.core import Core
+from holdfast.hosts.process.running import run_body
+from holdfast.kernel.commands import Attempt, Failed, Failure, Held, JobHeartbeat, JobRelease, JobSettle
+from holdfast.kernel.kernel import Kernel
+from holdfast.ports.errors import CommandError, HoldfastError
+from holdfast.ports.records import Micros
+
+T = TypeVar("T")
+
+HEARTBEAT_INTERVAL: Final = 2.0
+UNKNOWN_CODE_DELAY: Final[Micros] = 5_000_000
+
+
+class AttemptExecutor:
+    """See `Executor`."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def definitions(self) -> tuple[str, ...]:
+        """See `Executor.definitions`."""
+        return self._core.registry.definitions
+
+    def execute(self, attempt: Attempt, /) -> JobSettle | None:
+        """See `Executor.execute`."""
+        bodies, _ = self._core.bodies.prepare((attempt,))
+        if not bodies:
+            return None
+        settles = _in_loop(lambda: self._run_all(bodies))
+        return settles[0] if settles else _lost(self._core, attempt)
+
+    def execute_many(self, attempts: Sequence[Attempt], kernel: Kernel) -> list[str]:
+        """Run attempts at once and settle them together; return what became of each."""
+        bodies, unknown = self._core.bodies.prepare(attempts)
+        if unknown:
+            kernel.dispatch_many(
+                [
+                    JobRelease(
+                        namespace=self._core.namespace,
+                        job=back.job,
+                        epoch=back.epoch,
+                        delay=UNKNOWN_CODE_DELAY,
+                    )
+                    for back in unknown
+                ]
+            )
+        settles = _in_loop(lambda: self._run_all(bodies)) if bodies else []
+        statuses = ["ignored"] * len(unknown) + ["fenced"] * (len(bodies) - len(settles))
+        for settle, answer in zip(settles, kernel.dispatch_many(settles), strict=True):
+            if isinstance(answer, CommandError):
+                raise answer
+            failed = isinstance(settle.outcome, Failed)
+            statuses.append("fenced" if answer.status == "fenced" else "failed" if failed else "completed")
+        return statuses
+
+    async def _run_all(self, bodies: Sequence[Body]) -> list[JobSettle]:
+        """Run bodies; return what settles those that were not cancelled on the way."""
+        settles: list[JobSettle] = []
+        scopes = {body.attempt.job: CancelScope() for body in bodies}
+        threads = CapacityLimiter(max(1, len(bodies)))
+
+        async def run(body: Body) -> None:
+            with scopes[body.attempt.job]:
+                settles.append(body.settle(await run_body(body, threads)))
+            del scopes[body.attempt.job]
+            if not scopes:
+                watching.cancel()
+
+        watching = CancelScope()
+        async with anyio.create_task_group() as group:
+            for body in bodies:
+                group.start_soon(run, body)
+            with watching:
+                await self._watch({body.attempt.job: body for body in bodies}, scopes)
+        return settles
+
+    async def _watch(self, bodies: dict[str, Body], scopes: dict[str, CancelScope]) -> None:
+        """Cancel bodies that are no longer held, and pass on what they say."""
+        while True:
+            await anyio.sleep(HEARTBEAT_INTERVAL)
+            held = tuple(
+                Held(job=job, epoch=bodies[job].attempt.epoch, said=bodies[job].runtime.take_said())
+                for job in list(scopes)
+            )
+            command = JobHeartbeat(namespace=self._core.namespace, attempts=held)
+            try:
+                answer = await to_thread.run_sync(self._core.kernel.dispatch, command)
+            except HoldfastError:
+                for asked in held:
+                    bodies[asked.job].runtime.put_back(asked.said)
+                continue
+            for job in answer.lost:
+                bodies[job].runtime.cancel()
+                if job in scopes:
+                    scopes[job].cancel()
+
+
+def _lost(core: Core, attempt: Attempt) -> JobSettle:
+    """Return the settle of a body that was cancelled because it was lost: it will be fenced, and so counted."""
+    failure = Failure(code="cancelled", message="the attempt was lost while it ran")
+    return JobSettle(
+        namespace=core.namespace, job=attempt.job, epoch=attempt.epoch, outcome=Failed(failure=failure)
+    )
+
+
+def _in_loop(call: Callable[[], Awaitable[T]]) -> T:
+    """Run async code to its end from sync code, which may itself be called from within an event loop."""
+    try:
+        lowlevel.current_token()
+    except NoEventLoopError:
+        return anyio.run(call)
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(anyio.run(call))
+        except BaseException as error:  # noqa: BLE001  # it is raised again in the caller's thread
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="holdfast-bodies")
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]

@@ -1,0 +1,109 @@
+"""Turns URLs into adapters: the one place where hosts and adapters meet."""
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from holdfast.adapters.files.blobs import FileBlobStore
+from holdfast.adapters.memory.persistence import MemoryPersistence
+from holdfast.adapters.memory.transport import MemoryTransport
+from holdfast.adapters.system.clock import SystemClock
+from holdfast.adapters.system.ids import UlidIds
+from holdfast.ports.blobs import BlobStore
+from holdfast.ports.clock import Clock, Ids
+from holdfast.ports.errors import InvalidUrlError
+from holdfast.ports.persistence import Persistence
+from holdfast.ports.transport import JobTransport
+
+_FORMS: Final = "memory://, sqlite:///path/to/file.db or postgresql://user@host/database"
+_SECRET: Final = re.compile(r"//.*@|(?<=password=)[^&#]*")
+
+
+@attrs.frozen(kw_only=True)
+class Stores:
+    """Everything outside that an engine needs.
+
+    `url` is where the rows are, as it may be shown; None for adapters of one's own. `file` holds them all, if one does.
+    """
+
+    persistence: Persistence
+    transport: JobTransport
+    blobs: BlobStore | None
+    clock: Clock
+    ids: Ids
+    url: str | None = None
+    file: Path | None = None
+
+
+def open_stores(url: str, blobs: str | None = None) -> Stores:
+    """Return the adapters that a store's URL and a blob store's URL name. Nothing is connected to yet.
+
+    A SQLite store keeps its large values beside its file, in `<file>.blobs`, unless `blobs` says otherwise; the others
+    keep them inline unless it says where.
+
+    Raises:
+        InvalidUrlError: A URL has none of the forms that are known.
+    """
+    clock, ids = SystemClock(), UlidIds()
+    kind = url.partition(":")[0].partition("+")[0]
+    if kind == "memory":
+        memory = MemoryPersistence()
+        return Stores(
+            persistence=memory,
+            transport=MemoryTransport(),
+            blobs=open_blobs(blobs),
+            clock=clock,
+            ids=ids,
+            url=url,
+        )
+    if kind in {"sqlite", "postgresql", "postgres"}:
+        # Not at the top: an engine in memory needs no SQLAlchemy.
+        from holdfast.adapters.sql.open import open_sql
+
+        try:
+            persistence, transport, path = open_sql(url, ids.new)
+        except ValueError as error:
+            raise InvalidUrlError(f"{without_secrets(url)!r}: {error}") from None
+        beside = f"file://{Path(path).resolve()}.blobs" if path else None
+        return Stores(
+            persistence=persistence,
+            transport=transport,
+            blobs=open_blobs(blobs if blobs is not None else beside),
+            clock=clock,
+            ids=ids,
+            url=url if path else without_secrets(url),
+            file=Path(path) if path else None,
+        )
+    raise InvalidUrlError(f"{without_secrets(url)!r} is no store's URL; use {_FORMS}")
+
+
+def open_blobs(url: str | None) -> BlobStore | None:
+    """Return the blob store that a URL names; None for None."""
+    if url is None:
+        return None
+    scheme, _, path = url.partition("://")
+    if scheme != "file" or not path.startswith("/"):
+        raise InvalidUrlError(
+            f"{without_secrets(url)!r} is no blob store's URL; use file:///an/absolute/folder"
+        )
+    return FileBlobStore(Path(path))
+
+
+def newest_schema() -> str:
+    """Return the version of the tables that this package makes and works with."""
+    from holdfast.adapters.sql.schema import MIGRATIONS
+
+    return max(path.name.partition("_")[0] for path in (MIGRATIONS / "versions").glob("[0-9]*_*.py"))
+
+
+def without_secrets(url: str) -> str:
+    """Return a URL as it may be shown: without user and password."""
+    return _SECRET.sub(lambda found: "//***@" if found[0].startswith("//") else "***", url)
+
+
+def host_name() -> str:
+    """Return what names this process for people."""
+    return f"{os.uname().nodename}:{os.getpid()}"

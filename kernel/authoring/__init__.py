@@ -1,0 +1,32 @@
+"""What workflows are written with: stages, pipelines, their options, and the context that a stage is handed."""
+
+from holdfast.kernel.authoring.calls import Call, Definition
+from holdfast.kernel.authoring.context import BlobRef, StageBlobs, StageContext, StageOutputs, StageRuntime
+from holdfast.kernel.authoring.decorators import StageDecorator, each, stage
+from holdfast.kernel.authoring.nodes import AnyNode, Node
+from holdfast.kernel.authoring.options import BodyDefaults, BodyOptions, Retry, StartOptions, check_options
+from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.authoring.stages import ConfigurableStage, Stage
+
+__all__ = [
+    "AnyNode",
+    "BlobRef",
+    "BodyDefaults",
+    "BodyOptions",
+    "Call",
+    "ConfigurableStage",
+    "Definition",
+    "Node",
+    "Pipeline",
+    "Retry",
+    "Stage",
+    "StageBlobs",
+    "StageContext",
+    "StageDecorator",
+    "StageOutputs",
+    "StageRuntime",
+    "StartOptions",
+    "check_options",
+    "each",
+    "stage",
+]

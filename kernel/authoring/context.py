@@ -1,0 +1,177 @@
+"""What a stage can ask while it runs, and what a host must offer for that."""
+
+import math
+from datetime import datetime
+from typing import Final, Generic, Protocol, cast, overload
+
+import attrs
+from typing_extensions import TypeVar
+
+from holdfast.kernel.authoring.nodes import AnyNode
+from holdfast.kernel.values import decode
+from holdfast.ports.errors import OutputMissingError, StageCancelledError
+
+R = TypeVar("R")
+T = TypeVar("T")
+ConfigOut = TypeVar("ConfigOut", covariant=True, default=None)
+
+MESSAGE_MAX: Final = 1_000
+"""How many characters of a message of progress are kept."""
+
+_NOTHING: Final = object()
+
+
+@attrs.frozen
+class BlobRef:
+    """Where a blob is, and what it must be. A value like any other: give it on, or store it in one.
+
+    Attributes:
+        key: Its name in the blob store.
+        sha256: The hash of its bytes, 64 hex digits, by which every read is checked.
+        size: How many bytes it has.
+    """
+
+    key: str
+    sha256: str
+    size: int
+
+
+class StageBlobs(Protocol):
+    """Bytes that are too large for a value, kept for as long as their run is."""
+
+    def put(self, name: str, data: bytes, /) -> BlobRef:
+        """Store bytes for this attempt, durably. `name` is for people; it need not be unique."""
+        ...
+
+    def get(self, ref: BlobRef, /) -> bytes:
+        """Return the bytes. BlobMissingError if there are none, BlobCorruptError if they are not those."""
+        ...
+
+
+@attrs.frozen
+class StageOutputs:
+    """What a stage of this run gave, as canonical JSON: one text, or one for each item if it was mapped."""
+
+    texts: tuple[str, ...]
+    mapped: bool = False
+
+
+class StageRuntime(Protocol):
+    """What a host does for the context of a stage. Its methods may be called from any thread."""
+
+    @property
+    def blobs(self) -> StageBlobs:
+        """The blobs of this run."""
+        ...
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether what this attempt gives will be thrown away. Never blocks."""
+        ...
+
+    def outputs(self, stage: str, /) -> StageOutputs | None:
+        """Return what the stage of this name gave; None if the run has no such stage, or it is not done."""
+        ...
+
+    def progress(self, done: float, of: float, message: str, /) -> None:
+        """Note how far the stage is. Never blocks; only the last note of several may be kept."""
+        ...
+
+    def log(self, message: str, fields: dict[str, str | float | bool], /) -> None:
+        """Add a line to the log of this attempt. Never blocks."""
+        ...
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class StageContext(Generic[ConfigOut]):
+    """What the engine hands to a stage whose first parameter asks for it.
+
+    Attributes:
+        run_id: The run.
+        workflow: The name of the pipeline.
+        stage: The name of the stage.
+        item: Which item of a map this is, from 0; None if the stage is not mapped.
+        attempt: Which attempt this is, from 1.
+        epoch: The number of the lease. It rises with every attempt, also with those given back.
+        idempotency_key: The same text for every attempt of this stage, and of this item. Hand it to services that
+            accept one, and they do their work once.
+        deadline: When the attempt times out; None if it may take for ever.
+        config: What `configure` was given, or the default of the config class.
+    """
+
+    run_id: str
+    workflow: str
+    stage: str
+    item: int | None = None
+    attempt: int
+    epoch: int
+    idempotency_key: str
+    deadline: datetime | None = None
+    config: ConfigOut
+    _runtime: StageRuntime = attrs.field(alias="runtime", repr=False)
+
+    @overload
+    def output_of(self, stage: AnyNode[R], /) -> R: ...
+    @overload
+    def output_of(self, stage: AnyNode[R], /, default: T) -> R | T: ...
+    def output_of(self, stage: AnyNode[object], /, default: object = _NOTHING) -> object:
+        """Return what an earlier stage gave.
+
+        Raises:
+            OutputMissingError: The run has no such stage, or it is not done, and there is no default. Also if the stage
+                was mapped: it gave many.
+        """
+        outputs = self._runtime.outputs(stage.name)
+        if outputs is None and default is not _NOTHING:
+            return default
+        if outputs is None:
+            raise _missing(stage.name)
+        if outputs.mapped:
+            raise OutputMissingError(stage.name, "it was mapped; use outputs_of for the list of what it gave")
+        return decode(outputs.texts[0], stage.output_type)
+
+    def outputs_of(self, stage: AnyNode[R], /) -> list[R]:
+        """Return what an earlier mapped stage gave, one for each item and in their order.
+
+        Raises:
+            OutputMissingError: The run has no such stage, it is not done, or it was not mapped.
+        """
+        outputs = self._runtime.outputs(stage.name)
+        if outputs is None:
+            raise _missing(stage.name)
+        if not outputs.mapped:
+            raise OutputMissingError(stage.name, "it was not mapped; use output_of for what it gave")
+        return [cast("R", decode(text, stage.output_type)) for text in outputs.texts]
+
+    def progress(self, done: float, of: float, message: str = "") -> None:
+        """Say how far the stage is. ValueError if a number is negative, infinite or NaN."""
+        for number in (done, of):
+            if not math.isfinite(number) or number < 0:
+                raise ValueError(f"progress({done!r}, {of!r}): both must be finite and not negative")
+        self._runtime.progress(done, of, message[:MESSAGE_MAX])
+
+    def log(self, message: str, /, **fields: str | float | bool) -> None:
+        """Add a line to the log of this attempt. It is kept beside the run's history, not in it."""
+        for name, value in fields.items():
+            if not isinstance(value, str | int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError(f"log: {name} is {value!r}; fields are strings, numbers and booleans")
+        self._runtime.log(message, fields)
+
+    @property
+    def blobs(self) -> StageBlobs:
+        """Bytes that are too large for a value. Reading and writing them blocks: async bodies use a thread."""
+        return self._runtime.blobs
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether to stop: the run was cancelled, the attempt timed out, or its lease was lost."""
+        return self._runtime.cancelled
+
+    def check_cancelled(self) -> None:
+        """Raise StageCancelledError if the body is to stop. For loops in sync bodies; async ones are cancelled."""
+        if self._runtime.cancelled:
+            raise StageCancelledError(self.run_id, self.stage)
+
+
+def _missing(stage: str) -> OutputMissingError:
+    return OutputMissingError(stage, "it is not an earlier stage of this pipeline, or has not been done")

@@ -1,0 +1,110 @@
+"""The inside of a pipeline: its parts, the checks when one is added, and the plan that they make."""
+
+from datetime import timedelta
+from typing import Any, Final, cast
+
+import attrs
+
+from holdfast.kernel.authoring.nodes import Node
+from holdfast.kernel.authoring.options import BodyDefaults, Retry
+from holdfast.kernel.authoring.shapes import fits
+from holdfast.kernel.authoring.stages import Each, Stage
+from holdfast.kernel.plan import MapPlan, NodePlan, RetryPolicy, StagePlan
+from holdfast.kernel.values.forms import plain, show
+from holdfast.ports.errors import DefinitionError
+
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+@attrs.frozen
+class Step:
+    """Nodes that are done at once, with the pipeline's defaults put in."""
+
+    nodes: tuple[Node[Any, object], ...]
+    parallel: bool
+
+
+@attrs.frozen(kw_only=True)
+class Design:
+    """What a pipeline consists of. `output_type` is what its last step gives, or the input if it has none."""
+
+    name: str
+    version: str
+    input_type: object
+    output_type: object
+    defaults: BodyDefaults
+    steps: tuple[Step, ...] = ()
+
+
+def joined(design: Design, node: object) -> Node[Any, object]:
+    """Return a node with the pipeline's defaults, if it can stand at the end of this design."""
+    where = f"pipeline {design.name!r}"
+    if not isinstance(node, Stage | Each):
+        hint = "; make it one with @stage" if callable(node) else ""
+        raise DefinitionError(f"{where} is made of stages, not of {node!r}{hint}")
+    node = cast("Stage[Any, object] | Each[Any, object]", node)
+    if not fits(design.output_type, node.input_type):
+        before = "what comes before gives" if design.steps else "it is given"
+        given, wanted = show(design.output_type), show(node.input_type)
+        what = f"going over it with {node.name!r}" if isinstance(node, Each) else f"stage {node.name!r}"
+        raise DefinitionError(
+            f"{where}: {what} takes {wanted}, but {before} {given}{_hint(design.output_type, node)}"
+        )
+    if isinstance(node, Stage):
+        return node.with_defaults(design.defaults).with_default_config()
+    if node.over:
+        _check_over(design, node, node.over)
+    return attrs.evolve(node, stage=node.stage.with_defaults(design.defaults).with_default_config())
+
+
+def _check_over(design: Design, node: Each[Any, object], over: Stage[Any, object]) -> None:
+    where = f"pipeline {design.name!r}: {node.name!r} goes over {over.name!r}"
+    found = next((each for step in design.steps for each in step.nodes if each.name == over.name), None)
+    if found is None:
+        names = ", ".join(each.name for step in design.steps for each in step.nodes) or "none"
+        raise DefinitionError(f"{where}, which is not an earlier stage; there are {names}")
+    if isinstance(found, Each):
+        raise DefinitionError(
+            f"{where}, which is mapped itself; pipe a stage between them that gives the items"
+        )
+    if stage_of(found).body is not over.body:
+        raise DefinitionError(f"{where}, but the earlier stage of that name is another one")
+
+
+def _hint(given: object, node: Node[Any, object]) -> str:
+    if isinstance(node, Each) and plain(given) is str:
+        return "; a string is not gone over letter by letter"
+    if show(given) == show(node.input_type):
+        return "; two types of one name"
+    return ""
+
+
+def stage_of(node: Node[Any, object]) -> Stage[Any, object]:
+    """Return the stage that a node runs."""
+    return node.stage if isinstance(node, Each) else cast("Stage[Any, object]", node)
+
+
+def plan_of(node: Node[Any, object]) -> NodePlan:
+    """Return what the plan says of a node."""
+    stage = stage_of(node)
+    plan = StagePlan(
+        name=stage.name,
+        queue=stage.queue,
+        priority=stage.priority,
+        retry=_policy_of(stage.retry or Retry()),
+        timeout_us=None if stage.timeout is None else stage.timeout // _MICROSECOND,
+        config=stage.config_text,
+    )
+    if isinstance(node, Each):
+        return MapPlan(stage=plan, over=node.over.name if node.over else None, limit=node.limit)
+    return plan
+
+
+def _policy_of(retry: Retry) -> RetryPolicy:
+    return RetryPolicy(
+        attempts=retry.attempts,
+        wait_us=retry.wait // _MICROSECOND,
+        backoff=float(retry.backoff),
+        wait_max_us=retry.wait_max // _MICROSECOND,
+        jitter=float(retry.jitter),
+    )

@@ -1,0 +1,182 @@
+"""What can be said about a body and about a run: one definition of each keyword."""
+
+import difflib
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final, Literal, TypedDict, cast
+
+import attrs
+
+from holdfast.ports.errors import DefinitionError
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
+_NO_TIME: Final = timedelta(0)
+PRIORITY_MAX: Final = 32_767
+"""Priorities go from minus this to this; a greater one is served first."""
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _attempts(_: object, __: object, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 100:
+        raise DefinitionError(f"Retry: attempts is {value!r}; it must be an integer from 1 to 100")
+
+
+def _waiting(_: object, field: "attrs.Attribute[Any]", value: object) -> None:
+    if not isinstance(value, timedelta) or value < _NO_TIME:
+        raise DefinitionError(
+            f"Retry: {field.name} is {value!r}; it must be a timedelta that is not negative"
+        )
+
+
+def _backoff(_: object, __: object, value: object) -> None:
+    if not _is_number(value) or not 1 <= cast("float", value) < float("inf"):
+        raise DefinitionError(f"Retry: backoff is {value!r}; it must be a number of at least 1")
+
+
+def _jitter(_: object, __: object, value: object) -> None:
+    if not _is_number(value) or not 0 <= cast("float", value) <= 1:
+        raise DefinitionError(f"Retry: jitter is {value!r}; it must be a number from 0 to 1")
+
+
+def _give_up_on(_: object, __: object, value: object) -> None:
+    if not isinstance(value, tuple) or not all(
+        isinstance(each, type) and issubclass(each, Exception) for each in cast("tuple[object, ...]", value)
+    ):
+        raise DefinitionError(f"Retry: give_up_on is {value!r}; it must be a tuple of exception classes")
+
+
+@attrs.frozen(kw_only=True)
+class Retry:
+    """How often, and how patiently, a body is tried again.
+
+    Attributes:
+        attempts: How many times the body is tried in all, 1 to 100.
+        wait: How long to wait after the first failure.
+        backoff: By what the wait is multiplied after each further failure, at least 1.
+        wait_max: What no wait exceeds.
+        jitter: Which share of a wait is left to chance, 0 to 1, so that many failures do not come back together.
+        give_up_on: Exceptions after which no attempt is made, however many are left. Their subclasses count.
+
+    Raises:
+        DefinitionError: A value is out of its bounds.
+    """
+
+    attempts: int = attrs.field(default=3, validator=_attempts)
+    wait: timedelta = attrs.field(default=timedelta(seconds=1), validator=_waiting)
+    backoff: float = attrs.field(default=2.0, validator=_backoff)
+    wait_max: timedelta = attrs.field(default=timedelta(minutes=5), validator=_waiting)
+    jitter: float = attrs.field(default=0.2, validator=_jitter)
+    give_up_on: tuple[type[Exception], ...] = attrs.field(default=(), validator=_give_up_on)
+
+
+class BodyDefaults(TypedDict, total=False):
+    """What a pipeline can say for all its stages. What a stage says itself comes first.
+
+    `timeout` is for one attempt. A `priority` that is greater is served first.
+    """
+
+    retry: Retry
+    timeout: timedelta
+    queue: str
+    priority: int
+
+
+class BodyOptions(BodyDefaults, total=False):
+    """What one stage can be told. Its name is that of its function if nothing else is said."""
+
+    name: str
+
+
+class StartOptions(TypedDict, total=False):
+    """What can be said about one run when it is started.
+
+    Attributes:
+        id: The run's id; drawn if left out.
+        idempotency_key: Starting again with this key starts nothing, and gives the first run.
+        queue: Where its jobs go, unless a stage says otherwise.
+        priority: What is served first; a stage may say otherwise.
+        attributes: Texts by which runs are searched.
+        if_exists: What to do if a run of this id exists: refuse, or give that one.
+    """
+
+    id: str
+    idempotency_key: str
+    queue: str
+    priority: int
+    attributes: dict[str, str]
+    if_exists: Literal["error", "return"]
+
+
+def check_options(given: Mapping[str, object], possible: type, where: str) -> None:
+    """Raise TypeError if an option is none of those that the TypedDict `possible` has.
+
+    Raises DefinitionError if the value of one is not what it must be.
+    """
+    names = sorted(cast("frozenset[str]", getattr(possible, "__optional_keys__", frozenset[str]())))
+    for option, value in given.items():
+        if option not in names:
+            close = difflib.get_close_matches(option, names, n=1)
+            hint = f" (did you mean {close[0]!r}?)" if close else ""
+            raise TypeError(f"{where} has no option {option!r}{hint}; it has {', '.join(names)}")
+        check = _CHECKS.get(option)
+        wanted = check(value) if check else None
+        if wanted:
+            raise DefinitionError(f"{where}: {option} is {value!r}; it must be {wanted}")
+
+
+def check_name(name: object, what: str) -> None:
+    """Raise DefinitionError if this can't be the name of a workflow, a stage, a version or a queue."""
+    if wanted := _check_name(name):
+        raise DefinitionError(f"{what} is {name!r}; it must be {wanted}")
+
+
+def _check_name(value: object) -> str | None:
+    if isinstance(value, str) and _NAME.fullmatch(value):
+        return None
+    return "1 to 128 letters, digits, and _ . - (and not begin with . or -)"
+
+
+def _check_retry(value: object) -> str | None:
+    return None if isinstance(value, Retry) else "a Retry(...)"
+
+
+def _check_timeout(value: object) -> str | None:
+    return None if isinstance(value, timedelta) and value > _NO_TIME else "a timedelta longer than nothing"
+
+
+def _check_priority(value: object) -> str | None:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= PRIORITY_MAX:
+        return None
+    return f"an integer from -{PRIORITY_MAX} to {PRIORITY_MAX}"
+
+
+def _check_text(value: object) -> str | None:
+    return None if isinstance(value, str) and 1 <= len(value) <= 256 else "a string of 1 to 256 characters"
+
+
+def _check_attributes(value: object) -> str | None:
+    items = cast("dict[object, object]", value).items() if isinstance(value, dict) else [(None, None)]
+    if all(isinstance(key, str) and isinstance(text, str) for key, text in items):
+        return None
+    return "a dict of strings by strings"
+
+
+def _check_if_exists(value: object) -> str | None:
+    return None if value in ("error", "return") else "'error' or 'return'"
+
+
+_CHECKS: Final = {
+    "name": _check_name,
+    "queue": _check_name,
+    "retry": _check_retry,
+    "timeout": _check_timeout,
+    "priority": _check_priority,
+    "id": _check_text,
+    "idempotency_key": _check_text,
+    "attributes": _check_attributes,
+    "if_exists": _check_if_exists,
+}

@@ -1,0 +1,160 @@
+"""Stages: named units of work in a pipeline, made from functions."""
+
+import inspect
+from collections.abc import Callable
+from datetime import timedelta
+from functools import cached_property
+from typing import Any, Generic, Self, Unpack, cast
+
+import attrs
+from typing_extensions import TypeVar, override
+
+from holdfast.kernel.authoring.context import StageContext
+from holdfast.kernel.authoring.nodes import In, Node, Out
+from holdfast.kernel.authoring.options import BodyDefaults, BodyOptions, Retry, check_options
+from holdfast.kernel.authoring.shapes import Shape
+from holdfast.kernel.values import decode, encode
+from holdfast.kernel.values.forms import is_class_with_fields, is_typed_dict, origin_of, show
+from holdfast.ports.errors import DefinitionError, HoldfastError
+
+Config = TypeVar("Config")
+
+
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Stage(Node[In, Out], Generic[In, Out]):
+    """A named unit of work in a pipeline.
+
+    Attributes:
+        body: The function. Call it with what `arguments` gives.
+        shape: What the body takes and gives.
+        retry, timeout, queue, priority: How it is treated; None where neither the stage nor its pipeline says.
+        config_text: The config as canonical JSON; None if there is none, or none was given yet.
+    """
+
+    body: Callable[..., object]
+    shape: Shape
+    retry: Retry | None = None
+    timeout: timedelta | None = None
+    queue: str | None = None
+    priority: int | None = None
+    config_text: str | None = None
+
+    async def __call__(self, value: In, /) -> Out:
+        """Run the body here and now; nothing is recorded. A sync body blocks the event loop meanwhile.
+
+        Raises:
+            RuntimeError: The body wants a context, which only an engine has.
+        """
+        if self.shape.takes_context:
+            raise RuntimeError(
+                f"stage {self.name!r} takes a StageContext, which only an engine has; run it in a pipeline, or call"
+                f" its function with a context of your own: {self.name}.body(ctx, value)"
+            )
+        result = self.body(*self.arguments(value))
+        return cast("Out", await result if inspect.isawaitable(result) else result)
+
+    def options(self, **changes: Unpack[BodyOptions]) -> Self:
+        """Return the same stage, told otherwise.
+
+        Raises:
+            TypeError: There is no such option.
+            DefinitionError: The value of one is not what it must be.
+        """
+        check_options(changes, BodyOptions, f"stage {self.name!r}")
+        return attrs.evolve(self, **changes)
+
+    def with_defaults(self, defaults: BodyDefaults) -> Self:
+        """Return the same stage with these options where it says nothing itself."""
+        missing = {key: value for key, value in defaults.items() if getattr(self, key) is None}
+        return attrs.evolve(self, **cast("Any", missing))
+
+    def arguments(self, value: object, context: StageContext[Any] | None = None) -> tuple[object, ...]:
+        """Return what to call the body with. `value` is of the input type; several parameters share a tuple out."""
+        first = (context,) if self.shape.takes_context else ()
+        if self.shape.values == 0:
+            return first
+        return (*first, value) if self.shape.values == 1 else (*first, *cast("tuple[object, ...]", value))
+
+    def with_default_config(self) -> Self:
+        """Return the same stage with a config, that of its class's defaults if it was given none.
+
+        Raises:
+            DefinitionError: Its class can't be called without arguments.
+        """
+        kind = self.shape.config_type
+        if kind is None or self.config_text is not None:
+            return self
+        if not (is_class_with_fields(kind) or is_typed_dict(kind)):
+            raise DefinitionError(
+                f"stage {self.name!r} needs a config: {self.name}.configure(...), of {show(kind)}"
+            )
+        try:
+            config = cast("Callable[[], object]", origin_of(kind))()
+        except TypeError as error:
+            raise DefinitionError(
+                f"stage {self.name!r} needs a config, for {show(kind)} has not a default for every field ({error}):"
+                f" {self.name}.configure({show(kind)}(...))"
+            ) from error
+        return attrs.evolve(self, config_text=_config_text(self.name, config, kind))
+
+    def read_config(self, text: str | None) -> object:
+        """Return the config that a plan holds for this stage, for its context."""
+        kind = self.shape.config_type
+        return None if kind is None or text is None else decode(text, kind)
+
+    @cached_property
+    def is_async(self) -> bool:
+        """Whether calling the body gives something to await, rather than the result."""
+        return inspect.iscoroutinefunction(inspect.unwrap(self.body))
+
+    @property
+    def give_up_on(self) -> tuple[type[Exception], ...]:
+        """Exceptions after which no attempt is made, however many are left."""
+        return self.retry.give_up_on if self.retry else ()
+
+    @override
+    def __repr__(self) -> str:
+        return f"<stage {self.name}: {show(self.input_type)} -> {show(self.output_type)}>"
+
+
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ConfigurableStage(Stage[In, Out], Generic[In, Out, Config]):
+    """A stage whose context carries a `Config`."""
+
+    def configure(self, config: Config, /) -> Self:
+        """Return the same stage with this config.
+
+        Raises:
+            DefinitionError: It is not of the type that the stage's context declares, or it can't be stored.
+        """
+        if self.shape.config_type is None:
+            raise DefinitionError(
+                f"stage {self.name!r} has no config; declare it, as in `ctx: StageContext[MyConfig]`"
+            )
+        return attrs.evolve(self, config_text=_config_text(self.name, config, self.shape.config_type))
+
+
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Each(Node[In, Out], Generic[In, Out]):
+    """A stage done once for each item. Made by `each`.
+
+    Attributes:
+        stage: What is done.
+        over: The stage whose output has the items; None if they are what comes in.
+        limit: How many items have jobs at once.
+    """
+
+    stage: Stage[Any, object]
+    over: Stage[Any, object] | None
+    limit: int
+
+    @override
+    def __repr__(self) -> str:
+        return f"<each {self.name}: {show(self.input_type)} -> {show(self.output_type)}>"
+
+
+def _config_text(stage: str, config: object, kind: object) -> str:
+    try:
+        return encode(config, kind)
+    except HoldfastError as error:
+        raise DefinitionError(f"the config of stage {stage!r} is no {show(kind)}: {error}") from error

@@ -1,0 +1,97 @@
+"""The JSON form of commands, replies and decisions. That of commands and replies is part of the public contract."""
+
+from typing import Any, Final, TypeVar, get_origin
+
+import attrs
+import cattrs
+from cattrs.strategies import configure_tagged_union
+
+from holdfast.kernel.commands import Command, Outcome
+from holdfast.ports.changes import Change
+from holdfast.ports.errors import InvalidCommandError
+from holdfast.ports.json import canonical, parse
+from holdfast.ports.transport import Hint
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_CONVERTER: Final = cattrs.Converter(forbid_extra_keys=True, detailed_validation=True)
+
+
+def _exactly(kind: type) -> None:
+    """Take values of this type as they are, and no others: `5` is no name, and `true` no number."""
+
+    def structure(value: object, wanted: type) -> object:
+        if type(value) is not kind:
+            raise TypeError(f"expected {kind.__name__}, got {value!r:.80}")
+        return value if wanted is kind else wanted(value)  # the string enums are strings too
+
+    _CONVERTER.register_structure_hook(kind, structure)
+
+
+for _kind in (str, int, bool):
+    _exactly(_kind)
+
+_tuple_of_anything: Final = _CONVERTER.get_structure_hook(tuple[object, ...])
+
+
+def _list(value: object, wanted: type) -> object:
+    """Take a JSON list, and not what Python can iterate over besides: the letters of a text, the keys of an object."""
+    if not isinstance(value, list | tuple):
+        raise TypeError(f"expected a list, got {value!r:.80}")
+    return _tuple_of_anything(value, wanted)
+
+
+def _is_tuple(kind: Any) -> bool:
+    return get_origin(kind) is tuple
+
+
+_CONVERTER.register_structure_hook_func(_is_tuple, _list)
+
+
+def _tagged(union: object, tag: str) -> None:
+    configure_tagged_union(union, _CONVERTER, tag_name=tag, tag_generator=lambda cls: cls.__name__)
+
+
+_tagged(Outcome, "kind")
+_tagged(Change, "change")
+_tagged(Hint, "hint")
+
+
+def to_data(value: object, kind: Any = None) -> Any:  # JSON is any of its types
+    """Return the JSON data of a command, a reply, or another frozen class of Holdfast's."""
+    return _CONVERTER.unstructure(value, unstructure_as=kind)
+
+
+def from_data(data: object, kind: type[T]) -> T:
+    """Return what `to_data` gave these data for. InvalidCommandError listing every fault, each with its path."""
+    try:
+        return _CONVERTER.structure(data, kind)
+    except Exception as error:  # noqa: BLE001  # cattrs raises groups of whatever its hooks raise
+        problems = "; ".join(cattrs.transform_error(error, path="$"))
+        raise InvalidCommandError(f"not a valid {getattr(kind, '__name__', kind)}: {problems}") from None
+
+
+def command_data(command: Command[R]) -> dict[str, object]:
+    """Return a command's JSON data: its fields, and its `type`."""
+    return {"type": command.type, **to_data(command)}
+
+
+def command_json(command: Command[R]) -> str:
+    """Return a command's canonical JSON text."""
+    return canonical(command_data(command))
+
+
+def fingerprint_text(command: Command[R]) -> str:
+    """Return what makes a command this command: its canonical JSON text without the idempotency key."""
+    return command_json(attrs.evolve(command, idempotency_key=None))
+
+
+def reply_json(reply: object) -> str:
+    """Return a reply's canonical JSON text."""
+    return canonical(to_data(reply))
+
+
+def reply_from(text: str, kind: type[T]) -> T:
+    """Return the reply that was stored as this text."""
+    return from_data(parse(text), kind)

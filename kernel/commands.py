@@ -1,0 +1,428 @@
+"""The commands that a kernel takes and the replies it gives. Data only; the JSON form of each is public.
+
+Instants and lengths of time in commands are whole microseconds (see `holdfast.ports.records`).
+"""
+
+from typing import ClassVar, Generic, Literal
+
+import attrs
+from typing_extensions import TypeVar
+
+from holdfast.ports.persistence import Lane
+from holdfast.ports.records import JobKind, Micros, Payload, RunStatus
+
+Result = TypeVar("Result", covariant=True)
+
+
+@attrs.frozen(kw_only=True)
+class Command(Generic[Result]):
+    """A request to the kernel, answered with a `Result`.
+
+    With an `idempotency_key` the first accepted dispatch is carried out and every later one gets the same reply;
+    the same key with another command is an IdempotencyConflictError. Keys are kept for each namespace.
+    """
+
+    type: ClassVar[str]
+    namespace: str = "default"
+    idempotency_key: str | None = None
+
+
+# Runs -----------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class RunCreated:
+    """The run is stored, and its first jobs with it. `created` is False if it was there before."""
+
+    run_id: str
+    run: str
+    generation: int
+    status: RunStatus
+    created: bool
+
+
+@attrs.frozen(kw_only=True)
+class RunCreate(Command[RunCreated]):
+    """Store a run and its first jobs. `id` is drawn if None. UnknownWorkflowError, RunExistsError."""
+
+    type: ClassVar[Literal["run.create"]] = "run.create"
+    workflow: str
+    version: str | None = None
+    input: Payload
+    id: str | None = None
+    if_exists: Literal["error", "return"] = "error"
+    queue: str | None = None
+    priority: int = 0
+    attributes: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class RunTransitioned:
+    """What `run.transition` did."""
+
+    action: Literal["advanced", "completed", "none"]
+    status: RunStatus
+
+
+@attrs.frozen(kw_only=True)
+class RunTransition(Command[RunTransitioned]):
+    """Work out what comes next. Settling does so by itself: this is for repair. RunNotFoundError."""
+
+    type: ClassVar[Literal["run.transition"]] = "run.transition"
+    run_id: str
+
+
+@attrs.frozen(kw_only=True)
+class RunEnded:
+    """The status the run is in now. `changed` is False if it had ended before."""
+
+    status: RunStatus
+    changed: bool
+
+
+@attrs.frozen(kw_only=True)
+class RunCancel(Command[RunEnded]):
+    """End a run as cancelled; what is under way loses its right to write. RunNotFoundError."""
+
+    type: ClassVar[Literal["run.cancel"]] = "run.cancel"
+    run_id: str
+    reason: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class RunTerminate(Command[RunEnded]):
+    """End a run as cancelled at once, whatever it has left to clean up. RunNotFoundError."""
+
+    type: ClassVar[Literal["run.terminate"]] = "run.terminate"
+    run_id: str
+    reason: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class RunRepaired:
+    """The runs that lacked a job and got it back, and where to go on (None: from the start again)."""
+
+    repaired: tuple[str, ...]
+    checked: int
+    next: str | None
+
+
+@attrs.frozen(kw_only=True)
+class RunRepair(Command[RunRepaired]):
+    """Find active runs without the jobs that they need, from the run key `after` on, and give them these."""
+
+    type: ClassVar[Literal["run.repair"]] = "run.repair"
+    after: str = ""
+    limit: int = 500
+
+
+# Jobs -----------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True, cache_hash=True)
+class Attempt:
+    """The right to run one job once: named by (`job`, `epoch`), which every write of it must show."""
+
+    job: str
+    epoch: int
+    run: str
+    definition: str
+    queue: str
+    kind: JobKind
+    node: str
+    item: int | None
+    attempt: int
+    max_attempts: int
+    losses: int = 0
+    input: str
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether the job was lost with its worker before, and this is its last attempt."""
+        return self.losses > 0 and self.attempt >= self.max_attempts
+
+
+@attrs.frozen(kw_only=True)
+class JobsClaimed:
+    """The attempts that this session now holds."""
+
+    attempts: tuple[Attempt, ...]
+
+
+@attrs.frozen(kw_only=True)
+class JobClaim(Command[JobsClaimed]):
+    """Lease queued jobs to a session. SessionLostError if that is dead.
+
+    Of the jobs that may have killed their workers (they were lost with one, and have one attempt left) it leases at
+    most one, and none unless `suspects`: say so only if the session holds none.
+    """
+
+    type: ClassVar[Literal["job.claim"]] = "job.claim"
+    session: str
+    lanes: tuple[Lane, ...]
+    limit: int
+    suspects: bool = True
+
+
+IgnoredReason = Literal["closed", "stale", "held", "not_due", "unknown_code", "paused"]
+
+
+@attrs.frozen(kw_only=True)
+class JobClaimed:
+    """The attempt, or why there is none. `retry_after` is when to ask again, in microseconds; None: never."""
+
+    attempt: Attempt | None
+    ignored: IgnoredReason | None = None
+    retry_after: Micros | None = None
+
+
+@attrs.frozen(kw_only=True)
+class JobClaimOne(Command[JobClaimed]):
+    """Lease one job by its id, if it can be had. `epoch` is the one in the message. SessionLostError."""
+
+    type: ClassVar[Literal["job.claim_one"]] = "job.claim_one"
+    session: str
+    job: str
+    epoch: int
+    definitions: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
+class Failure:
+    """Why a body failed: `code` is stable, `message` for people. With `retryable` False no attempt follows."""
+
+    code: str
+    message: str
+    type: str = ""
+    traceback: str = ""
+    retryable: bool = True
+
+
+@attrs.frozen(kw_only=True)
+class Completed:
+    """The body gave this."""
+
+    output: Payload
+
+
+@attrs.frozen(kw_only=True)
+class Expanded:
+    """The map goes over these."""
+
+    items: tuple[Payload, ...]
+
+
+@attrs.frozen(kw_only=True)
+class Failed:
+    """The body failed."""
+
+    failure: Failure
+
+
+Outcome = Completed | Expanded | Failed
+
+
+@attrs.frozen(kw_only=True)
+class Said:
+    """Something that an attempt says while it runs. `data` is JSON text."""
+
+    kind: Literal["log", "progress"]
+    at: Micros
+    data: str
+
+
+@attrs.frozen(kw_only=True)
+class JobSettled:
+    """`settled`, or `fenced`: the attempt was no longer this session's, and nothing was changed.
+
+    `retry_at` is when a failed body is tried again; None if it is not.
+    """
+
+    status: Literal["settled", "fenced"]
+    run_status: RunStatus | None = None
+    retry_at: Micros | None = None
+
+
+@attrs.frozen(kw_only=True)
+class JobSettle(Command[JobSettled]):
+    """Say how an attempt ended; the run goes on in the same transaction. Never refused for being late: `fenced`.
+
+    `started_at` is when the body started, `host` where: they go into the history. `said` is what the attempt has
+    said and no heartbeat has told yet.
+    """
+
+    type: ClassVar[Literal["job.settle"]] = "job.settle"
+    job: str
+    epoch: int
+    outcome: Outcome
+    started_at: Micros | None = None
+    host: str = ""
+    said: tuple[Said, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class JobReleased:
+    """`released`, or `fenced` as for job.settle."""
+
+    status: Literal["released", "fenced"]
+
+
+@attrs.frozen(kw_only=True)
+class JobRelease(Command[JobReleased]):
+    """Give an attempt back unused; it does not count. After `delay` microseconds the job can be claimed again."""
+
+    type: ClassVar[Literal["job.release"]] = "job.release"
+    job: str
+    epoch: int
+    delay: Micros = 0
+
+
+@attrs.frozen(kw_only=True)
+class Held:
+    """An attempt that its holder believes to hold, and what it has said since the last heartbeat."""
+
+    job: str
+    epoch: int
+    said: tuple[Said, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class JobsHeld:
+    """The ids of the jobs that are no longer held, by whatever cause: stop working on them."""
+
+    lost: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
+class JobHeartbeat(Command[JobsHeld]):
+    """Ask which attempts are still held, and store what they have said."""
+
+    type: ClassVar[Literal["job.heartbeat"]] = "job.heartbeat"
+    attempts: tuple[Held, ...]
+
+
+@attrs.frozen(kw_only=True)
+class JobsWoken:
+    """How many jobs woke. If that is the limit, there may be more."""
+
+    woken: int
+
+
+@attrs.frozen(kw_only=True)
+class JobWakeDue(Command[JobsWoken]):
+    """Queue the sleeping jobs that are due."""
+
+    type: ClassVar[Literal["job.wake_due"]] = "job.wake_due"
+    limit: int = 500
+
+
+@attrs.frozen(kw_only=True)
+class JobExecuted:
+    """What became of a message: what the body did, or why it was not run and what to do with the message."""
+
+    status: Literal["completed", "failed", "retrying", "fenced", "ignored"]
+    reason: IgnoredReason | None = None
+    acknowledge: bool = True
+    retry_after: Micros | None = None
+
+
+@attrs.frozen(kw_only=True)
+class JobExecute(Command[JobExecuted]):
+    """Claim one job, run its body, settle it. Not transactional as a whole; takes no idempotency key.
+
+    With a `lease` the session is renewed too. SessionLostError if it is dead.
+    """
+
+    type: ClassVar[Literal["job.execute"]] = "job.execute"
+    session: str
+    job: str
+    epoch: int
+    lease: Micros | None = None
+
+
+# Sessions -------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class SessionOpened:
+    """The session's id, and until when it lasts unless it is renewed."""
+
+    session: str
+    expires_at: Micros
+
+
+@attrs.frozen(kw_only=True)
+class SessionOpen(Command[SessionOpened]):
+    """Begin a life that can hold leases. `host` names process and machine for people."""
+
+    type: ClassVar[Literal["session.open"]] = "session.open"
+    host: str
+    lease: Micros
+
+
+@attrs.frozen(kw_only=True)
+class SessionRenewed:
+    """Until when the session lasts now."""
+
+    expires_at: Micros
+
+
+@attrs.frozen(kw_only=True)
+class SessionRenew(Command[SessionRenewed]):
+    """Keep a session, and with it every lease that it holds. SessionLostError if it was declared dead."""
+
+    type: ClassVar[Literal["session.renew"]] = "session.renew"
+    session: str
+    lease: Micros
+
+
+@attrs.frozen(kw_only=True)
+class SessionClose(Command[SessionRenewed]):
+    """End a session at once: what it still holds is free for others at the next reap."""
+
+    type: ClassVar[Literal["session.close"]] = "session.close"
+    session: str
+
+
+@attrs.frozen(kw_only=True)
+class LeasesReaped:
+    """How many sessions were declared dead, how many jobs were freed, and how many of those had no attempt left."""
+
+    sessions: int
+    freed: int
+    dead: int
+
+
+@attrs.frozen(kw_only=True)
+class SessionReap(Command[LeasesReaped]):
+    """Declare sessions dead that expired more than `grace` ago."""
+
+    type: ClassVar[Literal["session.reap"]] = "session.reap"
+    grace: Micros
+    limit: int = 100
+
+
+@attrs.frozen(kw_only=True)
+class LeaseReapStale(Command[LeasesReaped]):
+    """Free the jobs of dead sessions; end the runs of those whose attempts are used up."""
+
+    type: ClassVar[Literal["lease.reap_stale"]] = "lease.reap_stale"
+    limit: int = 500
+
+
+@attrs.frozen(kw_only=True)
+class DutyTaken:
+    """Whether this session has the duty now, and until when whoever has it does."""
+
+    taken: bool
+    until: Micros
+
+
+@attrs.frozen(kw_only=True)
+class DutyTake(Command[DutyTaken]):
+    """Ask to be the one who does a duty for the next `lease` microseconds."""
+
+    type: ClassVar[Literal["duty.take"]] = "duty.take"
+    name: str
+    session: str
+    lease: Micros

@@ -1,0 +1,198 @@
+"""Rules for commands on runs."""
+
+from typing import Final
+
+from attrs import evolve
+
+from holdfast.kernel.advance import advance, begin, open_node
+from holdfast.kernel.commands import (
+    RunCancel,
+    RunCreate,
+    RunCreated,
+    RunEnded,
+    RunRepair,
+    RunRepaired,
+    RunTerminate,
+    RunTransition,
+    RunTransitioned,
+)
+from holdfast.kernel.draft import RunDraft
+from holdfast.kernel.plan import DEFAULT_QUEUE, MapPlan, Plan, stage_of
+from holdfast.kernel.progress import NodeProgress, item_input, progress_from
+from holdfast.kernel.state import Decision, Reads, State, Unsound
+from holdfast.ports.changes import AddJob, Change, StorePlan, UpdateRun
+from holdfast.ports.clock import Ids
+from holdfast.ports.errors import RunExistsError, RunNotFoundError, UnknownWorkflowError
+from holdfast.ports.records import TERMINAL, JobKind, Micros, PlanRow, Run, RunName, RunStatus
+from holdfast.ports.transport import Hint, RunHint
+
+_INPUT_ROW: Final = 1
+
+
+def reads_of_create(command: RunCreate) -> Reads:
+    """Read whoever has the id, if one is asked for."""
+    return Reads(names=(RunName(command.namespace, command.id),)) if command.id is not None else Reads()
+
+
+def decide_create(state: State, command: RunCreate, now: Micros, ids: Ids) -> Decision[RunCreated]:
+    """Store the run and the jobs of its first group, or return the one that is there."""
+    plan = state.workflows.get((command.workflow, command.version))
+    if plan is None:
+        raise UnknownWorkflowError(command.workflow, command.version)
+    known = None if command.id is None else state.tables.run_named(RunName(command.namespace, command.id))
+    if known is not None:
+        if command.if_exists == "error":
+            raise RunExistsError(known.id)
+        return Decision(_created(known, created=False))
+    key = ids.new()
+    run = Run(
+        key=key,
+        namespace=command.namespace,
+        id=key if command.id is None else command.id,
+        generation=1,
+        workflow=plan.workflow,
+        version=plan.version,
+        plan=plan.fingerprint,
+        status=RunStatus.RUNNING,
+        queue=command.queue or DEFAULT_QUEUE,
+        priority=command.priority,
+        created_at=now,
+        updated_at=now,
+        attributes=command.attributes,
+    )
+    draft = RunDraft(run, now, is_new=True)
+    row = draft.append("run.created", payload=command.input, data={"definition": plan.definition})
+    assert row == _INPUT_ROW
+    begin(draft, plan, row)
+    changes: tuple[Change, ...] = draft.changes()
+    if plan.fingerprint not in state.stored_plans and plan.fingerprint not in state.tables.plans:
+        changes = (StorePlan(_plan_row(plan)), *changes)
+    return Decision(_created(run, created=True), changes, tuple(draft.hints))
+
+
+def reads_of_named(command: RunCancel | RunTerminate | RunTransition) -> Reads:
+    """Read the newest generation of the run."""
+    return Reads(names=(RunName(command.namespace, command.run_id),))
+
+
+def decide_cancel(state: State, command: RunCancel, now: Micros, _: Ids) -> Decision[RunEnded]:
+    """End the run, unless it has ended."""
+    return _end(state, command, "run.cancelled", now)
+
+
+def decide_terminate(state: State, command: RunTerminate, now: Micros, _: Ids) -> Decision[RunEnded]:
+    """End the run, unless it has ended."""
+    return _end(state, command, "run.terminated", now)
+
+
+def decide_transition(state: State, command: RunTransition, now: Micros, _: Ids) -> Decision[RunTransitioned]:
+    """Go on if the current group is done, which it never is where every settle went on by itself."""
+    run = _named(state, command)
+    if run.status in TERMINAL:
+        return Decision(RunTransitioned(action="none", status=run.status))
+    draft = RunDraft(run, now)
+    if not advance(draft, state.plan_of(run), progress_from(run.progress)):
+        return Decision(RunTransitioned(action="none", status=run.status))
+    ended = draft.status in TERMINAL
+    reply = RunTransitioned(action="completed" if ended else "advanced", status=draft.status)
+    return Decision(reply, draft.changes(), tuple(draft.hints))
+
+
+def reads_of_repair(command: RunRepair) -> Reads:
+    """Search for runs that lack jobs."""
+    return Reads(search=Unsound(command.after, command.limit))
+
+
+def decide_repair(state: State, command: RunRepair, now: Micros, _: Ids) -> Decision[RunRepaired]:
+    """Give each run the jobs that its progress says it has and the table does not."""
+    found = state.found[Unsound(command.after, command.limit)]
+    changes: list[Change] = []
+    hints: list[Hint] = []
+    repaired: list[str] = []
+    for key in found.runs:
+        run = state.tables.runs[key]
+        if run.status in TERMINAL:
+            continue
+        draft = RunDraft(run, now)
+        if _restore(draft, state, run):
+            changes.extend(_with_true_count(draft.changes(), state, key))
+            hints.extend(draft.hints)
+            repaired.append(run.id)
+    reply = RunRepaired(repaired=tuple(repaired), checked=found.checked, next=found.next)
+    return Decision(reply, tuple(changes), tuple(hints))
+
+
+def _restore(draft: RunDraft, state: State, run: Run) -> bool:
+    plan = state.plan_of(run)
+    progress = progress_from(run.progress)
+    if advance(draft, plan, progress):
+        draft.append("run.repaired", data={"cause": "the group was done and nothing had gone on"})
+        return True
+    jobs = list(state.tables.jobs.get(run.key, {}).values())
+    missing = 0
+    for name, node in progress.nodes.items():
+        if node.map is not None:
+            missing += _restore_items(draft, state, run, plan, name, node)
+        elif node.output is None and not any(job.node == name for job in jobs):
+            progress = progress.with_node(name, open_node(draft, plan.node(name), progress))
+            missing += 1
+    draft.keep_progress(progress.to_json())
+    if missing:
+        draft.append("run.repaired", data={"cause": "jobs were missing", "jobs": missing})
+    return missing > 0 or run.open_jobs != len(jobs)
+
+
+def _restore_items(draft: RunDraft, state: State, run: Run, plan: Plan, name: str, node: NodeProgress) -> int:
+    counters = node.map
+    assert counters is not None
+    mapped = plan.node(name)
+    assert isinstance(mapped, MapPlan)
+    done = {row.item for row in state.completed.get(run.key, ()) if row.node == name}
+    live = {job.item for job in state.tables.jobs.get(run.key, {}).values() if job.node == name}
+    missing = [index for index in range(counters.next) if index not in done and index not in live]
+    for index in missing:
+        draft.open_job(stage_of(mapped), JobKind.STAGE, item_input(name, counters, index), item=index)
+    return len(missing)
+
+
+def _with_true_count(changes: tuple[Change, ...], state: State, key: str) -> list[Change]:
+    """Make the run's row say how many jobs it really has: that count is what was found to be wrong."""
+    added = sum(isinstance(change, AddJob) for change in changes)
+    real = len(state.tables.jobs.get(key, {})) + added
+    return [
+        UpdateRun(_counting(change.run, real)) if isinstance(change, UpdateRun) else change
+        for change in changes
+    ]
+
+
+def _counting(run: Run, jobs: int) -> Run:
+    return run if run.status in TERMINAL else evolve(run, open_jobs=jobs)
+
+
+def _end(state: State, command: RunCancel | RunTerminate, kind: str, now: Micros) -> Decision[RunEnded]:
+    run = _named(state, command)
+    if run.status in TERMINAL:
+        return Decision(RunEnded(status=run.status, changed=False))
+    draft = RunDraft(run, now)
+    draft.append(kind, data={"reason": command.reason} if command.reason else None)
+    draft.end(RunStatus.CANCELLED, error={"code": kind.removeprefix("run."), "message": command.reason})
+    return Decision(RunEnded(status=draft.status, changed=True), draft.changes(), (RunHint(run=run.key),))
+
+
+def _named(state: State, command: RunCancel | RunTerminate | RunTransition) -> Run:
+    run = state.tables.run_named(RunName(command.namespace, command.run_id))
+    if run is None:
+        raise RunNotFoundError(command.run_id)
+    return run
+
+
+def _created(run: Run, *, created: bool) -> RunCreated:
+    return RunCreated(
+        run_id=run.id, run=run.key, generation=run.generation, status=run.status, created=created
+    )
+
+
+def _plan_row(plan: Plan) -> PlanRow:
+    return PlanRow(
+        fingerprint=plan.fingerprint, workflow=plan.workflow, version=plan.version, body=plan.to_json()
+    )

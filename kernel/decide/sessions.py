@@ -1,0 +1,157 @@
+"""Rules for sessions, for what they leave behind, and for duties."""
+
+from itertools import groupby
+
+from attrs import evolve
+
+from holdfast.kernel.commands import (
+    DutyTake,
+    DutyTaken,
+    Failure,
+    LeaseReapStale,
+    LeasesReaped,
+    SessionClose,
+    SessionOpen,
+    SessionOpened,
+    SessionReap,
+    SessionRenew,
+    SessionRenewed,
+)
+from holdfast.kernel.decide.jobs import LOST_WORKER, fail_attempt, resting
+from holdfast.kernel.draft import RunDraft
+from holdfast.kernel.plan import Plan
+from holdfast.kernel.state import Decision, Expired, Lost, Reads, State
+from holdfast.ports.changes import AddDuty, Change, PutDuty, PutSession
+from holdfast.ports.clock import Ids
+from holdfast.ports.errors import SessionLostError
+from holdfast.ports.records import TERMINAL, Duty, Job, JobState, Micros, Session, SessionState
+from holdfast.ports.transport import Hint
+
+
+def reads_of_open(_: SessionOpen) -> Reads:
+    """Read nothing."""
+    return Reads()
+
+
+def decide_open(_: State, command: SessionOpen, now: Micros, ids: Ids) -> Decision[SessionOpened]:
+    """Store a session under a fresh id."""
+    session = Session(
+        id=ids.new(),
+        host=command.host,
+        state=SessionState.OPEN,
+        opened_at=now,
+        expires_at=now + command.lease,
+    )
+    return Decision(SessionOpened(session=session.id, expires_at=session.expires_at), (PutSession(session),))
+
+
+def reads_of_renew(command: SessionRenew | SessionClose) -> Reads:
+    """Lock the session."""
+    return Reads(sessions=(command.session,), locks_sessions=True)
+
+
+def decide_renew(state: State, command: SessionRenew, now: Micros, _: Ids) -> Decision[SessionRenewed]:
+    """Move its end, never back."""
+    session = _open_session(state, command.session)
+    expires_at = max(session.expires_at, now + command.lease)
+    return Decision(
+        SessionRenewed(expires_at=expires_at), (PutSession(evolve(session, expires_at=expires_at)),)
+    )
+
+
+def decide_close(state: State, command: SessionClose, now: Micros, _: Ids) -> Decision[SessionRenewed]:
+    """Declare it dead at its own wish."""
+    session = _open_session(state, command.session)
+    dead = evolve(session, state=SessionState.DEAD, expires_at=now)
+    return Decision(SessionRenewed(expires_at=now), (PutSession(dead),))
+
+
+def reads_of_reap(command: SessionReap) -> Reads:
+    """Search for sessions that were not renewed in time."""
+    return Reads(search=Expired(command.grace, command.limit))
+
+
+def decide_reap(state: State, command: SessionReap, now: Micros, _: Ids) -> Decision[LeasesReaped]:
+    """Declare them dead. Their jobs are freed by lease.reap_stale, after this is stored: then no claim can follow."""
+    dead = [
+        evolve(session, state=SessionState.DEAD)
+        for session in map(
+            state.tables.sessions.__getitem__, state.found[Expired(command.grace, command.limit)].sessions
+        )
+        if session.state is SessionState.OPEN and session.expires_at + command.grace < now
+    ]
+    return Decision(
+        LeasesReaped(sessions=len(dead), freed=0, dead=0), tuple(PutSession(session) for session in dead)
+    )
+
+
+def reads_of_reap_stale(command: LeaseReapStale) -> Reads:
+    """Search for jobs of dead sessions; they and their runs are read."""
+    return Reads(search=Lost(command.limit))
+
+
+def decide_reap_stale(state: State, command: LeaseReapStale, now: Micros, _: Ids) -> Decision[LeasesReaped]:
+    """Queue the jobs whose holder is gone; fail the runs of those that have used up their attempts.
+
+    Each job is looked at again under its lock: its holder may have settled it since the search.
+    """
+    changes: list[Change] = []
+    hints: list[Hint] = []
+    freed = dead = 0
+    lost = sorted(state.found[Lost(command.limit)].jobs)
+    for key, keys in groupby(lost, lambda job_key: job_key.run):
+        run = state.tables.runs.get(key)
+        if run is None or run.status in TERMINAL:
+            continue
+        jobs = [job for job in map(state.tables.job, keys) if job is not None and _is_orphan(state, job)]
+        draft = RunDraft(run, now)
+        for job in jobs:
+            if _free(draft, state.plan_of(run), job, now):
+                freed += 1
+            else:
+                dead += 1
+                break
+        if jobs:
+            changes.extend(draft.changes())
+            hints.extend(draft.hints)
+    return Decision(LeasesReaped(sessions=0, freed=freed, dead=dead), tuple(changes), tuple(hints))
+
+
+def _is_orphan(state: State, job: Job) -> bool:
+    holder = state.tables.sessions.get(job.session or "")
+    return job.state is JobState.LEASED and holder is not None and holder.state is SessionState.DEAD
+
+
+def _free(draft: RunDraft, plan: Plan, job: Job, now: Micros) -> bool:
+    if job.attempts >= job.max_attempts:
+        message = f"the worker that held attempt {job.attempts} of {job.max_attempts} was lost"
+        fail_attempt(draft, plan, job, Failure(code=LOST_WORKER, message=message), now, {})
+        return False
+    draft.append("stage.lost", node=job.node, item=job.item, epoch=job.epoch, data={"attempt": job.attempts})
+    draft.update_job(evolve(resting(job, now, now), losses=job.losses + 1))
+    return True
+
+
+def reads_of_duty(command: DutyTake) -> Reads:
+    """Lock the duty."""
+    return Reads(duties=(command.name,), sessions=(command.session,))
+
+
+def decide_duty(state: State, command: DutyTake, now: Micros, _: Ids) -> Decision[DutyTaken]:
+    """Give it to the session if it is free, expired, or its own already."""
+    _open_session(state, command.session)
+    duty = state.tables.duties.get(command.name)
+    if duty is not None and duty.until > now and duty.session != command.session:
+        return Decision(DutyTaken(taken=False, until=duty.until))
+    until = now + command.lease
+    taken = Duty(name=command.name, session=command.session, until=until)
+    # A duty that nobody has had yet can't be locked: of two that add it, one conflicts, and looks again.
+    change = AddDuty(taken) if duty is None else PutDuty(taken)
+    return Decision(DutyTaken(taken=True, until=until), (change,))
+
+
+def _open_session(state: State, session: str) -> Session:
+    known = state.tables.sessions.get(session)
+    if known is None or known.state is not SessionState.OPEN:
+        raise SessionLostError(session)
+    return known

@@ -1,0 +1,145 @@
+"""One run while a decision is made about it: gives out numbers, and gathers the changes."""
+
+from typing import Final
+
+from attrs import evolve
+
+from holdfast.kernel.plan import StagePlan
+from holdfast.kernel.transitions import checked
+from holdfast.ports.changes import (
+    AddJob,
+    AppendHistory,
+    Change,
+    CloseJob,
+    CloseJobs,
+    CreateRun,
+    UpdateJob,
+    UpdateRun,
+)
+from holdfast.ports.json import canonical
+from holdfast.ports.records import HistoryRow, Job, JobKind, Micros, Payload, Run, RunStatus
+from holdfast.ports.references import Reference, reference_text
+from holdfast.ports.transport import Hint, JobHint, RunHint
+
+_HINTS_PER_DECISION: Final = 16
+"""One claim takes many jobs, so a decision that opens a thousand need not announce them all."""
+
+
+class RunDraft:
+    """Changes to one run. The run's own row is written last and once."""
+
+    def __init__(self, run: Run, now: Micros, *, is_new: bool = False) -> None:
+        self._before = run
+        self._is_new = is_new
+        self._now = now
+        self._changes: list[Change] = []
+        self._status = run.status
+        self._last_row = run.last_row
+        self._last_job = run.last_job
+        self._open_jobs = run.open_jobs
+        self._progress = run.progress
+        self._result = run.result
+        self._error = run.error
+        self._ended_at = run.ended_at
+        self.hints: list[Hint] = []
+
+    @property
+    def status(self) -> RunStatus:
+        """The status as decided so far."""
+        return self._status
+
+    def append(
+        self,
+        kind: str,
+        *,
+        node: str | None = None,
+        item: int | None = None,
+        epoch: int | None = None,
+        payload: Payload | None = None,
+        data: dict[str, object] | None = None,
+    ) -> int:
+        """Append a history row and return its number."""
+        self._last_row += 1
+        row = HistoryRow(
+            run=self._before.key,
+            number=self._last_row,
+            type=kind,
+            at=self._now,
+            node=node,
+            item=item,
+            epoch=epoch,
+            payload=payload,
+            data=canonical(data) if data else None,
+        )
+        self._changes.append(AppendHistory(row))
+        return self._last_row
+
+    def open_job(self, stage: StagePlan, kind: JobKind, gets: Reference, *, item: int | None = None) -> int:
+        """Add a job for a stage and return its number."""
+        run = self._before
+        self._last_job += 1
+        self._open_jobs += 1
+        job = Job(
+            run=run.key,
+            number=self._last_job,
+            namespace=run.namespace,
+            queue=stage.queue or run.queue,
+            definition=f"{run.workflow}@{run.version}",
+            kind=kind,
+            node=stage.name,
+            item=item,
+            priority=run.priority if stage.priority is None else stage.priority,
+            max_attempts=stage.retry.attempts,
+            input=reference_text(gets),
+        )
+        self._changes.append(AddJob(job))
+        self._announce(job)
+        return self._last_job
+
+    def update_job(self, job: Job) -> None:
+        """Write a job's new state, and announce it if it can be claimed now."""
+        self._changes.append(UpdateJob(job))
+        if job.wake_at is None and job.session is None:
+            self._announce(job)
+
+    def close_job(self, job: Job) -> None:
+        """Take a finished job away."""
+        self._open_jobs -= 1
+        self._changes.append(CloseJob(job.key))
+
+    def keep_progress(self, progress: str) -> None:
+        """Set the run's place in its plan."""
+        self._progress = progress
+
+    def end(
+        self, status: RunStatus, *, result: str | None = None, error: dict[str, object] | None = None
+    ) -> None:
+        """End the run, closing all its jobs: whoever holds one of them can write no more."""
+        self._status = checked(self._status, status)
+        if self._open_jobs:
+            self._changes.append(CloseJobs(self._before.key))
+            self._open_jobs = 0
+        self._result = result
+        self._error = canonical(error) if error else None
+        self._ended_at = self._now
+        self.hints = [RunHint(run=self._before.key)]
+
+    def changes(self) -> tuple[Change, ...]:
+        """Return all changes, the run's row among them."""
+        run = evolve(
+            self._before,
+            status=self._status,
+            updated_at=self._now,
+            ended_at=self._ended_at,
+            last_row=self._last_row,
+            last_job=self._last_job,
+            open_jobs=self._open_jobs,
+            progress=self._progress,
+            result=self._result,
+            error=self._error,
+        )
+        return (CreateRun(run) if self._is_new else UpdateRun(run), *self._changes)
+
+    def _announce(self, job: Job) -> None:
+        if len(self.hints) < _HINTS_PER_DECISION:
+            self.hints.append(JobHint(job=job.key.text, epoch=job.epoch, queue=job.queue))

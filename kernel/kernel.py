@@ -1,0 +1,333 @@
+"""Takes commands, has them decided, and stores what they come to: one transaction for a batch."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
+
+from holdfast.kernel.codec import fingerprint_text, reply_from, reply_json
+from holdfast.kernel.commands import (
+    Attempt,
+    Command,
+    Completed,
+    Expanded,
+    Failed,
+    Failure,
+    JobClaimed,
+    JobClaimOne,
+    JobExecute,
+    JobExecuted,
+    JobRelease,
+    JobSettle,
+    RunCreate,
+    SessionRenew,
+)
+from holdfast.kernel.loading import load
+from holdfast.kernel.plan import Plan
+from holdfast.kernel.record import Recording, recorded
+from holdfast.kernel.rules import RULES, reply_type
+from holdfast.kernel.state import Decision, Reads, State
+from holdfast.ports.changes import Change, StoreReply
+from holdfast.ports.clock import Clock, Ids, micros
+from holdfast.ports.errors import (
+    CommandError,
+    IdempotencyConflictError,
+    InvalidCommandError,
+    RefusedError,
+    StorageRefusedError,
+)
+from holdfast.ports.persistence import Persistence, Transaction
+from holdfast.ports.records import Micros, Payload, Reply
+from holdfast.ports.transport import Hint, JobTransport
+
+R = TypeVar("R")
+
+BATCH_COMMANDS_MAX: Final = 500
+BATCH_BYTES_MAX: Final = 4 * 1024 * 1024
+IDEMPOTENCY_KEY_MAX: Final = 255
+
+Answer: TypeAlias = object | CommandError
+
+
+class Executor(Protocol):
+    """Runs bodies. Given by a host; never called inside a transaction."""
+
+    def definitions(self) -> tuple[str, ...]:
+        """Return what code there is, as `<workflow>@<version>`."""
+        ...
+
+    def execute(self, attempt: Attempt, /) -> JobSettle | None:
+        """Run the body of an attempt and return what settles it; None if this process lacks its code."""
+        ...
+
+
+class Kernel:
+    """The engine. Synchronous; safe to use from several threads.
+
+    Args:
+        persistence: The store.
+        clock: Where `now` comes from.
+        ids: Where fresh ids come from.
+        transport: Where to announce what can be claimed and what has ended. Without it the store is only polled.
+        plans: The pipelines that runs can be created of. The last of a name is used where no version is asked for.
+        executor: What runs bodies for `job.execute`.
+        recorder: Called with every decision and all that it was made from; for tests and for looking back.
+    """
+
+    def __init__(
+        self,
+        *,
+        persistence: Persistence,
+        clock: Clock,
+        ids: Ids,
+        transport: JobTransport | None = None,
+        plans: Iterable[Plan] = (),
+        executor: Executor | None = None,
+        recorder: Callable[[Recording], None] | None = None,
+    ) -> None:
+        self.persistence = persistence
+        self.clock = clock
+        self._ids = ids
+        self._transport = transport
+        self._workflows = _by_version(plans)
+        self._executor = executor
+        self._recorder = recorder
+        self._known_plans: dict[str, Plan] = {}
+        self._stored_plans: frozenset[str] = frozenset()
+
+    def dispatch(self, command: Command[R], /) -> R:
+        """Carry out one command and return its reply. A CommandError says that it was refused and changed nothing."""
+        answer = self.dispatch_many((command,))[0]
+        if isinstance(answer, CommandError):
+            raise answer
+        return answer
+
+    def dispatch_many(self, commands: Sequence[Command[R]], /) -> list[R | CommandError]:
+        """Carry out commands in order and return their replies in that order.
+
+        They share transactions, each of at most 500 commands and 4 MiB of values. One that is refused changes
+        nothing and is answered with its CommandError; the others are not affected.
+        """
+        answers: list[Answer] = []
+        for batch in _batches(commands):
+            if isinstance(batch[0], JobExecute):
+                answers.append(self._execute(batch[0]))
+            else:
+                answers.extend(self._dispatch_batch(batch))
+        return cast("list[R | CommandError]", answers)
+
+    def _dispatch_batch(self, batch: Sequence[Command[Any]]) -> list[Answer]:
+        try:
+            answers, hints, plans = self.persistence.transact(lambda tx: self._carry_out(tx, batch))
+        except RefusedError as error:
+            return self._halved(batch, error)
+        if plans:
+            self._stored_plans |= plans
+        if hints and self._transport is not None:
+            self._transport.announce(hints)
+        return answers
+
+    def _halved(self, batch: Sequence[Command[Any]], error: RefusedError) -> list[Answer]:
+        if len(batch) > 1:
+            middle = len(batch) // 2
+            return [*self._dispatch_batch(batch[:middle]), *self._dispatch_batch(batch[middle:])]
+        command = batch[0]
+        if isinstance(command, JobSettle) and not isinstance(command.outcome, Failed):
+            failure = Failure(code=StorageRefusedError.code, message=str(error)[:500], retryable=False)
+            failed = JobSettle(
+                namespace=command.namespace,
+                job=command.job,
+                epoch=command.epoch,
+                outcome=Failed(failure=failure),
+            )
+            return self._dispatch_batch((failed,))
+        return [StorageRefusedError(f"the store refused the command {command.type}: {error}")]
+
+    def _carry_out(
+        self, tx: Transaction, batch: Sequence[Command[Any]]
+    ) -> tuple[list[Answer], tuple[Hint, ...], frozenset[str]]:
+        now = micros(self.clock.now())
+        answers: list[Answer] = [None] * len(batch)
+        needs: list[Reads] = []
+        for index, command in enumerate(batch):
+            try:
+                needs.append(RULES[type(command)].reads(command))
+            except CommandError as error:
+                answers[index] = error
+        keys = {(command.namespace, command.idempotency_key) for command in batch if command.idempotency_key}
+        state = load(tx, needs, now, self._workflows, self._known_plans)
+        state.stored_plans = self._stored_plans
+        if keys:
+            replies = tx.replies(sorted(keys))
+            state.tables.replies.update(((reply.namespace, reply.key), reply) for reply in replies)
+        changes: list[Change] = []
+        hints: dict[Hint, None] = {}
+        for index, command in enumerate(batch):
+            if answers[index] is None:
+                answers[index] = self._answer(state, command, now, changes, hints)
+        if changes:
+            tx.apply(changes)
+        return answers, tuple(hints), frozenset(state.tables.plans)
+
+    def _answer(
+        self, state: State, command: Command[Any], now: Micros, changes: list[Change], hints: dict[Hint, None]
+    ) -> Answer:
+        try:
+            _check_key(command)
+            replayed = _replayed(state, command)
+            if replayed is not None:
+                return replayed
+            decision = self._decide(state, command, now)
+        except CommandError as error:
+            return error
+        made = decision.changes
+        if command.idempotency_key is not None:
+            made = (*made, StoreReply(_reply(command, decision.reply, now)))
+        state.apply(made)
+        changes.extend(made)
+        hints.update(dict.fromkeys(decision.hints))
+        return decision.reply
+
+    def _decide(self, state: State, command: Command[Any], now: Micros) -> Decision[object]:
+        decide = RULES[type(command)].decide
+        if self._recorder is None:
+            return decide(state, command, now, self._ids)
+        decision, recording = recorded(decide, state, command, now, self._ids)
+        self._recorder(recording)
+        return decision
+
+    def _execute(self, command: JobExecute) -> JobExecuted | CommandError:
+        """Claim, body, settle: a crash between two of them leaves a leased job, which the reaper frees."""
+        executor = self._executor
+        if executor is None:
+            return InvalidCommandError("this kernel has no executor; job.execute needs one")
+        if command.idempotency_key is not None:
+            return InvalidCommandError("job.execute takes no idempotency key: its job and epoch are one")
+        claim = JobClaimOne(
+            namespace=command.namespace,
+            session=command.session,
+            job=command.job,
+            epoch=command.epoch,
+            definitions=executor.definitions(),
+        )
+        renew = _renewal(command)
+        *renewed, claimed = self.dispatch_many((*renew, claim))
+        for answer in (*renewed, claimed):
+            if isinstance(answer, CommandError):
+                return answer
+        assert isinstance(claimed, JobClaimed)
+        if claimed.attempt is None:
+            done = claimed.retry_after is None
+            return JobExecuted(
+                status="ignored", reason=claimed.ignored, acknowledge=done, retry_after=claimed.retry_after
+            )
+        return self._run_body(command, claimed.attempt, executor)
+
+    def _run_body(
+        self, command: JobExecute, attempt: Attempt, executor: Executor
+    ) -> JobExecuted | CommandError:
+        settle = executor.execute(attempt)
+        if settle is None:
+            back = JobRelease(
+                namespace=command.namespace, job=attempt.job, epoch=attempt.epoch, delay=_RETRY_LATER
+            )
+            self.dispatch_many((back,))
+            return JobExecuted(
+                status="ignored", reason="unknown_code", acknowledge=False, retry_after=_RETRY_LATER
+            )
+        settled = self.dispatch_many((settle,))[0]
+        if isinstance(settled, CommandError):
+            return settled
+        if settled.status == "fenced":
+            return JobExecuted(status="fenced")
+        if not isinstance(settle.outcome, Failed):
+            return JobExecuted(status="completed")
+        return JobExecuted(status="failed" if settled.retry_at is None else "retrying")
+
+
+_RETRY_LATER: Final = 5_000_000
+
+
+def _renewal(command: JobExecute) -> tuple[SessionRenew, ...]:
+    """The session is renewed in the claim's transaction, so that a message costs two of them and not three."""
+    if command.lease is None:
+        return ()
+    return (SessionRenew(namespace=command.namespace, session=command.session, lease=command.lease),)
+
+
+def _by_version(plans: Iterable[Plan]) -> Mapping[tuple[str, str | None], Plan]:
+    workflows: dict[tuple[str, str | None], Plan] = {}
+    for plan in plans:
+        workflows[plan.workflow, plan.version] = plan
+        workflows[plan.workflow, None] = plan
+    return workflows
+
+
+def _batches(commands: Sequence[Command[Any]]) -> Iterator[Sequence[Command[Any]]]:
+    """Split commands where a batch would become too large, and around those that are no transaction."""
+    batch: list[Command[Any]] = []
+    size = 0
+    for command in commands:
+        weight = _weight(command)
+        alone = isinstance(command, JobExecute)
+        if batch and (alone or len(batch) == BATCH_COMMANDS_MAX or size + weight > BATCH_BYTES_MAX):
+            yield batch
+            batch, size = [], 0
+        if alone:
+            yield (command,)
+        else:
+            batch.append(command)
+            size += weight
+    if batch:
+        yield batch
+
+
+def _weight(command: Command[Any]) -> int:
+    """Return about how many bytes of values a command carries."""
+    if isinstance(command, JobSettle):
+        match command.outcome:
+            case Completed(output=output):
+                return _size(output)
+            case Expanded(items=items):
+                return sum(map(_size, items))
+            case Failed(failure=failure):
+                return len(failure.message) + len(failure.traceback)
+    return _size(command.input) if isinstance(command, RunCreate) else 0
+
+
+def _size(payload: Payload) -> int:
+    return len(payload.inline or "")
+
+
+def _check_key(command: Command[Any]) -> None:
+    key = command.idempotency_key
+    if key is not None and not 0 < len(key) <= IDEMPOTENCY_KEY_MAX:
+        raise InvalidCommandError(
+            f"an idempotency key has 1 to {IDEMPOTENCY_KEY_MAX} characters, not {len(key)}"
+        )
+
+
+def _fingerprint(command: Command[Any]) -> str:
+    return hashlib.sha256(fingerprint_text(command).encode()).hexdigest()
+
+
+def _replayed(state: State, command: Command[Any]) -> object | None:
+    """Return what was answered under the command's key before, or None."""
+    if command.idempotency_key is None:
+        return None
+    known = state.tables.replies.get((command.namespace, command.idempotency_key))
+    if known is None:
+        return None
+    if known.fingerprint != _fingerprint(command):
+        raise IdempotencyConflictError(command.idempotency_key)
+    return cast("object", reply_from(known.body, reply_type(type(command))))
+
+
+def _reply(command: Command[Any], reply: object, now: Micros) -> Reply:
+    assert command.idempotency_key is not None
+    return Reply(
+        namespace=command.namespace,
+        key=command.idempotency_key,
+        fingerprint=_fingerprint(command),
+        body=reply_json(reply),
+        created_at=now,
+    )

@@ -1,0 +1,124 @@
+"""Reads what a batch of commands needs, many rows at once, in the one order in which locks are taken."""
+
+from collections.abc import Iterable, Mapping, MutableMapping
+
+from holdfast.kernel.plan import Plan, plan_from_json
+from holdfast.kernel.state import Claimable, Due, Expired, Found, Lost, Reads, Search, State, Unsound
+from holdfast.ports.persistence import Transaction
+from holdfast.ports.records import JobKey, Micros, RunName
+from holdfast.ports.tables import Tables
+
+
+def load(
+    tx: Transaction,
+    needs: Iterable[Reads],
+    now: Micros,
+    workflows: Mapping[tuple[str, str | None], Plan],
+    known_plans: MutableMapping[str, Plan],
+) -> State:
+    """Return the state that decides the commands whose needs these are.
+
+    `known_plans` are plans that were read before; they never change, and what is read now is added.
+    """
+    state = State(workflows=workflows)
+    all_needs = list(needs)
+    names: set[RunName] = set()
+    runs: set[str] = set()
+    jobs: set[JobKey] = set()
+    whole: set[str] = set()
+    for reads in all_needs:
+        names.update(reads.names)
+        runs.update(reads.runs)
+        jobs.update(reads.jobs)
+        if reads.search is not None and reads.search not in state.found:
+            found = _search(tx, state.tables, reads.search, now)
+            state.found[reads.search] = found
+            if isinstance(reads.search, Lost):
+                jobs.update(found.jobs)
+                runs.update(key.run for key in found.jobs)
+            whole.update(found.runs)
+    _lock(tx, state, names, runs | whole, jobs, whole)
+    _sessions(tx, state, all_needs)
+    duties = {name for reads in all_needs for name in reads.duties}
+    if duties:
+        state.tables.duties.update((duty.name, duty) for duty in tx.duties(sorted(duties)))
+    _plans(tx, state, known_plans)
+    return state
+
+
+def _search(tx: Transaction, tables: Tables, search: Search, now: Micros) -> Found:
+    match search:
+        case Claimable(namespace, lanes, limit, suspects):
+            jobs = tx.claimable(namespace, lanes, limit, suspects=suspects)
+            for job in jobs:
+                tables.put_job(job)
+            return Found(jobs=tuple(job.key for job in jobs))
+        case Due(limit):
+            jobs = tx.due(now, limit)
+            for job in jobs:
+                tables.put_job(job)
+            return Found(jobs=tuple(job.key for job in jobs))
+        case Expired(grace, limit):
+            sessions = tx.expired_sessions(now - grace, limit)
+            tables.sessions.update((session.id, session) for session in sessions)
+            return Found(sessions=tuple(session.id for session in sessions))
+        case Lost(limit):
+            return Found(jobs=tuple(tx.lost_jobs(limit)))
+        case Unsound(after, limit):
+            keys = tx.active_runs(after, limit)
+            unsound = tx.unsound_runs(keys) if keys else ()
+            following = keys[-1] if keys and len(keys) == limit else None
+            return Found(runs=tuple(unsound), checked=len(keys), next=following)
+
+
+def _lock(
+    tx: Transaction,
+    state: State,
+    names: set[RunName],
+    runs: set[str],
+    jobs: set[JobKey],
+    whole: set[str],
+) -> None:
+    tables = state.tables
+    if names:
+        for run in tx.latest_runs(sorted(names)):
+            tables.put_run(run)
+    missing = runs - tables.runs.keys()
+    if missing:
+        for run in tx.runs(sorted(missing)):
+            tables.put_run(run)
+    if jobs:
+        for job in tx.jobs(sorted(jobs)):
+            tables.put_job(job)
+    if whole:
+        for job in tx.jobs_of(sorted(whole)):
+            tables.put_job(job)
+        for row in tx.completed(sorted(whole)):
+            state.completed.setdefault(row.run, []).append(row)
+
+
+def _sessions(tx: Transaction, state: State, needs: list[Reads]) -> None:
+    locked = {session for reads in needs if reads.locks_sessions for session in reads.sessions}
+    plain = {
+        session for reads in needs if not _found_nothing(state, reads) for session in reads.sessions
+    } - locked
+    tables = state.tables
+    if any(isinstance(reads.search, Lost) for reads in needs):
+        plain.update(job.session for job in tables.all_jobs() if job.session is not None)
+    for ids, lock in ((locked, True), (plain, False)):
+        if ids:
+            tables.sessions.update((session.id, session) for session in tx.sessions(sorted(ids), lock=lock))
+
+
+def _found_nothing(state: State, reads: Reads) -> bool:
+    """Whether a claim has nothing to claim: an idle worker's claim is one query, so its session is not looked at."""
+    return isinstance(reads.search, Claimable) and not state.found[reads.search].jobs
+
+
+def _plans(tx: Transaction, state: State, known: MutableMapping[str, Plan]) -> None:
+    wanted = {run.plan for run in state.tables.runs.values()}
+    missing = wanted - known.keys()
+    if missing:
+        for row in tx.plans(sorted(missing)):
+            known[row.fingerprint] = plan_from_json(row.body)
+    state.plans.update((fingerprint, known[fingerprint]) for fingerprint in wanted & known.keys())

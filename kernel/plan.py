@@ -1,0 +1,156 @@
+"""A pipeline's plan: what runs after what, as plain data that is stored with the run.
+
+A plan names stages and says how to treat them; it holds no code. It is stored once for each fingerprint, and a run
+keeps the plan that it was created with, so a deploy may change a pipeline while runs of the old plan are in flight.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Final, TypeAlias, cast
+
+import attrs
+
+from holdfast.ports.json import canonical, parse
+
+DEFAULT_QUEUE: Final = "default"
+DEFAULT_MAP_LIMIT: Final = 1_000
+"""How many items of a map have jobs at once where its author did not say."""
+
+
+@attrs.frozen(kw_only=True)
+class RetryPolicy:
+    """How often, and how patiently, a body is tried again. Times are in microseconds."""
+
+    attempts: int = 3
+    wait_us: int = 1_000_000
+    backoff: float = 2.0
+    wait_max_us: int = 300_000_000
+    jitter: float = 0.2
+
+
+@attrs.frozen(kw_only=True)
+class StagePlan:
+    """One stage. `config` is the canonical JSON of its config, or None."""
+
+    name: str
+    queue: str | None = None
+    priority: int | None = None
+    retry: RetryPolicy = RetryPolicy()
+    timeout_us: int | None = None
+    config: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class MapPlan:
+    """One stage done once for each item of what comes in, or of what the stage `over` gave.
+
+    At most `limit` items have jobs at once.
+    """
+
+    stage: StagePlan
+    over: str | None = None
+    limit: int = DEFAULT_MAP_LIMIT
+
+    @property
+    def name(self) -> str:
+        """The name of the mapped stage."""
+        return self.stage.name
+
+
+NodePlan: TypeAlias = StagePlan | MapPlan
+
+
+@attrs.frozen(kw_only=True)
+class Group:
+    """Nodes that are done at the same time, all with what came in.
+
+    What goes on is the one node's output or, if `parallel`, the list of all outputs in the order of the nodes.
+    """
+
+    nodes: tuple[NodePlan, ...]
+    parallel: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Plan:
+    """Groups of nodes, each fed by the one before."""
+
+    workflow: str
+    version: str
+    groups: tuple[Group, ...]
+
+    def to_json(self) -> str:
+        """Return the canonical JSON text that is stored."""
+        return canonical(
+            {
+                "workflow": self.workflow,
+                "version": self.version,
+                "groups": [
+                    {"parallel": group.parallel, "nodes": [_node_data(node) for node in group.nodes]}
+                    for group in self.groups
+                ],
+            }
+        )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The name under which this plan is stored: 32 hex digits of its sha256."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:32]
+
+    @cached_property
+    def nodes(self) -> Mapping[str, NodePlan]:
+        """The nodes by name."""
+        return {node.name: node for group in self.groups for node in group.nodes}
+
+    @cached_property
+    def mapped_over(self) -> frozenset[str]:
+        """The names of the nodes that a later map goes over, whose outputs a run therefore keeps at hand."""
+        return frozenset(node.over for node in self.nodes.values() if isinstance(node, MapPlan) and node.over)
+
+    @property
+    def definition(self) -> str:
+        """How jobs name the code that they need: `<workflow>@<version>`."""
+        return f"{self.workflow}@{self.version}"
+
+    def node(self, name: str) -> NodePlan:
+        """Return the node of this name; KeyError if the plan has none."""
+        return self.nodes[name]
+
+
+def plan_from_json(text: str) -> Plan:
+    """Return the plan whose `to_json` this is."""
+    data = cast("dict[str, object]", parse(text))
+    groups = cast("list[dict[str, object]]", data["groups"])
+    return Plan(
+        workflow=cast("str", data["workflow"]),
+        version=cast("str", data["version"]),
+        groups=tuple(
+            Group(
+                parallel=cast("bool", group["parallel"]),
+                nodes=tuple(_node_from(node) for node in cast("list[dict[str, object]]", group["nodes"])),
+            )
+            for group in groups
+        ),
+    )
+
+
+def stage_of(node: NodePlan) -> StagePlan:
+    """Return the stage that a node runs."""
+    return node.stage if isinstance(node, MapPlan) else node
+
+
+def _node_data(node: NodePlan) -> dict[str, object]:
+    stage = attrs.asdict(stage_of(node))
+    if isinstance(node, MapPlan):
+        return {"kind": "map", "stage": stage, "over": node.over, "limit": node.limit}
+    return {"kind": "stage", "stage": stage}
+
+
+def _node_from(data: dict[str, object]) -> NodePlan:
+    fields = dict(cast("dict[str, object]", data["stage"]))
+    retry = RetryPolicy(**cast("dict[str, int]", fields.pop("retry")))
+    stage = StagePlan(retry=retry, **cast("dict[str, str]", fields))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    if data["kind"] == "map":
+        return MapPlan(stage=stage, over=cast("str | None", data["over"]), limit=cast("int", data["limit"]))
+    return stage

@@ -1,0 +1,105 @@
+"""Where a run is in its plan: counters only, however wide its maps are. Stored as JSON text in the run's row."""
+
+from typing import cast
+
+import attrs
+
+from holdfast.ports.json import canonical, parse
+from holdfast.ports.references import Reference, item_reference, map_reference, reference_from, reference_text
+
+
+@attrs.frozen(kw_only=True)
+class MapProgress:
+    """A map's counters: items in all, the next to get a job, those done; items to a page; the row it began at."""
+
+    total: int
+    next: int
+    done: int
+    page_size: int
+    first_row: int
+
+
+@attrs.frozen(kw_only=True)
+class NodeProgress:
+    """A node of the current group: open with a job, open as a map whose items have jobs, or done with an output."""
+
+    job: int | None = None
+    map: MapProgress | None = None
+    output: Reference | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Progress:
+    """The current group, what came into it, how its nodes do, and outputs that later maps go over."""
+
+    group: int
+    input: Reference
+    nodes: dict[str, NodeProgress] = attrs.field(factory=dict[str, NodeProgress])
+    kept: dict[str, Reference] = attrs.field(factory=dict[str, Reference])
+
+    def with_node(self, name: str, node: NodeProgress) -> "Progress":
+        """Return the same with one node changed."""
+        return Progress(group=self.group, input=self.input, nodes={**self.nodes, name: node}, kept=self.kept)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every node of the group is done."""
+        return all(node.output is not None for node in self.nodes.values())
+
+    def to_json(self) -> str:
+        """Return the text that is stored."""
+        data: dict[str, object] = {
+            "group": self.group,
+            "input": self.input,
+            "nodes": {name: _node_data(node) for name, node in self.nodes.items()},
+        }
+        if self.kept:
+            data["kept"] = self.kept
+        return canonical(data)
+
+
+def item_input(name: str, progress: MapProgress, index: int) -> Reference:
+    """Return the reference to the item of this index."""
+    return item_reference(name, index // progress.page_size, index % progress.page_size)
+
+
+def finished_map(name: str, progress: MapProgress, last_row: int) -> NodeProgress:
+    """Return a map whose last item was completed in row `last_row`."""
+    return NodeProgress(output=map_reference(name, progress.first_row, last_row))
+
+
+def progress_from(text: str) -> Progress:
+    """Return the progress that was stored as this text."""
+    data = cast("dict[str, object]", parse(text))
+    nodes = cast("dict[str, dict[str, object]]", data["nodes"])
+    kept = cast("dict[str, object]", data.get("kept", {}))
+    return Progress(
+        group=cast("int", data["group"]),
+        input=_reference(data["input"]),
+        nodes={name: _node_from(node) for name, node in nodes.items()},
+        kept={name: _reference(reference) for name, reference in kept.items()},
+    )
+
+
+def _node_data(node: NodeProgress) -> dict[str, object]:
+    if node.output is not None:
+        return {"output": node.output}
+    if node.map is not None:
+        counters = node.map
+        return {"map": [counters.total, counters.next, counters.done, counters.page_size, counters.first_row]}
+    return {"job": node.job}
+
+
+def _node_from(data: dict[str, object]) -> NodeProgress:
+    if "output" in data:
+        return NodeProgress(output=_reference(data["output"]))
+    if "map" in data:
+        total, following, done, page_size, first_row = cast("list[int]", data["map"])
+        return NodeProgress(
+            map=MapProgress(total=total, next=following, done=done, page_size=page_size, first_row=first_row)
+        )
+    return NodeProgress(job=cast("int", data["job"]))
+
+
+def _reference(data: object) -> Reference:
+    return data if isinstance(data, int) else reference_from(reference_text(cast("Reference", data)))

@@ -1,0 +1,165 @@
+"""Decisions kept as JSON, with all that they were made from, so that any of them can be made again."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, cast
+
+import attrs
+
+from holdfast.kernel.codec import command_data, from_data, to_data
+from holdfast.kernel.commands import Command
+from holdfast.kernel.plan import Plan, plan_from_json
+from holdfast.kernel.state import Claimable, Decision, Due, Expired, Found, Lost, Search, State, Unsound
+from holdfast.ports.changes import Change
+from holdfast.ports.clock import Ids
+from holdfast.ports.json import canonical, parse
+from holdfast.ports.persistence import CompletedRow
+from holdfast.ports.records import Duty, Job, Micros, PlanRow, Reply, Run, Session
+from holdfast.ports.tables import Tables
+from holdfast.ports.transport import Hint
+
+_SEARCHES: Final[dict[str, type]] = {kind.__name__: kind for kind in (Claimable, Due, Expired, Lost, Unsound)}
+
+
+@attrs.frozen(kw_only=True)
+class Recording:
+    """One decision: what it was made from, and what it came to. All parts are JSON texts but `now`."""
+
+    state: str
+    command: str
+    now: Micros
+    ids: tuple[str, ...]
+    decision: str
+
+    def to_json(self) -> str:
+        """Return this as one canonical JSON text."""
+        return canonical(attrs.asdict(self))
+
+
+class _Drawn:
+    """Passes on ids, and remembers which."""
+
+    def __init__(self, inner: Ids) -> None:
+        self._inner = inner
+        self.drawn: list[str] = []
+
+    def new(self) -> str:
+        self.drawn.append(self._inner.new())
+        return self.drawn[-1]
+
+
+class _Replayed:
+    """Gives the ids that were drawn before."""
+
+    def __init__(self, ids: tuple[str, ...]) -> None:
+        self._ids: Iterator[str] = iter(ids)
+
+    def new(self) -> str:
+        return next(self._ids)
+
+
+def recorded(
+    decide: Callable[[State, Any, Micros, Ids], Decision[Any]],
+    state: State,
+    command: Command[Any],
+    now: Micros,
+    ids: Ids,
+) -> tuple[Decision[Any], Recording]:
+    """Decide, and return with the decision a recording of it."""
+    before = state_json(state)
+    drawn = _Drawn(ids)
+    decision = decide(state, command, now, drawn)
+    recording = Recording(
+        state=before,
+        command=canonical(command_data(command)),
+        now=now,
+        ids=tuple(drawn.drawn),
+        decision=decision_json(decision),
+    )
+    return decision, recording
+
+
+def recording_from(text: str) -> Recording:
+    """Return the recording whose `to_json` this is."""
+    return from_data(parse(text), Recording)
+
+
+def decided_again(recording: Recording) -> str:
+    """Make the recorded decision again, from its JSON alone, and return it as JSON text."""
+    from holdfast.kernel.rules import RULES, command_from  # the rules' codec needs this module's
+
+    command = command_from(parse(recording.command))
+    rule = RULES[type(command)]
+    state = state_from(recording.state)
+    return decision_json(rule.decide(state, command, recording.now, _Replayed(recording.ids)))
+
+
+def decision_json(decision: Decision[Any]) -> str:
+    """Return a decision's canonical JSON text."""
+    return canonical(
+        {
+            "reply": to_data(decision.reply),
+            "changes": [to_data(change, Change) for change in decision.changes],
+            "hints": [to_data(hint, Hint) for hint in decision.hints],
+        }
+    )
+
+
+def state_json(state: State) -> str:
+    """Return, as canonical JSON text, what a decision can see."""
+    tables = state.tables
+    return canonical(
+        {
+            "runs": to_data(list(tables.runs.values()), list[Run]),
+            "jobs": to_data(list(tables.all_jobs()), list[Job]),
+            "sessions": to_data(list(tables.sessions.values()), list[Session]),
+            "duties": to_data(list(tables.duties.values()), list[Duty]),
+            "replies": to_data(list(tables.replies.values()), list[Reply]),
+            "stored": to_data(list(tables.plans.values()), list[PlanRow]),
+            "stored_plans": sorted(state.stored_plans),
+            "plans": {name: plan.to_json() for name, plan in state.plans.items()},
+            "workflows": [
+                [name, version, plan.to_json()] for (name, version), plan in state.workflows.items()
+            ],
+            "found": [
+                [type(search).__name__, to_data(search), to_data(found)]
+                for search, found in state.found.items()
+            ],
+            "completed": [to_data(row) for rows in state.completed.values() for row in rows],
+        }
+    )
+
+
+def _search(kind: str, data: object) -> Search:
+    search = cast("object", from_data(data, _SEARCHES[kind]))
+    assert isinstance(search, Claimable | Due | Expired | Lost | Unsound)
+    return search
+
+
+def state_from(text: str) -> State:
+    """Return the state that was written as this text."""
+    data = cast("dict[str, Any]", parse(text))
+    tables = Tables()
+    for run in from_data(data["runs"], list[Run]):
+        tables.put_run(run)
+    for job in from_data(data["jobs"], list[Job]):
+        tables.put_job(job)
+    tables.sessions = {session.id: session for session in from_data(data["sessions"], list[Session])}
+    tables.duties = {duty.name: duty for duty in from_data(data["duties"], list[Duty])}
+    tables.replies = {
+        (reply.namespace, reply.key): reply for reply in from_data(data["replies"], list[Reply])
+    }
+    tables.plans = {plan.fingerprint: plan for plan in from_data(data["stored"], list[PlanRow])}
+    workflows: dict[tuple[str, str | None], Plan] = {
+        (name, version): plan_from_json(plan) for name, version, plan in data["workflows"]
+    }
+    state = State(
+        tables=tables,
+        plans={name: plan_from_json(plan) for name, plan in data["plans"].items()},
+        workflows=workflows,
+        stored_plans=frozenset(data["stored_plans"]),
+    )
+    for kind, search, found in data["found"]:
+        state.found[_search(kind, search)] = from_data(found, Found)
+    for row in from_data(data["completed"], list[CompletedRow]):
+        state.completed.setdefault(row.run, []).append(row)
+    return state

@@ -1,0 +1,84 @@
+"""Which rule answers which command, and what its reply is."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias, TypeVar, cast
+
+import attrs
+
+from holdfast.kernel import commands as c
+from holdfast.kernel.codec import from_data
+from holdfast.kernel.decide import jobs, runs, sessions
+from holdfast.kernel.state import Decision, Reads, State
+from holdfast.ports.clock import Ids
+from holdfast.ports.errors import InvalidCommandError
+from holdfast.ports.records import Micros
+
+C = TypeVar("C", bound=c.Command[Any])
+R = TypeVar("R")
+
+Decide: TypeAlias = Callable[[State, C, Micros, Ids], Decision[R]]
+
+
+@attrs.frozen
+class Rule:
+    """How a command is answered: what it reads, how it is decided, what its reply is."""
+
+    command: type[c.Command[Any]]
+    reply: type
+    reads: Callable[[Any], Reads]
+    decide: Callable[[State, Any, Micros, Ids], Decision[Any]]
+
+
+def _rule(
+    command: type[C],
+    reply: type[R],
+    reads: Callable[[C], Reads],
+    decide: Callable[[State, C, Micros, Ids], Decision[R]],
+) -> Rule:
+    return Rule(command, reply, reads, decide)
+
+
+_ALL: Final = (
+    _rule(c.RunCreate, c.RunCreated, runs.reads_of_create, runs.decide_create),
+    _rule(c.RunTransition, c.RunTransitioned, runs.reads_of_named, runs.decide_transition),
+    _rule(c.RunCancel, c.RunEnded, runs.reads_of_named, runs.decide_cancel),
+    _rule(c.RunTerminate, c.RunEnded, runs.reads_of_named, runs.decide_terminate),
+    _rule(c.RunRepair, c.RunRepaired, runs.reads_of_repair, runs.decide_repair),
+    _rule(c.JobClaim, c.JobsClaimed, jobs.reads_of_claim, jobs.decide_claim),
+    _rule(c.JobClaimOne, c.JobClaimed, jobs.reads_of_claim_one, jobs.decide_claim_one),
+    _rule(c.JobSettle, c.JobSettled, jobs.reads_of_settle, jobs.decide_settle),
+    _rule(c.JobRelease, c.JobReleased, jobs.reads_of_settle, jobs.decide_release),
+    _rule(c.JobHeartbeat, c.JobsHeld, jobs.reads_of_heartbeat, jobs.decide_heartbeat),
+    _rule(c.JobWakeDue, c.JobsWoken, jobs.reads_of_wake_due, jobs.decide_wake_due),
+    _rule(c.SessionOpen, c.SessionOpened, sessions.reads_of_open, sessions.decide_open),
+    _rule(c.SessionRenew, c.SessionRenewed, sessions.reads_of_renew, sessions.decide_renew),
+    _rule(c.SessionClose, c.SessionRenewed, sessions.reads_of_renew, sessions.decide_close),
+    _rule(c.SessionReap, c.LeasesReaped, sessions.reads_of_reap, sessions.decide_reap),
+    _rule(c.LeaseReapStale, c.LeasesReaped, sessions.reads_of_reap_stale, sessions.decide_reap_stale),
+    _rule(c.DutyTake, c.DutyTaken, sessions.reads_of_duty, sessions.decide_duty),
+)
+
+RULES: Final[Mapping[type[c.Command[Any]], Rule]] = {rule.command: rule for rule in _ALL}
+"""The rules by command class. `job.execute` has none: it is a claim, a body and a settle."""
+
+_BY_TYPE: Final[Mapping[str, type[c.Command[Any]]]] = {
+    **{rule.command.type: rule.command for rule in _ALL},
+    c.JobExecute.type: c.JobExecute,
+}
+_REPLIES: Final = {rule.command: rule.reply for rule in _ALL} | {c.JobExecute: c.JobExecuted}
+
+
+def command_from(data: object) -> c.Command[object]:
+    """Return the command that JSON data describe. InvalidCommandError if they describe none."""
+    if not isinstance(data, dict):
+        raise InvalidCommandError("a command is a JSON object with a `type`")
+    fields = dict(cast("dict[str, object]", data))
+    kind = _BY_TYPE.get(str(fields.pop("type", None)))
+    if kind is None:
+        raise InvalidCommandError(f"a command's `type` is one of: {', '.join(sorted(_BY_TYPE))}")
+    return from_data(fields, kind)
+
+
+def reply_type(command: type[c.Command[Any]]) -> type:
+    """Return the class of a command's replies."""
+    return _REPLIES[command]

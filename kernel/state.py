@@ -1,0 +1,143 @@
+"""What a decision is made from, and what it comes to: plain data on both sides."""
+
+from collections.abc import Mapping, Sequence
+from typing import Generic, TypeAlias
+
+import attrs
+from typing_extensions import TypeVar
+
+from holdfast.kernel.plan import Plan
+from holdfast.ports.changes import AppendHistory, Change
+from holdfast.ports.errors import InvalidCommandError, UnknownPlanError
+from holdfast.ports.persistence import CompletedRow, Lane
+from holdfast.ports.records import STAGE_COMPLETED, JobKey, Micros, Run, RunName
+from holdfast.ports.tables import Tables
+from holdfast.ports.transport import Hint
+
+Result = TypeVar("Result", covariant=True)
+
+
+def _not_negative(_: object, field: "attrs.Attribute[int]", value: int) -> None:
+    if value < 0:
+        raise InvalidCommandError(f"{field.name} is {value}; it must not be negative")
+
+
+def _not_negative_each(
+    _: object, field: "attrs.Attribute[tuple[Lane, ...]]", value: tuple[Lane, ...]
+) -> None:
+    for lane in value:
+        if lane.limit < 0:
+            raise InvalidCommandError(f"{field.name}: the limit of {lane} must not be negative")
+
+
+@attrs.frozen
+class Claimable:
+    """Search for queued jobs."""
+
+    namespace: str
+    lanes: tuple[Lane, ...] = attrs.field(validator=_not_negative_each)
+    limit: int = attrs.field(validator=_not_negative)
+    suspects: bool = True
+
+
+@attrs.frozen
+class Due:
+    """Search for sleeping jobs whose time has come."""
+
+    limit: int = attrs.field(validator=_not_negative)
+
+
+@attrs.frozen
+class Expired:
+    """Search for open sessions that expired more than `grace` microseconds ago."""
+
+    grace: Micros = attrs.field(validator=_not_negative)
+    limit: int = attrs.field(validator=_not_negative)
+
+
+@attrs.frozen
+class Lost:
+    """Search for jobs leased to dead sessions; they and their runs are read."""
+
+    limit: int = attrs.field(validator=_not_negative)
+
+
+@attrs.frozen
+class Unsound:
+    """Search, from the run key `after` on, for active runs that lack jobs; they are read whole."""
+
+    after: str
+    limit: int = attrs.field(validator=_not_negative)
+
+
+Search: TypeAlias = Claimable | Due | Expired | Lost | Unsound
+
+
+@attrs.frozen
+class Found:
+    """What a search gave: the keys of jobs, sessions or runs. `next` is where to go on; None at the end."""
+
+    jobs: tuple[JobKey, ...] = ()
+    sessions: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+    checked: int = 0
+    next: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Reads:
+    """The rows that a command needs. Runs, names and jobs are locked."""
+
+    runs: tuple[str, ...] = ()
+    names: tuple[RunName, ...] = ()
+    jobs: tuple[JobKey, ...] = ()
+    sessions: tuple[str, ...] = ()
+    locks_sessions: bool = False
+    duties: tuple[str, ...] = ()
+    search: Search | None = None
+
+
+@attrs.define(kw_only=True)
+class State:
+    """The rows read for a batch, with the changes of the commands decided so far applied to them.
+
+    `plans` are the stored plans that the runs read follow; `workflows` what this process can create runs of, by
+    name and version (the version None gives the one to use where a command names none); `stored_plans` the
+    fingerprints that are known to be in the store.
+    """
+
+    tables: Tables = attrs.field(factory=Tables)
+    plans: dict[str, Plan] = attrs.field(factory=dict[str, Plan])
+    workflows: Mapping[tuple[str, str | None], Plan] = attrs.field(
+        factory=dict[tuple[str, "str | None"], Plan]
+    )
+    stored_plans: frozenset[str] = frozenset()
+    found: dict[Search, Found] = attrs.field(factory=dict[Search, Found])
+    completed: dict[str, list[CompletedRow]] = attrs.field(factory=dict[str, list[CompletedRow]])
+
+    def plan_of(self, run: Run) -> Plan:
+        """Return the plan that a run follows. UnknownPlanError if it is not stored."""
+        plan = self.plans.get(run.plan)
+        if plan is None:  # the run may have been created by a command before, of this batch
+            plan = next((known for known in self.workflows.values() if known.fingerprint == run.plan), None)
+        if plan is None:
+            raise UnknownPlanError(run.plan)
+        return plan
+
+    def apply(self, changes: Sequence[Change]) -> None:
+        """Make the changes of a decision, so that the commands after it see them."""
+        for change in changes:
+            self.tables.apply(change)
+            if isinstance(change, AppendHistory) and change.row.type == STAGE_COMPLETED:
+                row = change.row
+                completed = CompletedRow(row.run, row.number, row.node or "", row.item)
+                self.completed.setdefault(row.run, []).append(completed)
+
+
+@attrs.frozen
+class Decision(Generic[Result]):
+    """What a command comes to: its reply, what to store, and what to tell others once it is stored."""
+
+    reply: Result
+    changes: tuple[Change, ...] = ()
+    hints: tuple[Hint, ...] = ()

@@ -1,0 +1,97 @@
+"""Values as they are stored: canonical JSON text, written and read by declared type.
+
+What is stored under a type comes back equal: nothing is coerced, dropped or made up, and what JSON can't hold is
+refused with its place in the value. Objects are written with all their fields, bytes in base64, times in ISO 8601,
+timedeltas in microseconds, enums by value. Pickle is never used, so a stored value can run no code.
+"""
+
+from typing import Final, NoReturn, TypeVar, overload
+
+from typing_extensions import TypeForm
+
+from holdfast.kernel.values.building import codec_for
+from holdfast.kernel.values.codec import Misfit
+from holdfast.kernel.values.forms import Form, show
+from holdfast.kernel.values.plain_json import MAX_DEPTH, check_data
+from holdfast.ports.errors import InvalidValueError, UnstorableValueError
+from holdfast.ports.json import canonical, parse
+
+__all__ = ["MAX_DEPTH", "MAX_VALUE_BYTES", "check", "check_type", "decode", "encode"]
+
+T = TypeVar("T")
+
+MAX_VALUE_BYTES: Final = 16 * 1024 * 1024
+"""How long the text of one value may be where nothing else is said."""
+
+
+def encode(value: object, form: Form, *, max_bytes: int = MAX_VALUE_BYTES) -> str:
+    """Return the canonical JSON text of a value that was declared as `form`.
+
+    Raises:
+        UnstorableValueError: The value is not of that type, JSON can't hold it, or its text is longer than `max_bytes`.
+        DefinitionError: No value of that type can be stored.
+    """
+    codec = codec_for(form)
+    data: object = None
+    try:
+        data = codec.encode(value)
+        text = canonical(data)
+    except Misfit as error:
+        _refuse(error)
+    except RecursionError:
+        raise UnstorableValueError("$", "it holds itself, or nests far too deeply") from None
+    except ValueError:  # NaN, an infinity or an endless integer: find out where
+        _check(data)
+        raise
+    # Only a text with such an escape, or with many brackets, can hold what is looked for here.
+    if "\\u0000" in text or "\\ud" in text or text.count("[") + text.count("{") > MAX_DEPTH:
+        _check(data)
+    if len(text) > max_bytes:
+        reason = f"its text has {len(text):,} bytes, more than {max_bytes:,}; store it as a blob"
+        raise UnstorableValueError("$", reason)
+    return text
+
+
+@overload
+def decode(text: str, form: TypeForm[T]) -> T: ...
+@overload
+def decode(text: str, form: Form) -> object: ...
+def decode(text: str, form: Form) -> object:
+    """Return the value that a text stands for.
+
+    Raises:
+        InvalidValueError: The text is not JSON, or not of a `form`; it lists every problem with its place.
+        DefinitionError: No value of that type can be stored.
+    """
+    codec = codec_for(form)
+    try:
+        return codec.decode(parse(text))
+    except Misfit as error:
+        problems = tuple(f"${problem.path}: {problem.reason}" for problem in error.problems)
+    except RecursionError:
+        problems = ("$: it nests far too deeply",)
+    except ValueError as error:
+        problems = (f"$: it is not JSON that can be read: {error}",)
+    raise InvalidValueError(f"the value for {show(form)}", problems)
+
+
+def check(value: object, form: Form, *, max_bytes: int = MAX_VALUE_BYTES) -> None:
+    """Raise what `encode` would raise, and give nothing."""
+    encode(value, form, max_bytes=max_bytes)
+
+
+def check_type(form: Form) -> None:
+    """Raise DefinitionError if values of this type can't be stored."""
+    codec_for(form)
+
+
+def _check(data: object) -> None:
+    try:
+        check_data(data)
+    except Misfit as error:
+        _refuse(error)
+
+
+def _refuse(error: Misfit) -> NoReturn:
+    first = error.problems[0]
+    raise UnstorableValueError("$" + first.path, first.reason) from None

@@ -1,0 +1,153 @@
+"""Codecs for values with named parts: attrs classes, dataclasses, NamedTuples and TypedDicts."""
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias, cast
+
+import attrs
+
+from holdfast.kernel.values.codec import (
+    Codec,
+    Convert,
+    Misfit,
+    Problem,
+    described,
+    described_json,
+    misfit,
+    quoted,
+    segment,
+)
+from holdfast.kernel.values.forms import Field, Form, origin_of, show
+
+CodecOf: TypeAlias = Callable[[Form, str], Codec]
+"""Gives the codec of a part. The text names the part, for the errors of definitions."""
+
+
+@attrs.frozen
+class _Part:
+    key: str
+    argument: str
+    required: bool
+    encode: Convert
+    decode: Convert
+
+
+def class_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -> Codec:
+    """Return the codec of an attrs class or dataclass: an object with all fields that its constructor takes.
+
+    A subclass is not stored as its parent, for what it adds would be lost.
+    """
+    cls = cast("type", origin_of(form))
+    parts = _parts(form, fields, codec_of)
+    encoders = tuple((part.key, part.encode) for part in parts)
+
+    def encode(value: object) -> object:
+        if type(value) is not cls:
+            hint = ", but of a subclass, which must be declared itself" if isinstance(value, cls) else ""
+            raise misfit(f"{described(value)} is no {show(form)}{hint}")
+        try:
+            return {key: encode_part(getattr(value, key)) for key, encode_part in encoders}
+        except Misfit:
+            raise _first_problem(parts, lambda key: getattr(value, key)) from None
+
+    def decode(data: object) -> object:
+        found = _decode_object(data, parts, show(form))
+        arguments = {part.argument: found[part.key] for part in parts if part.key in found}
+        try:
+            return cls(**arguments)
+        except Exception as error:  # a validator of the user's may raise anything
+            raise misfit(f"{show(form)} refuses it: {type(error).__name__}: {error}") from error
+
+    return Codec(encode, decode, frozenset({"object"}), (cls,))
+
+
+def typed_dict_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -> Codec:
+    """Return the codec of a TypedDict: an object with its keys and no others."""
+    parts = _parts(form, fields, codec_of)
+    by_key = {part.key: part for part in parts}
+    required = frozenset(part.key for part in parts if part.required)
+
+    def encode(value: object) -> object:
+        if not isinstance(value, dict):
+            raise misfit(f"{described(value)} is no {show(form)}")
+        items = cast("dict[str, object]", value)
+        for key in required - items.keys():
+            raise misfit(f"the key {key!r} of {show(form)} is missing")
+        for key in items.keys() - by_key.keys():
+            raise misfit(f"{show(form)} has no key {quoted(key)}")
+        try:
+            return {key: by_key[key].encode(item) for key, item in items.items()}
+        except Misfit:
+            raise _first_problem((by_key[key] for key in items), items.__getitem__) from None
+
+    def decode(data: object) -> object:
+        return _decode_object(data, parts, show(form))
+
+    return Codec(encode, decode, frozenset({"object"}), (dict,))
+
+
+def named_tuple_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -> Codec:
+    """Return the codec of a NamedTuple: an array, as for any tuple."""
+    cls = cast("type", origin_of(form))
+    parts = _parts(form, fields, codec_of)
+
+    def encode(value: object) -> object:
+        if not isinstance(value, cls):
+            raise misfit(f"{described(value)} is no {show(form)}")
+        try:
+            return [part.encode(getattr(value, part.key)) for part in parts]
+        except Misfit:
+            raise _first_problem(parts, lambda key: getattr(value, key)) from None
+
+    def decode(data: object) -> object:
+        if type(data) is not list:
+            raise misfit(f"an array is expected for {show(form)}, not {described_json(data)}")
+        items = cast("list[object]", data)
+        if len(items) != len(parts):
+            raise misfit(f"{len(parts)} items are expected for {show(form)}, not {len(items)}")
+        found = _decode_object(
+            {part.key: item for part, item in zip(parts, items, strict=True)}, parts, show(form)
+        )
+        return cls(**found)
+
+    return Codec(encode, decode, frozenset({"array"}), (cls,))
+
+
+def _parts(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -> tuple[_Part, ...]:
+    def part(field: Field) -> _Part:
+        codec = codec_of(field.form, f"{show(form)}.{field.key}")
+        return _Part(field.key, field.argument, field.required, codec.encode, codec.decode)
+
+    return tuple(part(field) for field in fields)
+
+
+def _decode_object(data: object, parts: tuple[_Part, ...], name: str) -> dict[str, object]:
+    """Return the decoded parts that are there, by key. Raises Misfit with every problem, not only the first."""
+    if type(data) is not dict:
+        raise misfit(f"an object is expected for {name}, not {described_json(data)}")
+    items = cast("dict[str, object]", data)
+    found: dict[str, object] = {}
+    problems: list[Problem] = []
+    for part in parts:
+        if part.key not in items:
+            if part.required:
+                problems.append(Problem(segment(part.key), f"it is missing, and {name} requires it"))
+            continue
+        try:
+            found[part.key] = part.decode(items[part.key])
+        except Misfit as error:
+            problems.extend(error.inside(segment(part.key)))
+    known = {part.key for part in parts} if len(items) > len(found) else items.keys()
+    problems.extend(Problem(segment(key), f"{name} has no such field") for key in items if key not in known)
+    if problems:
+        raise Misfit(*problems)
+    return found
+
+
+def _first_problem(parts: Iterable[_Part], value_of: Callable[[str], object]) -> Misfit:
+    """Return the error of the first part that can't be encoded, with the part in its path."""
+    for part in parts:
+        try:
+            part.encode(value_of(part.key))
+        except Misfit as error:
+            return Misfit(*error.inside(segment(part.key)))
+    raise AssertionError("a value became storable while it was encoded")

@@ -1,0 +1,274 @@
+"""Codecs for lists, tuples, sets, dicts and unions."""
+
+from collections import abc
+from collections.abc import Callable, Iterable
+from typing import Final, cast
+
+from cattrs import Converter
+from cattrs.disambiguators import create_default_dis_func
+
+from holdfast.kernel.values.classes import CodecOf
+from holdfast.kernel.values.codec import (
+    KINDS,
+    Codec,
+    Convert,
+    Kind,
+    Misfit,
+    Problem,
+    described,
+    described_json,
+    misfit,
+    quoted,
+    segment,
+)
+from holdfast.kernel.values.forms import (
+    Form,
+    arguments,
+    is_class_with_fields,
+    is_literal,
+    item_of,
+    members,
+    origin_of,
+    show,
+    tuple_items,
+)
+from holdfast.kernel.values.plain_json import PLAIN_FORMS
+from holdfast.ports.json import canonical
+
+LISTS: Final = frozenset({list, abc.Sequence, abc.MutableSequence})
+SETS: Final = frozenset({set, frozenset, abc.Set, abc.MutableSet})
+DICTS: Final = frozenset({dict, abc.Mapping, abc.MutableMapping})
+
+_INT: Final[frozenset[Kind]] = frozenset({"int"})
+_STRING: Final[frozenset[Kind]] = frozenset({"string"})
+
+_CONVERTER: Final = Converter()
+
+
+def list_codec(form: Form, codec_of: CodecOf) -> Codec:
+    """Return the codec of a list or sequence. What is declared as a Sequence comes back as a list."""
+    cls = cast("type", origin_of(form))
+    item = codec_of(item_of(form), f"an item of {show(form)}")
+
+    def encode(value: object) -> object:
+        if not isinstance(value, cls) or isinstance(value, str | bytes):
+            raise misfit(f"{described(value)} is no {show(form)}")
+        return _each(item.encode, cast("Iterable[object]", value))
+
+    def decode(data: object) -> object:
+        return _each_of_array(item.decode, data, form)
+
+    return Codec(encode, decode, frozenset({"array"}), (cls,))
+
+
+def set_codec(form: Form, codec_of: CodecOf) -> Codec:
+    """Return the codec of a set: an array, sorted so that equal sets are stored alike."""
+    cls = cast("type", origin_of(form))
+    item = codec_of(item_of(form), f"an item of {show(form)}")
+    make = frozenset[object] if cls is frozenset else set[object]
+
+    def encode(value: object) -> object:
+        if not isinstance(value, cls):
+            raise misfit(f"{described(value)} is no {show(form)}")
+        return sorted(_each(item.encode, cast("Iterable[object]", value)), key=_sort_key)
+
+    def decode(data: object) -> object:
+        items = _each_of_array(item.decode, data, form)
+        try:
+            return make(items)
+        except TypeError as error:
+            raise misfit(f"its items can't be in a set: {error}") from None
+
+    return Codec(encode, decode, frozenset({"array"}), (cls,))
+
+
+def tuple_codec(form: Form, codec_of: CodecOf) -> Codec:
+    """Return the codec of a tuple: an array, of the declared length if that is said."""
+    items, endless = tuple_items(form)
+    codecs = tuple(codec_of(item, f"an item of {show(form)}") for item in items)
+
+    def encode(value: object) -> object:
+        if not isinstance(value, tuple):
+            raise misfit(f"{described(value)} is no {show(form)}")
+        given = cast("tuple[object, ...]", value)
+        if endless:
+            return _each(codecs[0].encode, given)
+        if len(given) != len(codecs):
+            raise misfit(f"{len(codecs)} items are declared, there are {len(given)}")
+        return _zipped([codec.encode for codec in codecs], given)
+
+    def decode(data: object) -> object:
+        if endless:
+            return tuple(_each_of_array(codecs[0].decode, data, form))
+        given = _array(data, form)
+        if len(given) != len(codecs):
+            raise misfit(f"{len(codecs)} items are expected for {show(form)}, not {len(given)}")
+        return tuple(_zipped([codec.decode for codec in codecs], given))
+
+    return Codec(encode, decode, frozenset({"array"}), (tuple,))
+
+
+def dict_codec(form: Form, codec_of: CodecOf) -> Codec:
+    """Return the codec of a dict: an object. TypeError if its keys are not stored as strings or integers."""
+    cls = cast("type", origin_of(form))
+    key_form, item_form = cast("tuple[Form, Form]", arguments(form) or (str, object))
+    key = codec_of(key_form, f"a key of {show(form)}")
+    item = codec_of(item_form, f"a value of {show(form)}")
+    if key.kinds == _INT:
+        key = _integer_keys(key)
+    elif key.kinds != _STRING:
+        raise TypeError("the keys of a stored dict are strings or integers")
+
+    def encode(value: object) -> object:
+        if not isinstance(value, cls):
+            raise misfit(f"{described(value)} is no {show(form)}")
+        return _pairs(key.encode, item.encode, cast("abc.Mapping[object, object]", value))
+
+    def decode(data: object) -> object:
+        if type(data) is not dict:
+            raise misfit(f"an object is expected for {show(form)}, not {described_json(data)}")
+        return _pairs(key.decode, item.decode, cast("dict[object, object]", data))
+
+    return Codec(encode, decode, frozenset({"object"}), (cls,))
+
+
+def union_codec(form: Form, codec_of: CodecOf) -> Codec:
+    """Return the codec of a union. A value is stored as if its own type alone were declared.
+
+    So the members must differ in the kind of JSON that they are stored as, or be classes with different fields.
+    TypeError says which do not.
+    """
+    kept = _without_absorbed(members(form))
+    if len(kept) == 1:
+        return codec_of(kept[0], show(form))
+    codecs = {member: codec_of(member, f"a member of {show(form)}") for member in kept}
+    encoders = {cls: codec.encode for codec in codecs.values() for cls in codec.classes}
+    classes = [member for member in kept if is_class_with_fields(member)]
+    decode_class = _by_fields(classes, codecs) if len(classes) > 1 else None
+    decoders: dict[Kind, Convert] = {}
+    owners: dict[Kind, Form] = {}
+    for member, codec in codecs.items():
+        for kind in codec.kinds:
+            if kind in owners and not (member in classes and owners[kind] in classes):
+                raise TypeError(f"{show(owners[kind])} and {show(member)} are both stored as {kind}")
+            owners[kind] = member
+            decoders[kind] = decode_class if decode_class and member in classes else codec.decode
+    if "float" in decoders:
+        decoders.setdefault("int", decoders["float"])
+
+    def encode(value: object) -> object:
+        known = encoders.get(type(value))
+        if known is not None:
+            return known(value)
+        for cls, encode_as in encoders.items():
+            if isinstance(value, cls):
+                return encode_as(value)
+        raise misfit(f"{described(value)} is no {show(form)}")
+
+    def decode(data: object) -> object:
+        kind = KINDS.get(type(data))
+        if kind not in decoders:
+            raise misfit(f"{described_json(data)} is no {show(form)}")
+        return decoders[kind](data)
+
+    kinds = frozenset[Kind]().union(*(codec.kinds for codec in codecs.values()))
+    return Codec(encode, decode, kinds, tuple(encoders))
+
+
+def _without_absorbed(forms: tuple[Form, ...]) -> tuple[Form, ...]:
+    """Leave out what says nothing next to another member: "auto" in `Literal["auto"] | str`, all else with `object`."""
+    for form in forms:
+        if form in PLAIN_FORMS:
+            return (form,)
+    return tuple(
+        form
+        for form in forms
+        if not (is_literal(form) and all(type(value) in forms for value in arguments(form)))
+    )
+
+
+def _by_fields(classes: list[Form], codecs: dict[Form, Codec]) -> Convert:
+    try:
+        choose = cast(
+            "Callable[[object], Form]",
+            create_default_dis_func(_CONVERTER, *cast("list[type]", classes), overrides={}),
+        )
+    except TypeError:
+        names = " and ".join(show(each) for each in classes)
+        raise TypeError(
+            f"{names} can't be told apart by their fields; give each a field without default that the others lack,"
+            " or a Literal field of one name with different values"
+        ) from None
+
+    def decode(data: object) -> object:
+        try:
+            chosen = choose(data)
+        except (KeyError, ValueError):
+            chosen = None
+        codec = codecs.get(chosen)
+        if codec is None:
+            raise misfit(f"its fields are those of none of {', '.join(show(each) for each in classes)}")
+        return codec.decode(data)
+
+    return decode
+
+
+def _integer_keys(key: Codec) -> Codec:
+    def decode(data: object) -> object:
+        try:
+            number = int(cast("str", data))
+        except ValueError:
+            raise misfit(f"the key {quoted(data)} is no integer") from None
+        return key.decode(number)
+
+    return Codec(lambda value: str(key.encode(value)), decode, _STRING, key.classes)
+
+
+def _array(data: object, form: Form) -> list[object]:
+    if type(data) is not list:
+        raise misfit(f"an array is expected for {show(form)}, not {described_json(data)}")
+    return cast("list[object]", data)
+
+
+def _each_of_array(convert: Convert, data: object, form: Form) -> list[object]:
+    return _each(convert, _array(data, form))
+
+
+def _each(convert: Convert, items: Iterable[object]) -> list[object]:
+    """Convert all items; Misfit with the problems of all that do not fit, found in a second pass."""
+    items = items if isinstance(items, list | tuple) else list(items)
+    try:
+        return [convert(item) for item in items]
+    except Misfit:
+        raise _problems((segment(index), convert, item) for index, item in enumerate(items)) from None
+
+
+def _zipped(converts: list[Convert], items: Iterable[object]) -> list[object]:
+    pairs = list(zip(converts, items, strict=True))
+    try:
+        return [convert(item) for convert, item in pairs]
+    except Misfit:
+        raise _problems((segment(i), convert, item) for i, (convert, item) in enumerate(pairs)) from None
+
+
+def _pairs(key: Convert, value: Convert, items: abc.Mapping[object, object]) -> dict[object, object]:
+    try:
+        return {key(k): value(v) for k, v in items.items()}
+    except Misfit:
+        keys = ((f"[{quoted(k)}]", key, k) for k in items)
+        values = ((segment(k), value, v) for k, v in items.items())
+        raise _problems([*keys, *values]) from None
+
+
+def _problems(attempts: Iterable[tuple[str, Convert, object]]) -> Misfit:
+    problems: list[Problem] = []
+    for where, convert, item in attempts:
+        try:
+            convert(item)
+        except Misfit as error:
+            problems.extend(error.inside(where))
+    return Misfit(*problems)
+
+
+def _sort_key(data: object) -> str:
+    return canonical(data)

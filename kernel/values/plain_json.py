@@ -1,0 +1,83 @@
+"""Plain JSON: the codec of `object` and `Any`, and what no JSON text may hold."""
+
+import math
+from typing import Any, Final, cast
+
+from holdfast.kernel.values.codec import KINDS, Codec, Misfit, described, misfit, quoted, segment
+from holdfast.kernel.values.forms import Form
+
+PLAIN_FORMS: Final[frozenset[Form]] = frozenset({object, Any})
+"""What is declared so takes any JSON."""
+
+MAX_DEPTH: Final = 64
+"""How many arrays and objects a value may nest."""
+
+_SCALARS: Final = frozenset({type(None), bool, int, float, str})
+
+
+def _encode(value: object) -> object:
+    """Return the value as it is; Misfit if JSON would not give the same back."""
+    if isinstance(value, list):
+        for index, item in enumerate(cast("list[object]", value)):
+            if type(item) not in _SCALARS:
+                _encode_item(index, item)
+        return cast("object", value)
+    if isinstance(value, dict):
+        for key, item in cast("dict[object, object]", value).items():
+            if not isinstance(key, str):
+                raise misfit(f"the key {quoted(key)} is {described(key)}; in plain JSON keys are strings")
+            if type(item) not in _SCALARS:
+                _encode_item(key, item)
+        return cast("object", value)
+    if value is None or isinstance(value, str | int | float):
+        return value
+    raise misfit(f"{described(value)} is not plain JSON; declare its type")
+
+
+def _encode_item(key: object, item: object) -> None:
+    try:
+        _encode(item)
+    except Misfit as error:
+        raise Misfit(*error.inside(segment(key))) from None
+
+
+def _decode(data: object) -> object:
+    return data
+
+
+PLAIN_JSON: Final = Codec(_encode, _decode, frozenset(KINDS.values()), (object,))
+
+
+def check_data(data: object, depth: int = 0) -> None:
+    """Raise Misfit if JSON data holds what can't be stored as text: NUL, lone surrogates, NaN, or too much nesting."""
+    if isinstance(data, str):
+        _check_text(data)
+    elif isinstance(data, dict | list):
+        if depth == MAX_DEPTH:
+            raise misfit(f"more than {MAX_DEPTH} arrays and objects inside each other")
+        is_dict = isinstance(data, dict)
+        items = cast("dict[str, object]", data).items() if is_dict else enumerate(cast("list[object]", data))
+        for key, item in items:
+            try:
+                if isinstance(key, str):
+                    _check_text(key)
+                check_data(item, depth + 1)
+            except Misfit as error:
+                raise Misfit(*error.inside(segment(key))) from None
+    elif isinstance(data, float):
+        if not math.isfinite(data):
+            raise misfit(f"{data} is not a number that JSON has")
+    elif isinstance(data, int):
+        try:
+            int.__repr__(data)
+        except ValueError:
+            raise misfit("the integer has more digits than Python converts") from None
+
+
+def _check_text(text: str) -> None:
+    if "\0" in text:
+        raise misfit("the string holds a NUL character")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise misfit("the string holds half of a surrogate pair, which is no character") from None

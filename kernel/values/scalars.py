@@ -1,0 +1,236 @@
+"""Codecs for values without parts: numbers, strings, times, enums, literals."""
+
+import base64
+import binascii
+import enum
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal, InvalidOperation
+from pathlib import Path, PurePath, PurePosixPath
+from typing import Final, TypeAlias, TypeVar
+from uuid import UUID
+
+from holdfast.kernel.values.codec import (
+    JSON_NAMES,
+    KINDS,
+    Codec,
+    Kind,
+    described,
+    described_json,
+    misfit,
+    quoted,
+)
+from holdfast.kernel.values.forms import Form, arguments, show
+
+T = TypeVar("T")
+
+_Key: TypeAlias = tuple[type, object]
+
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def enum_codec(cls: type[enum.Enum]) -> Codec:
+    """Return the codec of an enum: its members are stored by value. TypeError if a value is no string or int."""
+    stored = {_class_of(member.value) for member in cls}
+    if not stored or not stored <= {str, int}:
+        raise TypeError("the values of a stored enum are strings or integers")
+
+    def encode(value: object) -> object:
+        if not isinstance(value, cls):
+            raise misfit(f"{described(value)} is no {show(cls)}")
+        return value.value
+
+    def decode(data: object) -> object:
+        if type(data) in stored:
+            try:
+                return cls(data)
+            except ValueError:
+                pass
+        raise misfit(f"{quoted(data)} is no {show(cls)}")
+
+    return Codec(encode, decode, frozenset(KINDS[each] for each in stored), (cls,))
+
+
+def literal_codec(form: Form) -> Codec:
+    """Return the codec of a Literal. TypeError if it names anything but strings, ints, bools, None and enum members."""
+    # Keyed by type as well, for True == 1.
+    stored: dict[_Key, object] = {
+        (_class_of(each), each): each.value if isinstance(each, enum.Enum) else each
+        for each in arguments(form)
+    }
+    if not {_class_of(data) for data in stored.values()} <= {str, int, bool, type(None)}:
+        raise TypeError("a stored Literal names strings, integers, booleans and None")
+    values: dict[_Key, object] = {(_class_of(data), data): key[1] for key, data in stored.items()}
+    if len(values) < len(stored):
+        raise TypeError("two of its values are stored alike")
+
+    def encode(value: object) -> object:
+        try:
+            return stored[type(value), value]
+        except (KeyError, TypeError):
+            raise misfit(f"{described(value)} is not one of {show(form)}") from None
+
+    def decode(data: object) -> object:
+        try:
+            return values[type(data), data]
+        except (KeyError, TypeError):
+            raise misfit(f"{quoted(data)} is not one of {show(form)}") from None
+
+    kinds: frozenset[Kind] = frozenset(KINDS[_class_of(data)] for data in stored.values())
+    return Codec(encode, decode, kinds, tuple(dict.fromkeys(key[0] for key in stored)))
+
+
+def _class_of(value: object) -> type:
+    return type(value)
+
+
+def _primitive(cls: type[T], exact: Callable[[T], T]) -> Codec:
+    """Return the codec of what JSON has itself. `exact` takes the subclass off a value."""
+
+    def encode(value: object) -> object:
+        if type(value) is cls:
+            return value
+        if isinstance(value, cls) and not isinstance(value, bool):
+            return exact(value)
+        raise misfit(f"{described(value)} is no {cls.__name__}")
+
+    def decode(data: object) -> object:
+        if type(data) is cls:
+            return data
+        raise misfit(f"{JSON_NAMES[cls]} is expected, not {described_json(data)}")
+
+    return Codec(encode, decode, frozenset({KINDS[cls]}), (cls,))
+
+
+def _constant_none() -> Codec:
+    def encode(value: object) -> object:
+        if value is not None:
+            raise misfit(f"{described(value)} is not None")
+        return None
+
+    def decode(data: object) -> object:
+        if data is not None:
+            raise misfit(f"null is expected, not {described_json(data)}")
+        return None
+
+    return Codec(encode, decode, frozenset({"null"}), (type(None),))
+
+
+def _encode_float(value: object) -> object:
+    if type(value) is float:
+        return value
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = None
+        if number == value:
+            return number
+        raise misfit("the integer is too large for a float")
+    raise misfit(f"{described(value)} is no float")
+
+
+def _decode_float(data: object) -> object:
+    if type(data) is float:
+        return data
+    if type(data) is int:
+        try:
+            return float(data)
+        except OverflowError:
+            raise misfit("the integer is too large for a float") from None
+    raise misfit(f"a number is expected, not {described_json(data)}")
+
+
+def _text_codec(cls: type[T], write: Callable[[T], str], read: Callable[[str], T], what: str) -> Codec:
+    """Return the codec of a class that is stored as a string. `what` describes that string."""
+
+    def encode(value: object) -> object:
+        if not isinstance(value, cls):
+            raise misfit(f"{described(value)} is no {cls.__name__}")
+        return write(value)
+
+    def decode(data: object) -> object:
+        if type(data) is not str:
+            raise misfit(f"{what} is expected, not {described_json(data)}")
+        try:
+            return read(data)
+        except (ValueError, InvalidOperation, binascii.Error):
+            raise misfit(f"{quoted(data)} is not {what}") from None
+
+    return Codec(encode, decode, frozenset({"string"}), (cls,))
+
+
+def _read_datetime(text: str) -> datetime:
+    if "T" not in text:  # fromisoformat takes a date for midnight
+        raise ValueError(text)
+    return datetime.fromisoformat(text)
+
+
+def _write_date(value: date) -> str:
+    if isinstance(value, datetime):
+        raise misfit("a datetime is no date; give `.date()`")
+    return date.isoformat(value)
+
+
+def _write_time(value: time) -> str:
+    if value.tzinfo is not None and value.utcoffset() is None:
+        raise misfit("the offset of a time in this zone depends on the date; give a datetime")
+    return time.isoformat(value)
+
+
+def _write_decimal(value: Decimal) -> str:
+    if not value.is_finite():
+        raise misfit(f"{value} is not a number")
+    return str(value)
+
+
+def _read_decimal(text: str) -> Decimal:
+    value = Decimal(text)
+    if not value.is_finite():
+        raise ValueError(text)
+    return value
+
+
+def _write_bytes(value: bytes) -> str:
+    return base64.b64encode(value).decode("ascii")
+
+
+def _read_bytes(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)
+
+
+def _encode_timedelta(value: object) -> object:
+    if not isinstance(value, timedelta):
+        raise misfit(f"{described(value)} is no timedelta")
+    return value // _MICROSECOND
+
+
+def _decode_timedelta(data: object) -> object:
+    if type(data) is not int:
+        raise misfit(f"an integer of microseconds is expected, not {described_json(data)}")
+    try:
+        return timedelta(microseconds=data)
+    except OverflowError:
+        raise misfit("so many microseconds are too long for a timedelta") from None
+
+
+SCALARS: Final[dict[Form, Codec]] = {
+    type(None): _constant_none(),
+    bool: _primitive(bool, bool),
+    int: _primitive(int, int),
+    str: _primitive(str, str.__str__),
+    float: Codec(_encode_float, _decode_float, frozenset({"float"}), (float,)),
+    bytes: _text_codec(bytes, _write_bytes, _read_bytes, "a base64 string"),
+    datetime: _text_codec(datetime, datetime.isoformat, _read_datetime, "an ISO 8601 date and time"),
+    date: _text_codec(date, _write_date, date.fromisoformat, "an ISO 8601 date"),
+    time: _text_codec(time, _write_time, time.fromisoformat, "an ISO 8601 time"),
+    timedelta: Codec(_encode_timedelta, _decode_timedelta, frozenset({"int"}), (timedelta,)),
+    Decimal: _text_codec(Decimal, _write_decimal, _read_decimal, "a decimal number in a string"),
+    UUID: _text_codec(UUID, str, UUID, "a UUID"),
+    Path: _text_codec(Path, str, Path, "a path"),
+    PurePath: _text_codec(PurePath, str, PurePath, "a path"),
+    PurePosixPath: _text_codec(PurePosixPath, str, PurePosixPath, "a path"),
+}
+"""The codecs that need no more than the class."""

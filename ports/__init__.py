@@ -1,0 +1,1 @@
+"""The ground floor: the records that cross a boundary, and the ports through which everything outside is reached."""

@@ -1,0 +1,51 @@
+"""Large values, kept outside the store's rows."""
+
+import re
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+from holdfast.ports.errors import InvalidKeyError
+
+BLOB_KEY_MAX: Final = 900
+_PART: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@=+-]{0,199}", re.ASCII)
+
+
+class BlobStore(Protocol):
+    """Bytes by key, written once.
+
+    A key is parts joined by `/`; its last part is the lower-case hex sha256 of the bytes, by which every read is
+    checked. Safe to use from several threads and processes at once. A method that is given a malformed key raises
+    InvalidKeyError and does nothing; UnavailableError if the store can't be reached or is full.
+    """
+
+    def put(self, key: str, data: bytes, /) -> None:
+        """Store `data`; durable when this returns. A key that is there already is left as it is.
+
+        InvalidKeyError if the key is malformed or does not end in the hash of `data`.
+        """
+        ...
+
+    def get(self, key: str, /) -> bytes:
+        """Return the bytes. BlobMissingError if there are none; BlobCorruptError if they do not match their hash."""
+        ...
+
+    def exists(self, key: str, /) -> bool:
+        """Return whether there is a blob of this key."""
+        ...
+
+    def delete(self, key: str, /) -> None:
+        """Take a blob away; nothing happens if there is none."""
+        ...
+
+    def list(self, prefix: str, /) -> Iterator[str]:
+        """Yield the keys that start with `prefix`, ascending."""
+        ...
+
+
+def check_blob_key(key: str) -> None:
+    """Raise InvalidKeyError unless `key` is parts of plain characters, none of them `.` or `..`, ending in a hash."""
+    parts = key.split("/")
+    if len(key) > BLOB_KEY_MAX or not all(_PART.fullmatch(part) for part in parts):
+        raise InvalidKeyError(f"{key[:200]!r} is no blob key: parts of A-Z a-z 0-9 _ . @ = + - joined by /")
+    if not re.fullmatch(r"[0-9a-f]{64}", parts[-1]):
+        raise InvalidKeyError(f"{key[:200]!r} is no blob key: its last part must be a sha256 in hex")

@@ -1,0 +1,213 @@
+"""What a decision asks a store to write: a closed set of changes, and their net effect over a batch."""
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+import attrs
+
+from holdfast.ports.records import Duty, HistoryRow, ItemPage, Job, JobKey, Note, PlanRow, Reply, Run, Session
+
+
+@attrs.frozen
+class CreateRun:
+    """Add a run."""
+
+    run: Run
+
+
+@attrs.frozen
+class UpdateRun:
+    """Make a run that exists look like this."""
+
+    run: Run
+
+
+@attrs.frozen
+class AddJob:
+    """Add a job."""
+
+    job: Job
+
+
+@attrs.frozen
+class UpdateJob:
+    """Make a job that exists look like this."""
+
+    job: Job
+
+
+@attrs.frozen
+class CloseJob:
+    """Take a job out of the table."""
+
+    key: JobKey
+
+
+@attrs.frozen
+class CloseJobs:
+    """Take all jobs of a run out of the table."""
+
+    run: str
+
+
+@attrs.frozen
+class AppendHistory:
+    """Add a history row."""
+
+    row: HistoryRow
+
+
+@attrs.frozen
+class AddItems:
+    """Add a page of what a map goes over."""
+
+    page: ItemPage
+
+
+@attrs.frozen
+class StorePlan:
+    """Store a plan; nothing happens if it is there."""
+
+    plan: PlanRow
+
+
+@attrs.frozen
+class StoreReply:
+    """Remember what a command with an idempotency key was answered."""
+
+    reply: Reply
+
+
+@attrs.frozen
+class PutSession:
+    """Add a session, or make it look like this."""
+
+    session: Session
+
+
+@attrs.frozen
+class PutDuty:
+    """Make a duty that exists look like this."""
+
+    duty: Duty
+
+
+@attrs.frozen
+class AddDuty:
+    """Add a duty that nobody has had yet."""
+
+    duty: Duty
+
+
+@attrs.frozen
+class AddNote:
+    """Add what an attempt said."""
+
+    note: Note
+
+
+Change: TypeAlias = (
+    CreateRun
+    | UpdateRun
+    | AddJob
+    | UpdateJob
+    | CloseJob
+    | CloseJobs
+    | AppendHistory
+    | AddItems
+    | StorePlan
+    | StoreReply
+    | PutSession
+    | AddDuty
+    | PutDuty
+    | AddNote
+)
+
+
+@attrs.define
+class NetChanges:
+    """What a batch of changes comes to: at most one write for each row, grouped by table.
+
+    Written in the order of the fields, with the keys of each ascending, so that every transaction takes its locks
+    and its index entries in one order.
+    """
+
+    new_runs: dict[str, Run] = attrs.field(factory=dict[str, Run])
+    runs: dict[str, Run] = attrs.field(factory=dict[str, Run])
+    closed_runs: set[str] = attrs.field(factory=set[str])
+    closed_jobs: set[JobKey] = attrs.field(factory=set[JobKey])
+    new_jobs: dict[JobKey, Job] = attrs.field(factory=dict[JobKey, Job])
+    jobs: dict[JobKey, Job] = attrs.field(factory=dict[JobKey, Job])
+    history: list[HistoryRow] = attrs.field(factory=list[HistoryRow])
+    pages: list[ItemPage] = attrs.field(factory=list[ItemPage])
+    plans: dict[str, PlanRow] = attrs.field(factory=dict[str, PlanRow])
+    replies: list[Reply] = attrs.field(factory=list[Reply])
+    sessions: dict[str, Session] = attrs.field(factory=dict[str, Session])
+    new_duties: dict[str, Duty] = attrs.field(factory=dict[str, Duty])
+    duties: dict[str, Duty] = attrs.field(factory=dict[str, Duty])
+    notes: list[Note] = attrs.field(factory=list[Note])
+
+    def _close_jobs(self, run: str) -> None:
+        self.closed_runs.add(run)
+        self.closed_jobs = {key for key in self.closed_jobs if key.run != run}
+        self.new_jobs = {key: job for key, job in self.new_jobs.items() if key.run != run}
+        self.jobs = {key: job for key, job in self.jobs.items() if key.run != run}
+
+    def _close_job(self, key: JobKey) -> None:
+        self.jobs.pop(key, None)
+        if self.new_jobs.pop(key, None) is None:
+            self.closed_jobs.add(key)
+
+    def _update_job(self, job: Job) -> None:
+        if job.key in self.new_jobs:
+            self.new_jobs[job.key] = job
+        else:
+            self.jobs[job.key] = job
+
+    def _update_run(self, run: Run) -> None:
+        if run.key in self.new_runs:
+            self.new_runs[run.key] = run
+        else:
+            self.runs[run.key] = run
+
+    def add(self, change: Change) -> None:
+        """Take one more change into account."""
+        match change:
+            case UpdateRun(run):
+                self._update_run(run)
+            case AppendHistory(row):
+                self.history.append(row)
+            case AddJob(job):
+                self.new_jobs[job.key] = job
+            case UpdateJob(job):
+                self._update_job(job)
+            case CloseJob(key):
+                self._close_job(key)
+            case CreateRun(run):
+                self.new_runs[run.key] = run
+            case CloseJobs(run):
+                self._close_jobs(run)
+            case AddItems(page):
+                self.pages.append(page)
+            case StorePlan(plan):
+                self.plans[plan.fingerprint] = plan
+            case StoreReply(reply):
+                self.replies.append(reply)
+            case PutSession(session):
+                self.sessions[session.id] = session
+            case AddDuty(duty):
+                self.new_duties[duty.name] = duty
+            case PutDuty(duty) if duty.name in self.new_duties:
+                self.new_duties[duty.name] = duty
+            case PutDuty(duty):
+                self.duties[duty.name] = duty
+            case AddNote(note):
+                self.notes.append(note)
+
+
+def net_changes(changes: Iterable[Change]) -> NetChanges:
+    """Fold changes, in order, into one write for each row."""
+    net = NetChanges()
+    for change in changes:
+        net.add(change)
+    return net

@@ -1,0 +1,250 @@
+"""Every error that Holdfast raises on purpose. Each has a stable `code` and a section in the docs."""
+
+from typing import ClassVar
+
+
+class HoldfastError(Exception):
+    """The root of all errors of Holdfast."""
+
+    code: ClassVar[str] = "holdfast"
+
+
+# What the caller did wrong: the same call will be refused again. ------------------------------------------------
+
+
+class CommandError(HoldfastError):
+    """A command was refused and changed nothing. Dispatching it again unchanged will not help."""
+
+    code = "command"
+
+
+class InvalidCommandError(CommandError):
+    """A command, or a value in it, is malformed."""
+
+    code = "invalid_command"
+
+
+class RunNotFoundError(CommandError):
+    """There is no such run in this namespace."""
+
+    code = "run_not_found"
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(f"there is no run {run_id!r}; `holdfast run list` shows those there are")
+
+
+class RunExistsError(CommandError):
+    """A run with this id exists, and the command did not say that this is fine."""
+
+    code = "run_exists"
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(
+            f"a run with the id {run_id!r} exists already; choose another id, or start with if_exists='return'"
+        )
+
+
+class UnknownWorkflowError(CommandError):
+    """This process was not given the workflow, or not in this version."""
+
+    code = "unknown_workflow"
+
+    def __init__(self, workflow: str, version: str | None = None) -> None:
+        self.workflow = workflow
+        self.version = version
+        named = workflow if version is None else f"{workflow}@{version}"
+        super().__init__(
+            f"the workflow {named!r} is not known here; pass it to Engine.open(..., workflows=[...])"
+        )
+
+
+class UnknownPlanError(CommandError):
+    """A run names a plan that is not stored."""
+
+    code = "unknown_plan"
+
+    def __init__(self, plan: str) -> None:
+        self.plan = plan
+        super().__init__(
+            f"plan {plan!r} is not stored; create runs through an engine that knows the workflow"
+        )
+
+
+class IdempotencyConflictError(CommandError):
+    """An idempotency key was used before, with another command."""
+
+    code = "idempotency_conflict"
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        super().__init__(f"the idempotency key {key!r} was used for a different command; use a new key")
+
+
+class SessionLostError(CommandError):
+    """A worker session was declared dead. Its attempts are void; open a new session."""
+
+    code = "session_lost"
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        super().__init__(f"session {session!r} is dead or unknown; open a new one")
+
+
+class StorageRefusedError(CommandError):
+    """The store refused one command's data, for a reason that will not go away."""
+
+    code = "storage_refused"
+
+
+class DefinitionError(HoldfastError):
+    """A workflow is put together wrongly. Raised when it is defined, never when it runs."""
+
+    code = "definition"
+
+
+class InvalidValueError(HoldfastError):
+    """A value does not have the declared type. `problems` lists what is wrong, each with its path."""
+
+    code = "invalid_value"
+
+    def __init__(self, what: str, problems: tuple[str, ...]) -> None:
+        self.what = what
+        self.problems = problems
+        super().__init__(f"{what} does not fit: " + "; ".join(problems))
+
+
+class UnstorableValueError(HoldfastError):
+    """A value can't be stored as JSON. `path` says where in the value, `reason` why."""
+
+    code = "unstorable_value"
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"the value can't be stored: {path}: {reason}")
+
+
+# What the store or a service did. -------------------------------------------------------------------------------
+
+
+class ConflictError(HoldfastError):
+    """A unique row was there already. `transact` runs its work again, which then finds the row."""
+
+    code = "conflict"
+
+
+class UnavailableError(HoldfastError):
+    """The store or a service could not be reached in time. Nothing acknowledged is lost; try again later."""
+
+    code = "unavailable"
+
+
+class RefusedError(HoldfastError):
+    """The store refused the data of a transaction; nothing of it was stored and no retry will help."""
+
+    code = "refused"
+
+
+class SchemaError(HoldfastError):
+    """The database's tables are missing, older or newer than this version of Holdfast can work with."""
+
+    code = "schema"
+
+
+class BlobMissingError(HoldfastError):
+    """A blob is not there."""
+
+    code = "blob_missing"
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        super().__init__(f"there is no blob {key!r}")
+
+
+class BlobCorruptError(HoldfastError):
+    """A blob's bytes do not have the hash under which they were stored."""
+
+    code = "blob_corrupt"
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        super().__init__(f"blob {key!r} is corrupt: its bytes do not match its sha256")
+
+
+class NoBlobStoreError(HoldfastError):
+    """Something is in a blob, or is to be put there, and this process was given no blob store."""
+
+    code = "no_blob_store"
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(f"{what!r} needs a blob store; open the engine with blobs='file:///a/folder'")
+
+
+class InvalidMessageError(HoldfastError):
+    """A message names no job; it will never be of use, so put it aside."""
+
+    code = "invalid_message"
+
+
+class InvalidUrlError(HoldfastError):
+    """A URL names no store that is known."""
+
+    code = "invalid_url"
+
+
+class InvalidKeyError(HoldfastError):
+    """A blob key is malformed: empty, too long, or it would leave the store's root."""
+
+    code = "invalid_key"
+
+
+# What the body of a stage meets. ---------------------------------------------------------------------------------
+
+
+class OutputMissingError(HoldfastError):
+    """A stage asked for an output that there is not."""
+
+    code = "output_missing"
+
+    def __init__(self, stage: str, reason: str) -> None:
+        self.stage = stage
+        super().__init__(f"there is no output of stage {stage!r}: {reason}")
+
+
+class StageCancelledError(HoldfastError):
+    """The body is to stop: what it gives would be thrown away."""
+
+    code = "stage_cancelled"
+
+    def __init__(self, run_id: str, stage: str) -> None:
+        self.run_id = run_id
+        self.stage = stage
+        super().__init__(f"stage {stage!r} of run {run_id!r} is to stop")
+
+
+# How a run ended, for those who wait for it. --------------------------------------------------------------------
+
+
+class RunFailedError(HoldfastError):
+    """The run ended as failed. `error` says in which stage and why."""
+
+    code = "run_failed"
+
+    def __init__(self, run_id: str, error: str) -> None:
+        self.run_id = run_id
+        self.error = error
+        super().__init__(f"run {run_id!r} failed: {error}")
+
+
+class RunCancelledError(HoldfastError):
+    """The run was cancelled before it had a result."""
+
+    code = "run_cancelled"
+
+    def __init__(self, run_id: str, reason: str) -> None:
+        self.run_id = run_id
+        self.reason = reason
+        super().__init__(f"run {run_id!r} was cancelled" + (f": {reason}" if reason else ""))

@@ -1,0 +1,288 @@
+"""The store: the only truth. Everything else is a hint."""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Generic, Protocol
+
+import attrs
+from typing_extensions import TypeVar
+
+from holdfast.ports.changes import Change
+from holdfast.ports.records import (
+    Duty,
+    HistoryRow,
+    Job,
+    JobKey,
+    Micros,
+    Note,
+    Payload,
+    PlanRow,
+    Reply,
+    Run,
+    RunName,
+    RunStatus,
+    Session,
+)
+from holdfast.ports.references import Reference
+
+R = TypeVar("R")
+Answer = TypeVar("Answer", covariant=True)
+
+
+@attrs.frozen(kw_only=True)
+class Lane:
+    """What a worker takes from one queue: jobs of code that it has, and how many at most."""
+
+    queue: str
+    definitions: tuple[str, ...]
+    limit: int
+
+
+@attrs.frozen
+class CompletedRow:
+    """That a stage, or one item of a map, was completed in this history row."""
+
+    run: str
+    number: int
+    node: str
+    item: int | None
+
+
+class Transaction(Protocol):
+    """Reads that lock what they return, many rows at once, and one write. Valid only inside `transact`'s work.
+
+    Every read sees what was committed before it, never less than what this transaction has locked. What is asked for
+    and does not exist is simply not in the answer. Locks are taken in the order runs, jobs, others; keys ascending.
+    `apply` is called at most once, and last.
+    """
+
+    def runs(self, keys: Collection[str], /) -> Sequence[Run]:
+        """Lock and return runs by key."""
+        ...
+
+    def latest_runs(self, names: Collection[RunName], /) -> Sequence[Run]:
+        """Lock and return the newest generation of each named run."""
+        ...
+
+    def jobs(self, keys: Collection[JobKey], /) -> Sequence[Job]:
+        """Lock and return jobs by key."""
+        ...
+
+    def jobs_of(self, runs: Collection[str], /) -> Sequence[Job]:
+        """Lock and return all jobs of these runs."""
+        ...
+
+    def claimable(
+        self, namespace: str, lanes: Sequence[Lane], limit: int, /, *, suspects: bool = True
+    ) -> Sequence[Job]:
+        """Lock and return queued jobs, skipping those that others have locked.
+
+        For each lane at most its own limit, in all at most `limit`: highest priority first, then oldest run, then
+        lowest job number. Jobs of other queues or definitions, and jobs that sleep or are held, cost nothing. Without
+        `suspects`, jobs that are suspects are passed over.
+        """
+        ...
+
+    def due(self, now: Micros, limit: int, /) -> Sequence[Job]:
+        """Lock and return sleeping jobs whose `wake_at` is not after `now`, earliest first, skipping locked ones."""
+        ...
+
+    def sessions(self, ids: Collection[str], /, *, lock: bool) -> Sequence[Session]:
+        """Return sessions by id, locked only if asked."""
+        ...
+
+    def expired_sessions(self, before: Micros, limit: int, /) -> Sequence[Session]:
+        """Lock and return open sessions that expired before this instant, skipping locked ones."""
+        ...
+
+    def lost_jobs(self, limit: int, /) -> Sequence[JobKey]:
+        """Return, without locks, the keys of jobs that are leased to dead sessions."""
+        ...
+
+    def active_runs(self, after: str, limit: int, /) -> Sequence[str]:
+        """Return, without locks, the next keys after `after` of runs that have not ended, ascending."""
+        ...
+
+    def unsound_runs(self, keys: Collection[str], /) -> Sequence[str]:
+        """Return, without locks, those of these runs that lack jobs.
+
+        They have not ended, and the number of their jobs is zero, or not what their row says.
+        """
+        ...
+
+    def completed(self, runs: Collection[str], /) -> Sequence[CompletedRow]:
+        """Return which stages and items of these runs were completed, in the order of the history."""
+        ...
+
+    def plans(self, fingerprints: Collection[str], /) -> Sequence[PlanRow]:
+        """Return stored plans."""
+        ...
+
+    def replies(self, keys: Collection[tuple[str, str]], /) -> Sequence[Reply]:
+        """Return the replies stored for these (namespace, idempotency key)."""
+        ...
+
+    def duties(self, names: Collection[str], /) -> Sequence[Duty]:
+        """Lock and return duties."""
+        ...
+
+    def apply(self, changes: Sequence[Change], /) -> None:
+        """Write these changes, in their order, all or none.
+
+        ConflictError if a row that is to be added has a key, name or id that another has taken;
+        RefusedError if the store can't keep a value.
+        """
+        ...
+
+
+class Query(Generic[Answer]):
+    """A question to the store, answered from a snapshot without locks. Never used for a decision."""
+
+
+class Persistence(Protocol):
+    """A store. Safe to use from several threads and several processes at once."""
+
+    def setup(self) -> None:
+        """Make the tables, or bring them up to date. Safe when raced; harmless when repeated.
+
+        SchemaError if they are newer than this code knows.
+        """
+        ...
+
+    def transact(self, work: Callable[[Transaction], R], /) -> R:
+        """Run `work` in one transaction and return what it returned, once all its changes are durable.
+
+        `work` is a plain function and may be run again from the start (after a serialization failure, a deadlock, a
+        ConflictError, a lost connection), so it must do nothing but use `tx`. If it raises, nothing is stored and the
+        error goes to the caller. Where a commit's answer is lost, its effects are stored once and its result
+        is returned. UnavailableError if the store did not answer in time: then it is unknown whether it was stored.
+        """
+        ...
+
+    def read(self, query: Query[R], /) -> R:
+        """Answer a question from a snapshot. UnavailableError as above; TypeError for an unknown query."""
+        ...
+
+    def prune(self, before: Micros, /) -> int:
+        """Remove what nobody will ask for again, and return how many rows that were.
+
+        Those are replies stored before this instant, dead sessions that expired before it and hold nothing, and what
+        the store keeps for itself about transactions that are long over.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give up all connections. Harmless when repeated."""
+        ...
+
+
+# Questions ------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class FindRun(Query[Run | None]):
+    """The newest generation of a run, or the given one."""
+
+    name: RunName
+    generation: int | None = None
+
+
+@attrs.frozen
+class RunsByKey(Query[tuple[Run, ...]]):
+    """Runs by key, in no order."""
+
+    keys: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
+class ListRuns(Query[tuple[Run, ...]]):
+    """Runs of a namespace, newest first. For the next page give the key of the last run of this one as `before`."""
+
+    namespace: str
+    workflow: str | None = None
+    status: RunStatus | None = None
+    before: str | None = None
+    limit: int = 50
+
+
+@attrs.frozen
+class JobsOfRun(Query[tuple[Job, ...]]):
+    """The live jobs of a run, by number."""
+
+    run: str
+
+
+@attrs.frozen
+class HistoryOf(Query[tuple[HistoryRow, ...]]):
+    """The next rows of a run's history after row `after`."""
+
+    run: str
+    after: int = 0
+    limit: int = 1_000
+
+
+@attrs.frozen
+class NotesOf(Query[tuple[Note, ...]]):
+    """What attempts of a run have said after note `after`, by id."""
+
+    run: str
+    after: str = ""
+    limit: int = 1_000
+
+
+@attrs.frozen
+class PlansByFingerprint(Query[tuple[PlanRow, ...]]):
+    """Stored plans."""
+
+    fingerprints: tuple[str, ...]
+
+
+@attrs.frozen
+class StoredValue:
+    """A value as it is stored: one payload, or the payloads of a list (of a map's outputs, say)."""
+
+    run: str
+    reference: Reference
+    payloads: tuple[Payload, ...]
+
+
+@attrs.frozen
+class LoadValues(Query[tuple[StoredValue, ...]]):
+    """The payloads that references of runs stand for; only for references that are not lists.
+
+    A reference to an item gives the one payload, to a map those of its items in order.
+    """
+
+    wanted: tuple[tuple[str, Reference], ...]
+
+
+@attrs.frozen
+class OutputRows(Query[tuple[CompletedRow, ...]]):
+    """The history rows in which a stage of a run was completed: one, or one for each item of a map."""
+
+    run: str
+    node: str
+
+
+@attrs.frozen
+class StoreTime(Query[Micros | None]):
+    """The store's own time now; None where the store is on this machine and has no other clock."""
+
+
+@attrs.frozen
+class SchemaVersion(Query[str | None]):
+    """The version of the tables; None if there are none."""
+
+
+@attrs.frozen(kw_only=True)
+class StoreCounts:
+    """How many rows there are of what."""
+
+    runs: dict[str, int]
+    jobs: dict[str, int]
+
+
+@attrs.frozen
+class CountAll(Query[StoreCounts]):
+    """How many runs of each status and jobs of each state there are in a namespace."""
+
+    namespace: str

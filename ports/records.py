@@ -1,0 +1,259 @@
+"""The rows that a store keeps, as frozen values.
+
+Instants are whole microseconds since 1970-01-01T00:00Z (`Micros`): every database stores, compares and orders
+them alike, and no session's time zone can shift them. The public API speaks in aware datetimes.
+"""
+
+from enum import StrEnum
+from typing import Final, NamedTuple, TypeAlias
+
+import attrs
+
+Micros: TypeAlias = int
+"""An instant, or a length of time, in microseconds."""
+
+
+class RunStatus(StrEnum):
+    """Where a run is. `pending` waits to be admitted; `blocked` waits for an operator."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    WAITING = "waiting"
+    PAUSED = "paused"
+    BLOCKED = "blocked"
+    CANCELLING = "cancelling"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+TERMINAL: Final = frozenset({RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED})
+ACTIVE: Final = frozenset(RunStatus) - TERMINAL
+
+
+class JobState(StrEnum):
+    """Where a job is. A job that is done has no row."""
+
+    SLEEPING = "sleeping"
+    QUEUED = "queued"
+    LEASED = "leased"
+    HELD = "held"
+
+
+class JobKind(StrEnum):
+    """What a job does: run a stage's body, or read what a map goes over."""
+
+    STAGE = "stage"
+    EXPAND = "expand"
+
+
+class SessionState(StrEnum):
+    """A dead session is never renewed; what it held is given to others."""
+
+    OPEN = "open"
+    DEAD = "dead"
+
+
+STAGE_COMPLETED: Final = "stage.completed"
+"""The type of the history rows in which a stage, or an item of a map, was completed: stores are asked for these."""
+
+
+class RunName(NamedTuple):
+    """How users name a run: its namespace and its public id."""
+
+    namespace: str
+    id: str
+
+
+class JobKey(NamedTuple):
+    """How the store names a job: its run's key, and its number in that run. Ordered like the locks."""
+
+    run: str
+    number: int
+
+    @property
+    def text(self) -> str:
+        """The job's id in messages and commands: `<run key>.<number>`."""
+        return f"{self.run}.{self.number}"
+
+
+def job_key(text: str) -> JobKey:
+    """Return the key that a job id names. ValueError if it is not one."""
+    run, dot, number = text.rpartition(".")
+    if not dot or not run or not (number.isascii() and number.isdigit()) or len(number) > 10:
+        raise ValueError(f"{text!r} is not a job id; one looks like <run key>.<number>")
+    return JobKey(run, int(number))
+
+
+@attrs.frozen(kw_only=True)
+class Payload:
+    """A stored value: its canonical JSON text, or the key of the blob that holds that text."""
+
+    inline: str | None = None
+    blob: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if (self.inline is None) == (self.blob is None):
+            raise ValueError("a payload is either inline or in a blob")
+
+
+@attrs.frozen(kw_only=True)
+class Run:
+    """One generation of one run.
+
+    `key` is this generation's own name, under which all its rows hang; (`namespace`, `id`) is what users call it.
+    `last_row` and `last_job` are the highest numbers given out so far in its history and among its jobs.
+    `open_jobs` is how many jobs it has. `progress` is the JSON text of its place in its plan.
+    `result` is a reference to its output, `error` the JSON text of why it failed or was cancelled.
+    """
+
+    key: str
+    namespace: str
+    id: str
+    generation: int
+    workflow: str
+    version: str
+    plan: str
+    status: RunStatus
+    queue: str
+    priority: int
+    created_at: Micros
+    updated_at: Micros
+    ended_at: Micros | None = None
+    last_row: int = 0
+    last_job: int = 0
+    open_jobs: int = 0
+    progress: str = "{}"
+    result: str | None = None
+    error: str | None = None
+    attributes: str | None = None
+
+    @property
+    def name(self) -> RunName:
+        """What users call it."""
+        return RunName(self.namespace, self.id)
+
+
+@attrs.frozen(kw_only=True)
+class Job:
+    """One unit of leased work.
+
+    `definition` is `<workflow>@<version>`: what code a worker needs for it. `item` is the index of a map's item.
+    `epoch` rises by one with every claim and is never reused; `attempts` counts the claims that were not given back.
+    `losses` is how many attempts in a row were lost with the worker that held them.
+    `input` is a reference to what the body gets (see `holdfast.ports.references`).
+    """
+
+    run: str
+    number: int
+    namespace: str
+    queue: str
+    definition: str
+    kind: JobKind
+    node: str
+    item: int | None = None
+    state: JobState = JobState.QUEUED
+    priority: int = 0
+    wake_at: Micros | None = None
+    epoch: int = 0
+    attempts: int = 0
+    max_attempts: int = 1
+    session: str | None = None
+    leased_at: Micros | None = None
+    losses: int = 0
+    input: str = "null"
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether it may be what kills its workers: it was lost with one, and has one attempt left.
+
+        A worker runs one such job at a time, so that the neighbours of a job that kills do not run out of attempts.
+        """
+        return self.losses > 0 and self.attempts + 1 >= self.max_attempts
+
+    @property
+    def key(self) -> JobKey:
+        """How the store names it."""
+        return JobKey(self.run, self.number)
+
+
+@attrs.frozen(kw_only=True)
+class HistoryRow:
+    """What happened to a run: numbered from 1 without gaps, never changed.
+
+    `payload` is a value that came out or went in; `data` is JSON text of small facts (errors, who, when).
+    """
+
+    run: str
+    number: int
+    type: str
+    at: Micros
+    node: str | None = None
+    item: int | None = None
+    epoch: int | None = None
+    payload: Payload | None = None
+    data: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ItemPage:
+    """Some of the items that a map goes over: `items` is the JSON text of a list of payloads."""
+
+    run: str
+    node: str
+    page: int
+    items: str
+
+
+@attrs.frozen(kw_only=True)
+class PlanRow:
+    """A pipeline's plan, stored once. `body` is its canonical JSON text."""
+
+    fingerprint: str
+    workflow: str
+    version: str
+    body: str
+
+
+@attrs.frozen(kw_only=True)
+class Session:
+    """One life of a worker process, or of a serverless function. It holds leases until `expires_at` or later."""
+
+    id: str
+    host: str
+    state: SessionState
+    opened_at: Micros
+    expires_at: Micros
+
+
+@attrs.frozen(kw_only=True)
+class Reply:
+    """What a command with an idempotency key was answered: `body` is the reply's canonical JSON text."""
+
+    namespace: str
+    key: str
+    fingerprint: str
+    body: str
+    created_at: Micros
+
+
+@attrs.frozen(kw_only=True)
+class Duty:
+    """Work that one session at a time does for all, such as maintenance, until `until`."""
+
+    name: str
+    session: str
+    until: Micros
+
+
+@attrs.frozen(kw_only=True)
+class Note:
+    """Something an attempt said while it ran: `kind` is `log` or `progress`, `data` JSON text. Not numbered."""
+
+    id: str
+    run: str
+    job: int
+    epoch: int
+    at: Micros
+    kind: str
+    data: str

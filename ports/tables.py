@@ -1,0 +1,138 @@
+"""The rows of a store as plain dictionaries: the kernel's working set, and what the in-memory store keeps."""
+
+from collections.abc import Iterator
+
+import attrs
+
+from holdfast.ports.changes import (
+    AddDuty,
+    AddItems,
+    AddJob,
+    AddNote,
+    AppendHistory,
+    Change,
+    CloseJob,
+    CloseJobs,
+    CreateRun,
+    PutDuty,
+    PutSession,
+    StorePlan,
+    StoreReply,
+    UpdateJob,
+    UpdateRun,
+)
+from holdfast.ports.errors import ConflictError
+from holdfast.ports.records import (
+    Duty,
+    HistoryRow,
+    ItemPage,
+    Job,
+    JobKey,
+    Note,
+    PlanRow,
+    Reply,
+    Run,
+    RunName,
+    Session,
+)
+
+
+@attrs.define
+class Tables:
+    """All rows, or those that a batch of commands has read, with changes applied to them one by one."""
+
+    runs: dict[str, Run] = attrs.field(factory=dict[str, Run])
+    newest: dict[RunName, str] = attrs.field(factory=dict[RunName, str])
+    jobs: dict[str, dict[int, Job]] = attrs.field(factory=dict[str, dict[int, Job]])
+    history: dict[str, list[HistoryRow]] = attrs.field(factory=dict[str, list[HistoryRow]])
+    pages: dict[tuple[str, str, int], ItemPage] = attrs.field(factory=dict[tuple[str, str, int], ItemPage])
+    plans: dict[str, PlanRow] = attrs.field(factory=dict[str, PlanRow])
+    sessions: dict[str, Session] = attrs.field(factory=dict[str, Session])
+    replies: dict[tuple[str, str], Reply] = attrs.field(factory=dict[tuple[str, str], Reply])
+    duties: dict[str, Duty] = attrs.field(factory=dict[str, Duty])
+    notes: dict[str, Note] = attrs.field(factory=dict[str, Note])
+
+    def job(self, key: JobKey) -> Job | None:
+        """Return a job, or None if it has none."""
+        of_run = self.jobs.get(key.run)
+        return of_run.get(key.number) if of_run else None
+
+    def run_named(self, name: RunName) -> Run | None:
+        """Return the newest generation of a run, or None."""
+        key = self.newest.get(name)
+        return None if key is None else self.runs[key]
+
+    def all_jobs(self) -> Iterator[Job]:
+        """Yield every job, in no order."""
+        for of_run in self.jobs.values():
+            yield from of_run.values()
+
+    def put_run(self, run: Run) -> None:
+        """Add or replace a run that was read."""
+        self.runs[run.key] = run
+        known = self.newest.get(run.name)
+        if known is None or self.runs[known].generation <= run.generation:
+            self.newest[run.name] = run.key
+
+    def put_job(self, job: Job) -> None:
+        """Add or replace a job that was read."""
+        self.jobs.setdefault(job.run, {})[job.number] = job
+
+    def conflicts(self, change: Change) -> str | None:
+        """Return what stands in the way of a change: a unique name that is taken. None if it can be made."""
+        match change:
+            case CreateRun(run):
+                known = self.run_named(run.name)
+                if run.key in self.runs or (known is not None and known.generation >= run.generation):
+                    return f"run {run.id!r} exists"
+            case AddJob(job):
+                if self.job(job.key) is not None:
+                    return f"job {job.key.text} exists"
+            case AppendHistory(row):
+                rows = self.history.get(row.run)
+                if rows and rows[-1].number >= row.number:
+                    return f"history row {row.number} of run {row.run} exists"
+            case StoreReply(reply):
+                if (reply.namespace, reply.key) in self.replies:
+                    return f"idempotency key {reply.key!r} is used"
+            case AddItems(page):
+                if (page.run, page.node, page.page) in self.pages:
+                    return f"page {page.page} of what {page.node!r} of run {page.run} goes over exists"
+            case AddNote(note):
+                if note.id in self.notes:
+                    return f"note {note.id} exists"
+            case AddDuty(duty):
+                if duty.name in self.duties:
+                    return f"duty {duty.name!r} exists"
+            case _:
+                pass
+        return None
+
+    def apply(self, change: Change) -> None:
+        """Make one change. ConflictError if `conflicts` says so; then nothing is changed."""
+        conflict = self.conflicts(change)
+        if conflict is not None:
+            raise ConflictError(conflict)
+        match change:
+            case CreateRun(run) | UpdateRun(run):
+                self.put_run(run)
+            case AddJob(job) | UpdateJob(job):
+                self.put_job(job)
+            case CloseJob(key):
+                self.jobs.get(key.run, {}).pop(key.number, None)
+            case CloseJobs(run):
+                self.jobs.pop(run, None)
+            case AppendHistory(row):
+                self.history.setdefault(row.run, []).append(row)
+            case AddItems(page):
+                self.pages[page.run, page.node, page.page] = page
+            case StorePlan(plan):
+                self.plans.setdefault(plan.fingerprint, plan)
+            case StoreReply(reply):
+                self.replies[reply.namespace, reply.key] = reply
+            case PutSession(session):
+                self.sessions[session.id] = session
+            case AddDuty(duty) | PutDuty(duty):
+                self.duties[duty.name] = duty
+            case AddNote(note):
+                self.notes[note.id] = note

@@ -1,0 +1,65 @@
+"""How processes hear that there is something to do. Only hints: the store is asked before anything is done."""
+
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+import attrs
+
+
+@attrs.frozen(kw_only=True)
+class JobHint:
+    """There may be a job to claim. `epoch` is the one that the job had when this was sent."""
+
+    job: str
+    epoch: int
+    queue: str
+
+
+@attrs.frozen(kw_only=True)
+class RunHint:
+    """A run may have ended. `run` is its key."""
+
+    run: str
+
+
+Hint: TypeAlias = JobHint | RunHint
+
+
+@attrs.frozen(kw_only=True)
+class Delivery:
+    """A hint that arrived. `hint` is None where all that is known is that something changed."""
+
+    hint: Hint | None
+    receipt: str
+
+
+class JobTransport(Protocol):
+    """Carries hints. May lose, repeat, delay or reorder them; carries ids, never values.
+
+    `announce` never raises for a fault of the carrier: a hint that can't be sent is lost, and the sweep makes up for
+    it. Safe to use from several threads.
+    """
+
+    def announce(self, hints: Sequence[Hint], /) -> None:
+        """Send hints, after the commit that they speak of. Returns soon, whatever the carrier does."""
+        ...
+
+    def receive(self, limit: int, wait: float, /) -> Sequence[Delivery]:
+        """Return up to `limit` hints, waiting up to `wait` seconds for the first. Empty if none came."""
+        ...
+
+    def ack(self, receipt: str, /) -> None:
+        """Say that a delivery is dealt with. Nothing happens if it was already, or was never."""
+        ...
+
+    def retry(self, receipt: str, delay: float, /) -> None:
+        """Ask for a delivery again after `delay` seconds."""
+        ...
+
+    def extend(self, receipt: str, by: float, /) -> None:
+        """Keep a delivery from being repeated for another `by` seconds."""
+        ...
+
+    def close(self) -> None:
+        """Stop. A `receive` that waits returns. Harmless when repeated."""
+        ...

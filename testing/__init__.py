@@ -1,0 +1,1 @@
+"""What users and we test with: fakes, the simulator, conformance suites."""

@@ -1,0 +1,247 @@
+"""What a store of blobs promises."""
+
+from abc import ABC, abstractmethod
+from hashlib import sha256
+
+import pytest
+
+from holdfast.ports.blobs import BLOB_KEY_MAX, BlobStore
+from holdfast.ports.errors import BlobCorruptError, BlobMissingError, InvalidKeyError
+from holdfast.testing.conformance.nasty_keys import NASTY_KEYS
+from holdfast.testing.conformance.threads import in_threads
+
+
+def key_of(data: bytes, folder: str = "default/run/1/bill/1") -> str:
+    """Return the key of these bytes in a folder."""
+    return f"{folder}/{sha256(data).hexdigest()}"
+
+
+class BlobStoreContract(ABC):
+    """Every promise of `BlobStore`. Derive a test class and define `make_blob_store` and `damage`."""
+
+    @abstractmethod
+    def make_blob_store(self) -> BlobStore:
+        """Return a store without a blob."""
+
+    @abstractmethod
+    def damage(self, store: BlobStore, key: str, data: bytes) -> None:
+        """Put other bytes in the place of a blob, behind the store's back."""
+
+    @pytest.mark.parametrize(
+        "data", [b"", b"x", b"\x00\xff\r\n\x1a", "é😀".encode(), bytes(range(256)) * 16_384]
+    )
+    def test_what_is_put_is_got(self, data: bytes) -> None:
+        """Byte for byte, whatever the bytes; and it exists."""
+        store = self.make_blob_store()
+        store.put(key_of(data), data)
+
+        assert data == store.get(key_of(data))
+        assert store.exists(key_of(data))
+
+    @pytest.mark.parametrize(
+        "folder", ["a", "A-b_c.d@e=f+g", "_", "0", "a/b/c/d/e/f/g/h/i/j/k/l", "x" * 200, "a.."]
+    )
+    def test_every_key_that_is_well_formed_can_be_used(self, folder: str) -> None:
+        """Short, deep and long ones, of every character that is allowed."""
+        store = self.make_blob_store()
+        store.put(key_of(b"1", folder), b"1")
+
+        assert store.get(key_of(b"1", folder)) == b"1"
+        assert [key_of(b"1", folder)] == list(store.list(""))
+
+    def test_the_longest_key_can_be_used(self) -> None:
+        """A key may have up to BLOB_KEY_MAX characters."""
+        folder = "/".join(["x" * 200] * 4)[: BLOB_KEY_MAX - 65]
+        store = self.make_blob_store()
+        store.put(key_of(b"1", folder), b"1")
+
+        assert store.get(key_of(b"1", folder)) == b"1"
+
+    def test_a_hash_may_be_part_of_another_key(self) -> None:
+        """A blob is not in the way of one whose key goes on from its own."""
+        outer = key_of(b"1", "a")
+        inner = key_of(b"2", outer)
+        for first, second in ((outer, inner), (inner, outer)):
+            store = self.make_blob_store()
+            for key in (first, second):
+                store.put(key, b"1" if key == outer else b"2")
+
+            assert [store.get(outer), store.get(inner)] == [b"1", b"2"]
+            assert [outer, inner] == list(store.list("a/"))
+
+    def test_the_same_bytes_under_two_keys_are_two_blobs(self) -> None:
+        """Deleting one leaves the other."""
+        store = self.make_blob_store()
+        store.put(key_of(b"1", "a"), b"1")
+        store.put(key_of(b"1", "b"), b"1")
+        store.delete(key_of(b"1", "a"))
+
+        assert store.get(key_of(b"1", "b")) == b"1"
+        assert not store.exists(key_of(b"1", "a"))
+
+    def test_a_key_that_is_there_already_is_left_as_it_is(self) -> None:
+        """Even if what is there has been damaged: what was written once is not written again."""
+        store = self.make_blob_store()
+        store.put(key_of(b"1"), b"1")
+        store.put(key_of(b"1"), b"1")
+        assert store.get(key_of(b"1")) == b"1"
+
+        self.damage(store, key_of(b"1"), b"2")
+        store.put(key_of(b"1"), b"1")
+        with pytest.raises(BlobCorruptError):
+            store.get(key_of(b"1"))
+
+    @pytest.mark.parametrize("damaged", [b"", b"som", b"some bytes!", b"same size!"])
+    def test_a_blob_that_was_damaged_is_corrupt(self, damaged: bytes) -> None:
+        """Cut off, gone on, or changed; the error names the key, and other blobs are fine."""
+        store = self.make_blob_store()
+        store.put(key_of(b"some bytes"), b"some bytes")
+        store.put(key_of(b"others"), b"others")
+        self.damage(store, key_of(b"some bytes"), damaged)
+
+        with pytest.raises(BlobCorruptError) as caught:
+            store.get(key_of(b"some bytes"))
+        assert key_of(b"some bytes") == caught.value.key
+        assert store.exists(key_of(b"some bytes"))
+        assert store.get(key_of(b"others")) == b"others"
+
+    def test_a_blob_that_is_not_there_is_missing(self) -> None:
+        """The error names the key; neither a prefix nor another folder is the key."""
+        store = self.make_blob_store()
+        store.put(key_of(b"1", "a/b"), b"1")
+
+        for key in (key_of(b"1", "a"), key_of(b"1", "a/b/c"), key_of(b"2", "a/b"), key_of(b"1", "A/b")):
+            assert not store.exists(key)
+            with pytest.raises(BlobMissingError) as caught:
+                store.get(key)
+            assert key == caught.value.key
+
+    def test_a_deleted_blob_is_gone_and_can_be_put_again(self) -> None:
+        """Its neighbours stay."""
+        store = self.make_blob_store()
+        store.put(key_of(b"1"), b"1")
+        store.put(key_of(b"2"), b"2")
+        store.delete(key_of(b"1"))
+        assert not store.exists(key_of(b"1"))
+        assert [key_of(b"2")] == list(store.list(""))
+        with pytest.raises(BlobMissingError):
+            store.get(key_of(b"1"))
+
+        store.put(key_of(b"1"), b"1")
+        assert store.get(key_of(b"1")) == b"1"
+
+    def test_deleting_what_is_not_there_does_nothing(self) -> None:
+        """Neither in an empty store nor twice."""
+        store = self.make_blob_store()
+        store.delete(key_of(b"1"))
+        store.put(key_of(b"1"), b"1")
+        store.delete(key_of(b"1"))
+        store.delete(key_of(b"1"))
+
+        assert list(store.list("")) == []
+
+    def test_keys_are_listed_by_prefix_ascending(self) -> None:
+        """A prefix may end in the middle of a part; the order is that of the characters."""
+        store = self.make_blob_store()
+        folders = [
+            "a",
+            "a+b",
+            "a-b",
+            "a.b",
+            "a/b",
+            "a/b/c",
+            "a0",
+            "a=b",
+            "A",
+            "_",
+            "b",
+            "ab",
+            "a/b-c",
+            "a/b.c",
+        ]
+        keys = sorted(key_of(data, folder) for folder in folders for data in (b"1", b"2"))
+        for key in reversed(keys):
+            store.put(key, b"1" if key == key_of(b"1", key[:-65]) else b"2")
+
+        prefixes = (
+            "",
+            "a",
+            "a/",
+            "a/b",
+            "a/b/",
+            "a/b/c/",
+            "a-",
+            "b",
+            key_of(b"1", "a"),
+            key_of(b"1", "a")[:-3],
+        )
+        for prefix in prefixes:
+            assert [key for key in keys if key.startswith(prefix)] == list(store.list(prefix)), prefix
+
+    @pytest.mark.parametrize(
+        "prefix", ["nobody", "/", "//", "../", "..", ".", "./", "a/../", "\x00", "é/", "a//b", "~"]
+    )
+    def test_a_prefix_of_no_key_lists_nothing(self, prefix: str) -> None:
+        """Malformed ones too."""
+        store = self.make_blob_store()
+        store.put(key_of(b"1", "a/b"), b"1")
+
+        assert list(store.list(prefix)) == []
+
+    def test_blobs_may_be_deleted_while_they_are_listed(self) -> None:
+        """That is how garbage is collected."""
+        store = self.make_blob_store()
+        for number in range(50):
+            store.put(key_of(b"1", f"a/{number}"), b"1")
+        for key in store.list("a/"):
+            store.delete(key)
+
+        assert list(store.list("")) == []
+
+    def test_bytes_that_do_not_have_the_hash_are_refused(self) -> None:
+        """And not stored."""
+        store = self.make_blob_store()
+        with pytest.raises(InvalidKeyError):
+            store.put(key_of(b"1"), b"2")
+
+        assert list(store.list("")) == []
+
+    @pytest.mark.parametrize("key", NASTY_KEYS, ids=range(len(NASTY_KEYS)))
+    def test_a_malformed_key_is_refused(self, key: str) -> None:
+        """By every method, and nothing is stored."""
+        store = self.make_blob_store()
+        for attempt in (lambda: store.put(key, b""), lambda: store.get(key), lambda: store.exists(key)):
+            with pytest.raises(InvalidKeyError):
+                attempt()
+        with pytest.raises(InvalidKeyError):
+            store.delete(key)
+
+        assert list(store.list("")) == []
+
+    def test_several_threads_put_the_same_blob(self) -> None:
+        """All succeed, and it is whole whenever it can be read."""
+        store = self.make_blob_store()
+        data = bytes(range(256)) * 400
+
+        def put(_: int) -> bytes:
+            store.put(key_of(data), data)
+            return store.get(key_of(data))
+
+        assert [data] * 6 == in_threads(6, put)
+        assert [key_of(data)] == list(store.list(""))
+
+    def test_several_threads_put_and_delete_neighbours(self) -> None:
+        """Nobody's blob goes with another's."""
+        store = self.make_blob_store()
+
+        def churn(thread: int) -> None:
+            data = b"%d" % thread
+            for _ in range(15):
+                store.put(key_of(data, "a/b/c"), data)
+                assert data == store.get(key_of(data, "a/b/c"))
+                store.delete(key_of(data, "a/b/c"))
+            store.put(key_of(data, "a/b/c"), data)
+
+        in_threads(4, churn)
+
+        assert len(list(store.list(""))) == 4

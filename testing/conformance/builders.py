@@ -1,0 +1,222 @@
+"""Rows for tests: complete and valid, except for what a test says."""
+
+from typing import Final
+
+from attrs import evolve
+from typing_extensions import TypedDict, Unpack
+
+from holdfast.ports.json import compact
+from holdfast.ports.records import (
+    Duty,
+    HistoryRow,
+    ItemPage,
+    Job,
+    JobKind,
+    JobState,
+    Micros,
+    Note,
+    Payload,
+    PlanRow,
+    Reply,
+    Run,
+    RunStatus,
+    Session,
+    SessionState,
+)
+
+NOW: Final[Micros] = 1_767_225_600_000_000
+"""2026-01-01T00:00Z."""
+
+SECOND: Final[Micros] = 1_000_000
+NAMESPACE: Final = "default"
+QUEUE: Final = "main"
+DEFINITION: Final = "orders@1"
+
+
+def a_key(number: int) -> str:
+    """Return a key shaped like a ULID; those of higher numbers are newer."""
+    return f"01TESTKEY{number:017d}"
+
+
+class RunFields(TypedDict, total=False):
+    """Fields of a Run."""
+
+    key: str
+    namespace: str
+    id: str
+    generation: int
+    workflow: str
+    version: str
+    plan: str
+    status: RunStatus
+    queue: str
+    priority: int
+    created_at: Micros
+    updated_at: Micros
+    ended_at: Micros | None
+    last_row: int
+    last_job: int
+    open_jobs: int
+    progress: str
+    result: str | None
+    error: str | None
+    attributes: str | None
+
+
+class JobFields(TypedDict, total=False):
+    """Fields of a Job."""
+
+    namespace: str
+    queue: str
+    definition: str
+    kind: JobKind
+    node: str
+    item: int | None
+    state: JobState
+    priority: int
+    wake_at: Micros | None
+    epoch: int
+    attempts: int
+    max_attempts: int
+    session: str | None
+    leased_at: Micros | None
+    losses: int
+    input: str
+
+
+class RowFields(TypedDict, total=False):
+    """Fields of a HistoryRow."""
+
+    type: str
+    at: Micros
+    node: str | None
+    item: int | None
+    epoch: int | None
+    payload: Payload | None
+    data: str | None
+
+
+class SessionFields(TypedDict, total=False):
+    """Fields of a Session."""
+
+    host: str
+    state: SessionState
+    opened_at: Micros
+    expires_at: Micros
+
+
+class ReplyFields(TypedDict, total=False):
+    """Fields of a Reply."""
+
+    namespace: str
+    fingerprint: str
+    body: str
+    created_at: Micros
+
+
+class NoteFields(TypedDict, total=False):
+    """Fields of a Note."""
+
+    job: int
+    epoch: int
+    at: Micros
+    kind: str
+    data: str
+
+
+def a_run(number: int = 1, **fields: Unpack[RunFields]) -> Run:
+    """Return a running run; runs of other numbers have other keys and ids, and those of higher ones are newer."""
+    run = Run(
+        key=a_key(number),
+        namespace=NAMESPACE,
+        id=f"run-{number}",
+        generation=1,
+        workflow="orders",
+        version="1",
+        plan="f" * 64,
+        status=RunStatus.RUNNING,
+        queue=QUEUE,
+        priority=0,
+        created_at=NOW + number,
+        updated_at=NOW + number,
+    )
+    return evolve(run, **fields)
+
+
+def a_job(run: int | str = 1, number: int = 1, **fields: Unpack[JobFields]) -> Job:
+    """Return a queued job of a run, which is given by its number or key."""
+    job = Job(
+        run=_run_key(run),
+        number=number,
+        namespace=NAMESPACE,
+        queue=QUEUE,
+        definition=DEFINITION,
+        kind=JobKind.STAGE,
+        node="bill",
+        max_attempts=3,
+    )
+    return evolve(job, **fields)
+
+
+def a_leased_job(run: int | str = 1, number: int = 1, *, session: str) -> Job:
+    """Return a job that a session holds."""
+    job = a_job(run, number, state=JobState.LEASED, session=session)
+    return evolve(job, epoch=1, attempts=1, leased_at=NOW)
+
+
+def a_row(run: int | str = 1, number: int = 1, **fields: Unpack[RowFields]) -> HistoryRow:
+    """Return a row of a run's history."""
+    row = HistoryRow(run=_run_key(run), number=number, type="stage.retrying", at=NOW + number)
+    return evolve(row, **fields)
+
+
+def a_completed_row(
+    run: int | str = 1, number: int = 1, *, node: str = "bill", item: int | None = None, output: str = "1"
+) -> HistoryRow:
+    """Return the row in which a stage, or an item of a map, was completed. `output` is JSON text."""
+    payload = Payload(inline=output)
+    return a_row(run, number, type="stage.completed", node=node, item=item, epoch=1, payload=payload)
+
+
+def a_page(
+    run: int | str = 1, page: int = 0, *, node: str = "bill", items: tuple[Payload, ...] = ()
+) -> ItemPage:
+    """Return a page of what a map goes over."""
+    text = compact([[item.inline, item.blob] for item in items])
+    return ItemPage(run=_run_key(run), node=node, page=page, items=text)
+
+
+def a_plan(number: int = 1, body: str = '{"groups":[]}') -> PlanRow:
+    """Return a plan."""
+    return PlanRow(fingerprint=f"{number:064x}", workflow="orders", version="1", body=body)
+
+
+def a_session(number: int = 1, **fields: Unpack[SessionFields]) -> Session:
+    """Return an open session, which has half a minute left at NOW."""
+    session = Session(
+        id=a_key(number), host="host-1", state=SessionState.OPEN, opened_at=NOW, expires_at=NOW + 30 * SECOND
+    )
+    return evolve(session, **fields)
+
+
+def a_reply(key: str = "key-1", **fields: Unpack[ReplyFields]) -> Reply:
+    """Return what a command with an idempotency key was answered."""
+    reply = Reply(namespace=NAMESPACE, key=key, fingerprint="a" * 64, body='{"ok":true}', created_at=NOW)
+    return evolve(reply, **fields)
+
+
+def a_duty(name: str = "maintenance", *, session: int = 1, until: Micros = NOW + SECOND) -> Duty:
+    """Return a duty that a session has."""
+    return Duty(name=name, session=a_key(session), until=until)
+
+
+def a_note(number: int = 1, run: int | str = 1, **fields: Unpack[NoteFields]) -> Note:
+    """Return something that an attempt said."""
+    note = Note(
+        id=a_key(number), run=_run_key(run), job=1, epoch=1, at=NOW + number, kind="log", data='"hello"'
+    )
+    return evolve(note, **fields)
+
+
+def _run_key(run: int | str) -> str:
+    return a_key(run) if isinstance(run, int) else run

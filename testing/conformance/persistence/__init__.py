@@ -1,0 +1,5 @@
+"""What a store promises (`holdfast.ports.persistence`), as tests, by topic."""
+
+from holdfast.testing.conformance.persistence.contract import PersistenceContract
+
+__all__ = ["PersistenceContract"]

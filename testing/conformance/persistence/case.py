@@ -1,0 +1,139 @@
+"""What the tests of a store share: how one is made, and the few things that nearly every test does."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar
+
+import pytest
+from attrs import evolve
+from typing_extensions import TypeVar
+
+from holdfast.ports.changes import AddJob, Change, CreateRun, UpdateJob
+from holdfast.ports.persistence import Lane, Persistence, Query, RunsByKey, Transaction
+from holdfast.ports.records import Job, JobState, Run
+from holdfast.testing.conformance.builders import DEFINITION, NAMESPACE, NOW, QUEUE, a_run
+
+R = TypeVar("R")
+
+
+class PersistenceCase(ABC):
+    """The part of each class of tests that says which store is tested."""
+
+    serial: ClassVar[bool] = False
+    """Whether this store carries out one transaction at a time, so that none can overlap another."""
+
+    reads_wait: ClassVar[bool] = False
+    """Whether a question waits for the transaction that is under way: fit for tests, not for production."""
+
+    @abstractmethod
+    def make_persistence(self) -> Persistence:
+        """Return a store without a row. Each test gets its own, calls `setup` on it and, in the end, `close`."""
+
+    def open_again(self, store: Persistence) -> Persistence | None:
+        """Return another store on the same rows, as another process would; None if there can't be one."""
+        del store
+        return None
+
+    @pytest.fixture
+    def store(self) -> Iterator[Persistence]:
+        """A store without a row, ready for use."""
+        store = self.make_persistence()
+        try:
+            store.setup()
+            yield store
+        finally:
+            store.close()
+
+    @pytest.fixture
+    def other(self, store: Persistence) -> Iterator[Persistence]:
+        """Another store on the rows of `store`."""
+        other = self.open_again(store)
+        if other is None:
+            pytest.skip("this store can't be opened twice")
+        try:
+            yield other
+        finally:
+            other.close()
+
+
+def put(store: Persistence, *changes: Change) -> None:
+    """Make changes, in one transaction."""
+    store.transact(lambda tx: tx.apply(changes))
+
+
+def put_run(store: Persistence, run: Run, *jobs: Job) -> None:
+    """Store a run and its jobs, with the counts of them in its row."""
+    last_job = max((job.number for job in jobs), default=0)
+    put(store, CreateRun(evolve(run, open_jobs=len(jobs), last_job=last_job)), *map(AddJob, jobs))
+
+
+def put_jobs(store: Persistence, *jobs: Job) -> None:
+    """Store jobs, and the runs to which they belong."""
+    of_run: dict[str, list[Job]] = {}
+    for job in jobs:
+        of_run.setdefault(job.run, []).append(job)
+    changes: list[Change] = []
+    for key, theirs in of_run.items():
+        run = a_run(key=key, id=f"of-{key}", namespace=theirs[0].namespace)
+        counts = evolve(run, open_jobs=len(theirs), last_job=max(job.number for job in theirs))
+        changes += [CreateRun(counts), *map(AddJob, theirs)]
+    put(store, *changes)
+
+
+def ask(store: Persistence, question: Callable[[Transaction], Sequence[R]]) -> list[R]:
+    """Return what a read of a transaction gives."""
+    return list(store.transact(question))
+
+
+def jobs_of(store: Persistence, *runs: str) -> list[Job]:
+    """Return the jobs of runs, by run and number."""
+    return sorted(ask(store, lambda tx: tx.jobs_of(runs)), key=lambda job: job.key)
+
+
+def the_run(store: Persistence, key: str) -> Run:
+    """Return a stored run. AssertionError if it is not there."""
+    (run,) = store.read(RunsByKey((key,)))
+    return run
+
+
+def a_lane(limit: int = 1_000, *, queue: str = QUEUE, definitions: tuple[str, ...] = (DEFINITION,)) -> Lane:
+    """Return what a worker takes from one queue."""
+    return Lane(queue=queue, definitions=definitions, limit=limit)
+
+
+def claimable(
+    store: Persistence,
+    *lanes: Lane,
+    limit: int = 1_000,
+    namespace: str = NAMESPACE,
+    suspects: bool = True,
+) -> list[Job]:
+    """Return the jobs that could be claimed now, in order."""
+    return ask(store, lambda tx: tx.claimable(namespace, lanes, limit, suspects=suspects))
+
+
+def claim(store: Persistence, session: str, limit: int) -> list[Job]:
+    """Lease jobs of the usual lane to a session and return them."""
+
+    def work(tx: Transaction) -> list[Job]:
+        leased = [lease(job, session) for job in tx.claimable(NAMESPACE, (a_lane(),), limit)]
+        tx.apply([UpdateJob(job) for job in leased])
+        return leased
+
+    return store.transact(work)
+
+
+def lease(job: Job, session: str) -> Job:
+    """Return the job as it is after a claim."""
+    return evolve(
+        job,
+        state=JobState.LEASED,
+        session=session,
+        epoch=job.epoch + 1,
+        attempts=job.attempts + 1,
+        leased_at=NOW,
+    )
+
+
+class UnknownQuery(Query[int]):
+    """A question that no store knows."""

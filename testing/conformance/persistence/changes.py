@@ -1,0 +1,259 @@
+"""What a store promises about each kind of change, and about several changes to one row in one batch."""
+
+from collections.abc import Sequence
+
+import pytest
+from attrs import evolve
+
+from holdfast.ports.changes import (
+    AddDuty,
+    AddItems,
+    AddJob,
+    AddNote,
+    AppendHistory,
+    Change,
+    CloseJob,
+    CloseJobs,
+    CreateRun,
+    PutDuty,
+    PutSession,
+    StorePlan,
+    StoreReply,
+    UpdateJob,
+    UpdateRun,
+)
+from holdfast.ports.persistence import HistoryOf, LoadValues, NotesOf, Persistence, PlansByFingerprint
+from holdfast.ports.records import Job, JobKey, Payload, RunStatus, SessionState
+from holdfast.ports.references import item_reference
+from holdfast.testing.conformance.builders import (
+    NAMESPACE,
+    NOW,
+    SECOND,
+    a_duty,
+    a_job,
+    a_key,
+    a_leased_job,
+    a_note,
+    a_page,
+    a_plan,
+    a_reply,
+    a_row,
+    a_run,
+    a_session,
+)
+from holdfast.testing.conformance.persistence.case import (
+    PersistenceCase,
+    ask,
+    jobs_of,
+    put,
+    put_jobs,
+    the_run,
+)
+from holdfast.testing.conformance.persistence.jobs import FULL_JOB
+from holdfast.testing.conformance.persistence.runs import FULL_RUN
+
+_LEASED = a_leased_job(session=a_key(8))
+_KEY = JobKey(a_key(1), 1)
+
+NET_EFFECTS: Sequence[tuple[str, tuple[Change, ...], tuple[Job, ...]]] = (
+    (
+        "add, update",
+        (AddJob(a_job(1, 2)), UpdateJob(a_job(1, 2, priority=4))),
+        (a_job(), a_job(1, 2, priority=4)),
+    ),
+    ("add, close", (AddJob(a_job(1, 2)), CloseJob(JobKey(a_key(1), 2))), (a_job(),)),
+    (
+        "add, update, close",
+        (AddJob(a_job(1, 2)), UpdateJob(a_job(1, 2, priority=4)), CloseJob(JobKey(a_key(1), 2))),
+        (a_job(),),
+    ),
+    ("update, update", (UpdateJob(a_job(priority=4)), UpdateJob(_LEASED)), (_LEASED,)),
+    ("update, close", (UpdateJob(_LEASED), CloseJob(_KEY)), ()),
+    ("close, add another", (CloseJob(_KEY), AddJob(a_job(1, 2))), (a_job(1, 2),)),
+    ("add another, close", (AddJob(a_job(1, 2)), CloseJob(_KEY)), (a_job(1, 2),)),
+    ("add another, close all", (AddJob(a_job(1, 2)), CloseJobs(a_key(1))), ()),
+    ("update, close all", (UpdateJob(_LEASED), CloseJobs(a_key(1))), ()),
+    ("close, close all", (CloseJob(_KEY), CloseJobs(a_key(1))), ()),
+    ("close all, add another", (CloseJobs(a_key(1)), AddJob(a_job(1, 2))), (a_job(1, 2),)),
+    (
+        "close all, add another, update it",
+        (CloseJobs(a_key(1)), AddJob(a_job(1, 2)), UpdateJob(a_job(1, 2, priority=4))),
+        (a_job(1, 2, priority=4),),
+    ),
+    ("close all, twice", (CloseJobs(a_key(1)), CloseJobs(a_key(1))), ()),
+)
+"""Changes to run 1, which has job 1; and the jobs that it has after them."""
+
+
+class Changes(PersistenceCase):
+    """`apply`."""
+
+    def test_a_run_is_created_and_updated(self, store: Persistence) -> None:
+        """An update replaces every field."""
+        put(store, CreateRun(a_run(7)))
+        full = evolve(FULL_RUN, namespace=NAMESPACE, id="run-7", generation=1)
+        put(store, UpdateRun(full))
+        assert full == the_run(store, a_key(7))
+
+        put(store, UpdateRun(a_run(7)))
+        assert a_run(7) == the_run(store, a_key(7))
+
+    def test_an_update_touches_no_other_run(self, store: Persistence) -> None:
+        """Whatever they have in common."""
+        put(store, CreateRun(a_run(1)), CreateRun(a_run(2)))
+        put(store, UpdateRun(a_run(2, status=RunStatus.FAILED)))
+
+        assert a_run(1) == the_run(store, a_key(1))
+
+    def test_many_runs_are_updated_differently_at_once(self, store: Persistence) -> None:
+        """Each gets its own values, None among them."""
+        runs = [a_run(number, ended_at=NOW) for number in range(300)]
+        put(store, *map(CreateRun, runs))
+        changed = [
+            evolve(run, last_row=at, ended_at=None if at % 2 else at, result=None if at % 3 else str(at))
+            for at, run in enumerate(runs)
+        ]
+        put(store, *map(UpdateRun, reversed(changed)))
+
+        found = ask(store, lambda tx: tx.runs([run.key for run in runs]))
+        assert changed == sorted(found, key=lambda run: run.key)
+
+    def test_a_run_created_and_updated_in_one_batch_is_stored_as_updated(self, store: Persistence) -> None:
+        """The last change to a row is what counts."""
+        put(store, CreateRun(a_run()), UpdateRun(a_run(last_row=1)), UpdateRun(a_run(last_row=2)))
+
+        assert the_run(store, a_key(1)).last_row == 2
+
+    def test_changes_are_given_in_any_order_of_tables(self, store: Persistence) -> None:
+        """A run's rows may come before the run in a batch."""
+        put(store, AddJob(a_job()), AppendHistory(a_row()), AddNote(a_note()), CreateRun(a_run(open_jobs=1)))
+
+        assert [a_job()] == jobs_of(store, a_key(1))
+        assert (a_row(),) == store.read(HistoryOf(a_key(1)))
+
+    def test_a_job_is_updated_in_every_field(self, store: Persistence) -> None:
+        """And back, to None where it was None."""
+        put_jobs(store, a_job(1, 12, namespace="tenant-1"))
+        put(store, UpdateJob(FULL_JOB))
+        assert jobs_of(store, a_key(1)) == [FULL_JOB]
+
+        put(store, UpdateJob(a_job(1, 12, namespace="tenant-1")))
+        assert [a_job(1, 12, namespace="tenant-1")] == jobs_of(store, a_key(1))
+
+    def test_many_jobs_are_added_updated_and_closed_at_once(self, store: Persistence) -> None:
+        """A batch of two thousand changes to six hundred jobs."""
+        put_jobs(store, *(a_job(run, number) for run in range(20) for number in range(1, 31)))
+        stays = [
+            a_leased_job(run, number, session=a_key(run)) for run in range(20) for number in range(1, 16)
+        ]
+        added = [a_job(run, number, item=number) for run in range(20) for number in range(31, 81)]
+        put(
+            store,
+            *map(UpdateJob, stays),
+            *(CloseJob(JobKey(a_key(run), number)) for run in range(20) for number in range(16, 31)),
+            *map(AddJob, added),
+        )
+
+        expected = sorted([*stays, *added], key=lambda job: job.key)
+        assert expected == jobs_of(store, *(a_key(run) for run in range(20)))
+
+    def test_closing_all_jobs_of_a_run_touches_no_other_run(self, store: Persistence) -> None:
+        """Neither its jobs nor its row."""
+        put_jobs(store, a_job(1, 1), a_job(1, 2), a_job(2, 1))
+        put(store, CloseJobs(a_key(1)))
+
+        assert [a_job(2, 1)] == jobs_of(store, a_key(1), a_key(2))
+
+    def test_closing_all_jobs_of_a_run_without_jobs_does_nothing(self, store: Persistence) -> None:
+        """A run may end without an open job."""
+        put(store, CreateRun(a_run()))
+        put(store, CloseJobs(a_key(1)))
+
+        assert a_run() == the_run(store, a_key(1))
+
+    @pytest.mark.parametrize(
+        ("changes", "left"), [case[1:] for case in NET_EFFECTS], ids=[n for n, _, _ in NET_EFFECTS]
+    )
+    def test_several_changes_to_a_job_come_to_their_net_effect(
+        self, store: Persistence, changes: tuple[Change, ...], left: tuple[Job, ...]
+    ) -> None:
+        """As if they had been made one by one."""
+        put_jobs(store, a_job(1, 1), a_job(2, 1))
+        put(store, *changes)
+
+        assert [*left, a_job(2, 1)] == jobs_of(store, a_key(1), a_key(2))
+
+    def test_history_is_appended(self, store: Persistence) -> None:
+        """Every field of a row survives, and what it has not stays None."""
+        full = a_row(
+            1, 1, type="x.y", node="a b", item=0, epoch=3, payload=Payload(inline='"v"'), data='{"attempt":1}'
+        )
+        blob = a_row(1, 2, payload=Payload(blob=f"a/b/{'0' * 64}"))
+        put_jobs(store, a_job(1, 1), a_job(2, 1))
+        put(store, AppendHistory(full), AppendHistory(blob))
+        put(store, AppendHistory(a_row(2, 1)), AppendHistory(a_row(1, 3)))
+
+        assert (full, blob, a_row(1, 3)) == store.read(HistoryOf(a_key(1)))
+
+    def test_pages_of_items_are_added(self, store: Persistence) -> None:
+        """By run, map and number of the page."""
+        put_jobs(store, a_job(1, 1), a_job(2, 1))
+        put(
+            store,
+            *(
+                AddItems(a_page(run, page, node=node, items=(Payload(inline=f'"{run} {node} {page}"'),)))
+                for run in (1, 2)
+                for node in ("a", "b")
+                for page in (0, 1)
+            ),
+        )
+
+        (value,) = store.read(LoadValues(((a_key(2), item_reference("b", 1, 0)),)))
+        assert (Payload(inline='"2 b 1"'),) == value.payloads
+
+    def test_a_plan_is_stored_once(self, store: Persistence) -> None:
+        """Storing it again does nothing, alone and among new ones."""
+        put(store, StorePlan(a_plan(1)))
+        put(store, StorePlan(a_plan(1, body="other")))
+        put(store, StorePlan(a_plan(2)), StorePlan(a_plan(1, body="other")), StorePlan(a_plan(2)))
+
+        found = store.read(PlansByFingerprint((a_plan(1).fingerprint, a_plan(2).fingerprint)))
+        assert {a_plan(1), a_plan(2)} == set(found)
+
+    def test_a_reply_is_kept_byte_for_byte(self, store: Persistence) -> None:
+        """The order of its keys, its numbers and its escapes are those that were stored."""
+        body = '{"b":1.0,"a":1e2,"u":"\\u00e9\\ud83d\\ude00","big":123456789012345678901234567890}'
+        put(store, StoreReply(a_reply(body=body)))
+
+        assert [a_reply(body=body)] == ask(store, lambda tx: tx.replies([(NAMESPACE, "key-1")]))
+
+    def test_a_session_is_added_and_replaced(self, store: Persistence) -> None:
+        """In one batch and in several."""
+        put(store, PutSession(a_session(1)), PutSession(a_session(2)), PutSession(a_session(2, host="other")))
+        renewed = a_session(1, expires_at=NOW + 90 * SECOND, state=SessionState.DEAD)
+        put(store, PutSession(renewed))
+
+        found = ask(store, lambda tx: tx.sessions([a_key(1), a_key(2)], lock=False))
+        assert [renewed, a_session(2, host="other")] == sorted(found, key=lambda session: session.id)
+
+    def test_a_duty_is_added_and_replaced(self, store: Persistence) -> None:
+        """In one batch and in several."""
+        put(store, AddDuty(a_duty(session=1)), PutDuty(a_duty(session=2)))
+        assert [a_duty(session=2)] == ask(store, lambda tx: tx.duties(["maintenance"]))
+
+        put(store, PutDuty(a_duty(session=3, until=NOW + 9)))
+        assert [a_duty(session=3, until=NOW + 9)] == ask(store, lambda tx: tx.duties(["maintenance"]))
+
+    def test_notes_are_added(self, store: Persistence) -> None:
+        """Every field of a note survives."""
+        put_jobs(store, a_job(1, 1), a_job(2, 1))
+        note = a_note(2, job=3, epoch=4, kind="progress", data='{"done":1}')
+        put(store, AddNote(note), AddNote(a_note(1)), AddNote(a_note(3, run=2)))
+
+        assert (a_note(1), note) == store.read(NotesOf(a_key(1)))
+
+    def test_no_change_is_a_batch_too(self, store: Persistence) -> None:
+        """Nothing is written, and nothing goes wrong."""
+        put(store)
+
+        assert ask(store, lambda tx: tx.active_runs("", 10)) == []

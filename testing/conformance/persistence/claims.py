@@ -1,0 +1,219 @@
+"""What a store promises about finding jobs to claim."""
+
+from collections import Counter
+
+import pytest
+
+from holdfast.ports.changes import AddJob, CloseJob, CloseJobs, UpdateJob
+from holdfast.ports.persistence import Persistence
+from holdfast.ports.records import Job, JobKey, JobState
+from holdfast.testing.conformance.builders import NOW, a_job, a_key, a_leased_job
+from holdfast.testing.conformance.persistence.case import (
+    PersistenceCase,
+    a_lane,
+    claim,
+    claimable,
+    lease,
+    put,
+    put_jobs,
+)
+from holdfast.testing.conformance.threads import in_threads
+
+
+def _keys(jobs: list[Job]) -> list[tuple[int, int]]:
+    return [(int(job.run[-17:]), job.number) for job in jobs]
+
+
+class Claims(PersistenceCase):
+    """`claimable`."""
+
+    def test_a_queued_job_can_be_claimed(self, store: Persistence) -> None:
+        """It is returned as it was stored."""
+        put_jobs(store, a_job())
+
+        assert [a_job()] == claimable(store, a_lane())
+
+    @pytest.mark.parametrize("state", sorted(set(JobState) - {JobState.QUEUED}))
+    def test_a_job_that_is_not_queued_can_not_be_claimed(self, store: Persistence, state: JobState) -> None:
+        """Neither one that sleeps (even if it is due), nor one that is leased or held."""
+        put_jobs(
+            store,
+            a_leased_job(session=a_key(1)) if state is JobState.LEASED else a_job(state=state, wake_at=0),
+        )
+
+        assert claimable(store, a_lane()) == []
+
+    def test_nothing_can_be_claimed_from_an_empty_store(self, store: Persistence) -> None:
+        """No job, no lane, or no limit: no job."""
+        assert claimable(store, a_lane()) == []
+        put_jobs(store, a_job())
+
+        assert claimable(store) == []
+        assert claimable(store, a_lane(0)) == []
+        assert claimable(store, a_lane(), limit=0) == []
+        assert claimable(store, a_lane(definitions=())) == []
+
+    def test_suspects_are_passed_over_unless_they_are_asked_for(self, store: Persistence) -> None:
+        """A suspect was lost with its worker and has one attempt left. Passing it over takes nobody's place."""
+        suspect = a_job(1, 1, losses=1, attempts=2, max_attempts=3)
+        lost_once = a_job(1, 2, losses=1, attempts=1, max_attempts=3)
+        never_lost = a_job(1, 3, losses=0, attempts=2, max_attempts=3)
+        put_jobs(store, suspect, lost_once, never_lost)
+
+        assert [suspect, lost_once] == claimable(store, a_lane(2))
+        assert [lost_once, never_lost] == claimable(store, a_lane(2), suspects=False)
+
+    def test_other_queues_are_left_alone(self, store: Persistence) -> None:
+        """A lane takes from its own queue only."""
+        put_jobs(store, a_job(1, 1), a_job(1, 2, queue="reports"))
+
+        assert _keys(claimable(store, a_lane(queue="reports"))) == [(1, 2)]
+        assert claimable(store, a_lane(queue="nobody's")) == []
+
+    def test_other_definitions_are_left_alone(self, store: Persistence) -> None:
+        """A lane takes jobs of the code that the worker has; a version is part of its name."""
+        put_jobs(store, a_job(1, 1), a_job(1, 2, definition="orders@2"), a_job(1, 3, definition="users@1"))
+
+        assert _keys(claimable(store, a_lane(definitions=("orders@2",)))) == [(1, 2)]
+        assert _keys(claimable(store, a_lane(definitions=("users@1", "orders@1")))) == [(1, 1), (1, 3)]
+
+    def test_other_namespaces_are_left_alone(self, store: Persistence) -> None:
+        """A worker of one namespace sees nothing of another's jobs."""
+        put_jobs(store, a_job(1, 1), a_job(2, 1, namespace="tenant-2"))
+
+        assert _keys(claimable(store, a_lane(), namespace="tenant-2")) == [(2, 1)]
+
+    def test_a_lane_is_a_queue_and_definitions_together(self, store: Persistence) -> None:
+        """Two lanes do not lend each other their queues."""
+        put_jobs(store, a_job(1, 1, queue="a", definition="x@1"), a_job(1, 2, queue="b", definition="y@1"))
+        put_jobs(store, a_job(2, 1, queue="a", definition="y@1"), a_job(2, 2, queue="b", definition="x@1"))
+
+        lanes = a_lane(queue="a", definitions=("x@1",)), a_lane(queue="b", definitions=("y@1",))
+
+        assert _keys(claimable(store, *lanes)) == [(1, 1), (1, 2)]
+
+    def test_the_highest_priority_comes_first_then_the_oldest_run_then_the_lowest_number(
+        self, store: Persistence
+    ) -> None:
+        """Numbers are compared as numbers: 9 comes before 10."""
+        put_jobs(
+            store, a_job(2, 1), a_job(2, 10), a_job(2, 9), a_job(3, 1, priority=5), a_job(4, 1, priority=-5)
+        )
+        put_jobs(store, a_job(1, 30), a_job(5, 1, priority=10))
+
+        expected = [(5, 1), (3, 1), (1, 30), (2, 1), (2, 9), (2, 10), (4, 1)]
+        assert expected == _keys(claimable(store, a_lane()))
+
+    def test_a_lane_gives_at_most_its_limit(self, store: Persistence) -> None:
+        """Of a lane that has more, its first jobs are taken, whichever definition they are of."""
+        put_jobs(store, *(a_job(run, 1, definition=f"d{run % 2}@1") for run in range(1, 7)))
+        put_jobs(store, *(a_job(run, 1, queue="reports") for run in range(7, 12)))
+
+        found = claimable(store, a_lane(3, definitions=("d0@1", "d1@1")), a_lane(2, queue="reports"))
+
+        assert _keys(found) == [(1, 1), (2, 1), (3, 1), (7, 1), (8, 1)]
+
+    def test_all_lanes_together_give_at_most_the_limit(self, store: Persistence) -> None:
+        """The lanes are merged in the order of the jobs, not one lane after the other."""
+        put_jobs(store, *(a_job(run, 1, queue="a", priority=run) for run in (2, 4, 6)))
+        put_jobs(store, *(a_job(run, 1, queue="b", priority=run) for run in (1, 3, 5)))
+
+        found = claimable(store, a_lane(queue="a"), a_lane(queue="b"), limit=4)
+
+        assert _keys(found) == [(6, 1), (5, 1), (4, 1), (3, 1)]
+
+    def test_a_job_in_two_lanes_is_returned_once(self, store: Persistence) -> None:
+        """A worker that names a queue twice gets no job twice."""
+        put_jobs(store, a_job(1, 1), a_job(1, 2))
+
+        assert _keys(claimable(store, a_lane(), a_lane())) == [(1, 1), (1, 2)]
+
+    def test_many_lanes_are_asked_at_once(self, store: Persistence) -> None:
+        """A worker of fifty workflows on four queues claims in one call."""
+        definitions = tuple(f"workflow-{number}@1" for number in range(50))
+        queues = ("a", "b", "c", "d")
+        put_jobs(
+            store,
+            *(
+                a_job(run * 4 + at, 1, queue=queue, definition=definition)
+                for run, definition in enumerate(definitions)
+                for at, queue in enumerate(queues)
+            ),
+        )
+
+        found = claimable(store, *(a_lane(10, queue=queue, definitions=definitions) for queue in queues))
+
+        assert [(number, 1) for number in range(40)] == _keys(found)
+
+    def test_what_can_be_claimed_follows_every_change(self, store: Persistence) -> None:
+        """A job comes and goes as it is added, leased, put to sleep, woken, given another priority, and closed."""
+        put_jobs(store, a_job(1, 1), a_job(2, 1))
+        put(store, UpdateJob(lease(a_job(1, 1), a_key(9))))
+        assert _keys(claimable(store, a_lane())) == [(2, 1)]
+
+        put(store, UpdateJob(a_job(1, 1, state=JobState.SLEEPING, wake_at=NOW)))
+        assert _keys(claimable(store, a_lane())) == [(2, 1)]
+
+        put(store, UpdateJob(a_job(1, 1)))
+        assert _keys(claimable(store, a_lane())) == [(1, 1), (2, 1)]
+
+        put(store, UpdateJob(a_job(2, 1, priority=1)))
+        assert _keys(claimable(store, a_lane())) == [(2, 1), (1, 1)]
+
+        put(store, UpdateJob(a_job(2, 1, queue="elsewhere")), AddJob(a_job(1, 2)))
+        assert _keys(claimable(store, a_lane())) == [(1, 1), (1, 2)]
+
+        put(store, CloseJob(JobKey(a_key(1), 1)))
+        assert _keys(claimable(store, a_lane())) == [(1, 2)]
+
+        put(store, CloseJobs(a_key(1)))
+        assert claimable(store, a_lane()) == []
+
+    def test_jobs_that_are_gone_take_no_place(self, store: Persistence) -> None:
+        """The limit counts those that are there, however those before them were closed."""
+        put_jobs(store, *(a_job(run, number) for run in (1, 2, 3) for number in (1, 2)))
+        put(store, CloseJobs(a_key(1)), CloseJob(JobKey(a_key(2), 1)), CloseJob(JobKey(a_key(2), 2)))
+
+        assert _keys(claimable(store, a_lane(1))) == [(3, 1)]
+        assert _keys(claimable(store, a_lane(), limit=1)) == [(3, 1)]
+
+    def test_looking_does_not_take(self, store: Persistence) -> None:
+        """A transaction that changes nothing leaves the jobs to the next."""
+        put_jobs(store, a_job())
+
+        assert claimable(store, a_lane()) == claimable(store, a_lane())
+
+    @pytest.mark.parametrize("threads", [2, 6])
+    def test_threads_that_claim_at_once_never_get_the_same_job(
+        self, store: Persistence, threads: int
+    ) -> None:
+        """Two hundred jobs, each claimed exactly once."""
+        put_jobs(store, *(a_job(run, number) for run in range(50) for number in range(1, 5)))
+
+        def claim_until_empty(thread: int) -> list[JobKey]:
+            claimed: list[JobKey] = []
+            while jobs := claim(store, a_key(thread), 7):
+                claimed += [job.key for job in jobs]
+            return claimed
+
+        claimed = Counter(key for keys in in_threads(threads, claim_until_empty) for key in keys)
+
+        assert len(claimed) == 200
+        assert max(claimed.values()) == 1
+
+    def test_stores_on_the_same_rows_never_claim_the_same_job(
+        self, store: Persistence, other: Persistence
+    ) -> None:
+        """As above, where the claims come from two processes."""
+        put_jobs(store, *(a_job(run, number) for run in range(25) for number in range(1, 5)))
+
+        def claim_until_empty(at: int) -> list[JobKey]:
+            claimed: list[JobKey] = []
+            while jobs := claim((store, other)[at], a_key(at), 7):
+                claimed += [job.key for job in jobs]
+            return claimed
+
+        claimed = Counter(key for keys in in_threads(2, claim_until_empty) for key in keys)
+
+        assert len(claimed) == 100
+        assert max(claimed.values()) == 1

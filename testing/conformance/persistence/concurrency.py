@@ -1,0 +1,356 @@
+"""What a store promises about transactions at the same time.
+
+The threads of these tests meet only outside of transactions, or wait inside of one for a moment at most: so the
+tests end on a store that carries out one transaction at a time, too.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from threading import Event, Thread
+from typing import Final
+
+import pytest
+from attrs import evolve
+
+from holdfast.ports.changes import (
+    AddDuty,
+    AddJob,
+    AppendHistory,
+    Change,
+    CreateRun,
+    PutDuty,
+    PutSession,
+    StorePlan,
+    StoreReply,
+    UpdateJob,
+    UpdateRun,
+)
+from holdfast.ports.persistence import HistoryOf, JobsOfRun, ListRuns, Persistence, RunsByKey, Transaction
+from holdfast.ports.records import Job, JobState, RunName
+from holdfast.testing.conformance.builders import (
+    NAMESPACE,
+    NOW,
+    a_duty,
+    a_job,
+    a_key,
+    a_plan,
+    a_reply,
+    a_row,
+    a_run,
+    a_session,
+)
+from holdfast.testing.conformance.persistence.case import (
+    PersistenceCase,
+    a_lane,
+    ask,
+    claimable,
+    jobs_of,
+    lease,
+    put,
+    put_jobs,
+    put_run,
+    the_run,
+)
+from holdfast.testing.conformance.threads import DEADLINE_SECONDS, in_threads
+
+_MOMENT_SECONDS: Final = 0.2
+"""How long a transaction waits for what can't happen on a store that carries out one at a time."""
+
+
+class Concurrency(PersistenceCase):
+    """Locks, races and isolation."""
+
+    def test_two_transactions_on_one_run_wait_for_each_other(self, store: Persistence) -> None:
+        """What one has locked and then writes is never overwritten by what another read before."""
+        put_run(store, a_run(), a_job())
+
+        def append(thread: int) -> None:
+            for _ in range(15):
+                store.transact(lambda tx: _append_row(tx, f"thread-{thread}"))
+
+        in_threads(6, append)
+
+        assert the_run(store, a_key(1)).last_row == 90
+        rows = store.read(HistoryOf(a_key(1)))
+        assert list(range(1, 91)) == [row.number for row in rows]
+        assert {15} == {sum(row.type == f"thread-{thread}" for row in rows) for thread in range(6)}
+
+    def test_two_stores_on_one_run_wait_for_each_other(self, store: Persistence, other: Persistence) -> None:
+        """As above, where the transactions come from two processes."""
+        put_run(store, a_run(), a_job())
+
+        def append(at: int) -> None:
+            for _ in range(20):
+                (store, other)[at].transact(lambda tx: _append_row(tx, "x"))
+
+        in_threads(2, append)
+
+        assert list(range(1, 41)) == [row.number for row in store.read(HistoryOf(a_key(1)))]
+
+    @pytest.mark.parametrize("how", ["runs", "latest_runs", "jobs", "jobs_of", "sessions", "duties"])
+    def test_what_a_read_returned_stays_locked(self, store: Persistence, how: str) -> None:
+        """Counting up in whatever was read loses no count."""
+        put_run(store, a_run(), a_job())
+        put(store, PutSession(a_session(expires_at=0)), AddDuty(a_duty(until=0)))
+
+        def count(_: int) -> None:
+            for _ in range(10):
+                store.transact(lambda tx: tx.apply([COUNTERS[how](tx)]))
+
+        in_threads(4, count)
+
+        counted = store.transact(COUNTERS[how])
+        assert _count_in(counted) == 41
+
+    def test_the_order_in_which_keys_are_given_makes_no_deadlock(self, store: Persistence) -> None:
+        """Locks are taken in the order of the keys, whichever way they are asked for."""
+        keys = [a_key(number) for number in range(20)]
+        put_jobs(store, *(a_job(key, 1) for key in keys))
+
+        def touch(thread: int) -> None:
+            for _ in range(10):
+                wanted = keys if thread % 2 else keys[::-1]
+                store.transact(partial(_touch, keys=wanted))
+
+        in_threads(4, touch)
+
+        assert {40} == {run.last_row for run in store.read(RunsByKey(tuple(keys)))}
+
+    def test_a_deadlock_is_resolved(self, store: Persistence) -> None:
+        """Two transactions that lock the same runs one by one, in opposite orders, both go through."""
+        put_run(store, a_run(1), a_job(1))
+        put_run(store, a_run(2), a_job(2))
+        met = [Event(), Event()]
+
+        def cross(thread: int) -> None:
+            first, second = (a_key(1), a_key(2)) if thread else (a_key(2), a_key(1))
+
+            def work(tx: Transaction) -> None:
+                tx.runs([first])
+                met[thread].set()
+                met[1 - thread].wait(_MOMENT_SECONDS)
+                _touch(tx, [first, second])
+
+            store.transact(work)
+
+        in_threads(2, cross)
+
+        assert {2} == {run.last_row for run in store.read(RunsByKey((a_key(1), a_key(2))))}
+
+    @pytest.mark.parametrize("threads", [2, 8])
+    def test_one_of_those_who_create_the_same_run_wins(self, store: Persistence, threads: int) -> None:
+        """The others find the winner's run, and nothing of theirs is stored."""
+
+        def get_or_create(thread: int) -> list[str]:
+            return [
+                store.transact(partial(_get_or_create, name=f"order-{at}", thread=thread)) for at in range(10)
+            ]
+
+        found = in_threads(threads, get_or_create)
+
+        assert len({tuple(keys) for keys in found}) == 1
+        assert sorted(found[0]) == sorted(
+            run.key for run in store.read(ListRuns(namespace=NAMESPACE, limit=1_000))
+        )
+        assert sorted(found[0]) == [job.run for job in jobs_of(store, *found[0])]
+
+    def test_one_of_those_who_use_the_same_idempotency_key_wins(self, store: Persistence) -> None:
+        """The others are given the winner's reply."""
+
+        def dispatch(thread: int) -> str:
+            return store.transact(lambda tx: _replay_or_store(tx, thread))
+
+        bodies = in_threads(6, dispatch)
+
+        assert len(set(bodies)) == 1
+        assert bodies[:1] == [
+            reply.body for reply in ask(store, lambda tx: tx.replies([(NAMESPACE, "key-1")]))
+        ]
+
+    def test_everybody_may_store_the_same_plan(self, store: Persistence) -> None:
+        """In any order, together with others."""
+        plans = [StorePlan(a_plan(number)) for number in range(20)]
+        in_threads(4, lambda thread: put(store, *(plans if thread % 2 else plans[::-1])))
+
+        fingerprints = [change.plan.fingerprint for change in plans]
+        assert len(ask(store, lambda tx: tx.plans(fingerprints))) == 20
+
+    def test_nobody_reads_what_is_not_committed(self, store: Persistence) -> None:
+        """A change that is rolled back was never seen, by a question nor by another transaction."""
+        put_run(store, a_run(), a_job())
+        seen: list[object] = []
+        read = Event()
+
+        def look() -> None:
+            seen.append(store.read(RunsByKey((a_key(1), a_key(2)))))
+            seen.append(store.read(JobsOfRun(a_key(1))))
+            seen.append(claimable(store, a_lane(queue="reports")))
+            read.set()
+
+        def work(tx: Transaction) -> None:
+            tx.apply([CreateRun(a_run(2)), AddJob(a_job(1, 2, queue="reports"))])
+            looking.start()
+            read.wait(_MOMENT_SECONDS)
+            raise LookupError("roll back")
+
+        looking = Thread(target=look, daemon=True)
+        with pytest.raises(LookupError):
+            store.transact(work)
+        looking.join(DEADLINE_SECONDS)
+
+        assert [(evolve(a_run(), open_jobs=1, last_job=1),), (a_job(),), []] == seen
+
+    def test_a_read_sees_what_another_committed_meanwhile(self, store: Persistence) -> None:
+        """A transaction is not bound to the moment at which it began."""
+        self._skip_if_serial()
+        put(store, CreateRun(a_run(1)))
+
+        def work(tx: Transaction) -> Sequence[str]:
+            tx.runs([a_key(1)])
+            if not tx.runs([a_key(2)]):
+                in_threads(1, lambda _: put(store, CreateRun(a_run(2))))
+            return [run.key for run in tx.runs([a_key(2)])]
+
+        assert [a_key(2)] == store.transact(work)
+
+    @pytest.mark.parametrize("what", ["claimable", "due", "expired_sessions"])
+    def test_what_others_have_locked_is_skipped(self, store: Persistence, what: str) -> None:
+        """Nobody waits for it."""
+        self._skip_if_serial()
+        put_jobs(store, *(a_job(run, 1) for run in range(4)))
+        put_jobs(store, *(a_job(run, 1, state=JobState.SLEEPING, wake_at=run) for run in range(4, 8)))
+        put(store, *(PutSession(a_session(number, expires_at=number)) for number in range(4)))
+        search = SEARCHES[what]
+
+        def work(tx: Transaction) -> tuple[list[str], list[str]]:
+            mine = search(tx, 2)
+            theirs = in_threads(1, lambda _: store.transact(lambda tx: search(tx, 4)))[0]
+            return mine, theirs
+
+        mine, theirs = store.transact(work)
+
+        assert len(mine) == 2
+        assert len(theirs) == 2
+        assert not set(mine) & set(theirs)
+
+    def test_a_question_waits_for_no_lock(self, store: Persistence) -> None:
+        """It is answered from what was committed before."""
+        if self.reads_wait:
+            pytest.skip("questions to this store wait for the transaction that is under way")
+        put_run(store, a_run(), a_job())
+
+        def work(tx: Transaction) -> list[tuple[Job, ...]]:
+            tx.runs([a_key(1)])
+            tx.apply([UpdateJob(lease(job, a_key(5))) for job in tx.jobs_of([a_key(1)])])
+            return in_threads(1, lambda _: store.read(JobsOfRun(a_key(1))))
+
+        assert [(a_job(),)] == store.transact(work)
+
+    def test_searches_without_locks_wait_for_none(self, store: Persistence) -> None:
+        """`lost_jobs`, `active_runs` and `unsound_runs` pass by what others hold."""
+        self._skip_if_serial()
+        put(store, CreateRun(a_run()), PutSession(a_session()))
+
+        def look(tx: Transaction) -> tuple[int, int, int, int]:
+            searches = tx.lost_jobs(1), tx.active_runs("", 9), tx.unsound_runs([a_key(1)])
+            lost, active, unsound = map(len, searches)
+            return lost, active, unsound, len(tx.sessions([a_key(1)], lock=False))
+
+        def work(tx: Transaction) -> list[tuple[int, int, int, int]]:
+            tx.runs([a_key(1)])
+            tx.sessions([a_key(1)], lock=True)
+            return in_threads(1, lambda _: store.transact(look))
+
+        assert store.transact(work) == [(0, 1, 1, 1)]
+
+    def _skip_if_serial(self) -> None:
+        if self.serial:
+            pytest.skip("this store carries out one transaction at a time")
+
+
+def _append_row(tx: Transaction, kind: str) -> None:
+    (run,) = tx.runs([a_key(1)])
+    number = run.last_row + 1
+    tx.apply([UpdateRun(evolve(run, last_row=number)), AppendHistory(a_row(1, number, type=kind))])
+
+
+def _touch(tx: Transaction, keys: Sequence[str]) -> None:
+    tx.apply([UpdateRun(evolve(run, last_row=run.last_row + 1)) for run in tx.runs(keys)])
+
+
+def _get_or_create(tx: Transaction, name: str, thread: int) -> str:
+    found = tx.latest_runs([RunName(NAMESPACE, name)])
+    if found:
+        return found[0].key
+    key = a_key(1_000 * thread + int(name.partition("-")[2]))
+    tx.apply([CreateRun(a_run(key=key, id=name, open_jobs=1)), AddJob(a_job(key, 1))])
+    return key
+
+
+def _replay_or_store(tx: Transaction, thread: int) -> str:
+    for reply in tx.replies([(NAMESPACE, "key-1")]):
+        return reply.body
+    tx.apply([StoreReply(a_reply(body=str(thread))), CreateRun(a_run(thread))])
+    return str(thread)
+
+
+def _count_run(tx: Transaction) -> Change:
+    (run,) = tx.runs([a_key(1)])
+    return UpdateRun(evolve(run, last_row=run.last_row + 1))
+
+
+def _count_named_run(tx: Transaction) -> Change:
+    (run,) = tx.latest_runs([RunName(NAMESPACE, "run-1")])
+    return UpdateRun(evolve(run, last_row=run.last_row + 1))
+
+
+def _count_job(tx: Transaction) -> Change:
+    (job,) = tx.jobs([a_job().key])
+    return UpdateJob(evolve(job, epoch=job.epoch + 1))
+
+
+def _count_job_of_run(tx: Transaction) -> Change:
+    (job,) = tx.jobs_of([a_key(1)])
+    return UpdateJob(evolve(job, epoch=job.epoch + 1))
+
+
+def _count_session(tx: Transaction) -> Change:
+    (session,) = tx.sessions([a_key(1)], lock=True)
+    return PutSession(evolve(session, expires_at=session.expires_at + 1))
+
+
+def _count_duty(tx: Transaction) -> Change:
+    (duty,) = tx.duties(["maintenance"])
+    return PutDuty(evolve(duty, until=duty.until + 1))
+
+
+def _count_in(change: Change) -> int:
+    match change:
+        case UpdateRun(run):
+            return run.last_row
+        case UpdateJob(job):
+            return job.epoch
+        case PutSession(session):
+            return session.expires_at
+        case PutDuty(duty):
+            return duty.until
+        case _:
+            raise AssertionError(change)
+
+
+COUNTERS: Final[dict[str, Callable[[Transaction], Change]]] = {
+    "runs": _count_run,
+    "latest_runs": _count_named_run,
+    "jobs": _count_job,
+    "jobs_of": _count_job_of_run,
+    "sessions": _count_session,
+    "duties": _count_duty,
+}
+"""For each read that locks, how it is used to count up in what it returns."""
+
+SEARCHES: Final[dict[str, Callable[[Transaction, int], list[str]]]] = {
+    "claimable": lambda tx, limit: [job.run for job in tx.claimable(NAMESPACE, [a_lane()], limit)],
+    "due": lambda tx, limit: [job.run for job in tx.due(NOW, limit)],
+    "expired_sessions": lambda tx, limit: [session.id for session in tx.expired_sessions(NOW, limit)],
+}
+"""For each read that skips what is locked, how it is used."""

@@ -1,0 +1,209 @@
+"""What a store promises about rows that were there already, and about values that it can't keep."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import pytest
+from attrs import evolve
+
+from holdfast.ports.changes import (
+    AddDuty,
+    AddItems,
+    AddJob,
+    AddNote,
+    AppendHistory,
+    Change,
+    CreateRun,
+    StoreReply,
+)
+from holdfast.ports.errors import ConflictError, RefusedError
+from holdfast.ports.persistence import FindRun, HistoryOf, LoadValues, NotesOf, Persistence, Transaction
+from holdfast.ports.records import Payload, Run, RunName
+from holdfast.ports.references import item_reference
+from holdfast.testing.conformance.builders import (
+    NAMESPACE,
+    a_duty,
+    a_job,
+    a_key,
+    a_note,
+    a_page,
+    a_reply,
+    a_row,
+    a_run,
+)
+from holdfast.testing.conformance.persistence.case import (
+    PersistenceCase,
+    ask,
+    jobs_of,
+    put,
+    put_jobs,
+    the_run,
+)
+
+THERE: Final[Sequence[Change]] = (
+    CreateRun(a_run(1, id="order", open_jobs=1)),
+    AddJob(a_job(1, 1)),
+    AppendHistory(a_row(1, 1)),
+    AddItems(a_page(1, 0, items=(Payload(inline="1"),))),
+    StoreReply(a_reply("key-1")),
+    AddNote(a_note(1)),
+    AddDuty(a_duty("maintenance")),
+)
+
+TAKEN: Final[dict[str, Change]] = {
+    "key of a run": CreateRun(a_run(1, id="another")),
+    "name of a run": CreateRun(a_run(9, id="order")),
+    "number of a job": AddJob(a_job(1, 1, priority=9)),
+    "number of a history row": AppendHistory(a_row(1, 1, type="other")),
+    "page of items": AddItems(a_page(1, 0, items=(Payload(inline="2"),))),
+    "idempotency key": StoreReply(a_reply("key-1", body="other")),
+    "name of a duty": AddDuty(a_duty("maintenance", session=9)),
+    "id of a note": AddNote(a_note(1, data='"other"')),
+}
+"""Rows to be added, each of which has something that a row of THERE has taken."""
+
+NEAR_MISSES: Final[Sequence[Change]] = (
+    CreateRun(a_run(9, id="order", generation=2)),
+    CreateRun(a_run(8, id="order", namespace="tenant-2")),
+    AddJob(a_job(1, 2)),
+    AddJob(a_job(9, 1)),
+    AppendHistory(a_row(1, 2)),
+    AppendHistory(a_row(9, 1)),
+    AddItems(a_page(1, 1)),
+    AddItems(a_page(1, 0, node="other")),
+    AddItems(a_page(9, 0)),
+    StoreReply(a_reply("key-1", namespace="tenant-2")),
+    StoreReply(a_reply("key-2")),
+    AddNote(a_note(2)),
+    AddDuty(a_duty("other")),
+)
+"""Rows to be added that have nothing that a row of THERE has taken."""
+
+ODD_TEXTS: Final[dict[str, str]] = {
+    "NUL": "a\x00b",
+    "lone surrogate": "a\ud800b",
+    "reversed surrogates": "\udc00\ud800",
+    "non-character": "\ufffe\uffff",
+    "a million characters": "x" * 1_000_000,
+}
+
+ODD_NUMBERS: Final[dict[str, int]] = {
+    "2**63": 2**63,
+    "-2**63 - 1": -(2**63) - 1,
+    "2**64": 2**64,
+    "10**30": 10**30,
+}
+
+
+class Conflicts(PersistenceCase):
+    """ConflictError and RefusedError."""
+
+    @pytest.mark.parametrize("what", TAKEN)
+    def test_a_row_that_another_has_taken_is_a_conflict(self, store: Persistence, what: str) -> None:
+        """Work is run again, and then finds what is there; nothing of its first batch is stored."""
+        put(store, *THERE)
+        before = _contents(store)
+        tries: list[list[Run]] = []
+
+        def work(tx: Transaction) -> str:
+            tries.append(list(tx.latest_runs([RunName(NAMESPACE, "order")])))
+            if len(tries) == 1:
+                tx.apply([StoreReply(a_reply("new")), TAKEN[what]])
+                return "stored"
+            return "found"
+
+        assert store.transact(work) == "found"
+        assert len(tries) >= 2
+        assert tries[-1], "the last try did not see what was there"
+        assert before == _contents(store)
+
+    @pytest.mark.parametrize("what", TAKEN)
+    def test_a_conflict_that_comes_every_time_goes_to_the_caller(self, store: Persistence, what: str) -> None:
+        """After some tries, and nothing is stored."""
+        put(store, *THERE)
+        before = _contents(store)
+
+        with pytest.raises(ConflictError):
+            put(store, StoreReply(a_reply("new")), TAKEN[what])
+
+        assert before == _contents(store)
+
+    def test_two_new_runs_of_one_name_in_a_batch_are_a_conflict(self, store: Persistence) -> None:
+        """Neither is stored, nor is what comes before them."""
+        with pytest.raises(ConflictError):
+            put(store, StoreReply(a_reply("new")), CreateRun(a_run(1, id="x")), CreateRun(a_run(2, id="x")))
+
+        assert ask(store, lambda tx: tx.runs([a_key(1), a_key(2)])) == []
+        assert ask(store, lambda tx: tx.replies([(NAMESPACE, "new")])) == []
+
+    def test_two_new_replies_to_one_key_in_a_batch_are_a_conflict(self, store: Persistence) -> None:
+        """Neither is stored, nor is what comes before them."""
+        with pytest.raises(ConflictError):
+            put(store, CreateRun(a_run(1)), StoreReply(a_reply("x")), StoreReply(a_reply("x", body="other")))
+
+        assert ask(store, lambda tx: tx.runs([a_key(1)])) == []
+        assert ask(store, lambda tx: tx.replies([(NAMESPACE, "x")])) == []
+
+    def test_rows_that_only_resemble_others_are_no_conflict(self, store: Persistence) -> None:
+        """Another generation, namespace, run, map, page or number."""
+        put(store, *THERE)
+        put(store, *NEAR_MISSES)
+
+        assert a_key(9) == the_run(store, a_key(9)).key
+        assert [a_job(1, 1), a_job(1, 2), a_job(9, 1)] == jobs_of(store, a_key(1), a_key(9))
+
+    @pytest.mark.parametrize("what", ODD_TEXTS)
+    def test_an_odd_text_is_kept_or_refused(self, store: Persistence, what: str) -> None:
+        """If it is kept, then exactly; if it is refused, nothing of its batch is stored."""
+        text = ODD_TEXTS[what]
+        run = a_run(1, progress=text, error=text)
+        try:
+            put(store, StoreReply(a_reply("new")), CreateRun(run))
+        except RefusedError:
+            assert None is store.read(FindRun(run.name))
+            assert ask(store, lambda tx: tx.replies([(NAMESPACE, "new")])) == []
+        else:
+            assert run == the_run(store, run.key)
+
+    @pytest.mark.parametrize("what", ODD_NUMBERS)
+    def test_an_odd_number_is_kept_or_refused(self, store: Persistence, what: str) -> None:
+        """An instant that does not fit into 64 bits does no harm."""
+        run = a_run(1, ended_at=ODD_NUMBERS[what])
+        try:
+            put(store, StoreReply(a_reply("new")), CreateRun(run))
+        except RefusedError:
+            assert None is store.read(FindRun(run.name))
+            assert ask(store, lambda tx: tx.replies([(NAMESPACE, "new")])) == []
+        else:
+            assert run == the_run(store, run.key)
+
+    def test_a_refusal_is_not_tried_again_and_harms_nobody(self, store: Persistence) -> None:
+        """The next transaction on the same rows goes through."""
+        put_jobs(store, a_job())
+        tries: list[int] = []
+
+        def work(tx: Transaction) -> None:
+            tries.append(1)
+            (run,) = tx.runs([a_key(1)])
+            tx.apply(
+                [AppendHistory(a_row(1, 1, data="\x00\ud800")), CreateRun(evolve(run, key=a_key(2), id="2"))]
+            )
+
+        try:
+            store.transact(work)
+        except RefusedError:
+            assert store.read(HistoryOf(a_key(1))) == ()
+            assert tries == [1]
+        put(store, AppendHistory(a_row(1, 2)))
+
+
+def _contents(store: Persistence) -> tuple[object, ...]:
+    keys = (a_key(1), a_key(9))
+    return (
+        ask(store, lambda tx: tx.runs(keys)),
+        jobs_of(store, *keys),
+        store.read(HistoryOf(a_key(1))),
+        store.read(LoadValues(((a_key(1), item_reference("bill", 0, 0)),))),
+        store.read(NotesOf(a_key(1))),
+        ask(store, lambda tx: tx.replies([(NAMESPACE, "key-1"), (NAMESPACE, "new")])),
+    )

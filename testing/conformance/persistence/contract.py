@@ -1,0 +1,22 @@
+"""The whole contract of a store."""
+
+from holdfast.testing.conformance.persistence.changes import Changes
+from holdfast.testing.conformance.persistence.claims import Claims
+from holdfast.testing.conformance.persistence.concurrency import Concurrency
+from holdfast.testing.conformance.persistence.conflicts import Conflicts
+from holdfast.testing.conformance.persistence.jobs import JobReads
+from holdfast.testing.conformance.persistence.maintenance import Maintenance
+from holdfast.testing.conformance.persistence.queries import Queries
+from holdfast.testing.conformance.persistence.retries import Retries
+from holdfast.testing.conformance.persistence.runs import RunReads
+from holdfast.testing.conformance.persistence.values import Values
+
+
+class PersistenceContract(
+    RunReads, JobReads, Claims, Maintenance, Changes, Conflicts, Retries, Concurrency, Values, Queries
+):
+    """Every promise of `Persistence` and `Transaction`. Derive a test class and define `make_persistence`.
+
+    Where one transaction at a time is carried out (one lock, one writer), set `serial`, and where questions wait
+    for it, `reads_wait`; where the same rows can be opened twice, define `open_again`.
+    """

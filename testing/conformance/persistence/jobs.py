@@ -1,0 +1,152 @@
+"""What a store promises about reading jobs, sessions, duties, plans and replies in a transaction."""
+
+import attrs
+import pytest
+
+from holdfast.ports.changes import AddDuty, AddJob, PutSession, StorePlan, StoreReply, UpdateJob
+from holdfast.ports.persistence import Persistence
+from holdfast.ports.records import Job, JobKey, JobKind, JobState, Session, SessionState
+from holdfast.testing.conformance.builders import (
+    NOW,
+    SECOND,
+    a_duty,
+    a_job,
+    a_key,
+    a_leased_job,
+    a_plan,
+    a_reply,
+    a_session,
+)
+from holdfast.testing.conformance.persistence.case import PersistenceCase, ask, put, put_jobs
+
+FULL_JOB = Job(
+    run=a_key(1),
+    number=12,
+    namespace="tenant-1",
+    queue="reports",
+    definition="orders@2026.1",
+    kind=JobKind.EXPAND,
+    node="bill items",
+    item=3,
+    state=JobState.LEASED,
+    priority=-7,
+    wake_at=NOW + 1,
+    epoch=4,
+    attempts=2,
+    max_attempts=5,
+    session=a_key(9),
+    leased_at=NOW + 2,
+    input='["item","bill",0,3]',
+)
+"""A job with every field set."""
+
+
+class JobReads(PersistenceCase):
+    """`jobs`, `jobs_of`, `sessions`, `duties`, `plans` and `replies`."""
+
+    def test_a_job_is_read_as_it_was_stored(self, store: Persistence) -> None:
+        """Every field of a job survives."""
+        assert not [field.name for field in attrs.fields(Job) if getattr(FULL_JOB, field.name) is None]
+        put_jobs(store, FULL_JOB)
+
+        assert ask(store, lambda tx: tx.jobs([FULL_JOB.key])) == [FULL_JOB]
+        assert ask(store, lambda tx: tx.jobs_of([FULL_JOB.run])) == [FULL_JOB]
+
+    def test_what_a_job_has_not_stays_none(self, store: Persistence) -> None:
+        """None is not turned into an empty text or a zero, nor a zero into None."""
+        put_jobs(store, a_job(1, 1), a_job(1, 2, item=0, wake_at=0))
+
+        plain, zeros = ask(store, lambda tx: tx.jobs([JobKey(a_key(1), 1), JobKey(a_key(1), 2)]))
+
+        assert (plain.item, plain.wake_at, plain.session, plain.leased_at) == (None, None, None, None)
+        assert (zeros.item, zeros.wake_at) == (0, 0)
+
+    @pytest.mark.parametrize("state", JobState)
+    @pytest.mark.parametrize("kind", JobKind)
+    def test_every_state_and_kind_is_read_as_it_was_stored(
+        self, store: Persistence, state: JobState, kind: JobKind
+    ) -> None:
+        """A state and a kind come back as members of their enumerations."""
+        put_jobs(store, a_job(state=state, kind=kind, wake_at=NOW))
+
+        (job,) = ask(store, lambda tx: tx.jobs([JobKey(a_key(1), 1)]))
+
+        assert job.state is state
+        assert job.kind is kind
+
+    def test_many_jobs_are_read_at_once(self, store: Persistence) -> None:
+        """Jobs of several runs are asked for in one call; what does not exist is passed over."""
+        jobs = [a_job(run, number) for run in range(20) for number in range(1, 26)]
+        put_jobs(store, *jobs)
+        wanted = {job.key for job in jobs} | {JobKey(a_key(1), 26), JobKey(a_key(20), 1)}
+
+        assert jobs == sorted(ask(store, lambda tx: tx.jobs(wanted)), key=lambda job: job.key)
+
+    def test_a_job_is_named_by_its_run_and_number_together(self, store: Persistence) -> None:
+        """Asking for (1, 2) and (2, 1) finds neither (1, 1) nor (2, 2)."""
+        put_jobs(store, a_job(1, 1), a_job(2, 2), a_job(1, 2))
+
+        found = ask(store, lambda tx: tx.jobs([JobKey(a_key(1), 2), JobKey(a_key(2), 1)]))
+
+        assert [JobKey(a_key(1), 2)] == [job.key for job in found]
+
+    def test_all_jobs_of_runs_are_read(self, store: Persistence) -> None:
+        """Whatever state they are in; those of other runs are left out."""
+        jobs = [a_job(1, number, state=state, wake_at=NOW) for number, state in enumerate(JobState, 1)]
+        put_jobs(store, *jobs, a_job(2, 1), a_job(3, 1))
+
+        found = ask(store, lambda tx: tx.jobs_of([a_key(1), a_key(3), a_key(4)]))
+
+        assert [*jobs, a_job(3, 1)] == sorted(found, key=lambda job: job.key)
+
+    def test_nothing_is_asked_and_nothing_answered(self, store: Persistence) -> None:
+        """An empty collection is a question, too."""
+        assert ask(store, lambda tx: tx.jobs([])) == []
+        assert ask(store, lambda tx: tx.jobs_of([])) == []
+        assert ask(store, lambda tx: tx.sessions([], lock=True)) == []
+        assert ask(store, lambda tx: tx.duties([])) == []
+        assert ask(store, lambda tx: tx.plans([])) == []
+        assert ask(store, lambda tx: tx.replies([])) == []
+
+    @pytest.mark.parametrize("lock", [True, False])
+    def test_sessions_are_read_by_id(self, store: Persistence, lock: bool) -> None:
+        """With and without a lock; unknown ids are passed over."""
+        dead = Session(
+            id=a_key(2), host="höst", state=SessionState.DEAD, opened_at=NOW - SECOND, expires_at=NOW + SECOND
+        )
+        put(store, PutSession(a_session(1)), PutSession(dead), PutSession(a_session(3)))
+
+        found = ask(store, lambda tx: tx.sessions([a_key(1), a_key(2), a_key(9)], lock=lock))
+
+        assert [a_session(1), dead] == sorted(found, key=lambda session: session.id)
+
+    def test_duties_are_read_by_name(self, store: Persistence) -> None:
+        """Unknown names are passed over."""
+        put(store, AddDuty(a_duty("maintenance")), AddDuty(a_duty("other", session=2)))
+
+        assert [a_duty("maintenance")] == ask(store, lambda tx: tx.duties(["maintenance", "nobody's"]))
+
+    def test_plans_are_read_by_fingerprint(self, store: Persistence) -> None:
+        """Unknown fingerprints are passed over."""
+        put(store, *(StorePlan(a_plan(number)) for number in (1, 2, 3)))
+
+        found = ask(store, lambda tx: tx.plans([a_plan(3).fingerprint, a_plan(1).fingerprint, "0" * 64]))
+
+        assert [a_plan(1), a_plan(3)] == sorted(found, key=lambda plan: plan.fingerprint)
+
+    def test_replies_are_read_by_namespace_and_key(self, store: Persistence) -> None:
+        """Asking for (a, x) and (b, y) finds neither (a, y) nor (b, x)."""
+        wanted = a_reply("x", namespace="a", body='{"n":1}')
+        others = (a_reply("y", namespace="a"), a_reply("x", namespace="b"))
+        put(store, *map(StoreReply, (wanted, *others)))
+
+        assert [wanted] == ask(store, lambda tx: tx.replies([("a", "x"), ("b", "y")]))
+
+    def test_a_transaction_sees_what_was_committed_before_it(self, store: Persistence) -> None:
+        """The next transaction reads what the one before it wrote."""
+        put_jobs(store, a_job(1, 1))
+        put(store, UpdateJob(a_leased_job(1, 1, session=a_key(5))), AddJob(a_job(1, 2)))
+
+        assert [a_leased_job(1, 1, session=a_key(5)), a_job(1, 2)] == ask(
+            store, lambda tx: tx.jobs_of([a_key(1)])
+        )

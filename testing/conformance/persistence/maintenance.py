@@ -1,0 +1,123 @@
+"""What a store promises about finding what is due, and what somebody left behind."""
+
+from holdfast.ports.changes import CloseJob, PutSession, UpdateJob
+from holdfast.ports.persistence import Persistence
+from holdfast.ports.records import Job, JobKey, JobState, Session, SessionState
+from holdfast.testing.conformance.builders import NOW, SECOND, a_job, a_key, a_leased_job, a_session
+from holdfast.testing.conformance.persistence.case import PersistenceCase, ask, put, put_jobs
+
+
+def _asleep(run: int, number: int, wake_at: int) -> Job:
+    return a_job(run, number, state=JobState.SLEEPING, wake_at=wake_at)
+
+
+class Maintenance(PersistenceCase):
+    """`due`, `expired_sessions` and `lost_jobs`."""
+
+    def test_a_sleeper_is_due_from_its_instant_on(self, store: Persistence) -> None:
+        """Not a microsecond earlier."""
+        put_jobs(store, _asleep(1, 1, NOW))
+
+        assert ask(store, lambda tx: tx.due(NOW - 1, 10)) == []
+        assert [_asleep(1, 1, NOW)] == ask(store, lambda tx: tx.due(NOW, 10))
+        assert [_asleep(1, 1, NOW)] == ask(store, lambda tx: tx.due(NOW + 1, 10))
+
+    def test_the_earliest_sleeper_comes_first(self, store: Persistence) -> None:
+        """The limit cuts off the latest, whatever their runs and namespaces."""
+        put_jobs(store, _asleep(1, 1, NOW - 10), _asleep(2, 1, NOW - 30), _asleep(3, 1, NOW - 20))
+        put_jobs(store, a_job(4, 1, state=JobState.SLEEPING, wake_at=NOW - 40, namespace="tenant-2"))
+
+        found = ask(store, lambda tx: tx.due(NOW, 3))
+
+        assert [job.wake_at for job in found] == [NOW - 40, NOW - 30, NOW - 20]
+        assert ask(store, lambda tx: tx.due(NOW, 0)) == []
+
+    def test_only_sleepers_are_due(self, store: Persistence) -> None:
+        """A job in another state may still say when it slept."""
+        states = sorted(set(JobState) - {JobState.SLEEPING})
+        put_jobs(
+            store, *(a_job(1, number, state=state, wake_at=NOW - 1) for number, state in enumerate(states))
+        )
+
+        assert ask(store, lambda tx: tx.due(NOW, 10)) == []
+
+    def test_what_is_due_follows_every_change(self, store: Persistence) -> None:
+        """A sleeper comes and goes as it is woken, put to sleep for longer, and closed."""
+        put_jobs(store, _asleep(1, 1, NOW), _asleep(1, 2, NOW), _asleep(1, 3, NOW), a_job(1, 4))
+        put(store, UpdateJob(a_job(1, 1)), UpdateJob(_asleep(1, 2, NOW + 5)), CloseJob(JobKey(a_key(1), 3)))
+        put(store, UpdateJob(_asleep(1, 4, NOW - 5)))
+
+        assert [job.number for job in ask(store, lambda tx: tx.due(NOW, 10))] == [4]
+        assert [job.number for job in ask(store, lambda tx: tx.due(NOW + 5, 10))] == [4, 2]
+
+    def test_a_session_has_expired_after_its_instant(self, store: Persistence) -> None:
+        """Not at it: it holds its leases until then."""
+        put(store, PutSession(a_session(1, expires_at=NOW)))
+
+        assert ask(store, lambda tx: tx.expired_sessions(NOW, 10)) == []
+        assert [a_session(1, expires_at=NOW)] == ask(store, lambda tx: tx.expired_sessions(NOW + 1, 10))
+
+    def test_a_dead_session_does_not_expire_again(self, store: Persistence) -> None:
+        """Only open ones are returned."""
+        put(store, PutSession(a_session(1, expires_at=NOW, state=SessionState.DEAD)))
+
+        assert ask(store, lambda tx: tx.expired_sessions(NOW + SECOND, 10)) == []
+
+    def test_a_renewed_session_has_not_expired(self, store: Persistence) -> None:
+        """What counts is the last renewal."""
+        put(store, PutSession(a_session(1, expires_at=NOW)), PutSession(a_session(2, expires_at=NOW)))
+        put(store, PutSession(a_session(1, expires_at=NOW + SECOND)))
+
+        assert [a_key(2)] == [
+            session.id for session in ask(store, lambda tx: tx.expired_sessions(NOW + 1, 10))
+        ]
+
+    def test_expired_sessions_come_up_to_the_limit(self, store: Persistence) -> None:
+        """Marking them dead leads to the others."""
+        put(store, *(PutSession(a_session(number, expires_at=NOW - number)) for number in range(1, 6)))
+
+        seen: list[Session] = []
+        for _ in range(4):
+            found = ask(store, lambda tx: tx.expired_sessions(NOW, 2))
+            assert len(found) <= 2
+            seen += found
+            put(
+                store,
+                *(PutSession(a_session(int(session.id[-3:]), state=SessionState.DEAD)) for session in found),
+            )
+
+        assert [a_key(number) for number in range(1, 6)] == sorted(session.id for session in seen)
+
+    def test_a_job_leased_to_a_dead_session_is_lost(self, store: Persistence) -> None:
+        """One that is leased to an open session is not, expired or not; nor is one that is not leased."""
+        put(store, PutSession(a_session(1, state=SessionState.DEAD)), PutSession(a_session(2, expires_at=0)))
+        put_jobs(store, a_leased_job(1, 1, session=a_key(1)), a_leased_job(1, 2, session=a_key(2)))
+        put_jobs(store, a_job(2, 1), a_job(2, 2, state=JobState.HELD))
+
+        assert [JobKey(a_key(1), 1)] == ask(store, lambda tx: tx.lost_jobs(10))
+
+    def test_lost_jobs_come_up_to_the_limit(self, store: Persistence) -> None:
+        """Freeing them leads to the others."""
+        put(store, PutSession(a_session(1, state=SessionState.DEAD)))
+        put_jobs(store, *(a_leased_job(1, number, session=a_key(1)) for number in range(1, 6)))
+
+        seen: list[JobKey] = []
+        for _ in range(4):
+            found = ask(store, lambda tx: tx.lost_jobs(2))
+            assert len(found) <= 2
+            seen += found
+            put(store, *(UpdateJob(a_job(1, key.number)) for key in found))
+
+        assert sorted(key.number for key in seen) == [1, 2, 3, 4, 5]
+
+    def test_a_lost_job_is_found_until_it_is_freed(self, store: Persistence) -> None:
+        """A session that dies loses what it holds at that moment."""
+        put(store, PutSession(a_session(1)))
+        put_jobs(store, a_leased_job(1, 1, session=a_key(1)), a_leased_job(1, 2, session=a_key(1)))
+        assert ask(store, lambda tx: tx.lost_jobs(10)) == []
+
+        put(store, PutSession(a_session(1, state=SessionState.DEAD)))
+        assert {1, 2} == {key.number for key in ask(store, lambda tx: tx.lost_jobs(10))}
+
+        put(store, UpdateJob(a_job(1, 1)), CloseJob(JobKey(a_key(1), 2)))
+        assert ask(store, lambda tx: tx.lost_jobs(10)) == []

@@ -1,0 +1,282 @@
+"""What a store promises about questions: `read`."""
+
+import pytest
+
+from holdfast.ports.changes import AddItems, AddNote, AppendHistory, CreateRun, StorePlan
+from holdfast.ports.persistence import (
+    CompletedRow,
+    CountAll,
+    FindRun,
+    HistoryOf,
+    JobsOfRun,
+    ListRuns,
+    LoadValues,
+    NotesOf,
+    OutputRows,
+    Persistence,
+    PlansByFingerprint,
+    RunsByKey,
+    SchemaVersion,
+    StoreTime,
+)
+from holdfast.ports.records import JobState, Payload, RunName, RunStatus
+from holdfast.ports.references import Reference, item_reference, map_reference
+from holdfast.testing.conformance.builders import (
+    NAMESPACE,
+    NOW,
+    a_completed_row,
+    a_job,
+    a_key,
+    a_note,
+    a_page,
+    a_plan,
+    a_row,
+    a_run,
+)
+from holdfast.testing.conformance.persistence.case import (
+    PersistenceCase,
+    UnknownQuery,
+    put,
+    put_jobs,
+    put_run,
+)
+from holdfast.testing.conformance.persistence.jobs import FULL_JOB
+from holdfast.testing.conformance.persistence.runs import FULL_RUN
+
+
+class Queries(PersistenceCase):
+    """Each class of question."""
+
+    def test_the_newest_generation_of_a_run_is_found(self, store: Persistence) -> None:
+        """FindRun without a generation."""
+        put(store, CreateRun(a_run(1, id="order", status=RunStatus.FAILED)))
+        put(store, CreateRun(a_run(2, id="order", generation=2)))
+        put(store, CreateRun(a_run(3, id="order", namespace="tenant-2")))
+
+        assert a_run(2, id="order", generation=2) == store.read(FindRun(RunName(NAMESPACE, "order")))
+
+    def test_the_given_generation_of_a_run_is_found(self, store: Persistence) -> None:
+        """FindRun with a generation."""
+        old = a_run(1, id="order", status=RunStatus.FAILED)
+        put(store, CreateRun(old))
+        put(store, CreateRun(a_run(2, id="order", generation=2)))
+
+        assert old == store.read(FindRun(RunName(NAMESPACE, "order"), 1))
+        assert None is store.read(FindRun(RunName(NAMESPACE, "order"), 3))
+
+    def test_a_run_that_is_not_there_is_none(self, store: Persistence) -> None:
+        """FindRun in another namespace, or by another id."""
+        put(store, CreateRun(a_run(1, id="order")))
+
+        assert None is store.read(FindRun(RunName("tenant-2", "order")))
+        assert None is store.read(FindRun(RunName(NAMESPACE, "Order")))
+
+    def test_runs_are_found_by_key(self, store: Persistence) -> None:
+        """RunsByKey passes over what is not there; every field survives."""
+        put(store, CreateRun(FULL_RUN), CreateRun(a_run(1)), CreateRun(a_run(2)))
+
+        found = store.read(RunsByKey((a_key(1), FULL_RUN.key, a_key(9))))
+
+        assert isinstance(found, tuple)
+        assert [a_run(1), FULL_RUN] == sorted(found, key=lambda run: run.key)
+        assert store.read(RunsByKey(())) == ()
+
+    def test_runs_are_listed_newest_first(self, store: Persistence) -> None:
+        """Those of one namespace, up to the limit."""
+        put(store, *(CreateRun(a_run(number)) for number in (3, 1, 2)))
+        put(store, CreateRun(a_run(4, namespace="tenant-2")))
+
+        assert (a_run(3), a_run(2), a_run(1)) == store.read(ListRuns(namespace=NAMESPACE))
+        assert (a_run(3), a_run(2)) == store.read(ListRuns(namespace=NAMESPACE, limit=2))
+        assert store.read(ListRuns(namespace="nobody's")) == ()
+
+    def test_runs_are_listed_by_workflow_and_status(self, store: Persistence) -> None:
+        """By both if both are given."""
+        put(store, CreateRun(a_run(1)), CreateRun(a_run(2, workflow="users")))
+        put(store, CreateRun(a_run(3, status=RunStatus.FAILED)))
+        put(store, CreateRun(a_run(4, workflow="users", status=RunStatus.FAILED)))
+
+        def listed(workflow: str | None, status: RunStatus | None) -> list[str]:
+            query = ListRuns(namespace=NAMESPACE, workflow=workflow, status=status)
+            return [run.key for run in store.read(query)]
+
+        assert [a_key(4), a_key(2)] == listed("users", None)
+        assert [a_key(4), a_key(3)] == listed(None, RunStatus.FAILED)
+        assert [a_key(4)] == listed("users", RunStatus.FAILED)
+        assert listed("users", RunStatus.PAUSED) == []
+
+    def test_runs_are_listed_page_by_page(self, store: Persistence) -> None:
+        """With a filter, while new runs are created: none is repeated and none of the old ones left out."""
+        put(store, *(CreateRun(a_run(number, workflow=f"w{number % 2}")) for number in range(1, 26)))
+        seen: list[str] = []
+        before = None
+        for extra in range(100, 110):
+            page = store.read(ListRuns(namespace=NAMESPACE, workflow="w1", before=before, limit=4))
+            seen += [run.key for run in page]
+            if len(page) < 4:
+                break
+            before = page[-1].key
+            put(store, CreateRun(a_run(extra, workflow="w1")))
+
+        assert [a_key(number) for number in range(25, 0, -2)] == seen
+
+    def test_jobs_of_a_run_come_by_number(self, store: Persistence) -> None:
+        """JobsOfRun, in any state; 9 comes before 10; every field survives."""
+        put_jobs(store, *(a_job(1, number) for number in (10, 9, 2, 1)), FULL_JOB, a_job(2, 1))
+
+        assert tuple(job.number for job in store.read(JobsOfRun(a_key(1)))) == (1, 2, 9, 10, 12)
+        assert store.read(JobsOfRun(a_key(1)))[-1] == FULL_JOB
+        assert store.read(JobsOfRun(a_key(3))) == ()
+
+    def test_history_is_read_page_by_page(self, store: Persistence) -> None:
+        """HistoryOf begins after a row and ends at the limit; 9 comes before 10."""
+        put_jobs(store, a_job(1, 1), a_job(2, 1))
+        rows = tuple(a_row(1, number) for number in range(1, 13))
+        put(store, *map(AppendHistory, rows), AppendHistory(a_row(2, 1)))
+
+        assert rows == store.read(HistoryOf(a_key(1)))
+        assert rows[:5] == store.read(HistoryOf(a_key(1), limit=5))
+        assert rows[5:10] == store.read(HistoryOf(a_key(1), after=5, limit=5))
+        assert rows[10:] == store.read(HistoryOf(a_key(1), after=10, limit=5))
+        assert store.read(HistoryOf(a_key(1), after=12)) == ()
+        assert store.read(HistoryOf(a_key(3))) == ()
+
+    def test_notes_are_read_page_by_page(self, store: Persistence) -> None:
+        """NotesOf gives them by id, after an id, up to the limit."""
+        put_jobs(store, a_job(1, 1), a_job(2, 1))
+        put(store, *(AddNote(a_note(number)) for number in (3, 1, 4, 2)), AddNote(a_note(5, run=2)))
+
+        assert tuple(a_note(number) for number in (1, 2, 3, 4)) == store.read(NotesOf(a_key(1)))
+        assert (a_note(1), a_note(2)) == store.read(NotesOf(a_key(1), limit=2))
+        assert (a_note(3), a_note(4)) == store.read(NotesOf(a_key(1), after=a_key(2)))
+        assert store.read(NotesOf(a_key(1), after=a_key(4))) == ()
+
+    def test_plans_are_read_by_fingerprint(self, store: Persistence) -> None:
+        """PlansByFingerprint passes over what is not there."""
+        put(store, StorePlan(a_plan(1)), StorePlan(a_plan(2)))
+
+        assert (a_plan(2),) == store.read(PlansByFingerprint((a_plan(2).fingerprint, "0" * 64)))
+        assert store.read(PlansByFingerprint(())) == ()
+
+    def test_the_value_of_a_history_row_is_loaded(self, store: Persistence) -> None:
+        """Inline or in a blob."""
+        blob = Payload(blob=f"a/{'0' * 64}")
+        put_jobs(store, a_job(1, 1))
+        put(store, AppendHistory(a_completed_row(1, 1, output='{"b":1,"a":1.0}')))
+        put(store, AppendHistory(a_row(1, 2, payload=blob)))
+
+        assert [(Payload(inline='{"b":1,"a":1.0}'),), (blob,)] == self._load(store, 1, 2)
+
+    def test_the_value_of_an_item_is_loaded(self, store: Persistence) -> None:
+        """The one at its place of its page; inline or in a blob."""
+        blob = Payload(blob=f"a/{'0' * 64}")
+        put_jobs(store, a_job(1, 1))
+        put(store, AddItems(a_page(1, 0, items=(Payload(inline="0"), Payload(inline='"é"')))))
+        put(store, AddItems(a_page(1, 1, items=(blob, Payload(inline="null")))))
+
+        wanted = [item_reference("bill", page, at) for page, at in ((1, 1), (0, 0), (1, 0), (0, 1))]
+
+        expected = [(Payload(inline="null"),), (Payload(inline="0"),), (blob,), (Payload(inline='"é"'),)]
+        assert expected == self._load(store, *wanted)
+
+    def test_the_values_of_a_map_are_loaded_in_the_order_of_its_items(self, store: Persistence) -> None:
+        """Whatever the order in which they were completed; rows of others between them are left out."""
+        put_jobs(store, a_job(1, 1))
+        rows = [
+            a_completed_row(1, 1, node="bill", item=99, output='"before"'),
+            a_row(1, 2, type="stage.expanded", node="bill"),
+            *(a_completed_row(1, 3 + at, node="bill", item=11 - at, output=str(11 - at)) for at in range(6)),
+            a_completed_row(1, 9, node="other", output='"other"'),
+            a_row(1, 10, type="stage.retrying", node="bill", item=0, payload=Payload(inline='"no output"')),
+            *(a_completed_row(1, 11 + at, node="bill", item=5 - at, output=str(5 - at)) for at in range(6)),
+            a_completed_row(1, 17, node="bill", item=98, output='"after"'),
+        ]
+        put(store, *map(AppendHistory, rows))
+
+        (loaded,) = self._load(store, map_reference("bill", 2, 16))
+
+        assert [str(number) for number in range(12)] == [payload.inline for payload in loaded]
+
+    def test_values_of_several_runs_are_loaded_at_once(self, store: Persistence) -> None:
+        """Each answer says of which run and reference it is; they may come in any order."""
+        put_jobs(store, *(a_job(run, 1) for run in range(1, 51)))
+        put(
+            store,
+            *(AppendHistory(a_completed_row(run, 1, item=0, output=f'"{run}"')) for run in range(1, 51)),
+        )
+        put(store, *(AddItems(a_page(run, 0, items=(Payload(inline=f"[{run}]"),))) for run in range(1, 51)))
+        references: tuple[Reference, ...] = (1, item_reference("bill", 0, 0), map_reference("bill", 1, 1))
+
+        found = store.read(
+            LoadValues(tuple((a_key(run), reference) for run in range(1, 51) for reference in references))
+        )
+
+        values = {
+            (value.run, value.reference): [payload.inline for payload in value.payloads] for value in found
+        }
+        for run in range(1, 51):
+            assert [[f'"{run}"'], [f"[{run}]"], [f'"{run}"']] == [
+                values[a_key(run), which] for which in references
+            ]
+
+    def test_no_value_is_loaded_where_none_is_wanted(self, store: Persistence) -> None:
+        """An empty question has an empty answer."""
+        assert store.read(LoadValues(())) == ()
+
+    def test_the_rows_in_which_a_stage_was_completed_are_told(self, store: Persistence) -> None:
+        """OutputRows gives one for a stage, one for each item of a map, and no other row."""
+        put_jobs(store, a_job(1, 1), a_job(2, 1))
+        put(store, AppendHistory(a_row(1, 1, node="read")), AppendHistory(a_completed_row(1, 2, node="read")))
+        put(store, *(AppendHistory(a_completed_row(1, 3 + at, node="bill", item=at)) for at in range(3)))
+        put(store, AppendHistory(a_completed_row(2, 1, node="read")))
+
+        assert (CompletedRow(a_key(1), 2, "read", None),) == store.read(OutputRows(a_key(1), "read"))
+        found = store.read(OutputRows(a_key(1), "bill"))
+        assert {CompletedRow(a_key(1), 3 + at, "bill", at) for at in range(3)} == set(found)
+        assert len(found) == 3
+        assert store.read(OutputRows(a_key(1), "nobody's")) == ()
+
+    def test_runs_and_jobs_are_counted(self, store: Persistence) -> None:
+        """CountAll counts those of one namespace, by status and by state."""
+        put_run(store, a_run(1), a_job(1, 1), a_job(1, 2), a_job(1, 3, state=JobState.SLEEPING, wake_at=NOW))
+        put_run(store, a_run(2), a_job(2, 1, state=JobState.HELD))
+        put_run(store, a_run(3, status=RunStatus.FAILED))
+        put_run(store, a_run(4, namespace="tenant-2"), a_job(4, 1, namespace="tenant-2"))
+
+        counts = store.read(CountAll(NAMESPACE))
+
+        assert {status: n for status, n in counts.runs.items() if n} == {"running": 2, "failed": 1}
+        assert {state: n for state, n in counts.jobs.items() if n} == {"queued": 2, "sleeping": 1, "held": 1}
+
+    def test_an_empty_namespace_counts_nothing(self, store: Persistence) -> None:
+        """CountAll of a namespace that nobody has used."""
+        counts = store.read(CountAll("nobody's"))
+
+        assert sum(counts.runs.values()) + sum(counts.jobs.values()) == 0
+
+    def test_the_time_of_the_store_goes_on_or_is_unknown(self, store: Persistence) -> None:
+        """StoreTime is None, or microseconds since 1970 that do not go back."""
+        first = store.read(StoreTime())
+        second = store.read(StoreTime())
+
+        assert (first is None) == (second is None)
+        if first is not None and second is not None:
+            assert NOW - 10 * 365 * 86_400_000_000 < first <= second
+
+    def test_the_version_of_the_tables_is_told(self, store: Persistence) -> None:
+        """SchemaVersion is there after `setup`, and stays the same."""
+        version = store.read(SchemaVersion())
+
+        assert version
+        store.setup()
+        assert version == store.read(SchemaVersion())
+
+    def test_an_unknown_question_is_a_type_error(self, store: Persistence) -> None:
+        """And nothing else happens."""
+        with pytest.raises(TypeError):
+            store.read(UnknownQuery())
+
+    def _load(self, store: Persistence, *references: Reference) -> list[tuple[Payload, ...]]:
+        found = store.read(LoadValues(tuple((a_key(1), reference) for reference in references)))
+        values = {value.reference: value.payloads for value in found if value.run == a_key(1)}
+        return [values[reference] for reference in references]

@@ -1,0 +1,209 @@
+"""What a store promises about reading runs in a transaction."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import attrs
+import pytest
+
+from holdfast.ports.changes import AppendHistory, CreateRun, UpdateRun
+from holdfast.ports.persistence import CompletedRow, Persistence, Transaction
+from holdfast.ports.records import TERMINAL, Run, RunName, RunStatus
+from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_completed_row, a_job, a_key, a_row, a_run
+from holdfast.testing.conformance.persistence.case import PersistenceCase, ask, put, put_run
+
+FULL_RUN = Run(
+    key=a_key(7),
+    namespace="tenant-1",
+    id="order/7 \u2013 Größe",
+    generation=3,
+    workflow="orders",
+    version="2026.1",
+    plan="0123456789abcdef" * 4,
+    status=RunStatus.COMPLETED,
+    queue="reports",
+    priority=-5,
+    created_at=NOW,
+    updated_at=NOW + 1,
+    ended_at=NOW + 2,
+    last_row=12,
+    last_job=34,
+    open_jobs=5,
+    progress='{"group":2}',
+    result='["list",1,2]',
+    error='{"code":"x"}',
+    attributes='{"customer":"c-1"}',
+)
+"""A run with every field set."""
+
+
+class RunReads(PersistenceCase):
+    """`runs`, `latest_runs`, `active_runs`, `unsound_runs` and `completed`."""
+
+    def test_a_run_is_read_as_it_was_stored(self, store: Persistence) -> None:
+        """Every field of a run survives."""
+        assert not [field.name for field in attrs.fields(Run) if getattr(FULL_RUN, field.name) is None]
+        put(store, CreateRun(FULL_RUN))
+
+        assert ask(store, lambda tx: tx.runs([FULL_RUN.key])) == [FULL_RUN]
+
+    def test_what_a_run_has_not_stays_none(self, store: Persistence) -> None:
+        """None is not turned into an empty text or a zero."""
+        put(store, CreateRun(a_run()))
+
+        assert [a_run()] == ask(store, lambda tx: tx.runs([a_key(1)]))
+
+    @pytest.mark.parametrize("status", RunStatus)
+    def test_every_status_is_read_as_it_was_stored(self, store: Persistence, status: RunStatus) -> None:
+        """A status comes back as a member of its enumeration."""
+        put(store, CreateRun(a_run(status=status)))
+
+        (run,) = ask(store, lambda tx: tx.runs([a_key(1)]))
+
+        assert run.status is status
+
+    def test_many_runs_are_read_at_once(self, store: Persistence) -> None:
+        """A thousand runs are asked for in one call."""
+        runs = [a_run(number) for number in range(1_000)]
+        put(store, *map(CreateRun, runs))
+
+        found = ask(store, lambda tx: tx.runs({run.key for run in runs}))
+
+        assert runs == sorted(found, key=lambda run: run.key)
+
+    def test_a_run_that_does_not_exist_is_not_in_the_answer(self, store: Persistence) -> None:
+        """Unknown keys are passed over."""
+        put(store, CreateRun(a_run(1)))
+
+        assert [a_run(1)] == ask(store, lambda tx: tx.runs([a_key(1), a_key(2)]))
+        assert ask(store, lambda tx: tx.runs([a_key(2)])) == []
+
+    def test_nothing_is_asked_and_nothing_answered(self, store: Persistence) -> None:
+        """An empty collection is a question, too."""
+        assert ask(store, lambda tx: tx.runs([])) == []
+        assert ask(store, lambda tx: tx.latest_runs([])) == []
+        assert ask(store, lambda tx: tx.unsound_runs([])) == []
+        assert ask(store, lambda tx: tx.completed([])) == []
+
+    def test_the_newest_generation_of_a_name_is_returned(self, store: Persistence) -> None:
+        """Older generations are not in the answer."""
+        old = a_run(1, id="order", status=RunStatus.FAILED)
+        new = a_run(2, id="order", generation=2)
+        put(store, CreateRun(old))
+        put(store, CreateRun(new))
+
+        assert [new] == ask(store, lambda tx: tx.latest_runs([RunName(NAMESPACE, "order")]))
+
+    def test_the_newest_generation_is_the_highest_number(self, store: Persistence) -> None:
+        """Generation 10 is newer than generation 9."""
+        for generation in range(1, 11):
+            put(store, CreateRun(a_run(generation, id="order", generation=generation)))
+
+        (run,) = ask(store, lambda tx: tx.latest_runs([RunName(NAMESPACE, "order")]))
+
+        assert run.generation == 10
+
+    def test_an_older_generation_that_is_updated_is_not_the_newest(self, store: Persistence) -> None:
+        """Whichever was written last."""
+        put(store, CreateRun(a_run(1, id="order")))
+        put(store, CreateRun(a_run(2, id="order", generation=2)))
+        put(store, UpdateRun(a_run(1, id="order", status=RunStatus.CANCELLED)))
+
+        (run,) = ask(store, lambda tx: tx.latest_runs([RunName(NAMESPACE, "order")]))
+
+        assert run.key == a_key(2)
+
+    def test_several_names_are_looked_up_at_once(self, store: Persistence) -> None:
+        """Unknown names are passed over."""
+        put(store, CreateRun(a_run(1, id="a")), CreateRun(a_run(2, id="b")), CreateRun(a_run(3, id="c")))
+        names = [RunName(NAMESPACE, "c"), RunName(NAMESPACE, "a"), RunName(NAMESPACE, "nobody")]
+
+        assert {"a", "c"} == {run.id for run in ask(store, lambda tx: tx.latest_runs(names))}
+
+    def test_a_name_is_a_namespace_and_an_id_together(self, store: Persistence) -> None:
+        """Asking for (a, x) and (b, y) finds neither (a, y) nor (b, x)."""
+        put(store, CreateRun(a_run(1, namespace="a", id="y")), CreateRun(a_run(2, namespace="b", id="x")))
+        put(store, CreateRun(a_run(3, namespace="a", id="x")))
+
+        found = ask(store, lambda tx: tx.latest_runs([RunName("a", "x"), RunName("b", "y")]))
+
+        assert [a_key(3)] == [run.key for run in found]
+
+    def test_a_name_is_compared_letter_by_letter(self, store: Persistence) -> None:
+        """Names that differ in case, accents or a trailing space are different names."""
+        names = ["order", "Order", "ordér", "order "]
+        put(store, *(CreateRun(a_run(number, id=name)) for number, name in enumerate(names)))
+
+        for number, name in enumerate(names):
+            found = ask(store, partial(_named, name=name))
+            assert [a_key(number)] == [run.key for run in found]
+
+    def test_active_runs_are_those_that_have_not_ended(self, store: Persistence) -> None:
+        """Every status but the terminal ones is active."""
+        runs = [a_run(number, status=status) for number, status in enumerate(RunStatus)]
+        put(store, *map(CreateRun, runs))
+
+        active = [run.key for run in runs if run.status not in TERMINAL]
+        assert active == ask(store, lambda tx: tx.active_runs("", 100))
+
+    def test_active_runs_are_paged_by_key(self, store: Persistence) -> None:
+        """The next page begins after the last key of this one; the order is ascending."""
+        put(store, *(CreateRun(a_run(number)) for number in (5, 3, 1, 4, 2)))
+
+        assert [a_key(1), a_key(2)] == ask(store, lambda tx: tx.active_runs("", 2))
+        assert [a_key(3), a_key(4)] == ask(store, lambda tx: tx.active_runs(a_key(2), 2))
+        assert [a_key(5)] == ask(store, lambda tx: tx.active_runs(a_key(4), 2))
+        assert ask(store, lambda tx: tx.active_runs(a_key(5), 2)) == []
+
+    def test_a_run_with_the_jobs_that_its_row_says_is_sound(self, store: Persistence) -> None:
+        """Nothing is reported where nothing is wrong, and unknown keys are passed over."""
+        put_run(store, a_run(1), a_job(1, 1), a_job(1, 2))
+
+        assert ask(store, lambda tx: tx.unsound_runs([a_key(1), a_key(2)])) == []
+
+    def test_a_run_without_a_job_is_unsound(self, store: Persistence) -> None:
+        """A running run whose row says that it has no job has nothing that could move it on."""
+        put(store, CreateRun(a_run(1, open_jobs=0)))
+
+        assert [a_key(1)] == ask(store, lambda tx: tx.unsound_runs([a_key(1)]))
+
+    def test_a_run_with_other_than_its_number_of_jobs_is_unsound(self, store: Persistence) -> None:
+        """Too few and too many are reported, of the runs that were asked about."""
+        put_run(store, a_run(1), a_job(1, 1))
+        put_run(store, a_run(2), a_job(2, 1))
+        put_run(store, a_run(3), a_job(3, 1))
+        put(store, UpdateRun(a_run(1, open_jobs=2)), UpdateRun(a_run(2, open_jobs=0)))
+
+        assert {a_key(1), a_key(2)} == set(
+            ask(store, lambda tx: tx.unsound_runs([a_key(1), a_key(2), a_key(3)]))
+        )
+        assert [a_key(2)] == ask(store, lambda tx: tx.unsound_runs([a_key(2)]))
+
+    def test_completed_stages_come_in_the_order_of_the_history(self, store: Persistence) -> None:
+        """Stages and items that were completed are told, and no other row."""
+        put_run(store, a_run(1), a_job(1, 1))
+        put(store, AppendHistory(a_row(1, 1, type="stage.retrying", node="read")))
+        put(store, AppendHistory(a_completed_row(1, 2, node="read")))
+        put(store, *(AppendHistory(a_completed_row(1, 3 + at, node="bill", item=9 - at)) for at in range(10)))
+
+        expected = [
+            CompletedRow(a_key(1), 2, "read", None),
+            *(CompletedRow(a_key(1), 3 + at, "bill", 9 - at) for at in range(10)),
+        ]
+        assert expected == ask(store, lambda tx: tx.completed([a_key(1)]))
+
+    def test_completed_stages_are_told_of_several_runs(self, store: Persistence) -> None:
+        """Those of each run are in order; other runs are left out."""
+        for number in (1, 2, 3):
+            put_run(store, a_run(number), a_job(number, 1))
+            put(store, *(AppendHistory(a_completed_row(number, row, node=f"n{row}")) for row in (1, 2)))
+
+        found = ask(store, lambda tx: tx.completed([a_key(3), a_key(1), a_key(4)]))
+
+        for number in (1, 3):
+            assert [row.number for row in found if row.run == a_key(number)] == [1, 2]
+        assert {a_key(1), a_key(3)} == {row.run for row in found}
+
+
+def _named(tx: Transaction, name: str) -> Sequence[Run]:
+    return tx.latest_runs([RunName(NAMESPACE, name)])

@@ -1,0 +1,277 @@
+"""What a carrier of hints promises."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from threading import Event, Thread
+from typing import Final
+
+from holdfast.ports.transport import Delivery, Hint, JobHint, JobTransport, RunHint
+from holdfast.testing.conformance.threads import DEADLINE_SECONDS, in_threads
+
+_SWEEPS_MAX: Final = 200
+_A_WHILE_SECONDS: Final = 0.2
+
+
+def a_hint(number: int = 1, *, epoch: int = 0, queue: str = "main") -> JobHint:
+    """Return a hint at a job."""
+    return JobHint(job=f"01TESTKEY{number:017d}.{number}", epoch=epoch, queue=queue)
+
+
+def a_run_hint(number: int = 1) -> RunHint:
+    """Return a hint at a run."""
+    return RunHint(run=f"01TESTKEY{number:017d}")
+
+
+class JobTransportContract(ABC):
+    """Every promise of `JobTransport`, which may lose, repeat, delay and reorder. Define `make_transport`.
+
+    Where a delivery without a hint says only that something changed, it counts as whatever was awaited.
+    """
+
+    @abstractmethod
+    def make_transport(self) -> JobTransport:
+        """Return a transport on which nothing was announced. It is closed after the test."""
+
+    def test_a_hint_that_is_announced_again_and_again_arrives(self) -> None:
+        """Hints of either kind: the sweep makes up for what is lost."""
+        for hint in (a_hint(3, epoch=7, queue="größe"), a_run_hint(4)):
+            transport = self.make_transport()
+            try:
+                assert _arrives(transport, hint)
+            finally:
+                transport.close()
+
+    def test_only_what_was_announced_arrives(self) -> None:
+        """Nothing is made up, and every field of a hint survives."""
+        transport = self.make_transport()
+        try:
+            announced = {a_hint(number, epoch=number) for number in range(20)} | {a_run_hint(1)}
+            for hint in announced:
+                transport.announce([hint])
+            arrived = {delivery.hint for _ in range(30) for delivery in transport.receive(10, 0)}
+
+            assert arrived <= announced | {None}
+        finally:
+            transport.close()
+
+    def test_no_more_arrives_than_was_asked_for(self) -> None:
+        """`limit` bounds each `receive`."""
+        transport = self.make_transport()
+        try:
+            transport.announce([a_hint(number) for number in range(30)])
+            sizes = [len(transport.receive(limit, 0)) for limit in (1, 3, 10, 2, 7)]
+
+            assert all(size <= limit for size, limit in zip(sizes, (1, 3, 10, 2, 7), strict=True))
+        finally:
+            transport.close()
+
+    def test_nothing_arrives_where_nothing_was_announced(self) -> None:
+        """Neither without a wait nor after one; announcing nothing is fine."""
+        transport = self.make_transport()
+        try:
+            transport.announce([])
+
+            assert list(transport.receive(10, 0)) == []
+            assert list(transport.receive(10, 0.01)) == []
+        finally:
+            transport.close()
+
+    def test_answers_about_unknown_deliveries_are_ignored(self) -> None:
+        """Receipts that never were, and those that are used up."""
+        transport = self.make_transport()
+        try:
+            for receipt in ("", "0", "1", "1.0", "9" * 30, "no such receipt", "é\x00"):
+                _answer_all(transport, receipt)
+            transport.announce([a_hint()])
+            for delivery in transport.receive(10, _A_WHILE_SECONDS):
+                transport.ack(delivery.receipt)
+                _answer_all(transport, delivery.receipt)
+        finally:
+            transport.close()
+
+    def test_a_receiver_that_waits_is_woken_by_an_announcement(self) -> None:
+        """Long before its wait is over, if the hint is announced again and again."""
+        transport = self.make_transport()
+        arrived = Event()
+
+        def receive() -> None:
+            while not arrived.is_set():
+                if transport.receive(1, DEADLINE_SECONDS):
+                    arrived.set()
+
+        receiver = Thread(target=receive, daemon=True)
+        receiver.start()
+        try:
+            for _ in range(_SWEEPS_MAX):
+                transport.announce([a_hint()])
+                if arrived.wait(0.05):
+                    break
+            assert arrived.is_set()
+        finally:
+            arrived.set()
+            transport.close()
+            receiver.join(DEADLINE_SECONDS)
+        assert not receiver.is_alive()
+
+    def test_close_ends_a_wait(self) -> None:
+        """A `receive` that waits returns without anything."""
+        transport = self.make_transport()
+        received: list[Sequence[Delivery]] = []
+        begun = Event()
+
+        def receive() -> None:
+            begun.set()
+            received.append(transport.receive(1, DEADLINE_SECONDS))
+
+        receiver = Thread(target=receive, daemon=True)
+        receiver.start()
+        begun.wait(DEADLINE_SECONDS)
+        receiver.join(0.01)
+        transport.close()
+        receiver.join(DEADLINE_SECONDS / 2)
+
+        assert not receiver.is_alive()
+        assert [list(deliveries) for deliveries in received] == [[]]
+
+    def test_close_is_harmless_when_repeated(self) -> None:
+        """And whatever is called after it neither raises nor waits."""
+        transport = self.make_transport()
+        transport.announce([a_hint()])
+        transport.close()
+        transport.close()
+
+        transport.announce([a_hint()])
+        assert list(transport.receive(1, DEADLINE_SECONDS)) == []
+        _answer_all(transport, "1")
+
+    def test_several_threads_use_it_at_once(self) -> None:
+        """Each announces, receives and acknowledges; nobody is in another's way."""
+        transport = self.make_transport()
+        try:
+
+            def work(thread: int) -> set[Hint | None]:
+                arrived: set[Hint | None] = set()
+                for round_number in range(50):
+                    transport.announce([a_hint(1_000 * thread + round_number)])
+                    for delivery in transport.receive(3, 0):
+                        arrived.add(delivery.hint)
+                        transport.ack(delivery.receipt)
+                return arrived
+
+            announced = {a_hint(1_000 * thread + number) for thread in range(4) for number in range(50)}
+            for arrived in in_threads(4, work):
+                assert arrived <= announced | {None}
+        finally:
+            transport.close()
+
+
+class RedeliveryContract(JobTransportContract):
+    """What a transport promises that keeps each delivery until it is acknowledged (a queue rather than a bell).
+
+    Define `pass_time` as well; the transport is to repeat what was not acknowledged within `visibility_seconds`.
+    """
+
+    visibility_seconds: float = 30.0
+
+    @abstractmethod
+    def pass_time(self, seconds: float) -> None:
+        """Let that much time pass for the transport that was made last."""
+
+    def test_a_delivery_that_is_not_acknowledged_is_repeated(self) -> None:
+        """After the visibility timeout, not before; as often as it takes."""
+        transport = self.make_transport()
+        transport.announce([a_hint()])
+        assert [a_hint()] == _hints(transport)
+        for _ in range(5):
+            self.pass_time(self.visibility_seconds * 0.9)
+            assert _hints(transport) == []
+            self.pass_time(self.visibility_seconds * 0.2)
+            assert [a_hint()] == _hints(transport)
+        transport.close()
+
+    def test_a_delivery_that_is_acknowledged_is_not_repeated(self) -> None:
+        """Others are."""
+        transport = self.make_transport()
+        transport.announce([a_hint(1), a_hint(2), a_hint(3)])
+        for delivery in transport.receive(10, 0):
+            if delivery.hint == a_hint(2):
+                transport.ack(delivery.receipt)
+        self.pass_time(self.visibility_seconds * 1.1)
+
+        assert {a_hint(1), a_hint(3)} == set(_hints(transport))
+        transport.close()
+
+    def test_a_delivery_is_repeated_after_the_delay_that_was_asked_for(self) -> None:
+        """Shorter or longer than the visibility timeout, or at once."""
+        for delay in (0.0, 5.0, self.visibility_seconds * 3):
+            transport = self.make_transport()
+            transport.announce([a_hint()])
+            (delivery,) = transport.receive(10, 0)
+            transport.retry(delivery.receipt, delay)
+            if delay:
+                self.pass_time(delay * 0.9)
+                assert _hints(transport) == []
+            self.pass_time(delay * 0.2)
+            assert [a_hint()] == _hints(transport)
+            transport.close()
+
+    def test_an_extended_delivery_is_not_repeated_meanwhile(self) -> None:
+        """It may be extended again and again."""
+        transport = self.make_transport()
+        transport.announce([a_hint()])
+        (delivery,) = transport.receive(10, 0)
+        for _ in range(5):
+            self.pass_time(self.visibility_seconds * 0.9)
+            transport.extend(delivery.receipt, self.visibility_seconds)
+        assert _hints(transport) == []
+
+        self.pass_time(self.visibility_seconds * 1.1)
+        assert [a_hint()] == _hints(transport)
+        transport.close()
+
+    def test_the_receipt_of_a_repeated_delivery_is_worth_nothing(self) -> None:
+        """Who was too slow can't take the delivery away from its successor."""
+        transport = self.make_transport()
+        transport.announce([a_hint()])
+        (slow,) = transport.receive(10, 0)
+        self.pass_time(self.visibility_seconds * 1.1)
+        assert [a_hint()] == _hints(transport)
+
+        _answer_all(transport, slow.receipt)
+        self.pass_time(self.visibility_seconds * 1.1)
+        assert [a_hint()] == _hints(transport)
+        transport.close()
+
+    def test_every_hint_goes_to_one_receiver(self) -> None:
+        """Threads that receive at once share the work."""
+        transport = self.make_transport()
+        transport.announce([a_hint(number) for number in range(200)])
+
+        def receive(_: int) -> list[Hint | None]:
+            mine: list[Hint | None] = []
+            while deliveries := transport.receive(7, 0):
+                mine += [delivery.hint for delivery in deliveries]
+            return mine
+
+        received = [hint for mine in in_threads(4, receive) for hint in mine]
+
+        assert 200 == len(received) == len(set(received))
+        transport.close()
+
+
+def _hints(transport: JobTransport) -> list[Hint | None]:
+    return [delivery.hint for delivery in transport.receive(10, 0)]
+
+
+def _answer_all(transport: JobTransport, receipt: str) -> None:
+    transport.ack(receipt)
+    transport.retry(receipt, 0.0)
+    transport.extend(receipt, 1.0)
+
+
+def _arrives(transport: JobTransport, hint: Hint) -> bool:
+    for _ in range(_SWEEPS_MAX):
+        transport.announce([hint])
+        if any(delivery.hint in (hint, None) for delivery in transport.receive(10, _A_WHILE_SECONDS)):
+            return True
+    return False

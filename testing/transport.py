@@ -1,0 +1,113 @@
+"""Hints within one process under a clock of one's own, and a carrier that is as bad as the port allows."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from random import Random
+from threading import Lock
+
+from holdfast.adapters.memory.transport import MemoryTransport
+from holdfast.ports.transport import Delivery, Hint, JobTransport
+from holdfast.testing.clock import ManualClock
+
+
+def memory_transport(clock: ManualClock, *, visibility_seconds: float = 30.0) -> MemoryTransport:
+    """Return an in-memory transport whose redeliveries go by a manual clock."""
+    transport = MemoryTransport(clock.monotonic, visibility_seconds=visibility_seconds)
+    clock.watch(transport.wake)
+    return transport
+
+
+class FaultyTransport:
+    """A JobTransport that loses, repeats, delays and reorders the hints given to it, as a seed decides.
+
+    A delayed hint waits for up to eight later calls of `receive`. `heal` ends all faults. `fired` counts them, so
+    that a test can tell whether it tested anything. Safe to use from several threads, but only foreseeable from one.
+    """
+
+    def __init__(
+        self,
+        inner: JobTransport,
+        seed: int,
+        *,
+        loses: float = 0.1,
+        repeats: float = 0.1,
+        delays: float = 0.1,
+        reorders: float = 0.1,
+    ) -> None:
+        """`loses`, `repeats` and `delays` are the chances of each hint, `reorders` that of each batch; 0 to 1."""
+        self._inner = inner
+        self._random = Random(seed)  # noqa: S311  # to be foreseeable is the point
+        self._lock = Lock()
+        self._loses = loses
+        self._repeats = repeats
+        self._delays = delays
+        self._reorders = reorders
+        self._fired: Counter[str] = Counter()
+        self._delayed: list[tuple[int, Hint]] = []
+        self._calls = 0
+
+    @property
+    def fired(self) -> Mapping[str, int]:
+        """How often each fault has fired: `lost`, `repeated`, `delayed`, `reordered`."""
+        with self._lock:
+            return dict(self._fired)
+
+    def heal(self) -> None:
+        """Do no more harm, and send what is delayed at the next call of `receive`."""
+        with self._lock:
+            self._loses = self._repeats = self._delays = self._reorders = 0.0
+            self._calls += 8
+
+    def announce(self, hints: Sequence[Hint], /) -> None:
+        """Send most of the hints, some of them twice, some later, in some order."""
+        with self._lock:
+            sent = [copy for hint in hints for copy in self._fate(hint)]
+            if len(sent) > 1 and self._happens("reordered", self._reorders):
+                self._random.shuffle(sent)
+        self._inner.announce(sent)
+
+    def receive(self, limit: int, wait: float, /) -> Sequence[Delivery]:
+        """Return hints as the inner transport does, with delayed ones among them."""
+        with self._lock:
+            self._calls += 1
+            late = [hint for until, hint in self._delayed if until <= self._calls]
+            self._delayed = [(until, hint) for until, hint in self._delayed if until > self._calls]
+        if late:
+            self._inner.announce(late)
+        deliveries = list(self._inner.receive(limit, wait))
+        with self._lock:
+            if len(deliveries) > 1 and self._happens("reordered", self._reorders):
+                self._random.shuffle(deliveries)
+        return deliveries
+
+    def ack(self, receipt: str, /) -> None:
+        """Acknowledge; or lose the acknowledgement, so that the delivery is repeated."""
+        with self._lock:
+            is_lost = self._happens("repeated", self._repeats)
+        if not is_lost:
+            self._inner.ack(receipt)
+
+    def retry(self, receipt: str, delay: float, /) -> None:
+        """Ask for a delivery again after `delay` seconds."""
+        self._inner.retry(receipt, delay)
+
+    def extend(self, receipt: str, by: float, /) -> None:
+        """Keep a delivery from being repeated for another `by` seconds."""
+        self._inner.extend(receipt, by)
+
+    def close(self) -> None:
+        """Stop."""
+        self._inner.close()
+
+    def _fate(self, hint: Hint) -> list[Hint]:
+        if self._happens("lost", self._loses):
+            return []
+        if self._happens("delayed", self._delays):
+            self._delayed.append((self._calls + self._random.randint(1, 8), hint))
+            return []
+        return [hint, hint] if self._happens("repeated", self._repeats) else [hint]
+
+    def _happens(self, fault: str, chance: float) -> bool:
+        happens = self._random.random() < chance
+        self._fired[fault] += happens
+        return happens

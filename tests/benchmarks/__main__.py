@@ -1,0 +1,190 @@
+"""`python -m tests.benchmarks`: figures as lines of JSON on stdout, a table for people on stderr."""
+
+import argparse
+import contextlib
+import os
+import platform
+import sys
+import time
+from collections.abc import Generator, Sequence
+from typing import Final
+
+import attrs
+
+from tests.benchmarks import floors, workloads
+from tests.benchmarks.figures import Case, Figure, table, take
+from tests.benchmarks.programs import STAGES
+from tests.benchmarks.sites import Store, postgres_store, sqlite_store
+
+
+@attrs.frozen(kw_only=True)
+class Sizes:
+    """How much of everything. `warm_up` divides the sizes of what only warms up."""
+
+    singly: int
+    batches: int
+    drain: int
+    chains: int
+    floor_stages: int
+    asked: int
+    items: int
+    repeats: int
+    warm_up: int
+
+
+FULL: Final = Sizes(
+    singly=500,
+    batches=5_000,
+    drain=5_000,
+    chains=200,
+    floor_stages=200,
+    asked=200,
+    items=10_000,
+    repeats=3,
+    warm_up=5,
+)
+QUICK: Final = Sizes(
+    singly=100,
+    batches=1_000,
+    drain=500,
+    chains=20,
+    floor_stages=100,
+    asked=20,
+    items=500,
+    repeats=1,
+    warm_up=5,
+)
+TINY: Final = Sizes(
+    singly=8, batches=20, drain=20, chains=3, floor_stages=4, asked=3, items=10, repeats=1, warm_up=1
+)
+"""For the test that all of this works at all."""
+
+
+def cases(sizes: Sizes) -> list[Case]:
+    """Return everything that is measured, at these sizes."""
+    many = sizes.repeats
+    return [
+        Case(
+            name="create_singly",
+            unit="runs/s",
+            measure=lambda site: workloads.create_singly(site, sizes.singly, 1),
+            floor=lambda site: floors.create_singly(site, sizes.singly, 1),
+            repeats=many,
+        ),
+        Case(
+            name="create_16_at_once",
+            unit="runs/s",
+            measure=lambda site: workloads.create_singly(site, 2 * sizes.singly, 16),
+            floor=lambda site: floors.create_singly(site, 2 * sizes.singly, 16),
+            repeats=many,
+        ),
+        Case(
+            name="create_in_batches",
+            unit="runs/s",
+            measure=lambda site: workloads.create_batches(site, sizes.batches),
+            floor=lambda site: floors.create_batches(site, 10 * sizes.batches),
+            repeats=many,
+        ),
+        Case(
+            name="drain",
+            unit="runs/s",
+            measure=lambda site: workloads.drain(site, sizes.drain),
+            floor=lambda site: floors.drain(site, 4 * sizes.drain),
+            repeats=many,
+        ),
+        *(_chain(sizes, at_once) for at_once in (50, 200)),
+        Case(
+            name="map",
+            unit="items/s",
+            measure=lambda site: workloads.fan(site, sizes.items),
+            floor=lambda site: floors.fan(site, sizes.items),
+            repeats=many,
+        ),
+        Case(
+            name="latency_in_process",
+            unit="ms",
+            measure=lambda site: workloads.latency_in_process(site, sizes.asked),
+            floor=lambda site: floors.latency_in_process(site, sizes.asked),
+            repeats=1,
+            warms_up_itself=True,
+        ),
+        Case(
+            name="latency_to_process",
+            unit="ms",
+            measure=lambda site: workloads.latency_to_process(site, sizes.asked),
+            floor=lambda site: floors.latency_to_process(site, sizes.asked),
+            repeats=1,
+            warms_up_itself=True,
+        ),
+    ]
+
+
+def main(arguments: Sequence[str] | None = None, sizes: Sizes | None = None) -> int:
+    """Measure and print. Return the exit code."""
+    told = _parser().parse_args(arguments)
+    sizes = sizes or (QUICK if told.quick else FULL)
+    warm = attrs.evolve(
+        sizes,
+        **{name: max(1, value // sizes.warm_up) for name, value in attrs.asdict(sizes).items()},
+    )
+    chosen = [
+        (case, warm_up)
+        for case, warm_up in zip(cases(sizes), cases(warm), strict=True)
+        if not told.only or case.name in told.only
+    ]
+    began_at = time.monotonic()
+    figures: list[Figure] = []
+    _say(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    for name in told.store or ("sqlite", "postgres"):
+        with _opened(name, told.postgres_url) as store:
+            _say(store.about)
+            for case, warm_up in chosen:
+                figure = take(case, store, warm_up=warm_up)
+                print(figure.line(), flush=True)
+                figures.append(figure)
+    _say(f"\n{table(figures)}\n")
+    _say(f"{time.monotonic() - began_at:.0f} s in all, load {os.getloadavg()[0]:.1f}")
+    return 0
+
+
+def _chain(sizes: Sizes, at_once: int) -> Case:
+    return Case(
+        name=f"stages_{at_once}_at_once",
+        unit="stages/s",
+        measure=lambda site: workloads.chain(site, sizes.chains, at_once),
+        floor=lambda site: floors.chain(site, sizes.chains, sizes.floor_stages, at_once),
+        repeats=sizes.repeats,
+    )
+
+
+@contextlib.contextmanager
+def _opened(name: str, postgres_url: str | None) -> Generator[Store]:
+    with sqlite_store() if name == "sqlite" else postgres_store(postgres_url) as store:
+        yield store
+
+
+def _parser() -> argparse.ArgumentParser:
+    names = [case.name for case in cases(FULL)]
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks",
+        description=f"How fast Holdfast is, beside hand-written SQL that does the same. A chain has {STAGES} stages.",
+    )
+    parser.add_argument("--quick", action="store_true", help="a tenth of the work, once, in under 40 seconds")
+    parser.add_argument(
+        "--only", action="append", choices=names, metavar="NAME", help=f"one or several of {', '.join(names)}"
+    )
+    parser.add_argument("--store", action="append", choices=("sqlite", "postgres"), help="default: both")
+    parser.add_argument(
+        "--postgres-url",
+        metavar="URL",
+        help="a server whose user may create databases; without it one is started, with fsync on",
+    )
+    return parser
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,41 @@
+"""The workflows that are measured. Bodies do next to nothing: what is left is the engine."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from holdfast.kernel.authoring.decorators import stage
+from holdfast.kernel.authoring.pipelines import Pipeline
+
+STAGES: Final = 20
+
+
+@stage
+async def add_one(value: int) -> int:
+    return value + 1
+
+
+@stage
+async def count_to(number: int) -> list[int]:
+    return list(range(number))
+
+
+@stage
+async def total(values: list[int]) -> int:
+    return sum(values)
+
+
+def _chain(stages: int) -> Pipeline[int, int]:
+    chain = Pipeline("chain", input=int).pipe(add_one.options(name="add_1"))
+    for number in range(2, stages + 1):
+        chain = chain.pipe(add_one.options(name=f"add_{number}"))
+    return chain
+
+
+ONE: Final = Pipeline("one", input=int).pipe(add_one)
+"""One stage: gives the next number."""
+CHAIN: Final = _chain(STAGES)
+"""Twenty stages, one after the other: gives the twentieth number after its input."""
+FAN: Final = Pipeline("fan", input=int).pipe(count_to).map(add_one).pipe(total)
+"""A map over the numbers below its input: gives 1 + 2 + ... + input."""
+
+ALL: Final[Mapping[str, Pipeline[int, int]]] = {"one": ONE, "chain": CHAIN, "fan": FAN}

@@ -1,0 +1,288 @@
+"""Databases to measure on, each empty and used for one sample, and what can be counted about them."""
+
+import contextlib
+import os
+import sqlite3
+import tempfile
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, Final, Protocol, cast
+
+import attrs
+import psycopg
+from psycopg import sql
+
+from tests.benchmarks.processes import children_of, cpu_seconds
+from tests.postgres import PrivatePostgres, find_binaries, fresh_database
+
+SETTINGS: Final = {
+    "shared_buffers": "512MB",
+    "max_wal_size": "4GB",
+    "checkpoint_timeout": "30min",
+    "autovacuum_naptime": "10s",
+}
+_STATEMENTS: Final = "pg_stat_statements"
+_QUIET_SECONDS_MAX: Final = 10.0
+
+
+@attrs.frozen(kw_only=True)
+class Spent:
+    """What the server has used up so far. None: it can't be found out here."""
+
+    server_cpu: float | None = None
+    wal_bytes: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Counts:
+    """What the server has done so far in this database. None: it can't be found out here, or is not counted now."""
+
+    commits: int | None = None
+    statements: int | None = None
+
+
+class Site(Protocol):
+    """An empty database, for one sample."""
+
+    @property
+    def url(self) -> str:
+        """Where it is, for `Engine.open`."""
+        ...
+
+    def spent(self) -> Spent:
+        """Return what is used up so far; exact at any moment."""
+        ...
+
+    def counts(self) -> Counts:
+        """Return what was done so far. Waits until nobody is connected: servers count when a connection ends."""
+        ...
+
+    def size(self) -> int:
+        """Return how many bytes the tables and their indexes take up."""
+        ...
+
+
+class Store(Protocol):
+    """A kind of database, on one server."""
+
+    @property
+    def name(self) -> str:
+        """`sqlite` or `postgres`."""
+        ...
+
+    @property
+    def about(self) -> str:
+        """What it is, in a line for people."""
+        ...
+
+    def site(self, *, counted: bool) -> contextlib.AbstractContextManager[Site]:
+        """Make an empty database, which goes away afterwards. Counting statements takes a little time."""
+        ...
+
+
+@attrs.frozen
+class SqliteSite:
+    """See `Site`. SQLite works inside our own process: there is no server, and nothing that counts."""
+
+    path: Path
+
+    @property
+    def url(self) -> str:
+        return f"sqlite:///{self.path}"
+
+    def spent(self) -> Spent:
+        return Spent()
+
+    def counts(self) -> Counts:
+        return Counts()
+
+    def size(self) -> int:
+        with contextlib.closing(sqlite3.connect(self.path)) as connection:
+            pages, free, page_size = (
+                cast("int", connection.execute(f"PRAGMA {name}").fetchone()[0])
+                for name in ("page_count", "freelist_count", "page_size")
+            )
+        return (pages - free) * page_size
+
+
+@attrs.frozen
+class SqliteStore:
+    """See `Store`."""
+
+    folder: Path
+    name: str = "sqlite"
+
+    @property
+    def about(self) -> str:
+        return f"SQLite {sqlite3.sqlite_version}, WAL, synchronous=FULL, on {_file_system(self.folder)}"
+
+    @contextlib.contextmanager
+    def site(self, *, counted: bool) -> Generator[Site]:
+        del counted
+        with tempfile.TemporaryDirectory(dir=self.folder, prefix="site-") as folder:
+            yield SqliteSite(Path(folder, "bench.db"))
+
+
+@attrs.frozen
+class PostgresSite:
+    """See `Site`. `monitor` is a connection to another database of the server."""
+
+    url: str
+    monitor: psycopg.Connection[Any]
+    postmaster: int | None
+    counted: bool
+
+    def spent(self) -> Spent:
+        wal = self._ask("SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint")
+        if self.postmaster is None:
+            return Spent(wal_bytes=wal)
+        # A process that has ended has left its time with its parent.
+        own = cpu_seconds(self.postmaster, with_ended_children=True)
+        cpu = own + sum(cpu_seconds(child) for child in children_of(self.postmaster))
+        return Spent(server_cpu=cpu, wal_bytes=wal)
+
+    def counts(self) -> Counts:
+        self._wait_until_quiet()
+        commits = self._ask(
+            "SELECT xact_commit FROM pg_stat_database WHERE datname = %(name)s", name=self._name
+        )
+        if not self.counted:
+            return Counts(commits=commits)
+        statements = self._ask(
+            "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements AS s "
+            "JOIN pg_database AS d ON d.oid = s.dbid WHERE d.datname = %(name)s",
+            name=self._name,
+        )
+        return Counts(commits=commits, statements=statements)
+
+    def size(self) -> int:
+        with psycopg.connect(self.url) as connection:
+            row = connection.execute(
+                "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class AS c "
+                "WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace"
+            ).fetchone()
+        assert row is not None
+        return cast("int", row[0])
+
+    @property
+    def _name(self) -> str:
+        return self.url.rpartition("/")[2]
+
+    def _wait_until_quiet(self) -> None:
+        until = time.monotonic() + _QUIET_SECONDS_MAX
+        while self._ask(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = %(name)s AND backend_type = 'client backend'",
+            name=self._name,
+        ):
+            if time.monotonic() > until:
+                raise RuntimeError(f"somebody is still connected to {self._name}")
+            time.sleep(0.005)
+
+    def _ask(self, query: str, **parameters: object) -> int:
+        row = self.monitor.execute(query.encode(), parameters or None).fetchone()
+        assert row is not None
+        return cast("int", row[0])
+
+
+@attrs.frozen
+class PostgresStore:
+    """See `Store`."""
+
+    server_url: str
+    monitor: psycopg.Connection[Any]
+    postmaster: int | None
+    counts_statements: bool
+    name: str = "postgres"
+
+    @property
+    def about(self) -> str:
+        names = ("server_version", "fsync", "synchronous_commit", "full_page_writes", "shared_buffers")
+        said = {name: self.monitor.execute(f"SHOW {name}".encode()).fetchone() for name in names}
+        version, *rest = (f"{name}={row[0]}" for name, row in said.items() if row is not None)
+        folder = _data_folder(self.monitor)
+        disk = f", on {_file_system(folder)}" if folder is not None and self.postmaster is not None else ""
+        return f"PostgreSQL {version.partition('=')[2]}, {', '.join(rest)}{disk}"
+
+    @contextlib.contextmanager
+    def site(self, *, counted: bool) -> Generator[Site]:
+        counted = counted and self.counts_statements
+        with fresh_database(self.server_url) as url:
+            if counted:
+                name = sql.Identifier(url.rpartition("/")[2])
+                self.monitor.execute(
+                    sql.SQL("ALTER DATABASE {} SET pg_stat_statements.track = 'top'").format(name)
+                )
+            yield PostgresSite(url, self.monitor, self.postmaster, counted)
+
+
+@contextlib.contextmanager
+def sqlite_store() -> Generator[Store]:
+    """Give SQLite, in a folder for temporary files."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
+        yield SqliteStore(Path(folder))
+
+
+@contextlib.contextmanager
+def postgres_store(url: str | None) -> Generator[Store]:
+    """Give PostgreSQL: the server of a URL whose user may create databases, or one of our own that keeps its word."""
+    if url is not None:
+        with _connected(url) as store:
+            yield store
+        return
+    settings = dict(SETTINGS)
+    binaries = find_binaries()
+    if any((binaries.parent / "lib").rglob(f"{_STATEMENTS}.so")):
+        settings |= {"shared_preload_libraries": _STATEMENTS, f"{_STATEMENTS}.track": "none"}
+    with PrivatePostgres(durable=True, settings=settings) as server, _connected(server.url) as store:
+        yield store
+
+
+@contextlib.contextmanager
+def _connected(url: str) -> Generator[Store]:
+    with psycopg.connect(url, autocommit=True) as monitor:
+        yield PostgresStore(url, monitor, _postmaster(monitor), _loads_statements(monitor))
+
+
+def _loads_statements(monitor: psycopg.Connection[Any]) -> bool:
+    """Make the view of statement counts, if the server can count. It shows those of all databases."""
+    row = monitor.execute("SELECT current_setting('shared_preload_libraries')").fetchone()
+    if row is None or _STATEMENTS not in row[0]:
+        return False
+    try:
+        monitor.execute(f"CREATE EXTENSION IF NOT EXISTS {_STATEMENTS}")
+    except psycopg.Error:
+        return False
+    return True
+
+
+def _data_folder(monitor: psycopg.Connection[Any]) -> Path | None:
+    try:
+        row = monitor.execute("SELECT current_setting('data_directory')").fetchone()
+    except psycopg.Error:  # not for every user
+        return None
+    return None if row is None else Path(row[0])
+
+
+def _postmaster(monitor: psycopg.Connection[Any]) -> int | None:
+    """Return the process id of the server, if it runs on this machine."""
+    folder = _data_folder(monitor)
+    try:
+        pid = int((folder or Path()).joinpath("postmaster.pid").read_text().splitlines()[0])
+        ours = any(child == monitor.info.backend_pid for child in children_of(pid))
+    except (OSError, ValueError, IndexError):
+        return None
+    return pid if ours else None
+
+
+def _file_system(path: Path) -> str:
+    """Return the kind of file system that a path is on: figures from a `tmpfs` are figures without a disk."""
+    device = path.stat().st_dev
+    best = ("", "an unknown file system")
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/mounts").read_text().splitlines():
+            _, mount, kind, *_ = line.split()
+            with contextlib.suppress(OSError):
+                if Path(mount).stat().st_dev == device and len(mount) >= len(best[0]):
+                    best = (mount, kind)
+    return f"{best[1]} ({os.fspath(path)})"

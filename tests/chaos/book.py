@@ -1,0 +1,147 @@
+"""What bodies do, written down by the bodies themselves in files that no crash takes back."""
+
+import json
+import os
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import attrs
+
+from holdfast.kernel.authoring.context import StageContext
+
+
+@attrs.frozen(kw_only=True)
+class Entry:
+    """Something that happened to an attempt: a body's `start` or `end`, or that it was `told` to stop.
+
+    `at` is on the machine's monotonic clock, which all processes share. `is_first` says of a start that no attempt had
+    had the effect before, which is what a service that honours `key` would see.
+    """
+
+    what: str
+    run: str
+    stage: str
+    item: int | None
+    epoch: int
+    attempt: int
+    key: str
+    pid: int
+    at: float
+    is_first: bool = False
+
+    @property
+    def work(self) -> tuple[str, str, int | None]:
+        """What it is that is done: a stage of a run, or an item of it."""
+        return (self.run, self.stage, self.item)
+
+
+class Book:
+    """The files in a folder. Each process opens its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._lines = folder / "book.jsonl"
+        self._faults = folder / "faults.jsonl"
+        self._effects = folder / "effects"
+        self._effects.mkdir(exist_ok=True)
+
+    def write(self, what: str, ctx: StageContext) -> None:
+        """Add an entry. It is in the file when this returns, whatever becomes of the process."""
+        entry = Entry(
+            what=what,
+            run=ctx.run_id,
+            stage=ctx.stage,
+            item=ctx.item,
+            epoch=ctx.epoch,
+            attempt=ctx.attempt,
+            key=ctx.idempotency_key,
+            pid=os.getpid(),
+            at=time.monotonic(),
+            is_first=what == "start" and self._have_effect(ctx.idempotency_key),
+        )
+        _append(self._lines, attrs.asdict(entry))
+
+    def write_fault(self, point: str) -> None:
+        """Note that a fault fires now."""
+        _append(self._faults, {"point": point, "pid": os.getpid()})
+
+    def entries(self, what: str = "start", run: str | None = None) -> list[Entry]:
+        """Return the entries of a kind, of one run or of all, in the order in which they were written."""
+        found = (Entry(**line) for line in _lines(self._lines))
+        return [entry for entry in found if entry.what == what and run in {None, entry.run}]
+
+    def faults(self) -> list[str]:
+        """Return the points at which faults have fired."""
+        return [str(line["point"]) for line in _lines(self._faults)]
+
+    def effects(self) -> set[str]:
+        """Return the idempotency keys under which there was an effect."""
+        return {path.name for path in self._effects.iterdir()}
+
+    def _have_effect(self, key: str) -> bool:
+        """Do what is to be done once; return whether it was done now, and not long since."""
+        try:
+            os.close(os.open(self._effects / effect_name(key), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        except FileExistsError:
+            return False
+        return True
+
+
+def effect_name(key: str) -> str:
+    """Return the name of the file that stands for the effect under a key."""
+    return quote(key, safe="")
+
+
+def _append(path: Path, data: object) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    try:
+        os.write(file, (json.dumps(data) + "\n").encode())
+    finally:
+        os.close(file)
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    if path.exists():
+        for line in path.read_text().splitlines():
+            yield json.loads(line)
+
+
+# The book of this process ---------------------------------------------------------------------------------------
+
+
+@attrs.define
+class _Open:
+    book: Book | None = None
+    work_seconds: float = 0.0
+
+
+_open = _Open()
+
+
+def keep_book(folder: Path, *, work_seconds: float = 0.0) -> None:
+    """Have the bodies of this process write into the book in `folder`, and take at least so long."""
+    _open.book = Book(folder)
+    _open.work_seconds = work_seconds
+
+
+def book() -> Book:
+    """Return the book of this process."""
+    assert _open.book is not None, "keep_book has not been called in this process"
+    return _open.book
+
+
+def work_seconds() -> float:
+    """Return how long a body of this process takes."""
+    return _open.work_seconds
+
+
+@contextmanager
+def written_down(ctx: StageContext) -> Generator[None]:
+    """Write down that a body starts and, if it does not raise, that it ends."""
+    book().write("start", ctx)
+    yield
+    book().write("end", ctx)

@@ -1,0 +1,168 @@
+"""Faults that a process does to itself at a chosen moment, without anything in Holdfast that knows of them.
+
+The moments are those of a job, seen from outside: around the commands that a host dispatches, inside the transactions
+that they become, and in the bodies. They are named by points: `job.settle:before`, when the command is about to be
+dispatched; `job.settle:inside`, when all is written and not yet committed; `job.settle:after`, when it is committed and
+the process does not know it yet; `body`, in the middle of one. Claims count only if they found something.
+"""
+
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any, Final, cast
+
+import attrs
+from typing_extensions import TypeVar, override
+
+from holdfast.hosts.core import Core
+from holdfast.hosts.engine import Engine
+from holdfast.hosts.stores import open_stores
+from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.commands import Command, JobsClaimed, JobSettled, RunCreated, RunEnded
+from holdfast.kernel.kernel import Executor, Kernel
+from holdfast.ports.errors import CommandError
+from holdfast.ports.persistence import Persistence, Query, Transaction
+from holdfast.ports.records import Micros
+from tests.chaos.book import book
+
+R = TypeVar("R")
+
+_SIGNALS: Final = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
+
+
+@attrs.frozen
+class Fault:
+    """At the `nth` time that `point` is reached, `kill` or `stop` the process as a signal from outside would."""
+
+    point: str
+    nth: int = 1
+    do: str = "kill"
+
+
+class Faults:
+    """Counts what is reached, and strikes. Safe to use from several threads."""
+
+    def __init__(self, faults: Sequence[Fault] = ()) -> None:
+        self._faults = tuple(faults)
+        self._reached: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        # A process that stops while another of its threads is in a transaction keeps all others out of a SQLite file.
+        # So where one is to stop, threads take turns at the store: what is stopped is what the test means to stop.
+        self.turn = threading.RLock() if any(fault.do == "stop" for fault in faults) else nullcontext()
+
+    def reach(self, point: str) -> None:
+        """Take note that the process is at this point."""
+        with self._lock:
+            self._reached[point] += 1
+            nth = self._reached[point]
+        for fault in self._faults:
+            if (fault.point, fault.nth) == (point, nth):
+                with self.turn:
+                    book().write_fault(point)
+                    # Sent to the process, another thread might take it, and this one might go on for a moment.
+                    signal.pthread_kill(threading.get_ident(), _SIGNALS[fault.do])
+
+
+_own = [Faults()]
+
+
+def expect(faults: Sequence[Fault]) -> None:
+    """Let these happen to this process."""
+    _own[0] = Faults(faults)
+
+
+def reach(point: str) -> None:
+    """Take note that this process is at this point: called by bodies."""
+    _own[0].reach(point)
+
+
+class StrikingStore:
+    """A Persistence that reaches `inside` and `after` points; `reach` is told of them."""
+
+    def __init__(self, inner: Persistence, reach: Callable[[str], None] = reach) -> None:
+        self._inner = inner
+        self._reach = reach
+
+    def setup(self) -> None:
+        self._inner.setup()
+
+    def transact(self, work: Callable[[Transaction], R], /) -> R:
+        def inside(tx: Transaction) -> R:
+            result = work(tx)
+            self._reach_all(result, "inside")
+            return result
+
+        with _own[0].turn:
+            result = self._inner.transact(inside)
+        self._reach_all(result, "after")
+        return result
+
+    def read(self, query: Query[R], /) -> R:
+        return self._inner.read(query)
+
+    def prune(self, before: Micros, /) -> int:
+        with _own[0].turn:
+            return self._inner.prune(before)
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def _reach_all(self, result: object, moment: str) -> None:
+        """Reach the points of the commands that a kernel's transaction has answered."""
+        answers = cast("tuple[object, ...]", result)[0] if isinstance(result, tuple) and result else None
+        kinds = map(_kind, cast("list[object]", answers)) if isinstance(answers, list) else ()
+        for kind in dict.fromkeys(filter(None, kinds)):
+            self._reach(f"{kind}:{moment}")
+
+
+class StrikingKernel(Kernel):
+    """A kernel that reaches `before` points."""
+
+    @override
+    def dispatch_many(self, commands: Sequence[Command[R]], /) -> list[R | CommandError]:
+        for kind in dict.fromkeys(command.type for command in commands):
+            reach(f"{kind}:before")
+        return super().dispatch_many(commands)
+
+
+class StrikingCore(Core):
+    """Makes striking kernels."""
+
+    @override
+    def kernel_with(self, executor: Executor | None) -> Kernel:
+        return StrikingKernel(
+            persistence=self.stores.persistence,
+            clock=self.clock,
+            ids=self.stores.ids,
+            transport=self.stores.transport,
+            plans=self.registry.plans,
+            executor=executor,
+        )
+
+
+def striking_engine(url: str, workflows: Sequence[Definition[object]]) -> Engine:
+    """Return an engine whose process can be struck at every point."""
+    stores = open_stores(url)
+    stores = attrs.evolve(stores, persistence=StrikingStore(stores.persistence))
+    return Engine(StrikingCore(stores, workflows, namespace="default", migrate=True))
+
+
+def _kind(answer: object) -> str | None:
+    match answer:
+        case JobsClaimed(attempts=attempts) if attempts:
+            return "job.claim"
+        case JobSettled(status="settled"):
+            return "job.settle"
+        case RunCreated():
+            return "run.create"
+        case RunEnded():
+            return "run.end"
+        case _:
+            return None
+
+
+def fault_from(data: Mapping[str, Any]) -> Fault:
+    """Return a fault from its JSON form."""
+    return Fault(**data)

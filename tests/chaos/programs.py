@@ -1,0 +1,231 @@
+"""The workflows that are put through it. Their bodies write down what they do (see `book`)."""
+
+import os
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+
+from holdfast import Pipeline, Retry, StageContext, stage
+from tests.chaos.book import book, work_seconds, written_down
+from tests.chaos.faults import reach
+
+PATIENT: Final = Retry(attempts=50, wait=timedelta(0))
+"""For runs that are to be completed however often their workers are killed."""
+THREE: Final = Retry(attempts=3, wait=timedelta(0))
+POLL: Final = 0.005
+POISON_CODE: Final = 9
+
+
+@stage
+def add_one(ctx: StageContext, number: int) -> int:
+    with written_down(ctx):
+        reach("body")
+        time.sleep(work_seconds())
+        return number + 1
+
+
+@stage
+async def add_one_async(ctx: StageContext, number: int) -> int:
+    with written_down(ctx):
+        reach("body")
+        await anyio.sleep(work_seconds())
+        return number + 1
+
+
+@stage
+def count_to(ctx: StageContext, number: int) -> list[int]:
+    with written_down(ctx):
+        return list(range(number))
+
+
+@stage
+async def total(ctx: StageContext, numbers: list[int]) -> int:
+    with written_down(ctx):
+        return sum(numbers)
+
+
+@stage
+def largest(ctx: StageContext, numbers: list[int]) -> int:
+    with written_down(ctx):
+        return max(numbers)
+
+
+ONE: Final = Pipeline("one", input=int, retry=PATIENT).pipe(add_one)
+CHAIN: Final = (
+    Pipeline("chain", input=int, retry=PATIENT)
+    .pipe(add_one.options(name="a"))
+    .pipe(add_one_async.options(name="b"))
+    .pipe(add_one.options(name="c"))
+    .pipe(add_one_async.options(name="d"))
+    .pipe(add_one.options(name="e"))
+)
+"""Five stages, sync and async: gives its input plus five."""
+FAN: Final = (
+    Pipeline("fan", input=int, retry=PATIENT)
+    .pipe(count_to)
+    .map(add_one_async, limit=3)
+    .parallel(total, largest)
+)
+"""A map over the numbers below its input: gives 1 + 2 + ... + input, and input."""
+FAN_BODIES: Final = 3
+"""How many bodies a fan has besides its items."""
+
+
+# Bodies that wait -----------------------------------------------------------------------------------------------
+
+
+def gate_of(folder: Path, run: str) -> Path:
+    """Return the file that lets the bodies of this run go on, once it is there."""
+    return folder / f"open-{run}"
+
+
+def _is_open(run: str) -> bool:
+    return gate_of(book().folder, run).exists() or gate_of(book().folder, "all").exists()
+
+
+@stage
+def stand(ctx: StageContext, number: int) -> int:
+    """Wait at the gate; go away if told to."""
+    with written_down(ctx):
+        while not _is_open(ctx.run_id):
+            if ctx.cancelled:
+                book().write("told", ctx)
+                ctx.check_cancelled()
+            time.sleep(POLL)
+        return number
+
+
+@stage
+async def stand_async(ctx: StageContext, number: int) -> int:
+    with written_down(ctx):
+        try:
+            while not _is_open(ctx.run_id):  # noqa: ASYNC110  # it is another process that opens it
+                await anyio.sleep(POLL)
+        except BaseException:
+            book().write("told", ctx)
+            raise
+        return number
+
+
+@stage
+def stand_deaf(ctx: StageContext, number: int) -> int:
+    """Wait at the gate, whatever one is told."""
+    with written_down(ctx):
+        while not _is_open(ctx.run_id):
+            time.sleep(POLL)
+        return number
+
+
+GATE: Final = Pipeline("gate", input=int, retry=THREE).pipe(stand)
+GATE_ASYNC: Final = Pipeline("gate_async", input=int, retry=THREE).pipe(stand_async)
+GATE_DEAF: Final = Pipeline("gate_deaf", input=int, retry=THREE).pipe(stand_deaf)
+GATE_BOTH: Final = Pipeline("gate_both", input=int, retry=THREE).parallel(stand, stand_async)
+
+
+@stage
+def rest(ctx: StageContext, seconds: float) -> float:
+    """Be quiet for so long, in a thread."""
+    with written_down(ctx):
+        time.sleep(seconds)
+        return seconds
+
+
+@stage
+async def rest_async(ctx: StageContext, seconds: float) -> float:
+    with written_down(ctx):
+        await anyio.sleep(seconds)
+        return seconds
+
+
+@stage
+async def block(ctx: StageContext, seconds: float) -> float:
+    """Hold up the event loop for so long, as no body should."""
+    with written_down(ctx):
+        time.sleep(seconds)  # noqa: ASYNC251  # on purpose
+        return seconds
+
+
+REST: Final = Pipeline("rest", input=float).parallel(rest, rest_async)
+BLOCK: Final = Pipeline("block", input=float).pipe(block)
+
+
+@stage(retry=Retry(attempts=3, wait=timedelta(milliseconds=200), jitter=0.0))
+def stumble(ctx: StageContext, number: int) -> int:
+    """Fail once."""
+    with written_down(ctx):
+        if ctx.attempt == 1:
+            raise ValueError("not yet")
+        return number
+
+
+STUMBLE: Final = Pipeline("stumble", input=int).pipe(stumble)
+
+
+# Bodies that kill -----------------------------------------------------------------------------------------------
+
+
+@stage(retry=THREE)
+def swallow(ctx: StageContext, number: int) -> int:
+    """Be poison: take the process with it, as a fault in a C extension does."""
+    with written_down(ctx):
+        book().write_fault("poison")
+        os._exit(POISON_CODE)
+        return number
+
+
+@stage
+async def live_beside(ctx: StageContext, number: int) -> int:
+    with written_down(ctx):
+        await anyio.sleep(work_seconds())
+        return number
+
+
+POISON: Final = Pipeline("poison", input=int).pipe(swallow)
+NEIGHBOUR: Final = Pipeline("neighbour", input=int, retry=THREE).pipe(live_beside)
+FRAGILE: Final = Pipeline("fragile", input=int, retry=Retry(attempts=2, wait=timedelta(0))).pipe(live_beside)
+
+
+# A deploy -------------------------------------------------------------------------------------------------------
+
+
+@stage(name="say")
+def say_1(ctx: StageContext, text: str) -> str:
+    with written_down(ctx):
+        return f"{text} by 1"
+
+
+@stage(name="say")
+def say_2(ctx: StageContext, text: str) -> str:
+    with written_down(ctx):
+        return f"{text} by 2"
+
+
+DEPLOYED_1: Final = Pipeline("deployed", input=str, version="1", retry=THREE).pipe(say_1)
+DEPLOYED_2: Final = Pipeline("deployed", input=str, version="2", retry=THREE).pipe(say_2)
+
+
+WORKFLOWS: Final[Mapping[str, Pipeline[Any, Any]]] = {
+    f"{pipeline.name}@{pipeline.version}": pipeline
+    for pipeline in (
+        ONE,
+        CHAIN,
+        FAN,
+        GATE,
+        GATE_ASYNC,
+        GATE_DEAF,
+        GATE_BOTH,
+        REST,
+        BLOCK,
+        STUMBLE,
+        POISON,
+        NEIGHBOUR,
+        FRAGILE,
+        DEPLOYED_1,
+        DEPLOYED_2,
+    )
+}
+"""All of them, as `<name>@<version>`."""

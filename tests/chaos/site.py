@@ -1,0 +1,318 @@
+"""A database, the processes that work on it, and what must be true of both in the end."""
+
+import contextlib
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from holdfast.hosts.engine import Engine, SyncEngine
+from holdfast.kernel.authoring.calls import Call
+from holdfast.kernel.commands import RunRepair
+from holdfast.ports.persistence import CountAll, FindRun, HistoryOf, JobsOfRun
+from holdfast.ports.records import STAGE_COMPLETED, TERMINAL, HistoryRow, Job, Run, RunName, RunStatus
+from holdfast.testing.invariants import Snapshot, check, snapshot_of
+from tests.chaos.book import Book, Entry, effect_name, keep_book
+from tests.chaos.faults import Fault
+from tests.chaos.nursery import Nursery, Process, plan_of
+from tests.chaos.programs import CHAIN, WORKFLOWS, gate_of
+
+POLL_SECONDS = 0.01
+
+
+@attrs.frozen(kw_only=True)
+class Audit:
+    """What was found when all was over.
+
+    `starts` is how many bodies were started, `repeats` how many of these were not the first of their work; `lost` how
+    many attempts were lost with their worker.
+    """
+
+    runs: int
+    starts: int
+    repeats: int
+    lost: int
+
+
+@attrs.define
+class Site:
+    """One database of a test's own, an engine on it in the test's process, and processes."""
+
+    url: str
+    folder: Path
+    nursery: Nursery
+    engine: SyncEngine
+    book: Book
+    processes: list[Process] = attrs.field(factory=list[Process])
+    engines: list[SyncEngine] = attrs.field(factory=list[SyncEngine])
+
+    def open_here(self, *, work_seconds: float = 0.0) -> SyncEngine:
+        """Return another engine, with connections of its own, whose bodies run in the test's process."""
+        keep_book(self.folder, work_seconds=work_seconds)
+        engine = Engine.open(self.url, workflows=list(WORKFLOWS.values())).sync
+        self.engines.append(engine)
+        return engine
+
+    # Processes --------------------------------------------------------------------------------------------------
+
+    def worker(
+        self,
+        name: str,
+        *workflows: str,
+        faults: Sequence[Fault] = (),
+        work_seconds: float = 0.0,
+        url: str | None = None,
+        **options: object,
+    ) -> Process:
+        """Start a worker for these workflows (`<name>@<version>`), or for all."""
+        options = {"lease": 1.0, "poll_interval": 0.1, **options}
+        return self.process(
+            "worker", name, *workflows, faults=faults, work_seconds=work_seconds, url=url, **options
+        )
+
+    def process(
+        self,
+        kind: str,
+        name: str,
+        *workflows: str,
+        faults: Sequence[Fault] = (),
+        work_seconds: float = 0.0,
+        url: str | None = None,
+        **options: object,
+    ) -> Process:
+        """Start a process that lives one of the lives in `lives`."""
+        plan = plan_of(
+            kind=kind,
+            name=name,
+            url=url or self.url,
+            folder=self.folder,
+            workflows=workflows or tuple(WORKFLOWS),
+            faults=faults,
+            work_seconds=work_seconds,
+            options=options,
+        )
+        process = Process(self.nursery, self.nursery.fork(plan), name, self.folder)
+        self.processes.append(process)
+        return process
+
+    def open_gate(self, run: str = "all") -> None:
+        """Let the bodies that stand at the gate go on: those of one run, or all."""
+        gate_of(self.folder, run).touch()
+
+    # Runs -------------------------------------------------------------------------------------------------------
+
+    def start(self, call: Call[Any], /, **options: Any) -> str:
+        """Start a run, and return its id."""
+        return self.engine.start(call, **options).id
+
+    def run(self, id: str) -> Run:
+        """Return a run's row."""
+        found = self.engine.core.stores.persistence.read(FindRun(RunName("default", id)))
+        assert found is not None, f"run {id} is gone"
+        return found
+
+    def jobs(self, id: str) -> tuple[Job, ...]:
+        """Return a run's jobs."""
+        return self.engine.core.stores.persistence.read(JobsOfRun(self.run(id).key))
+
+    def job(self, id: str) -> Job:
+        """Return the one job of a run."""
+        (job,) = self.jobs(id)
+        return job
+
+    def history(self, id: str) -> list[HistoryRow]:
+        """Return all of a run's history."""
+        return list(self.engine.core.stores.persistence.read(HistoryOf(self.run(id).key)))
+
+    def active(self) -> int:
+        """Return how many runs have not ended."""
+        counts = self.engine.core.stores.persistence.read(CountAll("default")).runs
+        return sum(count for status, count in counts.items() if RunStatus(status) not in TERMINAL)
+
+    def result(self, id: str) -> object:
+        """Return what a run gave, or raise why it gave nothing. It has ended."""
+        row = self.run(id)
+        assert row.status in TERMINAL, f"run {id} is {row.status}"
+        return self.engine.handle(WORKFLOWS[f"{row.workflow}@{row.version}"], id).output(row)
+
+    @contextlib.contextmanager
+    def busy(self, active_min: int) -> Generator[dict[str, int]]:
+        """Start runs of CHAIN beside the block, so that there is always work: as many as end, and these at least.
+
+        Gives the numbers that they were started with, by id.
+        """
+        runs: dict[str, int] = {}
+        done = threading.Event()
+
+        def feed() -> None:
+            while not done.is_set():
+                for number in range(max(0, active_min - self.active())):
+                    runs[self.start(CHAIN(number))] = number
+                done.wait(0.05)
+
+        feeder = threading.Thread(target=feed)
+        feeder.start()
+        try:
+            yield runs
+        finally:
+            done.set()
+            feeder.join()
+
+    # Waiting ----------------------------------------------------------------------------------------------------
+
+    def until(self, condition: Callable[[], object], what: str, seconds: float = 20.0) -> None:
+        """Wait until something is so. AssertionError, with what the processes have logged, if it does not come."""
+        end = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() >= end:
+                pytest.fail(f"waited {seconds} s for: {what}\n{self._logs()}")
+            time.sleep(POLL_SECONDS)
+
+    def until_done(self, seconds: float = 30.0) -> None:
+        """Wait until all runs have ended."""
+        self.until(lambda: self.active() == 0, "all runs have ended", seconds)
+
+    def until_started(self, starts: int, run: str | None = None, seconds: float = 20.0) -> list[Entry]:
+        """Wait until so many bodies have been started, and return them."""
+        self.until(
+            lambda: len(self.book.entries(run=run)) >= starts, f"{starts} bodies were started", seconds
+        )
+        return self.book.entries(run=run)
+
+    # In the end -------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """Return all rows."""
+        return snapshot_of(self.engine.core.stores.persistence)
+
+    def audit(self) -> Audit:
+        """Check what must be true after any fault, and return what was counted.
+
+        The invariants hold; no body was started twice under one lease; what is completed was started under the lease
+        that completed it, and never again after that; there was one effect for each piece of work; nothing is to be
+        repaired, and nothing ever was.
+        """
+        snapshot = self.snapshot()
+        assert check(snapshot) == []
+        starts = self.book.entries()
+        doubled = [
+            lease
+            for lease, count in Counter((*start.work, start.epoch) for start in starts).items()
+            if count > 1
+        ]
+        assert doubled == [], "a body was started twice under one lease"
+        names = {key: run.id for key, run in snapshot.runs.items()}
+        rows = [(names[key], row) for key, history in snapshot.history.items() for row in history]
+        _check_completed(rows, starts)
+        self._check_effects(snapshot, starts)
+        assert [row.type for _, row in rows if row.type == "run.repaired"] == []
+        assert self.repair() == ()
+        return Audit(
+            runs=len(snapshot.runs),
+            starts=len(starts),
+            repeats=len(starts) - len({start.work for start in starts}),
+            lost=sum(row.type == "stage.lost" for _, row in rows),
+        )
+
+    def repair(self) -> tuple[str, ...]:
+        """Have all runs looked at by `run.repair`, and return the ids of those that it had to mend."""
+        mended: list[str] = []
+        after: str | None = ""
+        while after is not None:
+            repaired = self.engine.kernel.dispatch(RunRepair(after=after))
+            mended += repaired.repaired
+            after = repaired.next
+        return tuple(mended)
+
+    def _check_effects(self, snapshot: Snapshot, starts: Sequence[Entry]) -> None:
+        """One key for each piece of work, the same for all of its attempts; and one effect for each key."""
+        keys = {start.work: start.key for start in starts}
+        assert all(keys[start.work] == start.key for start in starts), "a key is not that of earlier attempts"
+        assert len(set(keys.values())) == len(keys), "two pieces of work have one key"
+        firsts = Counter(start.key for start in starts if start.is_first)
+        assert set(firsts.values()) <= {1}
+        assert self.book.effects() == {effect_name(key) for key in keys.values()}
+        assert all(key.split("/")[0] in snapshot.runs for key in keys.values())
+
+    def _logs(self) -> str:
+        logs = [f"--- {process.name}:\n{_tail(process)}" for process in self.processes[-4:]]
+        return "\n".join(logs)
+
+
+def _check_completed(rows: Sequence[tuple[str, HistoryRow]], starts: Sequence[Entry]) -> None:
+    epochs = {(start.run, start.stage, start.item, start.epoch) for start in starts}
+    last: dict[tuple[str, str, int | None], int] = {}
+    for start in starts:
+        last[start.work] = max(start.epoch, last.get(start.work, 0))
+    for run, row in rows:
+        if row.type == STAGE_COMPLETED:
+            assert row.node is not None
+            assert row.epoch is not None
+            work = (run, row.node, row.item)
+            assert (*work, row.epoch) in epochs, f"{work} was completed, and its body never started"
+            assert last[work] == row.epoch, (
+                f"{work} was completed under {row.epoch} and started under {last[work]}"
+            )
+
+
+def _tail(process: Process) -> str:
+    with contextlib.suppress(OSError):
+        return "\n".join(process.log.splitlines()[-25:])
+    return "(no log)"
+
+
+# Fixtures -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    """Where processes come from."""
+    with Nursery() as nursery:
+        yield nursery
+
+
+@pytest.fixture
+def open_site(nursery: Nursery, tmp_path: Path) -> Iterator[Callable[[str], Site]]:
+    """Opens sites, and in the end kills all their processes."""
+    with contextlib.ExitStack() as stack:
+        yield lambda url: stack.enter_context(_site(url, tmp_path, nursery))
+
+
+@pytest.fixture
+def sqlite_site(open_site: Callable[[str], Site], tmp_path: Path) -> Site:
+    """A site on a SQLite file."""
+    return open_site(f"sqlite:///{tmp_path}/holdfast.db")
+
+
+@pytest.fixture
+def postgres_site(open_site: Callable[[str], Site], postgres_database: str) -> Site:
+    """A site on a PostgreSQL database."""
+    return open_site(postgres_database)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.service)])
+def site(request: pytest.FixtureRequest) -> Site:
+    """A site on each kind of database."""
+    found: Site = request.getfixturevalue(f"{request.param}_site")
+    return found
+
+
+@contextlib.contextmanager
+def _site(url: str, folder: Path, nursery: Nursery) -> Generator[Site]:
+    with Engine.open(url, workflows=list(WORKFLOWS.values())).sync as engine:
+        site = Site(url=url, folder=folder, nursery=nursery, engine=engine, book=Book(folder))
+        try:
+            yield site
+        finally:
+            for process in site.processes:
+                process.signal(signal.SIGKILL)
+            for process in site.processes:
+                process.wait()
+            for opened in site.engines:
+                opened.core.close()

@@ -1,0 +1,1 @@
+"""The conformance suites of `holdfast.testing`, run on every adapter and every fake."""

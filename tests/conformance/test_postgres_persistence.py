@@ -1,0 +1,81 @@
+"""The store in PostgreSQL keeps the promises of the port."""
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg import sql
+from typing_extensions import override
+
+from holdfast.adapters.sql.persistence import SqlPersistence
+from holdfast.ports.changes import CreateRun
+from holdfast.ports.persistence import Persistence, SchemaVersion
+from holdfast.testing.conformance.builders import a_key, a_run
+from holdfast.testing.conformance.persistence import PersistenceContract
+from holdfast.testing.conformance.persistence.case import put, the_run
+from holdfast.testing.conformance.threads import in_threads
+from tests.postgres import fresh_database
+
+pytestmark = pytest.mark.service
+
+
+@pytest.fixture(scope="class")
+def class_database(postgres_url: str) -> Iterator[str]:
+    """The URL of a database with tables, which the tests of a class use one after the other."""
+    with fresh_database(postgres_url) as url:
+        store = SqlPersistence(url)
+        store.setup()
+        store.close()
+        yield url
+
+
+def _remove_rows(url: str) -> None:
+    with psycopg.connect(url) as connection:
+        tables = connection.execute(
+            "select c.relname from pg_class c where c.relkind = 'r' and c.relnamespace = 'public'::regnamespace"
+            " and c.relname not like '%version%' order by 1"
+        ).fetchall()
+        # Faster than TRUNCATE for a handful of rows.
+        for (table,) in tables:
+            connection.execute(sql.SQL("delete from {}").format(sql.Identifier(table)))
+
+
+class TestPostgresPersistence(PersistenceContract):
+    """In a database whose rows are removed between tests."""
+
+    @pytest.fixture(autouse=True)
+    def own_rows(self, class_database: str) -> None:
+        self.url = class_database
+
+    @override
+    def make_persistence(self) -> Persistence:
+        _remove_rows(self.url)
+        return SqlPersistence(self.url)
+
+    @override
+    def open_again(self, store: Persistence) -> Persistence | None:
+        return SqlPersistence(self.url)
+
+
+class TestSetupOfPostgres:
+    """What the contract can't see, because its databases have tables already."""
+
+    def test_several_stores_set_up_a_new_database_at_once(self, postgres_database: str) -> None:
+        def set_up(number: int) -> str | None:
+            store = SqlPersistence(postgres_database)
+            try:
+                store.setup()
+                put(store, CreateRun(a_run(number)))
+                return store.read(SchemaVersion())
+            finally:
+                store.close()
+
+        versions = in_threads(4, set_up)
+
+        assert len(set(versions)) == 1
+        assert versions[0]
+        store = SqlPersistence(postgres_database)
+        assert [a_key(number) for number in range(4)] == [
+            the_run(store, a_key(number)).key for number in range(4)
+        ]
+        store.close()

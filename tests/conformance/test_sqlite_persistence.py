@@ -1,0 +1,69 @@
+"""The store in SQLite keeps the promises of the port."""
+
+import shutil
+from itertools import count
+from pathlib import Path
+
+import pytest
+from typing_extensions import override
+
+from holdfast.adapters.sql.persistence import SqlPersistence
+from holdfast.ports.persistence import Persistence
+from holdfast.testing.conformance.persistence import PersistenceContract
+
+
+def _opened(path: Path) -> SqlPersistence:
+    return SqlPersistence(f"sqlite:///{path}")
+
+
+@pytest.fixture(scope="module")
+def empty_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with tables and without rows: copying it is faster than making the tables for every test."""
+    path = tmp_path_factory.mktemp("template") / "empty.db"
+    store = _opened(path)
+    store.setup()
+    store.close()
+    return path
+
+
+class TestSqlitePersistence(PersistenceContract):
+    """In a file."""
+
+    serial = True
+
+    @pytest.fixture(autouse=True)
+    def own_folder(self, tmp_path: Path, empty_file: Path) -> None:
+        self.folder = tmp_path
+        self.empty_file = empty_file
+        self.numbers = count()
+
+    @override
+    def make_persistence(self) -> Persistence:
+        self.path = self.folder / f"{next(self.numbers)}.db"
+        shutil.copyfile(self.empty_file, self.path)
+        return _opened(self.path)
+
+    @override
+    def open_again(self, store: Persistence) -> Persistence | None:
+        return _opened(self.path)
+
+
+class TestSetupOfSqlite:
+    """What the contract can't see, because its stores are copies."""
+
+    def test_several_stores_set_up_a_new_file_at_once(self, tmp_path: Path) -> None:
+        from holdfast.ports.persistence import SchemaVersion
+        from holdfast.testing.conformance.threads import in_threads
+
+        def set_up(_: int) -> str | None:
+            store = _opened(tmp_path / "new.db")
+            try:
+                store.setup()
+                return store.read(SchemaVersion())
+            finally:
+                store.close()
+
+        versions = in_threads(4, set_up)
+
+        assert len(set(versions)) == 1
+        assert versions[0]

@@ -1,0 +1,96 @@
+"""A short story in which every command of the kernel is decided at least once, recorded."""
+
+import attrs
+
+from holdfast.kernel.commands import (
+    Completed,
+    DutyTake,
+    Expanded,
+    Held,
+    JobClaimOne,
+    JobHeartbeat,
+    RunCancel,
+    RunCreate,
+    RunRepair,
+    RunTerminate,
+    RunTransition,
+    Said,
+    SessionClose,
+    SessionRenew,
+)
+from holdfast.kernel.record import Recording
+from holdfast.ports.changes import CloseJobs, UpdateRun
+from holdfast.ports.records import Payload
+from tests.unit.kernel.world import (
+    LEASE,
+    SECOND,
+    World,
+    completing,
+    each,
+    failed,
+    payload,
+    pipeline,
+    settling,
+    stage,
+)
+
+PLAN = pipeline(stage("a", attempts=2), each("m", over="a", limit=2), (stage("b"), stage("c")))
+
+
+def play() -> list[Recording]:
+    """Play it, and return all decisions."""
+    recordings: list[Recording] = []
+    world = World(PLAN, recorder=recordings.append)
+    _a_run_completes(world)
+    _workers_die(world)
+    _an_operator_steps_in(world)
+    return recordings
+
+
+def _a_run_completes(world: World) -> None:
+    create = RunCreate(workflow="w", id="x", input=payload({"n": 1}), priority=1, idempotency_key="once")
+    world.do(create)
+    session = world.open()
+    world.do(DutyTake(name="maintenance", session=session, lease=LEASE))
+    first = world.claim_one(session)
+    said = (Said(kind="log", at=world.now, data='"hello"'),)
+    world.do(JobHeartbeat(attempts=(Held(job=first.job, epoch=1, said=said), Held(job="gone.1", epoch=1))))
+    world.release(first, delay=SECOND)
+    world.wait(1)
+    world.wake_due()
+    world.do(SessionRenew(session=session, lease=LEASE))
+    claim = JobClaimOne(session=session, job=first.job, epoch=1, definitions=("w@1",))
+    attempt = world.do(claim).attempt
+    assert attempt is not None
+    world.fail(attempt)
+    attempt = world.claim_one(session)
+    world.do(attrs.evolve(completing(attempt, [1, 2, 3]), started_at=world.now, host="here", said=said))
+    world.settle(world.claim_one(session), Expanded(items=(payload(1), Payload(blob="k"), payload(3))))
+    while attempts := world.claim(session):
+        world.send(*(settling(one, Completed(output=payload([one.node, one.item]))) for one in attempts))
+    assert world.run("x").status == "completed"
+    world.complete(attempt)
+
+
+def _workers_die(world: World) -> None:
+    world.create("y")
+    world.claim_one(world.open())
+    world.lose()
+    session = world.open()
+    world.claim_one(session)
+    world.do(SessionClose(session=session))
+    world.lose()
+    assert world.run("y").status == "failed"
+    world.create("z")
+    world.settle(world.claim_one(world.open()), failed(retryable=False))
+
+
+def _an_operator_steps_in(world: World) -> None:
+    world.create("p")
+    world.create("q")
+    world.put(CloseJobs(world.run("p").key), UpdateRun(attrs.evolve(world.run("q"), open_jobs=3)))
+    world.do(RunRepair())
+    world.do(RunTransition(run_id="p"))
+    world.do(RunCancel(run_id="p", reason="enough"))
+    world.do(RunTerminate(run_id="q", reason="enough"))
+    world.do(RunTransition(run_id="q"))

@@ -1,0 +1,1 @@
+"""The command line as users run it: real processes on a real file."""

@@ -1,0 +1,1 @@
+"""What things cost, counted in statements and commits: never timed."""

@@ -1,0 +1,58 @@
+"""Engines on both databases, and what they send to them."""
+
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.hosts.engine import Engine
+from holdfast.kernel.authoring.calls import Definition
+from tests.integration.counts.statements import Statements, count_statements
+from tests.postgres import fresh_database
+
+OpenEngine = Callable[..., Engine]
+
+
+@pytest.fixture(scope="session")
+def shared_database(postgres_url: str) -> Iterator[str]:
+    """A database for all these tests: each has a namespace of its own in it."""
+    with fresh_database(postgres_url) as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.service)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a database of each kind."""
+    if request.param == "postgres":
+        found: str = request.getfixturevalue("shared_database")
+        return found
+    return f"sqlite:///{tmp_path}/holdfast.db"
+
+
+@pytest.fixture
+def namespace() -> str:
+    """A namespace of the test's own."""
+    return f"test-{secrets.token_hex(6)}"
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> Statements:
+    """What is sent to the database."""
+    return count_statements(monkeypatch)
+
+
+@pytest.fixture
+def open_engine(url: str, namespace: str, statements: Statements) -> Iterator[OpenEngine]:
+    """Opens engines on that database, with tables, whose statements are counted; closes them in the end."""
+    opened: list[Engine] = []
+
+    def open_one(*workflows: Definition[object]) -> Engine:
+        opened.append(Engine.open(url, workflows=workflows, namespace=namespace))
+        opened[-1].core.connect()
+        return opened[-1]
+
+    assert not statements.sent
+    yield open_one
+    for engine in opened:
+        engine.core.close()

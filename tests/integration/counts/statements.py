@@ -1,0 +1,91 @@
+"""Counts what is sent to SQLite and PostgreSQL, at the drivers."""
+
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from threading import Lock
+from typing import Any, Final
+
+import psycopg
+import pytest
+from typing_extensions import override
+
+_HINTS: Final = ("SELECT pg_notify", "LISTEN", "SELECT 1", "PRAGMA data_version")
+"""What only hears of changes, and asks for no row."""
+
+_SETTINGS: Final = ("PRAGMA", "SELECT set_config")
+
+
+class Statements:
+    """What was sent: each text with how often. A text that is sent with many rows counts once."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self.sent: Counter[str] = Counter()
+
+    def count(self, sql: str) -> None:
+        if not sql.startswith((*_HINTS, *_SETTINGS)):
+            with self._lock:
+                self.sent[" ".join(sql.split())] += 1
+
+    @property
+    def commits(self) -> int:
+        """How many transactions were committed."""
+        return self.sent["COMMIT"]
+
+    @property
+    def queries(self) -> int:
+        """How many statements there were beside those that begin and end a transaction."""
+        return sum(
+            times for sql, times in self.sent.items() if not sql.startswith(("BEGIN", "COMMIT", "ROLLBACK"))
+        )
+
+    def texts_with(self, part: str) -> list[str]:
+        return [sql for sql in self.sent if part in sql]
+
+    @contextmanager
+    def of(self) -> Generator["Statements"]:
+        """Count what is sent within, apart from what was sent before."""
+        with self._lock:
+            before, self.sent = self.sent, Counter()
+        within = Statements()
+        yield within
+        with self._lock:
+            within.sent, self.sent = self.sent, before + self.sent
+
+
+def _counting_connection(statements: Statements) -> type[sqlite3.Connection]:
+    class CountingConnection(sqlite3.Connection):
+        @override
+        def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+            statements.count(sql)
+            return super().execute(sql, parameters)
+
+        @override
+        def executemany(self, sql: str, parameters: Iterable[Any], /) -> sqlite3.Cursor:
+            statements.count(sql)
+            return super().executemany(sql, parameters)
+
+    return CountingConnection
+
+
+def count_statements(monkeypatch: pytest.MonkeyPatch) -> Statements:
+    """Count what connections to both databases send that are opened from now on."""
+    statements = Statements()
+    monkeypatch.setattr(
+        sqlite3, "connect", partial(sqlite3.connect, factory=_counting_connection(statements))
+    )
+    execute: Callable[..., psycopg.Cursor[Any]] = psycopg.Connection.execute
+
+    def counting(
+        self: psycopg.Connection[Any],
+        query: bytes | str,
+        parameters: Mapping[str, object] | Sequence[object] | None = None,
+    ) -> psycopg.Cursor[Any]:
+        statements.count(query.decode() if isinstance(query, bytes) else query)
+        return execute(self, query, parameters)
+
+    monkeypatch.setattr(psycopg.Connection, "execute", counting)
+    return statements

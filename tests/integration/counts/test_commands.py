@@ -1,0 +1,333 @@
+"""What commands cost: one commit for a batch, and as many statements for five jobs as for five hundred."""
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+import pytest
+
+from holdfast.hosts.engine import Engine
+from holdfast.kernel.authoring.decorators import stage
+from holdfast.kernel.authoring.options import Retry
+from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.commands import (
+    Attempt,
+    Completed,
+    Expanded,
+    Failed,
+    Failure,
+    Held,
+    JobClaim,
+    JobHeartbeat,
+    JobRelease,
+    JobSettle,
+    Outcome,
+    RunCreate,
+    Said,
+    SessionOpen,
+    SessionRenew,
+)
+from holdfast.ports.errors import CommandError
+from holdfast.ports.json import canonical, parse
+from holdfast.ports.persistence import FindRun, Lane
+from holdfast.ports.records import JobKind, Payload, Run, RunName
+from tests.integration.counts.conftest import OpenEngine
+from tests.integration.counts.statements import Statements
+
+HOUR = 3_600_000_000
+FEW, MANY = 5, 500
+
+
+@stage(retry=Retry(attempts=9, wait=timedelta(hours=1)))
+def one(x: int) -> int:
+    return x
+
+
+@stage
+def two(x: int) -> int:
+    return x
+
+
+@stage
+def nothing() -> int:
+    return 0
+
+
+@stage
+def up_to(x: int) -> list[int]:
+    return list(range(x))
+
+
+LONG = Pipeline("long", input=int).pipe(one).pipe(two)
+SHORT = Pipeline("short", input=int).pipe(two)
+WIDE = Pipeline("wide", input=list[int]).map(two, limit=100)
+
+
+def payload(value: object) -> Payload:
+    return Payload(inline=canonical(value))
+
+
+COMPLETED = Completed(output=payload(1))
+FAILED = Failed(failure=Failure(code="oops", message="no"))
+
+
+class Worked:
+    """An engine and a session: what a worker does, one command at a time."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.kernel = engine.kernel
+        self.namespace = engine.core.namespace
+        # PostgreSQL's transactions write a receipt; SQLite's can't lose their answers.
+        self.receipt = 0 if engine.core.stores.file else 1
+        self.session = self.kernel.dispatch(
+            SessionOpen(namespace=self.namespace, host="h", lease=HOUR)
+        ).session
+
+    def create(self, number: int, workflow: str, value: object = 1) -> list[str]:
+        command = RunCreate(namespace=self.namespace, workflow=workflow, input=payload(value))
+        answers = self.kernel.dispatch_many([command] * number)
+        return [answer.run_id for answer in answers if not isinstance(answer, CommandError)]
+
+    def claim(self, number: int) -> tuple[Attempt, ...]:
+        lane = Lane(queue="default", definitions=self.engine.core.registry.definitions, limit=number)
+        command = JobClaim(
+            namespace=self.namespace, session=self.session, lanes=(lane,), limit=number, suspects=True
+        )
+        return self.kernel.dispatch(command).attempts
+
+    def settle(self, attempts: Sequence[Attempt], outcome: Outcome, *, said: tuple[Said, ...] = ()) -> None:
+        commands = [
+            JobSettle(
+                namespace=self.namespace, job=attempt.job, epoch=attempt.epoch, outcome=outcome, said=said
+            )
+            for attempt in attempts
+        ]
+        answers = self.kernel.dispatch_many(commands)
+        assert all(not isinstance(answer, CommandError) and answer.status == "settled" for answer in answers)
+
+    def row(self, id: str) -> Run:
+        run = self.engine.core.stores.persistence.read(FindRun(RunName(self.namespace, id)))
+        assert run is not None
+        return run
+
+
+@pytest.fixture
+def worked(open_engine: OpenEngine) -> Worked:
+    worked = Worked(open_engine(LONG, SHORT, WIDE))
+    # Once, so that plans are known and stored: they are read and written once in a process's life.
+    for workflow, text in (("long", "1"), ("short", "1"), ("wide", "[]")):
+        worked.create(1, workflow, parse(text))
+    while attempts := worked.claim(10):
+        worked.engine.core.bodies.prepare(attempts)
+        for attempt in attempts:
+            worked.settle([attempt], COMPLETED if attempt.kind is JobKind.STAGE else Expanded(items=()))
+    return worked
+
+
+def costs(statements: Statements, do: Callable[[int], object]) -> Statements:
+    """What it costs to do something for few, when that is what it costs for many too."""
+    found: list[Statements] = []
+    for number in (FEW, MANY):
+        with statements.of() as within:
+            do(number)
+        found.append(within)
+    few, many = found
+    assert few.sent == many.sent
+    return many
+
+
+# Runs -----------------------------------------------------------------------------------------------------------
+
+
+def test_creating_a_run_is_one_commit(worked: Worked, statements: Statements) -> None:
+    with statements.of() as within:
+        worked.engine.sync.start(SHORT(1))
+
+    assert within.commits == 1
+    # The run, its job, its history. Nobody can have a run of an id that was drawn just now, so nothing is read.
+    assert within.queries == 3 + worked.receipt
+
+
+def test_creating_a_run_of_a_given_id_and_key_is_one_commit(worked: Worked, statements: Statements) -> None:
+    with statements.of() as within:
+        worked.engine.sync.start(SHORT(1), id="x", idempotency_key="k")
+
+    assert within.commits == 1
+    # Beside those: is there such a run, which is asked twice over, or such a key? And the reply.
+    assert within.queries == 7 + worked.receipt
+
+
+def test_creating_many_runs_costs_no_more_statements_than_creating_few(
+    worked: Worked, statements: Statements
+) -> None:
+    within = costs(statements, lambda number: worked.create(number, "short"))
+
+    assert (within.commits, within.queries) == (1, 3 + worked.receipt)
+
+
+# Jobs -----------------------------------------------------------------------------------------------------------
+
+
+def test_claiming_many_jobs_costs_no_more_statements_than_claiming_few(
+    worked: Worked, statements: Statements
+) -> None:
+    worked.create(FEW + MANY, "short")
+    claimed: list[int] = []
+
+    within = costs(statements, lambda number: claimed.append(len(worked.claim(number))))
+
+    assert claimed == [FEW, MANY]
+    assert within.commits == 1
+    # The jobs and their session; one write. SQLite looks before it begins.
+    assert within.queries == 4
+
+
+def test_reading_what_many_jobs_need_costs_no_more_statements_than_for_few(
+    worked: Worked, statements: Statements
+) -> None:
+    worked.create(FEW + MANY, "short")
+    attempts = iter([worked.claim(FEW), worked.claim(MANY)])
+
+    within = costs(statements, lambda _: worked.engine.core.bodies.prepare(next(attempts)))
+
+    assert (within.commits, within.queries) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("workflow", "outcome", "queries"),
+    [
+        # Runs and jobs are locked and read; runs, closed jobs and history are written.
+        pytest.param("short", COMPLETED, 5, id="runs end"),
+        # Beside those: the next jobs.
+        pytest.param("long", COMPLETED, 6, id="runs go on"),
+        # Jobs are updated, and not closed.
+        pytest.param("long", FAILED, 5, id="bodies are tried again"),
+    ],
+)
+def test_settling_many_jobs_is_one_commit_and_costs_no_more_statements_than_settling_few(
+    worked: Worked, statements: Statements, workflow: str, outcome: Outcome, queries: int
+) -> None:
+    worked.create(FEW + MANY, workflow)
+    attempts = iter([worked.claim(FEW), worked.claim(MANY)])
+
+    within = costs(statements, lambda _: worked.settle(next(attempts), outcome))
+
+    assert (within.commits, within.queries) == (1, queries + worked.receipt)
+
+
+def test_what_bodies_have_said_costs_one_statement_more_however_much_it_is(
+    worked: Worked, statements: Statements
+) -> None:
+    worked.create(FEW + MANY, "short")
+    said = tuple(Said(kind="log", at=1, data=canonical({"message": str(n)})) for n in range(3))
+    attempts = iter([worked.claim(FEW), worked.claim(MANY)])
+
+    within = costs(statements, lambda _: worked.settle(next(attempts), COMPLETED, said=said))
+
+    assert (within.commits, within.queries) == (1, 6 + worked.receipt)
+
+
+def test_a_heartbeat_for_many_costs_no_more_statements_than_for_few(
+    worked: Worked, statements: Statements
+) -> None:
+    worked.create(MANY, "short")
+    attempts = worked.claim(MANY)
+
+    def beat(number: int) -> None:
+        held = tuple(Held(job=attempt.job, epoch=attempt.epoch) for attempt in attempts[:number])
+        assert worked.kernel.dispatch(JobHeartbeat(namespace=worked.namespace, attempts=held)).lost == ()
+
+    within = costs(statements, beat)
+
+    assert within.queries == 1
+    assert not within.texts_with("INSERT")
+    assert not within.texts_with("UPDATE holdfast")
+
+
+def test_giving_many_jobs_back_costs_no_more_statements_than_giving_few(
+    worked: Worked, statements: Statements
+) -> None:
+    worked.create(FEW + MANY, "short")
+    attempts = iter([worked.claim(FEW), worked.claim(MANY)])
+
+    def release(_: int) -> None:
+        worked.kernel.dispatch_many(
+            [
+                JobRelease(namespace=worked.namespace, job=attempt.job, epoch=attempt.epoch)
+                for attempt in next(attempts)
+            ]
+        )
+
+    assert costs(statements, release).commits == 1
+
+
+def test_renewing_a_session_writes_one_row_whatever_it_holds(worked: Worked, statements: Statements) -> None:
+    worked.create(MANY, "short")
+    worked.claim(MANY)
+    with statements.of() as within:
+        worked.kernel.dispatch(SessionRenew(namespace=worked.namespace, session=worked.session, lease=HOUR))
+
+    assert (within.commits, within.queries) == (1, 2 + worked.receipt)
+    assert not within.texts_with("holdfast_jobs")
+
+
+def test_a_claim_that_finds_nothing_is_one_query(worked: Worked, statements: Statements) -> None:
+    """Not even its session is looked at; and on SQLite it keeps no writer out."""
+    with statements.of() as within:
+        assert worked.claim(100) == ()
+
+    assert within.queries == 1
+    assert not within.texts_with("BEGIN IMMEDIATE")
+
+
+# Maps -----------------------------------------------------------------------------------------------------------
+
+
+def test_settling_items_costs_the_same_however_wide_their_map_is(
+    worked: Worked, statements: Statements
+) -> None:
+    """And the run's row, which every settle writes, holds counters only."""
+    found: list[tuple[Statements, int]] = []
+    for width in (200, 5_000):
+        (run,) = worked.create(1, "wide")
+        (expansion,) = worked.claim(1)
+        worked.settle([expansion], Expanded(items=tuple(payload(n) for n in range(width))))
+        attempts = worked.claim(50)
+        assert len(attempts) == 50
+        with statements.of() as within:
+            worked.settle(attempts, COMPLETED)
+        found.append((within, len(worked.row(run).progress)))
+        worked.engine.sync.handle(WIDE, run).cancel()
+
+    (narrow, small), (wide, large) = found
+    assert narrow.sent == wide.sent
+    assert (wide.commits, wide.queries) == (1, 6 + worked.receipt)
+    assert large - small <= 4, "the digits of its counters"
+
+
+def test_expanding_a_wide_map_costs_no_more_statements_than_expanding_a_narrow_one(
+    worked: Worked, statements: Statements
+) -> None:
+    worked.create(2, "wide")
+    found: list[Statements] = []
+    for expansion, width in zip(worked.claim(2), (10, 5_000), strict=True):
+        assert expansion.kind is JobKind.EXPAND
+        with statements.of() as within:
+            worked.settle([expansion], Expanded(items=tuple(payload(n) for n in range(width))))
+        found.append(within)
+
+    assert found[0].sent == found[1].sent
+    # Beside what settling costs: the pages of items.
+    assert (found[1].commits, found[1].queries) == (1, 7 + worked.receipt)
+
+
+def test_the_items_of_one_page_are_read_once_for_all_of_them(worked: Worked, statements: Statements) -> None:
+    worked.create(1, "wide")
+    (expansion,) = worked.claim(1)
+    worked.settle([expansion], Expanded(items=tuple(payload(n) for n in range(1_000))))
+    attempts = worked.claim(50)
+    with statements.of() as within:
+        bodies, _ = worked.engine.core.bodies.prepare(attempts)
+
+    assert sorted(body.arguments() for body in bodies) == [(n,) for n in range(50)]
+    assert within.queries == 2

@@ -1,0 +1,1 @@
+"""The documentation and its examples, run and compared with the code."""

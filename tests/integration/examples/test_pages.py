@@ -1,0 +1,244 @@
+"""The pages say what is so: their code runs, their links lead somewhere, and what they list is complete."""
+
+import contextlib
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import click
+import pytest
+
+import holdfast
+from holdfast.hosts.cli.app import command_line
+from holdfast.hosts.cli.exits import MEANINGS
+from holdfast.kernel.authoring.options import BodyDefaults, BodyOptions, StartOptions
+from holdfast.kernel.codec import command_data, from_data, to_data
+from holdfast.kernel.commands import Command
+from holdfast.kernel.rules import command_from, reply_type
+from holdfast.kernel.transitions import RUN_TRANSITIONS
+from holdfast.ports.errors import HoldfastError
+from holdfast.ports.json import parse
+from tests.integration.examples.pages import DOCS, PAGES, ROOT, anchors, blocks, links, prose, table
+
+PROMISES = (
+    "State changes happen exactly once",
+    "Bodies run at least once, at most once per counted try",
+    "Results are observed exactly once",
+    (
+        "External effects are effectively once if the target honours `ctx.idempotency_key`,"
+        " which is the same for every attempt"
+    ),
+)
+
+
+def _name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+# What is shown --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "```python" in page.read_text()], ids=_name)
+def test_the_code_of_a_page_runs_in_order_and_prints_what_is_shown(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, object] = {"__name__": "page"}
+    for block in blocks(page):
+        if block.language == "python":
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                exec(compile(block.code, f"{_name(page)}, line {block.line}", "exec"), scope)
+            assert printed.getvalue() == (block.shown or ""), f"the block at line {block.line}"
+
+
+def test_the_readme_shows_the_smallest_example_word_for_word() -> None:
+    shown = [block.code for block in blocks(ROOT / "README.md") if block.language == "python"]
+    assert shown == [(DOCS / "examples" / "hello.py").read_text()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_links_lead_to_what_is_there(page: Path) -> None:
+    for link in links(page):
+        if link.startswith("https://"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def test_every_page_can_be_reached_from_the_index() -> None:
+    reached: set[Path] = set()
+    todo = [DOCS / "index.md"]
+    while todo:
+        page = todo.pop()
+        if page not in reached and page.suffix == ".md":
+            reached.add(page)
+            todo.extend(
+                (page.parent / link.partition("#")[0]).resolve() for link in links(page) if "://" not in link
+            )
+    assert set(DOCS.rglob("*.md")) <= reached
+
+
+# What is promised -----------------------------------------------------------------------------------------------
+
+
+def test_the_promises_stand_word_for_word() -> None:
+    page = (DOCS / "explanation" / "guarantees.md").read_text()
+    for promise in PROMISES:
+        assert f"- **{promise}.**" in page
+    assert [
+        " ".join(row).replace("**", "") for row in table(ROOT / "README.md", "What is guaranteed")
+    ] == list(PROMISES)
+
+
+def test_no_page_promises_to_run_code_exactly_once() -> None:
+    for page in PAGES:
+        assert not re.search(
+            r"exactly[- ]once\s+execution|execut\w+\s+exactly[- ]once", page.read_text(), re.IGNORECASE
+        )
+
+
+# What is listed -------------------------------------------------------------------------------------------------
+
+
+def test_the_page_of_errors_has_every_error_with_its_code() -> None:
+    listed = {
+        row[0].strip("`"): row[1].strip("`") for row in table(DOCS / "reference" / "errors.md", "Errors")
+    }
+    public = {
+        kind.__name__: kind.code
+        for kind in _errors(HoldfastError)
+        if kind.__module__ == "holdfast.ports.errors"
+    }
+    assert listed == public
+    assert len(set(listed.values())) == len(listed)
+    for kind in _errors(HoldfastError):
+        assert kind.code in listed.values(), kind
+
+
+def test_the_page_of_commands_has_every_command_in_forms_that_are_taken() -> None:
+    page = DOCS / "reference" / "commands.md"
+    shown = [
+        cast("dict[str, object]", parse(block.code)) for block in blocks(page) if block.language == "json"
+    ]
+    types: set[str] = set()
+    for data, reply in zip(shown[::2], shown[1::2], strict=True):
+        command = command_from(data)
+        types.add(command.type)
+        assert data.items() <= command_data(command).items()
+        answer = cast("object", from_data(reply, reply_type(type(command))))
+        assert to_data(answer) == reply
+    assert types == {kind.type for kind in _commands(Command)}
+    headings = re.findall(r"^### `(.+)`$", page.read_text(), re.MULTILINE)
+    assert sorted(headings) == sorted(types)
+
+
+def test_the_page_of_public_names_has_each_of_them() -> None:
+    page = DOCS / "reference" / "api.md"
+    assert sorted(row[0].strip("`") for row in table(page, "Public names")) == sorted(holdfast.__all__)
+    options = {
+        row[0]: set(re.findall(r"`(\w+)`", row[1])) for row in table(page, "What may be given to what")
+    }
+    of_stages, of_pipelines, of_starts, of_engines, of_workers = options.values()
+    assert of_stages == BodyOptions.__optional_keys__
+    assert of_pipelines == BodyDefaults.__optional_keys__ | {"input", "version"}
+    assert of_starts == StartOptions.__optional_keys__
+    assert of_engines == _keywords(holdfast.Engine.open)
+    assert of_workers == _keywords(holdfast.Worker.__init__)
+
+
+def test_the_page_of_the_command_line_has_every_command_option_and_exit_code() -> None:
+    page = DOCS / "reference" / "cli.md"
+    text = page.read_text()
+    common, elsewhere = (
+        set(re.findall(r"`(-[-\w]+)", part)) for part in text.split("## ")[0].split("| option where")[:2]
+    )
+    sections = dict(re.findall(r"^## (holdfast .+)\n((?:(?!^## ).*\n?)*)", text, re.MULTILINE))
+    commands = dict(_cli_commands(command_line, "holdfast"))
+    assert list(sections) == list(commands)
+    for name, command in commands.items():
+        said = set(re.findall(r"^\| .*", sections[name], re.MULTILINE))
+        listed = {option for row in said for option in re.findall(r"`(-[-\w]+)", row.split(" | ")[0])}
+        real = {
+            option
+            for parameter in command.params
+            if isinstance(parameter, click.Option)
+            for option in parameter.opts
+        }
+        assert listed == real - common - elsewhere, name
+        assert command.help
+    codes = [(int(code), meaning) for code, meaning in table(page, "Exit codes")]
+    assert codes == [(code.value, meaning) for code, meaning in MEANINGS]
+
+
+def test_the_page_of_the_architecture_has_the_transitions_that_are_enforced() -> None:
+    rows = table(DOCS / "explanation" / "architecture.md", "The states of a run")
+    listed = {row[0].strip("`"): re.findall(r"`(\w+)`", row[1]) for row in rows}
+    assert {name: sorted(after) for name, after in listed.items()} == {
+        before.value: sorted(status.value for status in after) for before, after in RUN_TRANSITIONS.items()
+    }
+
+
+def test_diagrams_have_no_semicolons_which_would_end_their_statements() -> None:
+    diagrams = [block for page in PAGES for block in blocks(page) if block.language == "mermaid"]
+    assert diagrams
+    assert not [block.line for block in diagrams if ";" in block.code]
+
+
+def test_the_pages_name_no_place_of_their_making() -> None:
+    for page in PAGES:
+        assert not re.search(r"/(?:tmp|work|home|root)/", page.read_text()), page
+        for link in links(page):
+            assert not link.startswith("http://"), link
+
+
+def test_decisions_are_numbered_without_gaps() -> None:
+    decisions = sorted((DOCS / "decisions").glob("*.md"))
+    assert [int(page.name[:4]) for page in decisions] == list(range(1, len(decisions) + 1))
+    for page in decisions:
+        assert page.read_text().startswith(f"# {int(page.name[:4])}. ")
+        assert "**Decided.**" in prose(page)
+        assert "**Why.**" in prose(page)
+
+
+def _errors(kind: type[HoldfastError]) -> Iterator[type[HoldfastError]]:
+    yield kind
+    for below in kind.__subclasses__():
+        yield from _errors(below)
+
+
+def _commands(kind: "type[Command[object]]") -> "Iterator[type[Command[object]]]":
+    for below in kind.__subclasses__():
+        if below.__module__ == "holdfast.kernel.commands":
+            yield below
+        yield from _commands(below)
+
+
+def _keywords(function: object) -> set[str]:
+    names: dict[str, object] = getattr(getattr(function, "__func__", function), "__annotations__", {})
+    return set(names) - {"return", "url", "engine"}
+
+
+def _cli_commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:
+    order = (
+        "worker",
+        "run",
+        "start",
+        "list",
+        "show",
+        "wait",
+        "cancel",
+        "terminate",
+        "db",
+        "upgrade",
+        "status",
+    )
+    for below, command in sorted(group.commands.items(), key=lambda item: order.index(item[0])):
+        if isinstance(command, click.Group):
+            yield from _cli_commands(command, f"{name} {below}")
+        else:
+            yield f"{name} {below}", command

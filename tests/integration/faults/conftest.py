@@ -1,0 +1,16 @@
+"""What the tests in this folder share with those in tests/chaos."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.site import nursery, open_site, postgres_site, site, sqlite_site
+
+__all__ = ["nursery", "open_site", "postgres_site", "site", "sqlite_site"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run these with the other real processes, not in the default suite: they wait for the clock."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker("chaos")

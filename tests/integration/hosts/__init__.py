@@ -1,0 +1,1 @@
+"""Engines, workers and serverless hosts on every store."""

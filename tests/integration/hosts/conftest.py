@@ -1,0 +1,60 @@
+"""Engines on every kind of store."""
+
+import secrets
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from holdfast.hosts.engine import Engine
+from holdfast.hosts.process import machine
+from holdfast.kernel.authoring.calls import Definition
+from tests.postgres import fresh_database
+
+OpenEngine = Callable[..., Engine]
+
+
+@pytest.fixture(scope="session")
+def shared_database(postgres_url: str) -> Iterator[str]:
+    """A database for all these tests: each has a namespace of its own in it."""
+    with fresh_database(postgres_url) as url:
+        yield url
+
+
+@pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.service)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a store of each kind."""
+    if request.param == "postgres":
+        found: str = request.getfixturevalue("shared_database")
+        return found
+    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/holdfast.db"
+
+
+@pytest.fixture
+def namespace() -> str:
+    """A namespace of the test's own."""
+    return f"test-{secrets.token_hex(6)}"
+
+
+@pytest.fixture
+def open_engine(url: str, namespace: str, tmp_path: Path) -> Iterator[OpenEngine]:
+    """Opens engines on that store, with a folder for large values, and closes them in the end."""
+    opened: list[Engine] = []
+
+    def open_one(*workflows: Definition[object], namespace: str = namespace) -> Engine:
+        opened.append(
+            Engine.open(url, workflows=workflows, namespace=namespace, blobs=f"file://{tmp_path}/blobs")
+        )
+        return opened[-1]
+
+    yield open_one
+    for engine in opened:
+        engine.core.close()
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let workers look after bodies and sessions more often than every few seconds."""
+    monkeypatch.setattr(machine, "Settings", partial(machine.Settings, heartbeat_interval=0.05))
+    monkeypatch.setattr(machine, "MAINTENANCE_INTERVAL", 0.05)

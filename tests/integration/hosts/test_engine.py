@@ -1,0 +1,411 @@
+"""The application's side, on every store."""
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import attrs
+import pytest
+
+from holdfast.hosts import listener
+from holdfast.hosts.engine import Engine, RunHandle
+from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.stores import Stores, open_stores
+from holdfast.kernel.authoring.calls import Call
+from holdfast.kernel.authoring.options import StartOptions
+from holdfast.kernel.commands import RunCreate
+from holdfast.ports.errors import (
+    CommandError,
+    DefinitionError,
+    HoldfastError,
+    IdempotencyConflictError,
+    RunCancelledError,
+    RunExistsError,
+    RunFailedError,
+    RunNotFoundError,
+    SchemaError,
+    UnknownWorkflowError,
+    UnstorableValueError,
+)
+from holdfast.ports.persistence import CountAll, FindRun, Persistence, Query, StoreCounts, Transaction
+from holdfast.ports.records import Payload, RunStatus
+from holdfast.testing.conformance.threads import in_threads
+from tests.integration.hosts.conftest import OpenEngine
+from tests.integration.hosts.pipelines import FAILING, SIMPLE, TEXT, WIDE
+from tests.integration.hosts.waiting import until
+
+R = TypeVar("R")
+
+SOON = timedelta(seconds=20)
+LARGE = "x" * 100_000
+
+
+def counts(engine: Engine) -> StoreCounts:
+    engine.core.connect()
+    return engine.core.stores.persistence.read(CountAll(engine.core.namespace))
+
+
+# Sync -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_started_watched_and_waited_for_without_an_event_loop(open_engine: OpenEngine) -> None:
+    engine = open_engine(SIMPLE)
+    handle = engine.sync.start(SIMPLE(4), id="order-1", attributes={"who": "me"})
+    before = handle.info()
+    with Worker(engine):
+        assert handle.result(timeout=SOON) == 8
+        assert engine.sync.run(SIMPLE(5)) == 10
+    after = engine.sync.handle(SIMPLE, "order-1").info()
+
+    assert (before.id, before.generation, before.workflow, before.version) == ("order-1", 1, "simple", "1")
+    assert (before.status, before.ended_at, before.error) == (RunStatus.RUNNING, None, None)
+    assert before.attributes == {"who": "me"}
+    assert after.status is RunStatus.COMPLETED
+    assert after.ended_at is not None
+    assert before.created_at <= after.ended_at == after.updated_at
+    assert after.created_at.utcoffset() == timedelta(0)
+
+
+def test_a_run_that_failed_says_where_and_why(open_engine: OpenEngine) -> None:
+    engine = open_engine(FAILING)
+    with Worker(engine), pytest.raises(RunFailedError) as raised:
+        engine.sync.run(FAILING(7))
+
+    assert raised.value.error == "stage 'fail', attempt 1: ValueError: no 7"
+    info = engine.sync.handle(FAILING, raised.value.run_id).info()
+    assert (info.status, info.error) == (RunStatus.FAILED, raised.value.error)
+
+
+@pytest.mark.parametrize("how", ["cancel", "terminate"])
+def test_a_run_is_ended_once_and_whoever_waits_is_told_why(open_engine: OpenEngine, how: str) -> None:
+    engine = open_engine(SIMPLE)
+    handle = engine.sync.start(SIMPLE(1))
+    told: list[Exception] = []
+
+    def wait() -> None:
+        try:
+            handle.result(timeout=SOON)
+        except RunCancelledError as error:
+            told.append(error)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    ended = getattr(handle, how)(reason="enough")
+    waiting.join()
+
+    assert (ended.status, ended.changed) == (RunStatus.CANCELLED, True)
+    assert not getattr(handle, how)(reason="again").changed
+    assert [str(error).rpartition(": ")[2] for error in told] == ["enough"]
+    with pytest.raises(RunCancelledError, match="enough"):
+        handle.result()
+
+
+def test_a_run_that_there_is_not_is_not_found(open_engine: OpenEngine) -> None:
+    handle = open_engine(SIMPLE).sync.handle(SIMPLE, "nothing")
+
+    for ask in (handle.info, handle.result, handle.cancel, handle.terminate):
+        with pytest.raises(RunNotFoundError, match="nothing"):
+            ask()
+
+
+def test_waiting_can_end_before_the_run_which_goes_on(open_engine: OpenEngine) -> None:
+    engine = open_engine(SIMPLE)
+    handle = engine.sync.start(SIMPLE(1))
+
+    for timeout in (timedelta(0), timedelta(milliseconds=20)):
+        with pytest.raises(TimeoutError, match="it goes on"):
+            handle.result(timeout=timeout)
+    with Worker(engine):
+        assert handle.result(timeout=SOON) == 2
+
+
+def test_runs_are_listed_newest_first_by_workflow_and_status(open_engine: OpenEngine) -> None:
+    engine = open_engine(SIMPLE, FAILING)
+    first, second, third = (engine.sync.start(call).id for call in (SIMPLE(1), FAILING(1), SIMPLE(2)))
+    engine.sync.handle(SIMPLE, first).cancel()
+
+    def ids(**asked: object) -> list[str]:
+        return [info.id for info in engine.sync.runs(**asked)]  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+    assert ids() == [third, second, first]
+    assert ids(workflow=SIMPLE) == [third, first]
+    assert ids(status="cancelled") == ids(status=RunStatus.CANCELLED) == [first]
+    assert ids(workflow=FAILING, status="cancelled") == []
+    with pytest.raises(ValueError, match="unheard"):
+        ids(status="unheard-of")
+
+
+def test_more_runs_than_fit_on_a_page_are_listed_each_once(open_engine: OpenEngine) -> None:
+    engine = open_engine(SIMPLE)
+    created = engine.kernel.dispatch_many(
+        [
+            RunCreate(namespace=engine.core.namespace, workflow="simple", input=Payload(inline="1"))
+            for _ in range(250)
+        ]
+    )
+    ids = [answer.run_id for answer in created if not isinstance(answer, CommandError)]
+
+    assert [info.id for info in engine.sync.runs()] == sorted(ids, reverse=True)
+
+
+def test_namespaces_do_not_see_each_other(open_engine: OpenEngine, url: str, namespace: str) -> None:
+    ours, theirs = open_engine(SIMPLE), open_engine(SIMPLE, namespace=f"{namespace}-theirs")
+    if url == "memory://":
+        pytest.skip("two engines in memory are two stores")
+    ours.sync.start(SIMPLE(1), id="x", idempotency_key="k")
+
+    with pytest.raises(RunNotFoundError):
+        theirs.sync.handle(SIMPLE, "x").info()
+    assert list(theirs.sync.runs()) == []
+    assert theirs.sync.start(SIMPLE(2), id="x", idempotency_key="k").info().id == "x"
+
+
+# Starting -------------------------------------------------------------------------------------------------------
+
+
+def test_an_id_that_is_taken_is_refused_or_gives_the_run_that_there_is(open_engine: OpenEngine) -> None:
+    engine = open_engine(SIMPLE)
+    first = engine.sync.start(SIMPLE(1), id="x").info()
+
+    with pytest.raises(RunExistsError):
+        engine.sync.start(SIMPLE(2), id="x")
+    again = engine.sync.start(SIMPLE(2), id="x", if_exists="return")
+    assert again.info() == first
+    assert counts(engine).runs == {"running": 1}
+
+
+@pytest.mark.parametrize("text", ["small", LARGE], ids=["small", "large"])
+def test_starting_twice_with_one_key_starts_once(open_engine: OpenEngine, text: str) -> None:
+    engine = open_engine(TEXT)
+    ids = {engine.sync.start(TEXT(text), idempotency_key="k").id for _ in range(3)}
+
+    assert len(ids) == 1
+    assert counts(engine).runs == {"running": 1}
+    with pytest.raises(IdempotencyConflictError):
+        engine.sync.start(TEXT(text + "!"), idempotency_key="k")
+
+
+def test_many_at_once_who_start_with_one_key_start_one_run(open_engine: OpenEngine) -> None:
+    engine = open_engine(SIMPLE)
+    engine.core.connect()
+    ids = in_threads(8, lambda _: engine.sync.start(SIMPLE(1), idempotency_key="k").id)
+
+    assert len(set(ids)) == 1
+    assert counts(engine).runs == {"running": 1}
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"id": ""}, DefinitionError),
+        ({"priority": 2**40}, DefinitionError),
+        ({"attributes": {"a": 1}}, DefinitionError),
+        ({"unknown": 1}, TypeError),
+    ],
+)
+def test_options_that_can_not_be_are_refused_before_anything_is_stored(
+    open_engine: OpenEngine, options: StartOptions, error: type[Exception]
+) -> None:
+    engine = open_engine(SIMPLE)
+    with pytest.raises(error):
+        engine.sync.start(SIMPLE(1), **options)
+
+    assert counts(engine) == StoreCounts(runs={}, jobs={})
+
+
+def test_an_input_that_can_not_be_is_refused_before_anything_is_stored(
+    open_engine: OpenEngine, tmp_path: Path
+) -> None:
+    engine = open_engine(SIMPLE, TEXT)
+    for call in (SIMPLE("7"), TEXT("nul \0"), TEXT("half \ud800"), TEXT(b"bytes")):  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        with pytest.raises(UnstorableValueError):
+            engine.sync.start(call)
+    with pytest.raises(UnknownWorkflowError):
+        engine.sync.start(WIDE(1))
+
+    assert counts(engine) == StoreCounts(runs={}, jobs={})
+    assert not any(path.is_file() for path in (tmp_path / "blobs").rglob("*"))
+
+
+@pytest.mark.parametrize("text", ["nul \0", "half \ud800"])
+@pytest.mark.parametrize("option", ["id", "idempotency_key"])
+def test_a_name_that_the_store_can_not_keep_is_refused_and_nothing_is_stored(
+    open_engine: OpenEngine, option: str, text: str
+) -> None:
+    engine = open_engine(SIMPLE)
+    engine.sync.start(SIMPLE(1))
+    try:
+        engine.sync.start(SIMPLE(1), **{option: text})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    except HoldfastError:
+        assert counts(engine).runs == {"running": 1}
+    else:
+        assert counts(engine).runs == {"running": 2}
+
+
+@pytest.mark.parametrize("id", ["x" * 256, "ünïcödé 😀", "with space", "'; DROP TABLE", "%s :id", "a/b.c"])
+def test_any_other_name_is_kept_as_it_is(open_engine: OpenEngine, id: str) -> None:
+    engine = open_engine(SIMPLE)
+    engine.sync.start(SIMPLE(1), id=id)
+
+    assert engine.sync.handle(SIMPLE, id).info().id == id
+    assert [info.id for info in engine.sync.runs()] == [id]
+
+
+# Async ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_a_run_is_started_watched_and_waited_for_in_an_event_loop(open_engine: OpenEngine) -> None:
+    async with open_engine(SIMPLE, FAILING) as engine, Worker(engine):
+        handle = await engine.start(SIMPLE(4), id="order-1")
+        assert await handle.result(timeout=SOON) == 8
+        assert (await handle.info()).status is RunStatus.COMPLETED
+        assert await engine.run(SIMPLE(5)) == 10
+        with pytest.raises(RunFailedError, match="no 7"):
+            await engine.run(FAILING(7))
+        assert len([info async for info in engine.runs()]) == 3
+        assert [info.id async for info in engine.runs(workflow=SIMPLE)][-1] == "order-1"
+
+
+@pytest.mark.anyio
+async def test_waiting_in_an_event_loop_can_end_before_the_run(open_engine: OpenEngine) -> None:
+    async with open_engine(SIMPLE) as engine:
+        handle = await engine.start(SIMPLE(1))
+        with pytest.raises(TimeoutError, match="it goes on"):
+            await handle.result(timeout=timedelta(milliseconds=20))
+        with anyio.move_on_after(0.02) as scope:
+            await handle.result()
+        assert scope.cancelled_caught
+        await handle.cancel(reason="enough")
+        with pytest.raises(RunCancelledError, match="enough"):
+            await handle.result(timeout=SOON)
+
+
+@pytest.mark.anyio
+async def test_when_the_engine_is_closed_nobody_waits_on(open_engine: OpenEngine) -> None:
+    engine = open_engine(SIMPLE)
+    handle, other = [await engine.start(SIMPLE(x)) for x in range(2)]
+    told: list[BaseException] = []
+
+    async def wait() -> None:
+        try:
+            await handle.result(timeout=SOON)
+        except RuntimeError as error:
+            told.append(error)
+
+    def wait_in_thread() -> None:
+        try:
+            engine.sync.handle(SIMPLE, other.id).result(timeout=SOON)
+        except RuntimeError as error:
+            told.append(error)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(wait)
+        group.start_soon(anyio.to_thread.run_sync, wait_in_thread)
+        await until(lambda: engine.core.listener.waiting == 2)
+        await anyio.to_thread.run_sync(engine.core.close)
+
+    assert ["closed" in str(error) for error in told] == [True, True]
+
+
+# Many who wait --------------------------------------------------------------------------------------------------
+
+
+class Counting:
+    """A store that counts the questions it is asked."""
+
+    def __init__(self, inner: Persistence) -> None:
+        self._inner = inner
+        self.asked: list[object] = []
+
+    def setup(self) -> None:
+        self._inner.setup()
+
+    def transact(self, work: Callable[[Transaction], R], /) -> R:
+        return self._inner.transact(work)
+
+    def read(self, query: Query[R], /) -> R:
+        self.asked.append(query)
+        return self._inner.read(query)
+
+    def prune(self, before: int, /) -> int:
+        return self._inner.prune(before)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_five_hundred_wait_at_once_without_asking_again_and_again(
+    url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While nothing happens there is one question in each interval for all of them together."""
+    monkeypatch.setattr(listener, "POLL_FLOOR", 0.1)
+    stores: Stores = open_stores(url)
+    counting = Counting(stores.persistence)
+    engine = Engine.on(attrs.evolve(stores, persistence=counting), workflows=[SIMPLE], namespace=namespace)
+    results: list[int] = []
+    idle, floors = 0, 0.0
+
+    async def wait(handle: RunHandle[int]) -> None:
+        results.append(await handle.result(timeout=SOON))
+
+    async with engine:
+        calls: list[Call[int]] = [SIMPLE(x) for x in range(500)]
+        commands = [engine.core.create(call, {}) for call in calls]
+        created = await anyio.to_thread.run_sync(engine.kernel.dispatch_many, commands)
+        handles = [
+            engine.handle(SIMPLE, answer.run_id) for answer in created if not isinstance(answer, CommandError)
+        ]
+        async with anyio.create_task_group() as group:
+            for handle in handles:
+                group.start_soon(wait, handle)
+            # Each looks at its run before and after it begins to wait.
+            await until(lambda: sum(isinstance(query, FindRun) for query in counting.asked) == 1_000)
+            counting.asked.clear()
+            began = time.monotonic()
+            await anyio.sleep(0.4)
+            idle = len(counting.asked)
+            floors = (time.monotonic() - began) / listener.POLL_FLOOR
+            async with Worker(engine):
+                await until(lambda: len(results) == 500)
+
+    assert sorted(results) == [2 * x for x in range(500)]
+    assert 0 < floors - 1 <= idle + 1 <= floors + 2
+
+
+# Opening --------------------------------------------------------------------------------------------------------
+
+
+def test_opening_an_engine_connects_to_nothing(tmp_path: Path) -> None:
+    engine = Engine.open(f"sqlite:///{tmp_path}/later/holdfast.db", workflows=[SIMPLE])
+    Engine.open("postgresql://nobody@127.0.0.1:1/nothing", workflows=[SIMPLE])
+    assert not (tmp_path / "later" / "holdfast.db").exists()
+
+    engine.sync.start(SIMPLE(1))
+    assert (tmp_path / "later" / "holdfast.db").exists()
+    engine.core.close()
+
+
+def test_tables_are_not_made_by_an_engine_that_is_told_not_to(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/holdfast.db"
+    careful = Engine.open(url, workflows=[SIMPLE], migrate=False)
+    with pytest.raises(SchemaError):
+        careful.sync.start(SIMPLE(1))
+
+    with Engine.open(url, workflows=[SIMPLE]).sync as engine:
+        engine.start(SIMPLE(1))
+    assert len(list(careful.sync.runs())) == 1
+    careful.core.close()
+
+
+def test_two_workflows_of_one_name_and_version_are_refused() -> None:
+    with pytest.raises(DefinitionError, match="rename one"):
+        Engine.open(
+            "memory://", workflows=[SIMPLE, type(SIMPLE)("simple", input=int).pipe(FAILING.bodies["fail"])]
+        )

@@ -1,0 +1,12 @@
+"""Waiting for what tells nobody that it has happened."""
+
+from collections.abc import Callable
+
+import anyio
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Return when the condition holds. TimeoutError if it does not for 20 seconds."""
+    with anyio.fail_after(20):
+        while not condition():  # noqa: ASYNC110  # there is nobody who could set an event
+            await anyio.sleep(0.005)

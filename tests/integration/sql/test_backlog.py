@@ -1,0 +1,119 @@
+"""What is asleep, held, or of code that a worker lacks costs a claim nothing, however much of it there is."""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from typing import Any, cast
+
+import psycopg
+import pytest
+
+from holdfast.adapters.sql.dialects import PostgresDialect, SqliteDialect, encode_rows
+from holdfast.adapters.sql.persistence import SqlPersistence
+from holdfast.adapters.sql.statements import Reads, reads_for
+from holdfast.ports.changes import AddJob, CreateRun
+from holdfast.ports.persistence import Lane
+from holdfast.ports.records import JobState
+from holdfast.testing.conformance.builders import DEFINITION, NAMESPACE, NOW, QUEUE, SECOND, a_job, a_run
+
+OpenStore = Callable[..., SqlPersistence]
+
+ASLEEP = 200_000
+COLUMNS = (
+    "run, number, namespace, queue, definition, kind, node, state, priority, wake_at, "
+    "epoch, attempts, max_attempts, losses, input"
+)
+BACKLOG = f"""
+    INSERT INTO holdfast_jobs ({COLUMNS})
+    SELECT CAST('run-' || n AS text), 1, '{NAMESPACE}', '{QUEUE}',
+        CASE n % 3 WHEN 2 THEN 'unknown@1' ELSE '{DEFINITION}' END, 'stage', 'bill',
+        CASE n % 3 WHEN 0 THEN 'sleeping' WHEN 1 THEN 'held' ELSE 'queued' END,
+        9, CASE n % 3 WHEN 0 THEN {NOW + 100 * SECOND} + n END, 0, 0, 3, 0, 'null'
+"""
+
+
+def parameters(limit: int) -> dict[str, object]:
+    lanes = [(0, QUEUE, DEFINITION, limit), (0, QUEUE, "other@1", limit), (1, "idle", DEFINITION, limit)]
+    encoded = encode_rows(("lane", "queue", "definition", "most"), lanes)
+    return {"namespace": NAMESPACE, "lanes": encoded, "most": limit, "limit": limit, "suspects": 1}
+
+
+def fill(store: SqlPersistence) -> None:
+    store.transact(
+        lambda tx: tx.apply([CreateRun(a_run(1)), *(AddJob(a_job(1, number)) for number in range(1, 11))])
+    )
+
+
+def check_claims(store: SqlPersistence) -> None:
+    lane = Lane(queue=QUEUE, definitions=(DEFINITION, "other@1"), limit=4)
+    assert [job.number for job in store.transact(lambda tx: tx.claimable(NAMESPACE, [lane], 10))] == [
+        1,
+        2,
+        3,
+        4,
+    ]
+    assert tuple(store.transact(lambda tx: tx.due(NOW, 10))) == ()
+    found = store.transact(lambda tx: tx.due(NOW + 200 * SECOND, 3))
+    assert [(f"run-{n}", JobState.SLEEPING) for n in (3, 6, 9)] == [(job.run, job.state) for job in found]
+
+
+def rows_touched(plan: dict[str, Any]) -> float:
+    """How many rows the tables' scans gave or threw away."""
+    own = 0.0
+    if "Relation Name" in plan:
+        own = (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)) * plan["Actual Loops"]
+    return own + sum(map(rows_touched, plan.get("Plans", [])))
+
+
+@pytest.mark.service
+def test_postgres_reads_no_row_that_it_does_not_give(postgres_database: str, open_store: OpenStore) -> None:
+    store = open_store(postgres_database)
+    store.setup()
+    fill(store)
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
+        connection.execute(f"{BACKLOG} FROM generate_series(1, {ASLEEP}) AS n".encode())
+        for analyzed in (False, True):
+            if analyzed:
+                connection.execute("VACUUM ANALYZE holdfast_jobs")
+            reads: Reads = reads_for(PostgresDialect())
+            for sql, given, rows, buffers in (
+                # PostgreSQL rounds the average of the three loops up.
+                (reads.lock_claimable, parameters(5), 6, 60),
+                (reads.lock_claimable, parameters(50), 12, 100),
+                (reads.lock_due, {"now": NOW, "limit": 100}, 0, 10),
+                (reads.lost_jobs, {"limit": 100}, 0, 10),
+            ):
+                explain = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}".encode()
+                answer = connection.execute(explain, given).fetchone()
+                assert answer is not None
+                plan = cast("dict[str, Any]", answer[0][0]["Plan"])
+                assert rows_touched(plan) <= rows, json.dumps(plan, indent=1)
+                assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= buffers
+    check_claims(store)
+
+
+def test_sqlite_finds_jobs_by_the_claim_index(sqlite_url: str, open_store: OpenStore) -> None:
+    store = open_store(sqlite_url)
+    store.setup()
+    fill(store)
+    connection = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))
+    numbers = (
+        f"WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {ASLEEP}) SELECT n FROM s"
+    )
+    connection.execute(f"{BACKLOG} FROM ({numbers})")
+    connection.commit()
+    reads = reads_for(SqliteDialect())
+    for sql, given, index in (
+        (
+            reads.lock_claimable,
+            parameters(5),
+            "INDEX holdfast_jobs_claim (namespace=? AND queue=? AND definition=?)",
+        ),
+        (reads.lock_due, {"now": NOW, "limit": 5}, "INDEX holdfast_jobs_sleeping (wake_at<?)"),
+        (reads.active_runs, {"after": "", "limit": 5}, "INDEX holdfast_runs_active (key>?)"),
+    ):
+        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", given)]
+        assert any(index in step for step in plan), plan
+        assert not any(step.startswith("SCAN") and "holdfast_" in step for step in plan), plan
+    connection.close()
+    check_claims(store)

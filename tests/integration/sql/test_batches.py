@@ -1,0 +1,165 @@
+"""A batch costs as many statements, and round trips, for one row as for many."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+import psycopg
+import pytest
+from attrs import evolve
+
+from holdfast.adapters.sql.persistence import SqlPersistence
+from holdfast.ports.changes import (
+    AddDuty,
+    AddItems,
+    AddJob,
+    AddNote,
+    AppendHistory,
+    Change,
+    CloseJob,
+    CreateRun,
+    PutSession,
+    StorePlan,
+    StoreReply,
+    UpdateJob,
+    UpdateRun,
+)
+from holdfast.ports.persistence import HistoryOf, Lane, LoadValues, Transaction
+from holdfast.ports.records import Payload, RunName
+from holdfast.testing.conformance.builders import (
+    DEFINITION,
+    NAMESPACE,
+    QUEUE,
+    a_completed_row,
+    a_duty,
+    a_job,
+    a_key,
+    a_note,
+    a_page,
+    a_plan,
+    a_reply,
+    a_row,
+    a_run,
+    a_session,
+)
+from tests.integration.sql.proxy import Proxy
+
+OpenStore = Callable[..., SqlPersistence]
+
+
+def everything(numbers: range) -> list[Change]:
+    """A change of each kind for each number."""
+    changes: list[Change] = []
+    for number in numbers:
+        changes += [
+            CreateRun(a_run(number)),
+            AddJob(a_job(number)),
+            AppendHistory(a_row(number)),
+            AddItems(a_page(number)),
+            StorePlan(a_plan(number)),
+            StoreReply(a_reply(f"key-{number}")),
+            PutSession(a_session(number)),
+            AddDuty(a_duty(f"duty-{number}")),
+            AddNote(a_note(number, number)),
+        ]
+    return changes
+
+
+def use_everything(numbers: range) -> Callable[[Transaction], None]:
+    def work(tx: Transaction) -> None:
+        keys = [a_key(number) for number in numbers]
+        found = tx.runs(keys)
+        latest = tx.latest_runs([RunName(NAMESPACE, f"run-{number}") for number in numbers])
+        jobs = tx.jobs([a_job(number).key for number in numbers])
+        assert len(numbers) == len(found) == len(latest) == len(jobs) == len(tx.jobs_of(keys))
+        tx.replies([(NAMESPACE, f"key-{number}") for number in numbers])
+        tx.sessions([a_session(number).id for number in numbers], lock=True)
+        tx.duties([f"duty-{number}" for number in numbers])
+        tx.claimable(
+            NAMESPACE, [Lane(queue=QUEUE, definitions=(DEFINITION,), limit=len(numbers))], len(numbers)
+        )
+        changes: list[Change] = [UpdateRun(evolve(run, last_row=2)) for run in found]
+        changes += [AppendHistory(a_row(run.key, 2)) for run in found]
+        half = len(jobs) // 2
+        changes += [UpdateJob(evolve(job, attempts=1)) for job in jobs[:half]]
+        changes += [CloseJob(job.key) for job in jobs[half:]]
+        tx.apply(changes)
+
+    return work
+
+
+def load_everything(store: SqlPersistence, numbers: range) -> None:
+    references: list[tuple[str, int | tuple[object, ...]]] = []
+    for number in numbers:
+        references += [(a_key(number), 1), (a_key(number), ("item", "bill", 0, 0))]
+        references += [(a_key(number), ("map", "bill", 1, 2))]
+    assert len(references) == len(store.read(LoadValues(tuple(references))))
+
+
+def run_all(store: SqlPersistence, numbers: range) -> None:
+    store.transact(lambda tx: tx.apply(everything(numbers)))
+    store.transact(use_everything(numbers))
+    load_everything(store, numbers)
+
+
+@pytest.mark.service
+def test_the_number_of_statements_does_not_depend_on_the_number_of_rows(
+    postgres_database: str, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(postgres_database)
+    store.setup()
+    store.transact(lambda tx: tx.runs([a_key(0)]))
+    counted: Counter[str] = Counter()
+    execute = psycopg.Connection.execute
+
+    def counting(
+        self: psycopg.Connection, query: bytes | str, parameters: Mapping[str, object] | None = None
+    ) -> psycopg.Cursor:
+        encoded = query.encode() if isinstance(query, str) else query
+        counted[encoded.decode()] += 1
+        return execute(self, encoded, parameters)
+
+    monkeypatch.setattr(psycopg.Connection, "execute", counting)
+    run_all(store, range(10, 15))
+    few = counted.copy()
+    counted.clear()
+    run_all(store, range(1_000, 1_500))
+
+    assert few == counted
+    # Two transactions wrote history.
+    assert max(times for sql, times in counted.items() if "holdfast_" in sql) == 2
+
+
+@pytest.mark.service
+def test_a_transaction_that_locks_reads_and_writes_is_few_round_trips(
+    proxy: Proxy, open_store: OpenStore
+) -> None:
+    store = open_store(proxy.url)
+    store.setup()
+    store.transact(lambda tx: tx.apply(everything(range(1, 11))))
+    before = proxy.round_trips
+
+    def work(tx: Transaction) -> None:
+        runs: Sequence[object] = tx.runs([a_key(number) for number in range(1, 11)])
+        jobs = tx.jobs([a_job(number).key for number in range(1, 11)])
+        assert len(runs) == len(jobs) == 10
+        tx.apply([*map(UpdateRun, map(a_run, range(1, 11))), *(CloseJob(job.key) for job in jobs)])
+
+    store.transact(work)
+
+    # BEGIN; two reads; a write for each of two tables; the receipt; COMMIT.
+    assert proxy.round_trips - before == 7
+
+
+def test_large_batches_are_stored_as_they_are(store: SqlPersistence) -> None:
+    texts = [
+        '"\\u0000"',
+        '"\\ud800"',
+        '"ünïcödé \U0001f600"',
+        '"%s %(rows)s :rows ?"',
+        '"' + "x" * 100_000 + '"',
+    ]
+    rows = [a_completed_row(1, number + 1, output=text) for number, text in enumerate(texts)]
+    rows += [a_row(1, number, payload=Payload(blob="a/b")) for number in range(6, 500)]
+    store.transact(lambda tx: tx.apply([CreateRun(a_run(1)), *map(AppendHistory, reversed(rows))]))
+
+    assert tuple(rows) == store.read(HistoryOf(a_key(1)))

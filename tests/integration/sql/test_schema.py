@@ -1,0 +1,107 @@
+"""The tables that migrations make are those that the code goes by."""
+
+import sqlite3
+import warnings
+from collections.abc import Callable
+
+import psycopg
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from psycopg import sql
+from sqlalchemy import create_engine, text
+
+from holdfast.adapters.sql import tables
+from holdfast.adapters.sql.persistence import SqlPersistence
+from holdfast.adapters.sql.schema import MIGRATIONS
+from holdfast.ports.errors import SchemaError
+from holdfast.ports.persistence import SchemaVersion
+
+OpenStore = Callable[..., SqlPersistence]
+
+
+def engine_url(url: str) -> str:
+    return url.replace("postgresql://", "postgresql+psycopg://")
+
+
+def test_alembic_finds_no_difference(store: SqlPersistence, url: str) -> None:
+    engine = create_engine(engine_url(url))
+    with engine.connect() as connection, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # SQLite: an index with DESC can't be compared; the next test does
+        context = MigrationContext.configure(connection, opts={"version_table": "holdfast_version"})
+        assert compare_metadata(context, tables.metadata) == []
+    engine.dispose()
+
+
+def test_sqlite_has_the_very_tables_of_the_code(sqlite_url: str, open_store: OpenStore) -> None:
+    open_store(sqlite_url).setup()
+    engine = create_engine("sqlite://")
+    question = (
+        "SELECT name, replace(replace(sql, char(10), ''), char(9), '') FROM sqlite_master WHERE sql NOT NULL"
+    )
+    with engine.connect() as connection:
+        tables.metadata.create_all(connection)
+        expected = {(name, sql) for name, sql in connection.execute(text(question))}
+    engine.dispose()
+    found = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))
+    actual = {(name, sql) for name, sql in found.execute(question) if name != "holdfast_version"}
+    found.close()
+
+    assert expected == actual
+
+
+POSTGRES_TABLES = """
+    SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, o.collname, '' AS more
+    FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid LEFT JOIN pg_collation o ON o.oid = a.attcollation
+    WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND a.attnum > 0
+    UNION ALL
+    SELECT indexname, tablename, replace(indexdef, schemaname || '.', ''), true, '', ''
+    FROM pg_indexes WHERE schemaname = current_schema()
+"""
+
+
+@pytest.mark.service
+def test_postgres_has_the_very_tables_of_the_code(postgres_database: str, open_store: OpenStore) -> None:
+    open_store(postgres_database).setup()
+    engine = create_engine(engine_url(postgres_database))
+    with engine.begin() as connection:
+        connection.execute(text("CREATE SCHEMA expected"))
+        connection.execute(text("SET search_path = expected"))
+        tables.metadata.create_all(connection)
+    engine.dispose()
+    described: list[set[tuple[object, ...]]] = []
+    with psycopg.connect(postgres_database) as found:
+        for schema in ("expected", "public"):
+            found.execute(sql.SQL("SET search_path = {}").format(sql.Identifier(schema)))
+            rows = found.execute(POSTGRES_TABLES).fetchall()
+            described.append({row for row in rows if "holdfast_version" not in {row[0], row[1]}})
+        options = found.execute(
+            "SELECT relname, reloptions FROM pg_class WHERE reloptions IS NOT NULL"
+        ).fetchall()
+
+    assert described[0] == described[1]
+    stored = {
+        name: dict(option.split("=") for option in given) for name, given in options if "holdfast" in name
+    }
+    assert stored == tables.STORAGE
+
+
+def test_tables_of_an_unknown_version_are_refused(store: SqlPersistence, url: str) -> None:
+    engine = create_engine(engine_url(url))
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE holdfast_version SET version_num = '9999'"))
+    engine.dispose()
+
+    with pytest.raises(SchemaError, match=r"9999.*install"):
+        store.setup()
+    assert store.read(SchemaVersion()) == "9999"
+
+
+def test_setup_is_harmless_when_repeated(store: SqlPersistence) -> None:
+    store.setup()
+
+    assert store.read(SchemaVersion()) == "0001"
+
+
+def test_migrations_are_files_of_the_package() -> None:
+    assert {"env.py", "versions"} <= {path.name for path in MIGRATIONS.iterdir()}

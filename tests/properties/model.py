@@ -1,0 +1,196 @@
+"""What the kernel must come to, said again in the plainest way: dictionaries, and values instead of references."""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from holdfast.kernel.plan import MapPlan, NodePlan, Plan, stage_of
+from holdfast.ports.records import JobKey, JobKind, job_key
+
+Value: TypeAlias = Any
+"""JSON."""
+
+
+@attrs.frozen(order=True)
+class Task:
+    """What a job does: reads what a map goes over, or runs the body of a stage or of one item."""
+
+    kind: JobKind
+    node: str
+    item: int | None = None
+
+
+class Outcome(StrEnum):
+    """How a run is doing."""
+
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@attrs.define(kw_only=True)
+class RunModel:
+    """A run: the current group, what came into it, what its nodes gave, and what is kept of earlier ones."""
+
+    key: str
+    plan: Plan
+    came_in: Value
+    status: Outcome = Outcome.RUNNING
+    group: int = 0
+    items: dict[str, list[Value]] = attrs.field(factory=dict[str, list[Value]])
+    gave: dict[Task, Value] = attrs.field(factory=dict[Task, Value])
+    all_gave: dict[Task, Value] = attrs.field(factory=dict[Task, Value])
+    kept: dict[str, Value] = attrs.field(factory=dict[str, Value])
+
+    @property
+    def nodes(self) -> tuple[NodePlan, ...]:
+        """The nodes of the current group."""
+        return self.plan.groups[self.group].nodes if self.status is Outcome.RUNNING else ()
+
+    def tasks(self) -> Iterator[Task]:
+        """Yield what must have a job now."""
+        for node in self.nodes:
+            if not isinstance(node, MapPlan):
+                if Task(JobKind.STAGE, node.name) not in self.gave:
+                    yield Task(JobKind.STAGE, node.name)
+            elif node.name not in self.items:
+                yield Task(JobKind.EXPAND, node.name)
+            else:
+                items = [Task(JobKind.STAGE, node.name, item) for item in range(len(self.items[node.name]))]
+                done = sum(item in self.gave for item in items)
+                yield from (item for item in items[: done + node.limit] if item not in self.gave)
+
+    def gets(self, task: Task) -> Value:
+        """What the body of a task must be given."""
+        if task.item is not None:
+            return self.items[task.node][task.item]
+        node = self.plan.node(task.node)
+        return self.kept[node.over] if isinstance(node, MapPlan) and node.over else self.came_in
+
+    def attempts_max(self, task: Task) -> int:
+        """How often a task may be tried."""
+        return stage_of(self.plan.node(task.node)).retry.attempts
+
+    def expand(self, task: Task, items: list[Value]) -> None:
+        """A map goes over these."""
+        self.items[task.node] = items
+        self._go_on()
+
+    def complete(self, task: Task, value: Value) -> None:
+        """A body gave this."""
+        self.gave[task] = self.all_gave[task] = value
+        self._go_on()
+
+    def end(self, status: Outcome) -> None:
+        """The run is over."""
+        self.status = status
+
+    def _go_on(self) -> None:
+        if any(True for _ in self.tasks()):
+            return
+        outputs = {node.name: self._output(node) for node in self.nodes}
+        is_list = self.plan.groups[self.group].parallel
+        self.came_in = list(outputs.values()) if is_list else next(iter(outputs.values()))
+        self.kept |= outputs
+        self.items, self.gave = {}, {}
+        self.group += 1
+        if self.group == len(self.plan.groups):
+            self.status = Outcome.COMPLETED
+
+    def _output(self, node: NodePlan) -> Value:
+        if isinstance(node, MapPlan):
+            return [
+                self.gave[Task(JobKind.STAGE, node.name, item)] for item in range(len(self.items[node.name]))
+            ]
+        return self.gave[Task(JobKind.STAGE, node.name)]
+
+
+@attrs.define(kw_only=True)
+class JobModel:
+    """A job that has been claimed at least once. `holder` is the session that leases it, if one does."""
+
+    id: str
+    run: RunModel
+    task: Task
+    epoch: int = 0
+    attempts: int = 0
+    losses: int = 0
+    holder: str | None = None
+    wake_at: int | None = None
+
+    @property
+    def key(self) -> JobKey:
+        """How the store orders it."""
+        return job_key(self.id)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it is still to be done."""
+        return self.run.status is Outcome.RUNNING and self.task in set(self.run.tasks())
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether it was lost with a worker, and this would be its last attempt."""
+        return self.losses > 0 and self.attempts + 1 >= self.run.attempts_max(self.task)
+
+
+@attrs.define(kw_only=True)
+class SessionModel:
+    """A session."""
+
+    id: str
+    expires_at: int
+    is_open: bool = True
+
+
+NOT_HELD: Final = None
+
+
+@attrs.define
+class Model:
+    """All of it."""
+
+    runs: dict[str, RunModel] = attrs.field(factory=dict[str, RunModel])
+    jobs: dict[str, JobModel] = attrs.field(factory=dict[str, JobModel])
+    sessions: dict[str, SessionModel] = attrs.field(factory=dict[str, SessionModel])
+
+    def by_key(self, key: str) -> RunModel:
+        """The run of this key."""
+        return next(run for run in self.runs.values() if run.key == key)
+
+    def held(self, job: str, epoch: int) -> JobModel | None:
+        """The job, if this attempt still holds it."""
+        known = self.jobs.get(job)
+        fits = known is not None and known.is_live and known.holder is not None and known.epoch == epoch
+        return known if fits else NOT_HELD
+
+    def live(self) -> Iterator[JobModel]:
+        """Yield the jobs that have been claimed before and are not done."""
+        return (job for job in self.jobs.values() if job.is_live)
+
+    def claimed(self, id: str, run: str, task: Task) -> JobModel:
+        """The model of a job; made when it is claimed for the first time."""
+        return self.jobs.setdefault(id, JobModel(id=id, run=self.by_key(run), task=task))
+
+    def queued(self) -> int:
+        """How many jobs could be claimed."""
+        due = sum(1 for run in self.runs.values() for _ in run.tasks())
+        return due - sum(job.holder is not None or job.wake_at is not None for job in self.live())
+
+    def asleep_until(self, now: int) -> list[JobModel]:
+        """The sleepers that are due, earliest first."""
+        due = [job for job in self.live() if job.wake_at is not None and job.wake_at <= now]
+        return sorted(due, key=lambda job: (job.wake_at or 0, job.key))
+
+    def expired(self, before: int) -> list[SessionModel]:
+        """The open sessions that ended before this, by id."""
+        ended = [one for one in self.sessions.values() if one.is_open and one.expires_at < before]
+        return sorted(ended, key=lambda session: session.id)
+
+    def lost(self) -> list[JobModel]:
+        """The jobs that dead sessions hold, by key."""
+        dead = {session.id for session in self.sessions.values() if not session.is_open}
+        return sorted((job for job in self.live() if job.holder in dead), key=lambda job: job.key)

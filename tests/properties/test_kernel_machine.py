@@ -1,0 +1,624 @@
+"""Random pipelines, random interleavings of everything that can happen: the kernel does what a plain model does.
+
+After every batch the store must keep the invariants, and its rows must be those that the model predicts. In the end all
+faults cease, one good worker drains the store, and every run must end.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, Final, TypeAlias, cast
+
+import pytest
+from hypothesis import HealthCheck, event, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from typing_extensions import override
+
+from holdfast.adapters.memory.persistence import MemoryPersistence
+from holdfast.kernel.commands import (
+    Attempt,
+    Command,
+    Completed,
+    Expanded,
+    Failed,
+    Failure,
+    Held,
+    JobClaim,
+    JobClaimed,
+    JobClaimOne,
+    JobHeartbeat,
+    JobRelease,
+    JobReleased,
+    JobsClaimed,
+    JobSettle,
+    JobSettled,
+    JobsHeld,
+    JobsWoken,
+    JobWakeDue,
+    LeaseReapStale,
+    LeasesReaped,
+    RunCancel,
+    RunCreate,
+    RunCreated,
+    RunEnded,
+    RunRepair,
+    RunRepaired,
+    RunTerminate,
+    RunTransition,
+    RunTransitioned,
+    SessionClose,
+    SessionOpen,
+    SessionOpened,
+    SessionReap,
+    SessionRenew,
+    SessionRenewed,
+)
+from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.plan import Plan
+from holdfast.ports.changes import CloseJob
+from holdfast.ports.clock import micros
+from holdfast.ports.errors import (
+    IdempotencyConflictError,
+    InvalidCommandError,
+    RunExistsError,
+    RunNotFoundError,
+    SessionLostError,
+)
+from holdfast.ports.json import canonical, parse
+from holdfast.ports.persistence import Lane, LoadValues
+from holdfast.ports.records import JobKind, Payload, RunStatus
+from holdfast.ports.references import Reference, reference_from
+from holdfast.testing.clock import ManualClock
+from holdfast.testing.ids import SeededIds
+from holdfast.testing.invariants import check, check_step
+from tests.properties.model import JobModel, Model, Outcome, RunModel, SessionModel, Task, Value
+from tests.properties.plans import pipelines
+
+SECOND: Final = 1_000_000
+LEASE: Final = 30 * SECOND
+Judge: TypeAlias = Callable[[Any], None]
+"""Compares an answer with what the model predicts, and takes the model on."""
+Step: TypeAlias = tuple[Command[Any], Judge]
+
+_SMALL: Final = st.integers(0, 7)
+_HOW: Final = st.sampled_from(["ok", "ok", "ok", "ok", "fail", "fatal", "odd"])
+_RUN: Final = st.integers(0, 7)
+_WHICH: Final = st.sampled_from(["held", "held", "held", "any", "stale"])
+_LIMIT: Final = st.sampled_from([1, 2, 500])
+_SETTLE: Final = st.tuples(st.just("settle"), _WHICH, _SMALL, _HOW, _SMALL)
+OPS: Final = st.one_of(
+    st.tuples(
+        st.just("create"),
+        _RUN,
+        st.sampled_from(["error", "return"]),
+        st.sampled_from([None, None, "k1", "k2"]),
+    ),
+    st.tuples(st.just("claim"), _SMALL, st.sampled_from([0, 1, 2, 100])),
+    st.tuples(st.just("claim"), _SMALL, st.just(100)),
+    st.tuples(st.just("claim_one"), _SMALL, _SMALL, _WHICH),
+    *[_SETTLE] * 4,
+    *[st.tuples(st.just("release"), _WHICH, _SMALL, st.sampled_from([0, 0, SECOND]))] * 2,
+    st.tuples(st.just("heartbeat"), _SMALL),
+    st.tuples(st.just("open")),
+    st.tuples(st.just("renew"), _SMALL),
+    st.tuples(st.just("close"), _SMALL),
+    st.tuples(st.just("reap"), _LIMIT, st.sampled_from([0, 5 * SECOND])),
+    st.tuples(st.just("reap_stale"), _LIMIT),
+    st.tuples(st.just("wake_due"), _LIMIT),
+    st.tuples(st.just("end"), _RUN, st.booleans()),
+    st.tuples(st.just("repair")),
+    st.tuples(st.just("transition"), _RUN),
+    st.tuples(st.just("again"), _SMALL),
+)
+
+
+class KernelMachine(RuleBasedStateMachine):
+    """The kernel beside its model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = ManualClock()
+        self.store = MemoryPersistence()
+        self.model = Model()
+        self.claimed: list[Attempt] = []
+        self.keyed: dict[str, tuple[RunCreate, object]] = {}
+        self.serial = 0
+        self.is_sound = True
+        self.unsound: RunModel | None = None
+
+    @initialize(first=pipelines(workflow="w0"), second=pipelines(workflow="w1"))
+    def start(self, first: Plan, second: Plan) -> None:
+        """Begin with two pipelines, one session, and one run."""
+        self.plans = (first, second)
+        self.kernel = Kernel(
+            persistence=self.store, clock=self.clock, ids=SeededIds(clock=self.clock), plans=self.plans
+        )
+        self._carry_out([("open",)])
+        self._carry_out([("create", 0, "error", None)])
+
+    @rule(op=OPS)
+    def one_command(self, op: tuple[Any, ...]) -> None:
+        self._carry_out([op])
+
+    @rule(op=OPS)
+    def another_command(self, op: tuple[Any, ...]) -> None:
+        self._carry_out([op])
+
+    @rule(ops=st.lists(OPS, min_size=2, max_size=6))
+    def a_batch(self, ops: list[tuple[Any, ...]]) -> None:
+        self._carry_out(ops)
+
+    @rule(settles=st.lists(_SMALL, min_size=1, max_size=6), size=st.integers(2, 5))
+    def some_work(self, settles: list[int], size: int) -> None:
+        """What a worker does on a good day, so that runs get far enough for bad days to matter."""
+        if not any(session.is_open for session in self.model.sessions.values()):
+            self._carry_out([("open",)])
+        if not any(run.status is Outcome.RUNNING for run in self.model.runs.values()):
+            self._carry_out([("create", 3 + size % 2, "error", None)])
+        self._carry_out([("claim", 0, 100)])
+        for place in settles:
+            self._carry_out([("settle", "held", place, "ok", size)])
+            self._carry_out([("claim", 0, 2)])
+
+    @rule(seconds=st.sampled_from([0.001, 1.0, 20.0, 100.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.clock.advance(timedelta(seconds=seconds))
+
+    @rule(place=st.integers(0, 20), ops=st.lists(_SETTLE | OPS, max_size=3))
+    def a_row_is_lost(self, place: int, ops: list[tuple[Any, ...]]) -> None:
+        """A fault that no store should have; and a repair, in one batch with whatever else goes on."""
+        jobs = sorted(self.store.dump().all_jobs(), key=lambda job: job.key)
+        if not jobs:
+            return
+        lost = jobs[place % len(jobs)]
+        self.store.transact(lambda tx: tx.apply([CloseJob(lost.key)]))
+        self.model.jobs.pop(lost.key.text, None)
+        self.unsound = self.model.by_key(lost.run)
+        self._carry_out([*ops, ("repair",)])
+        self.unsound = None
+
+    @override
+    def teardown(self) -> None:
+        """Heal, and drain with one good worker."""
+        if not self.is_sound or not hasattr(self, "kernel"):
+            return
+        for status in Outcome:
+            if any(run.status is status for run in self.model.runs.values()):
+                event(f"a run is {status} before the end")
+        self.clock.advance(timedelta(hours=1))
+        self._carry_out([("reap", 500, 0)])
+        while self.model.lost():
+            self._carry_out([("reap_stale", 500)])
+        self._carry_out([("open",)])
+        session = 0  # of the living; there is no other
+        for _ in range(1_000):
+            if not any(run.status is Outcome.RUNNING for run in self.model.runs.values()):
+                break
+            self.clock.advance(timedelta(minutes=10))
+            self._carry_out([("renew", session), ("wake_due", 500)])
+            before = len(self.claimed)
+            self._carry_out([("claim", session, 100)])
+            for place in range(before, len(self.claimed)):
+                self._carry_out([("settle", "exactly", place, "ok", 3)])
+        self._carry_out([("repair",)])
+        assert {run.status for run in self.model.runs.values()} <= set(Outcome) - {Outcome.RUNNING}
+
+    # Carrying out, and looking at everything afterwards.
+
+    def _carry_out(self, ops: Sequence[tuple[Any, ...]]) -> None:
+        self.is_sound = False
+        self.now = micros(self.clock.now())
+        self.is_alone = len(ops) == 1
+        self.queued_before = self.model.queued()
+        steps = [step for op in ops for step in self._step(*op)]
+        before = self.store.dump()
+        answers = self.kernel.dispatch_many([command for command, _ in steps])
+        after = self.store.dump()
+        for (_, judge), answer in zip(steps, answers, strict=True):
+            judge(answer)
+        found = [*check(after), *check_step(before, after, commands=len(steps))]
+        assert not found, "\n".join(map(str, found))
+        self._compare()
+        self.is_sound = True
+
+    def _compare(self) -> None:
+        """The store has the rows that the model has, and no others."""
+        tables = self.store.dump()
+        assert tables.runs.keys() == {run.key for run in self.model.runs.values()}
+        for run in self.model.runs.values():
+            assert tables.runs[run.key].status.value == run.status.value
+            jobs = tables.jobs.get(run.key, {}).values()
+            assert sorted(Task(job.kind, job.node, job.item) for job in jobs) == sorted(run.tasks())
+            for job in jobs:
+                known = self.model.jobs.get(job.key.text)
+                holder, wake_at = (known.holder, known.wake_at) if known else (None, None)
+                assert (job.session, job.wake_at) == (holder, wake_at)
+                if known:
+                    assert (job.epoch, job.attempts) == (known.epoch, known.attempts)
+            outputs = {
+                Task(JobKind.STAGE, row.node or "", row.item): parse(
+                    (row.payload or Payload(inline="")).inline or ""
+                )
+                for row in tables.history[run.key]
+                if row.type == "stage.completed"
+            }
+            assert outputs == run.all_gave
+            if run.status is Outcome.COMPLETED:
+                assert self._value(run.key, tables.runs[run.key].result or "") == run.came_in
+
+    def _value(self, run: str, reference: str | Reference) -> Value:
+        if isinstance(reference, str):
+            reference = reference_from(reference)
+        if isinstance(reference, tuple) and reference[0] == "list":
+            return [self._value(run, cast("Reference", part)) for part in reference[1:]]
+        (stored,) = self.store.read(LoadValues(((run, reference),)))
+        values = [parse(payload.inline or "") for payload in stored.payloads]
+        return values if isinstance(reference, tuple) and reference[0] == "map" else values[0]
+
+    # One method for each kind of command: it says what to send, and how to judge the answer.
+
+    def _step(self, kind: str, *drawn: Any) -> list[Step]:
+        make: Callable[..., Step | None] = getattr(self, f"_{kind}")
+        step = make(*drawn)
+        return [] if step is None else [step]
+
+    def _fresh(self) -> int:
+        self.serial += 1
+        return self.serial
+
+    def _session(self, place: int) -> SessionModel:
+        """Mostly one that lives."""
+        everyone = list(self.model.sessions.values())
+        living = [session for session in everyone if session.is_open]
+        among = living if living and place < 6 else everyone
+        return among[place % len(among)]
+
+    def _attempt(self, which: str, place: int) -> Attempt | None:
+        """One of those that may write, or of those whose job somebody else holds by now; else any."""
+        held = [one for one in self.claimed if self.model.held(one.job, one.epoch)]
+        if which == "held":
+            among = held
+        elif which == "stale":
+            taken = {one.job for one in held}
+            among = [one for one in self.claimed if one.job in taken and one not in held] or self.claimed
+        else:
+            among = self.claimed
+        return among[place % len(among)] if among else None
+
+    def _create(self, place: int, if_exists: Any, key: str | None) -> Step:
+        plan = self.plans[place % 2]
+        value = self._fresh()
+        name = f"r{place}" if place < 3 else f"n{value}"
+        command = RunCreate(
+            workflow=plan.workflow,
+            id=name,
+            input=_payload(value),
+            if_exists=if_exists,
+            idempotency_key=key,
+        )
+
+        def judge(answer: object) -> None:
+            known = self.model.runs.get(name)
+            if key in self.keyed:
+                assert isinstance(answer, IdempotencyConflictError)
+            elif known is not None and if_exists == "error":
+                assert isinstance(answer, RunExistsError)
+            else:
+                assert isinstance(answer, RunCreated)
+                assert answer.created == (known is None)
+                if known is None:
+                    self.model.runs[name] = RunModel(key=answer.run, plan=plan, came_in=value)
+                else:
+                    assert (answer.run, answer.status.value) == (known.key, known.status.value)
+                if key is not None:
+                    self.keyed[key] = command, answer
+
+        return command, judge
+
+    def _again(self, place: int) -> Step | None:
+        """Send a command with a key a second time."""
+        if not self.keyed:
+            return None
+        command, first = list(self.keyed.values())[place % len(self.keyed)]
+
+        def judge(answer: object) -> None:
+            assert answer == first
+
+        return command, judge
+
+    def _open(self) -> Step:
+        def judge(answer: object) -> None:
+            assert isinstance(answer, SessionOpened)
+            assert answer.expires_at == self.now + LEASE
+            self.model.sessions[answer.session] = SessionModel(
+                id=answer.session, expires_at=answer.expires_at
+            )
+
+        return SessionOpen(host="h", lease=LEASE), judge
+
+    def _renew(self, place: int) -> Step:
+        session = self._session(place)
+
+        def judge(answer: object) -> None:
+            if session.is_open:
+                session.expires_at = max(session.expires_at, self.now + LEASE)
+                assert answer == SessionRenewed(expires_at=session.expires_at)
+            else:
+                assert isinstance(answer, SessionLostError)
+
+        return SessionRenew(session=session.id, lease=LEASE), judge
+
+    def _close(self, place: int) -> Step:
+        session = self._session(place)
+
+        def judge(answer: object) -> None:
+            if session.is_open:
+                session.is_open = False
+                session.expires_at = self.now
+                assert answer == SessionRenewed(expires_at=self.now)
+            else:
+                assert isinstance(answer, SessionLostError)
+
+        return SessionClose(session=session.id), judge
+
+    def _reap(self, limit: int, grace: int) -> Step:
+        found = self.model.expired(self.now - grace)[:limit]
+
+        def judge(answer: object) -> None:
+            dead = [one for one in found if one in self.model.expired(self.now - grace)]
+            for session in dead:
+                session.is_open = False
+            assert answer == LeasesReaped(sessions=len(dead), freed=0, dead=0)
+
+        return SessionReap(grace=grace, limit=limit), judge
+
+    def _reap_stale(self, limit: int) -> Step:
+        found = self.model.lost()[:limit]
+
+        def judge(answer: object) -> None:
+            freed = dead = 0
+            for job in [job for job in found if job in self.model.lost()]:
+                if not job.is_live:
+                    continue
+                job.holder = None
+                if job.attempts >= job.run.attempts_max(job.task):
+                    job.run.end(Outcome.FAILED)
+                    dead += 1
+                else:
+                    job.losses += 1
+                    freed += 1
+            assert answer == LeasesReaped(sessions=0, freed=freed, dead=dead)
+
+        return LeaseReapStale(limit=limit), judge
+
+    def _wake_due(self, limit: int) -> Step:
+        found = self.model.asleep_until(self.now)[:limit]
+
+        def judge(answer: object) -> None:
+            awake = [
+                job for job in found if job.is_live and job.wake_at is not None and job.wake_at <= self.now
+            ]
+            for job in awake:
+                job.wake_at = None
+            assert answer == JobsWoken(woken=len(awake))
+
+        return JobWakeDue(limit=limit), judge
+
+    def _claim(self, place: int, limit: int) -> Step:
+        session = self._session(place)
+        lanes = tuple(
+            Lane(queue=queue, definitions=tuple(plan.definition for plan in self.plans), limit=limit)
+            for queue in ("default", "other")
+        )
+
+        def judge(answer: object) -> None:
+            if isinstance(answer, SessionLostError):
+                assert not session.is_open
+                assert self.queued_before
+                return
+            assert isinstance(answer, JobsClaimed)
+            assert session.is_open or not answer.attempts
+            assert len(answer.attempts) <= limit
+            suspects = 0
+            for attempt in answer.attempts:
+                suspects += self._claims(attempt, session)
+            assert suspects <= 1
+            if self.is_alone and self.queued_before and limit:
+                assert answer.attempts
+
+        return JobClaim(session=session.id, lanes=lanes, limit=limit), judge
+
+    def _claims(self, attempt: Attempt, session: SessionModel) -> bool:
+        """Take a claim into the model; return whether the job was a suspect."""
+        task = Task(attempt.kind, attempt.node, attempt.item)
+        job = self.model.claimed(attempt.job, attempt.run, task)
+        was_suspect = job.is_suspect
+        assert job.task == task
+        assert task in set(job.run.tasks())
+        assert job.holder is None
+        assert job.wake_at is None
+        job.epoch += 1
+        job.attempts += 1
+        job.holder = session.id
+        assert (attempt.epoch, attempt.attempt) == (job.epoch, job.attempts)
+        assert attempt.attempt <= attempt.max_attempts == job.run.attempts_max(task)
+        assert self._value(attempt.run, attempt.input) == job.run.gets(task)
+        self.claimed.append(attempt)
+        return was_suspect
+
+    def _claim_one(self, place: int, which: int, epoch: str) -> Step | None:
+        if not self.model.jobs:
+            return None
+        session = self._session(place)
+        job = list(self.model.jobs.values())[which % len(self.model.jobs)]
+        said = job.epoch if epoch == "held" else job.epoch - 1
+        command = JobClaimOne(
+            session=session.id,
+            job=job.id,
+            epoch=said,
+            definitions=tuple(plan.definition for plan in self.plans),
+        )
+
+        def judge(answer: object) -> None:
+            if not session.is_open:
+                assert isinstance(answer, SessionLostError)
+                return
+            assert isinstance(answer, JobClaimed)
+            if not job.is_live:
+                assert answer.ignored == "closed"
+            elif job.holder is not None:
+                assert answer.ignored == "held"
+            elif job.wake_at is not None:
+                assert answer.ignored == "not_due"
+                assert answer.retry_after == max(1, job.wake_at - self.now)
+            elif said != job.epoch:
+                assert answer.ignored == "stale"
+            else:
+                assert answer.attempt is not None
+                self._claims(answer.attempt, session)
+
+        return command, judge
+
+    def _settle(self, which: str, place: int, how: str, size: int) -> Step | None:
+        attempt = self._attempt(which, place)
+        if attempt is None:
+            return None
+        is_reader = attempt.kind is JobKind.EXPAND
+        items = [self._fresh() for _ in range(size % 6)]
+        value = [attempt.job, attempt.epoch, self._fresh()]
+        if how in {"fail", "fatal"}:
+            outcome: Completed | Expanded | Failed = Failed(
+                failure=Failure(code="c", message="m", retryable=how == "fail")
+            )
+        elif is_reader == (how == "ok"):
+            outcome = Expanded(items=tuple(map(_payload, items)))
+        else:
+            outcome = Completed(output=_payload(value))
+        command = JobSettle(job=attempt.job, epoch=attempt.epoch, outcome=outcome)
+
+        def judge(answer: object) -> None:
+            job = self.model.held(attempt.job, attempt.epoch)
+            if job is None:
+                assert answer == JobSettled(status="fenced")
+            elif how == "odd":
+                assert isinstance(answer, InvalidCommandError)
+            else:
+                assert isinstance(answer, JobSettled)
+                self._settled(job, outcome, items, value, answer)
+
+        return command, judge
+
+    def _settled(
+        self,
+        job: JobModel,
+        outcome: Completed | Expanded | Failed,
+        items: Value,
+        value: Value,
+        answer: JobSettled,
+    ) -> None:
+        job.holder = None
+        match outcome:
+            case Completed():
+                job.run.complete(job.task, value)
+            case Expanded():
+                job.run.expand(job.task, items)
+            case Failed(failure=failure):
+                if failure.retryable and job.attempts < job.run.attempts_max(job.task):
+                    assert answer.retry_at is not None
+                    job.wake_at = answer.retry_at if answer.retry_at > self.now else None
+                    job.losses = 0
+                else:
+                    assert answer.retry_at is None
+                    job.run.end(Outcome.FAILED)
+        assert answer.status == "settled"
+        assert answer.run_status is RunStatus(job.run.status)
+
+    def _release(self, which: str, place: int, delay: int) -> Step | None:
+        attempt = self._attempt(which, place)
+        if attempt is None:
+            return None
+
+        def judge(answer: object) -> None:
+            job = self.model.held(attempt.job, attempt.epoch)
+            assert answer == JobReleased(status="fenced" if job is None else "released")
+            if job is not None:
+                job.holder = None
+                job.attempts -= 1
+                job.wake_at = self.now + delay if delay else None
+
+        return JobRelease(job=attempt.job, epoch=attempt.epoch, delay=delay), judge
+
+    def _heartbeat(self, place: int) -> Step:
+        asked = self.claimed[-(place + 1) :]
+
+        def judge(answer: object) -> None:
+            lost = [one.job for one in asked if self.model.held(one.job, one.epoch) is None]
+            assert answer == JobsHeld(lost=tuple(lost))
+
+        return JobHeartbeat(attempts=tuple(Held(job=one.job, epoch=one.epoch) for one in asked)), judge
+
+    def _run(self, place: int) -> str:
+        """Mostly the name of a run that there is, and of one that has not ended."""
+        active = [name for name, run in self.model.runs.items() if run.status is Outcome.RUNNING]
+        among = active if active and place < 5 else [*self.model.runs, "nobody"]
+        return among[place % len(among)]
+
+    def _end(self, place: int, terminate: bool) -> Step:
+        name = self._run(place)
+
+        def judge(answer: object) -> None:
+            run = self.model.runs.get(name)
+            if run is None:
+                assert isinstance(answer, RunNotFoundError)
+                return
+            changed = run.status is Outcome.RUNNING
+            if changed:
+                run.end(Outcome.CANCELLED)
+            assert answer == RunEnded(status=RunStatus(run.status), changed=changed)
+
+        return (RunTerminate if terminate else RunCancel)(run_id=name), judge
+
+    def _transition(self, place: int) -> Step:
+        """Every settle goes on by itself, so there is never anything left to do."""
+        name = self._run(place)
+
+        def judge(answer: object) -> None:
+            run = self.model.runs.get(name)
+            if run is None:
+                assert isinstance(answer, RunNotFoundError)
+            else:
+                assert answer == RunTransitioned(action="none", status=RunStatus(run.status))
+
+        return RunTransition(run_id=name), judge
+
+    def _repair(self) -> Step:
+        """There is nothing to repair but what a fault has taken, unless its run has ended meanwhile."""
+        active = sum(run.status is Outcome.RUNNING for run in self.model.runs.values())
+
+        def judge(answer: object) -> None:
+            lacks = self.unsound is not None and self.unsound.status is Outcome.RUNNING
+            repaired = tuple(name for name, run in self.model.runs.items() if lacks and run is self.unsound)
+            assert answer == RunRepaired(repaired=repaired, checked=active, next=None)
+            self.unsound = None
+
+        return RunRepair(), judge
+
+
+def _payload(value: Value) -> Payload:
+    return Payload(inline=canonical(value))
+
+
+_SETTINGS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+
+
+def test_the_kernel_does_what_the_model_does() -> None:
+    run_state_machine_as_test(
+        KernelMachine, settings=settings(_SETTINGS, max_examples=40, stateful_step_count=40)
+    )
+
+
+@pytest.mark.slow
+def test_the_kernel_does_what_the_model_does_for_long() -> None:
+    run_state_machine_as_test(
+        KernelMachine, settings=settings(_SETTINGS, max_examples=2_000, stateful_step_count=80)
+    )

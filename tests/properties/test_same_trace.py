@@ -1,0 +1,489 @@
+"""K1: memory, SQLite and PostgreSQL give the same trace.
+
+One player is let loose on each kind of store with the same drawn moves, the same clock and the same ids. A player knows
+nothing but the replies that it got, so as long as the replies are equal its commands are too; at the first that is not,
+the traces part, and the test fails at exactly that place.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import attrs
+import psycopg
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from psycopg import sql
+
+from holdfast.adapters.memory.persistence import MemoryPersistence
+from holdfast.adapters.sql.persistence import SqlPersistence
+from holdfast.kernel.codec import reply_json
+from holdfast.kernel.commands import (
+    Attempt,
+    Command,
+    Completed,
+    DutyTake,
+    Expanded,
+    Failed,
+    Failure,
+    Held,
+    JobClaim,
+    JobClaimed,
+    JobClaimOne,
+    JobHeartbeat,
+    JobRelease,
+    JobReleased,
+    JobsClaimed,
+    JobSettle,
+    JobSettled,
+    JobWakeDue,
+    LeaseReapStale,
+    Outcome,
+    RunCancel,
+    RunCreate,
+    RunCreated,
+    RunRepair,
+    RunTerminate,
+    RunTransition,
+    Said,
+    SessionClose,
+    SessionOpen,
+    SessionOpened,
+    SessionReap,
+    SessionRenew,
+)
+from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.plan import Plan
+from holdfast.kernel.record import Recording
+from holdfast.ports.changes import CloseJob
+from holdfast.ports.errors import CommandError
+from holdfast.ports.json import canonical
+from holdfast.ports.persistence import Lane, LoadValues, NotesOf, Persistence, StoredValue
+from holdfast.ports.records import JobKind, Note, Payload, job_key
+from holdfast.ports.references import Reference, leaves, reference_from
+from holdfast.testing.clock import ManualClock
+from holdfast.testing.ids import SeededIds
+from holdfast.testing.invariants import Snapshot, check, snapshot_of
+from tests.properties.plans import pipelines
+from tests.unit.kernel.world import each, pipeline, stage
+
+SECOND: Final = 1_000_000
+NAMESPACES: Final = ("default", "other")
+Move: TypeAlias = tuple[str, int, int]
+
+_VERBS: Final = (
+    *["create"] * 3,
+    *["claim"] * 6,
+    "claim_one",
+    *["settle"] * 18,
+    *["fail"] * 3,
+    "fatal",
+    "odd",
+    "release",
+    "sleep",
+    "heartbeat",
+    "open",
+    "renew",
+    "close",
+    "reap",
+    "reap_stale",
+    "wake_due",
+    "wake_due",
+    "cancel",
+    "terminate",
+    "transition",
+    "repair",
+    "duty",
+    "bad",
+)
+MOVES: Final = st.tuples(st.sampled_from(_VERBS), st.integers(0, 7), st.integers(0, 7))
+_MOVE: Final = MOVES.map(lambda move: [move])
+_BATCH: Final = st.lists(MOVES, min_size=2, max_size=5)
+_REST: Final = st.sampled_from([0, 1, 45, 400, "crash", "crash", "lose a job"])
+TURNS: Final = st.lists(st.one_of(_MOVE, _MOVE, _BATCH, _BATCH, _REST), min_size=20, max_size=50)
+Turn: TypeAlias = "list[Move] | int | str"
+
+_CRASH: Final[list[Move]] = [("reap", 7, 0), ("reap_stale", 7, 0), ("wake_due", 7, 0), ("open", 5, 0)]
+
+
+@attrs.frozen
+class Trace:
+    """All that can be seen of a story: the replies and decisions of each turn, and what is stored in the end."""
+
+    turns: Sequence[tuple[Sequence[str], Sequence[str], Sequence[tuple[str, ...]]]]
+    snapshot: Snapshot
+    values: Sequence[StoredValue]
+    notes: Sequence[Note]
+
+
+class Player:
+    """Makes moves. What it knows comes from replies only."""
+
+    def __init__(self, store: Persistence, plans: Sequence[Plan]) -> None:
+        self.clock = ManualClock()
+        self.recordings: list[Recording] = []
+        self.store = store
+        self.plans = plans
+        self.kernel = Kernel(
+            persistence=store,
+            clock=self.clock,
+            ids=SeededIds(clock=self.clock),
+            plans=plans,
+            recorder=self.recordings.append,
+        )
+        self.sessions: list[str] = ["unknown"]
+        self.attempts: list[Attempt] = []
+        self.believed: list[Attempt] = []
+        self.said: set[str] = set()
+        self.runs: dict[str, str] = {}
+        self.serial = count(1)
+        self.picks = count()
+
+    def play(self, turns: Sequence[Turn]) -> Trace:
+        """Take the turns, and then finish whatever can be finished."""
+        opening: list[list[Move]] = [[("open", 0, 0)], [("create", 1, 1), ("create", 2, 2)]]
+        seen = [self._turn(moves) for moves in opening]
+        for turn in turns:
+            if isinstance(turn, int):
+                self.clock.advance(timedelta(seconds=turn))
+            elif turn == "lose a job":
+                self._lose_a_job()
+            elif turn == "crash":
+                self.clock.advance(timedelta(hours=1))
+                seen += [self._turn([move]) for move in _CRASH]
+            else:
+                assert not isinstance(turn, str)
+                seen.append(self._turn(turn))
+        ending: list[list[Move]] = [[("repair", 0, 0)], [("open", 0, 0)], [("claim", 0, 7)]]
+        seen += [self._turn(moves) for moves in ending]
+        return Trace(seen, snapshot_of(self.store, NAMESPACES), self._values(), self._notes())
+
+    def _turn(self, moves: Sequence[Move]) -> tuple[list[str], list[str], list[tuple[str, ...]]]:
+        self.recordings.clear()
+        self.said.clear()
+        commands = [command for move in moves for command in self._commands(*move)]
+        answers = self.kernel.dispatch_many(commands)
+        for command, answer in zip(commands, answers, strict=True):
+            self._learn(command, answer)
+        return (
+            [_told(answer) for answer in answers],
+            [recording.decision for recording in self.recordings],
+            [recording.ids for recording in self.recordings],
+        )
+
+    def _learn(self, command: Command[Any], answer: object) -> None:
+        match answer:
+            case SessionOpened(session=session):
+                self.sessions.append(session)
+            case RunCreated(run=run):
+                self.runs[run] = command.namespace
+            case JobsClaimed(attempts=attempts):
+                self.attempts.extend(attempts)
+                self.believed.extend(attempts)
+            case JobClaimed(attempt=Attempt() as attempt):
+                self.attempts.append(attempt)
+                self.believed.append(attempt)
+            case JobSettled() | JobReleased():
+                assert isinstance(command, JobSettle | JobRelease)
+                self.believed = [one for one in self.believed if one.job != command.job]
+            case _:
+                pass
+
+    def _commands(self, verb: str, one: int, two: int) -> Iterator[Command[Any]]:
+        if verb == "settle" and not self._unsaid() and one < 6:
+            verb = "claim"
+        session = self.sessions[-1] if one < 6 else self.sessions[two % len(self.sessions)]
+        namespace = NAMESPACES[two == 7]
+        run = f"r{one % 4}"
+        match verb:
+            case "create":
+                yield RunCreate(
+                    namespace=namespace,
+                    workflow=self.plans[two % 2].workflow,
+                    input=_payload(next(self.serial)),
+                    id=run if one else None,
+                    if_exists="return" if two % 3 == 0 else "error",
+                    priority=two % 3 - 1,
+                    queue="other" if one == 5 else None,
+                    attributes='{"a":"b"}' if one == 6 else None,
+                    idempotency_key=f"k{two}" if one == 3 else None,
+                )
+            case "claim":
+                definitions = tuple(plan.definition for plan in self.plans)
+                lanes = tuple(
+                    Lane(queue=queue, definitions=definitions, limit=5) for queue in ("other", "default")
+                )
+                limit = (0, 1, 2, 3, 5, 8, 500, 500)[two]
+                yield JobClaim(session=session, lanes=lanes, limit=limit, suspects=one != 4)
+                if two == 7:
+                    yield JobClaim(session=session, lanes=lanes, limit=limit, namespace="other")
+            case "open":
+                yield SessionOpen(host=f"h{one}", lease=(1 + one) * 10 * SECOND)
+            case "renew":
+                yield SessionRenew(session=session, lease=30 * SECOND)
+            case "close":
+                yield SessionClose(session=session)
+            case "reap":
+                yield SessionReap(grace=two * SECOND, limit=1 + one)
+            case "reap_stale":
+                yield LeaseReapStale(limit=1 + one)
+            case "wake_due":
+                yield JobWakeDue(limit=1 + one)
+            case "cancel":
+                yield RunCancel(run_id=run, namespace=namespace, reason="why")
+            case "terminate":
+                yield RunTerminate(run_id=run, namespace=namespace)
+            case "transition":
+                yield RunTransition(run_id=run, namespace=namespace)
+            case "repair":
+                yield RunRepair(limit=1 + one)
+            case "duty":
+                yield DutyTake(name=f"d{two % 2}", session=session, lease=10 * SECOND)
+            case "bad":
+                yield _bad(one)
+            case _:
+                yield from self._about_attempts(verb, one, two, session)
+
+    def _about_attempts(self, verb: str, one: int, two: int, session: str) -> Iterator[Command[Any]]:
+        if not self.attempts:
+            return
+        unsaid = self._unsaid()
+        among = unsaid if unsaid and one < 6 else self.attempts
+        attempt = among[(one + next(self.picks)) % len(among)]
+        self.said.add(attempt.job)
+        namespace = self.runs[attempt.run]
+        said = (Said(kind="log", at=one, data=canonical(f"said \N{SNOWMAN} {two}")),) if two == 6 else ()
+        match verb:
+            case "claim_one":
+                epoch = attempt.epoch - (two == 5)
+                definitions = (attempt.definition,) if two else ()
+                yield JobClaimOne(
+                    session=session,
+                    job=attempt.job,
+                    epoch=epoch,
+                    definitions=definitions,
+                    namespace=namespace,
+                )
+            case "release" | "sleep":
+                delay = (1 + two) * SECOND if verb == "sleep" else 0
+                yield JobRelease(job=attempt.job, epoch=attempt.epoch, delay=delay, namespace=namespace)
+            case "heartbeat":
+                asked = tuple(
+                    Held(job=held.job, epoch=held.epoch, said=said) for held in self.attempts[-1 - one :]
+                )
+                yield JobHeartbeat(attempts=asked, namespace=namespace)
+            case _:
+                yield JobSettle(
+                    job=attempt.job,
+                    epoch=attempt.epoch,
+                    outcome=self._outcome(verb, attempt, two),
+                    said=said,
+                    host="here" if two == 5 else "",
+                    started_at=one or None,
+                    namespace=namespace,
+                    idempotency_key=f"s{attempt.job}.{attempt.epoch}" if two == 4 else None,
+                )
+
+    def _unsaid(self) -> list[Attempt]:
+        """The attempts that it believes to hold, and of which it has said nothing in this turn."""
+        return [attempt for attempt in self.believed if attempt.job not in self.said]
+
+    def _outcome(self, verb: str, attempt: Attempt, size: int) -> Outcome:
+        if verb in {"fail", "fatal"}:
+            return Failed(failure=Failure(code="c", message="m \N{SNOWMAN}", retryable=verb == "fail"))
+        if (attempt.kind is JobKind.EXPAND) == (verb == "settle"):
+            items = (
+                (_payload("x" * 20_000), *map(_payload, range(size - 1)))
+                if size == 6
+                else map(_payload, range(size))
+            )
+            return Expanded(items=tuple(items))
+        if size == 5:
+            return Completed(output=Payload(blob=f"blob/{attempt.job}"))
+        return Completed(output=_payload([attempt.node, attempt.item, next(self.serial)]))
+
+    def _lose_a_job(self) -> None:
+        """A fault: of the jobs that were claimed, the newest that is still there vanishes, for repair to find."""
+        for attempt in reversed(self.attempts):
+            key = job_key(attempt.job)
+
+            def remove(tx: Any, key: Any = key) -> bool:
+                if not tx.jobs([key]):
+                    return False
+                tx.apply([CloseJob(key)])
+                return True
+
+            if self.store.transact(remove):
+                return
+
+    def _values(self) -> list[StoredValue]:
+        """Everything that a reference stands for which is stored anywhere."""
+        snapshot = snapshot_of(self.store, NAMESPACES)
+        wanted: list[tuple[str, Reference]] = []
+        for key, run in sorted(snapshot.runs.items()):
+            texts = [job.input for job in snapshot.jobs.get(key, {}).values()]
+            texts += [run.result] if run.result else []
+            wanted += [(key, leaf) for text in texts for leaf in leaves(reference_from(text))]
+        return list(self.store.read(LoadValues(tuple(wanted))))
+
+    def _notes(self) -> list[Note]:
+        return [note for run in sorted(self.runs) for note in self.store.read(NotesOf(run))]
+
+
+def _bad(number: int) -> Command[Any]:
+    """A command that must be refused, in the same way, by every store."""
+    odd = "a\x00b" if number % 2 else "\ud800"
+    commands: list[Command[Any]] = [
+        RunCancel(run_id="nobody"),
+        RunCancel(run_id=odd),
+        RunCreate(workflow="none", input=_payload(0)),
+        JobRelease(job="none", epoch=1),
+        JobRelease(job=f"{odd}.1", epoch=1),
+        JobSettle(job="none.9999999999", epoch=2**40, outcome=Completed(output=_payload(0))),
+        SessionRenew(session=odd, lease=1),
+        JobWakeDue(limit=-1),
+    ]
+    return commands[number]
+
+
+def _payload(value: object) -> Payload:
+    return Payload(inline=canonical(value))
+
+
+def _told(answer: object) -> str:
+    return f"{type(answer).__name__}: {answer}" if isinstance(answer, CommandError) else reply_json(answer)
+
+
+# The stores -------------------------------------------------------------------------------------------------------
+
+
+Factory: TypeAlias = Callable[[], Persistence]
+"""Gives a store without a row, for one example."""
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> Iterator[Factory]:
+    """Each example has a file of its own: a copy, because making the tables takes longer than the example."""
+    empty = tmp_path / "empty.db"
+    template = SqlPersistence(f"sqlite:///{empty}")
+    template.setup()
+    template.close()
+    numbers = count()
+    opened: list[SqlPersistence] = []
+
+    def fresh() -> Persistence:
+        while opened:
+            opened.pop().close()
+        path = tmp_path / f"{next(numbers)}.db"
+        shutil.copyfile(empty, path)
+        opened.append(SqlPersistence(f"sqlite:///{path}"))
+        return opened[-1]
+
+    yield fresh
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def postgres(postgres_database: str) -> Iterator[Factory]:
+    """All examples have one database, whose rows are removed before each."""
+    with ExitStack() as stack:
+        store = SqlPersistence(postgres_database)
+        stack.callback(store.close)
+        store.setup()
+        connection = stack.enter_context(psycopg.connect(postgres_database, autocommit=True))
+        found = connection.execute(
+            "select relname from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace"
+            " and relname not like '%version%'"
+        )
+        tables = [name for (name,) in found.fetchall()]
+
+        def fresh() -> Persistence:
+            for table in tables:
+                connection.execute(sql.SQL("delete from {}").format(sql.Identifier(table)))
+            return store
+
+        yield fresh
+
+
+STORY: Final = st.tuples(pipelines(workflow="w0"), pipelines(workflow="w1"), TURNS)
+
+
+def _compare(factories: Sequence[Factory], story: tuple[Plan, Plan, list[Turn]]) -> None:
+    first, second, turns = story
+    expected: Trace | None = None
+    for fresh in (MemoryPersistence, *factories):
+        trace = Player(fresh(), (first, second)).play(turns)
+        if expected is None:
+            expected = trace
+            assert not [found for found in check(trace.snapshot) if found.invariant != "S7"]
+            continue
+        for number, (wanted, given_) in enumerate(zip(expected.turns, trace.turns, strict=True)):
+            assert given_ == wanted, f"turn {number}"
+        assert trace.values == expected.values
+        assert trace.notes == expected.notes
+        assert trace.snapshot.runs == expected.snapshot.runs
+        assert trace.snapshot.jobs == {
+            key: expected.snapshot.jobs.get(key, {}) for key in trace.snapshot.jobs
+        }
+        assert trace.snapshot.history == expected.snapshot.history
+        assert trace.snapshot.plans == expected.snapshot.plans
+        holders = trace.snapshot.sessions
+        assert holders == {holder: expected.snapshot.sessions[holder] for holder in holders}
+
+
+_FEW: Final = settings(
+    max_examples=25,
+    deadline=None,
+    database=None,
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.data_too_large,
+        HealthCheck.large_base_example,
+    ],
+    phases=[Phase.explicit, Phase.generate, Phase.shrink],
+)
+
+
+@_FEW
+@given(story=STORY)
+def test_sqlite_gives_the_trace_that_memory_gives(
+    sqlite: Factory, story: tuple[Plan, Plan, list[Turn]]
+) -> None:
+    _compare([sqlite], story)
+
+
+@pytest.mark.service
+@_FEW
+@given(story=STORY)
+def test_postgres_gives_the_trace_that_memory_gives(
+    postgres: Factory, story: tuple[Plan, Plan, list[Turn]]
+) -> None:
+    _compare([postgres], story)
+
+
+@pytest.mark.slow
+@pytest.mark.service
+@settings(_FEW, max_examples=300)
+@given(story=STORY)
+def test_all_stores_give_the_same_trace_for_long(
+    sqlite: Factory, postgres: Factory, story: tuple[Plan, Plan, list[Turn]]
+) -> None:
+    _compare([sqlite, postgres], story)
+
+
+def test_the_player_is_the_same_each_time() -> None:
+    """So that a difference is the store's."""
+    plans = (pipeline(stage("a"), each("m"), workflow="w0"), pipeline(each("m"), workflow="w1"))
+    turns: list[Turn] = [[("claim", 0, 7), ("settle", 0, 3), ("settle", 0, 4)], 45, [("reap", 1, 0)]] * 5
+    first, second = (Player(MemoryPersistence(), plans).play(turns) for _ in range(2))
+
+    assert first == second
+    assert json.loads(first.turns[0][0][0])["session"]

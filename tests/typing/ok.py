@@ -1,0 +1,118 @@
+"""What both type checkers must infer."""
+
+from collections.abc import Coroutine, Sequence
+from datetime import timedelta
+from typing import Any, TypedDict, assert_type
+
+from holdfast.kernel.authoring import (
+    AnyNode,
+    BlobRef,
+    Call,
+    ConfigurableStage,
+    Definition,
+    Node,
+    Pipeline,
+    Retry,
+    Stage,
+    StageContext,
+    StageDecorator,
+    each,
+    stage,
+)
+from holdfast.kernel.values import decode
+from tests.typing import documents as d
+
+
+class Row(TypedDict):
+    a: int
+
+
+# stages: inputs, outputs, config
+assert_type(d.extract, ConfigurableStage[d.Document, list[d.Page], d.Extraction])
+assert_type(d.summarise, Stage[list[d.Page], d.Summary])
+assert_type(d.index, Stage[list[d.Page], d.Index])
+assert_type(d.translate, ConfigurableStage[d.Page, d.Page, None])
+assert_type(d.publish, Stage[tuple[d.Summary, d.Index, list[d.Page]], d.Report])
+assert_type(d.discover, Stage[object, list[d.Document]])
+assert_type(d.extract.options(queue="x"), ConfigurableStage[d.Document, list[d.Page], d.Extraction])
+assert_type(d.extract.configure(d.Extraction(3)), ConfigurableStage[d.Document, list[d.Page], d.Extraction])
+assert_type(stage(queue="gpu")(retry=Retry()), StageDecorator)
+
+
+@stage
+async def may_be(x: int | None) -> str | None:
+    return str(x)
+
+
+@stage
+def optional_argument(x: int, *, y: int = 3) -> dict[str, Any]:
+    return {"x": x + y}
+
+
+@stage
+async def row(ctx: StageContext, x: int, y: str) -> Row:
+    assert_type(ctx.config, None)
+    assert_type(ctx.output_of(d.extract), list[d.Page])
+    assert_type(ctx.output_of(d.summarise, None), d.Summary | None)
+    assert_type(ctx.outputs_of(d.translate), list[d.Page])
+    assert_type(ctx.blobs.put("scan", b""), BlobRef)
+    assert_type(ctx.blobs.get(ctx.blobs.put("scan", b"")), bytes)
+    assert_type(ctx.item, int | None)
+    return {"a": x}
+
+
+@stage
+def alone(ctx: StageContext[d.Extraction]) -> int:
+    assert_type(ctx.config, d.Extraction)
+    ctx.check_cancelled()
+    return 0 if ctx.cancelled else ctx.config.dpi
+
+
+assert_type(may_be, Stage[int | None, str | None])
+assert_type(optional_argument, Stage[int, dict[str, Any]])
+assert_type(row, ConfigurableStage[tuple[int, str], Row, None])
+assert_type(alone, ConfigurableStage[object, int, d.Extraction])
+
+# pipelines: what flows
+pages = Pipeline("p", input=d.Document).pipe(d.extract)
+assert_type(pages, Pipeline[d.Document, list[d.Page]])
+assert_type(pages.parallel(d.summarise, d.index), Pipeline[d.Document, tuple[d.Summary, d.Index]])
+assert_type(each(d.translate), Node[Sequence[d.Page], list[d.Page]])
+assert_type(each(d.translate, over=d.extract), Node[object, list[d.Page]])
+assert_type(d.analyse, Pipeline[d.Document, d.Report])
+assert_type(d.nightly, Pipeline[None, int])
+assert_type(pages.map(d.translate), Pipeline[d.Document, list[d.Page]])
+assert_type(d.analyse.pipe(d.shorten), Pipeline[d.Document, d.Report])
+# `over` needs the name of the earlier stage, and gives up what came out
+assert_type(
+    pages.pipe(d.index).map(d.translate.options(name="again"), over=d.extract),
+    Pipeline[d.Document, list[d.Page]],
+)
+assert_type(Pipeline("q", input=int | None).pipe(may_be), Pipeline[int | None, str | None])
+assert_type(Pipeline("q", input=Row), Pipeline[Row, Row])
+assert_type(Pipeline("q", input=int, retry=Retry(), queue="x", timeout=timedelta(1)), Pipeline[int, int])
+# a stage that takes a supertype fits
+assert_type(Pipeline("q", input=int).pipe(may_be), Pipeline[int, str | None])
+assert_type(pages.pipe(alone), Pipeline[d.Document, int])
+
+# calls
+assert_type(d.analyse(d.Document("")), Call[d.Report])
+assert_type(d.nightly(), Call[int])
+assert_type(d.analyse(d.Document("")).definition, Definition[d.Report])
+coroutine: Coroutine[Any, Any, d.Report] = d.analyse(d.Document(""))
+definitions: list[Definition[object]] = [d.analyse, d.nightly]
+nodes: list[AnyNode[object]] = [d.extract, d.discover, each(d.translate)]
+
+
+async def by_hand() -> None:
+    assert_type(await d.summarise([d.Page("")]), d.Summary)
+    assert_type(await d.index([]), d.Index)
+
+
+# values
+assert_type(decode("[]", list[int]), list[int])
+assert_type(decode("null", int | None), int | None)
+
+
+def host(some: Stage[Any, object]) -> None:
+    assert_type(decode("", some.output_type), object)

@@ -1,0 +1,68 @@
+"""Programs that must not type-check. A line that both checkers begin to accept is an error, for its comments say so.
+
+This file is only read, never run.
+"""
+
+from holdfast.kernel.authoring import Call, Pipeline, Retry, StageContext, each, stage
+from tests.typing import documents as d
+
+documents = Pipeline("x", input=d.Document)
+pages = documents.pipe(d.extract)
+
+# pipelines
+documents.pipe(d.summarise)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+pages.parallel(d.summarise, d.shorten)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+pages.parallel(d.index, d.summarise, each(d.translate)).pipe(d.publish)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+pages.parallel(d.index, d.summarise).pipe(d.publish)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+pages.parallel(d.summarise)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+documents.pipe(d.publish)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+documents.map(d.translate)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+pages.map(d.shorten)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+pages.map(d.translate, over=d.publish)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+pages.parallel(d.summarise, each(d.shorten))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+each(each(d.translate))  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+documents.pipe(lambda document: document)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportUnknownLambdaType]
+documents.pipe(d.analyse)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+Pipeline("y", input=d.Document, retries=3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+Pipeline("y", input=d.Document, name="z")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+
+
+# stages
+@stage
+async def uses_context(ctx: StageContext[d.Extraction], page: d.Page) -> d.Summary:
+    print(ctx.config.dpy)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownArgumentType, reportUnknownMemberType]
+    summary: str = ctx.output_of(d.summarise)  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    ctx.log("x", page=page)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    return d.Summary(summary)
+
+
+@stage  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue, reportUntypedFunctionDecorator]
+async def keyword(page: d.Page, *, must: int) -> d.Summary:
+    return d.Summary(f"{page}{must}")
+
+
+@stage(quue="gpu")  # type: ignore[call-overload, untyped-decorator]  # pyright: ignore[reportCallIssue, reportUntypedFunctionDecorator]
+async def option(page: d.Page) -> d.Summary:
+    return d.Summary(page.text)
+
+
+@stage(retry=3)  # type: ignore[call-overload, untyped-decorator]  # pyright: ignore[reportArgumentType]
+async def option_type(page: d.Page) -> d.Summary:
+    return d.Summary(page.text)
+
+
+d.extract.configure(d.Page("x"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+d.summarise.configure(d.Page("x"))  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+d.extract.options(retries=Retry())  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+# calls
+async def application() -> None:
+    d.analyse(d.Page("x"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    d.analyse()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    d.nightly(3)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    d.index([])  # type: ignore[unused-coroutine]  # pyright: ignore[reportUnusedCoroutine]
+    await d.index([3])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+    wrong: Call[str] = d.analyse(d.Document("x"))  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    print(wrong)

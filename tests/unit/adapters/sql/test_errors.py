@@ -1,0 +1,98 @@
+"""What the databases' errors are taken to mean."""
+
+import sqlite3
+
+import pytest
+
+from holdfast.adapters.sql.errors import TransientError, from_sqlite, from_sqlstate
+from holdfast.adapters.sql.retry import CONFLICTS_MAX, Patience
+from holdfast.ports.errors import ConflictError, HoldfastError, RefusedError, SchemaError, UnavailableError
+
+
+@pytest.mark.parametrize(
+    ("sqlstate", "expected"),
+    [
+        (None, TransientError),
+        ("08006", TransientError),
+        ("40001", TransientError),
+        ("40P01", TransientError),
+        ("55P03", TransientError),
+        ("57P01", TransientError),
+        ("57014", TransientError),
+        ("53300", TransientError),
+        ("25006", TransientError),
+        ("23505", ConflictError),
+        ("23502", RefusedError),
+        ("23514", RefusedError),
+        ("22001", RefusedError),
+        ("22003", RefusedError),
+        ("22P05", RefusedError),
+        ("54000", RefusedError),
+        ("42P01", SchemaError),
+        ("42703", SchemaError),
+        ("42501", UnavailableError),
+        ("XX000", UnavailableError),
+    ],
+)
+def test_every_sqlstate_has_a_meaning(sqlstate: str | None, expected: type[HoldfastError]) -> None:
+    assert expected is type(from_sqlstate(sqlstate, "it said so"))
+
+
+def sqlite_error(*statements: str) -> sqlite3.Error:
+    connection = sqlite3.connect(":memory:")
+    try:
+        for statement in statements:
+            connection.execute(statement)
+    except sqlite3.Error as error:
+        return error
+    finally:
+        connection.close()
+    raise AssertionError("it did not fail")
+
+
+@pytest.mark.parametrize(
+    ("statements", "expected"),
+    [
+        (("CREATE TABLE t (a PRIMARY KEY)", "INSERT INTO t VALUES (1), (1)"), ConflictError),
+        (("CREATE TABLE t (a UNIQUE)", "INSERT INTO t VALUES (1), (1)"), ConflictError),
+        (("CREATE TABLE t (a NOT NULL)", "INSERT INTO t VALUES (NULL)"), RefusedError),
+        (("SELECT * FROM nowhere",), SchemaError),
+        (("CREATE TABLE t (a)", "SELECT b FROM t"), SchemaError),
+        (("CREATE TABLE t (a)", "INSERT INTO t (b) VALUES (1)"), SchemaError),
+        (("NONSENSE",), UnavailableError),
+    ],
+)
+def test_every_error_of_sqlite_has_a_meaning(
+    statements: tuple[str, ...], expected: type[HoldfastError]
+) -> None:
+    assert expected is type(from_sqlite(sqlite_error(*statements)))
+
+
+def test_a_busy_file_is_worth_another_try() -> None:
+    error = sqlite3.OperationalError("database is locked")
+    error.sqlite_errorcode = sqlite3.SQLITE_BUSY_SNAPSHOT
+
+    assert TransientError is type(from_sqlite(error))
+
+
+def test_what_can_not_be_bound_is_refused() -> None:
+    assert RefusedError is type(from_sqlite(OverflowError("too large")))
+
+
+def test_patience_ends_with_the_deadline() -> None:
+    patience = Patience(0.05, lambda: 1.0)
+
+    patience.after_failure(TransientError("first"))
+    with pytest.raises(UnavailableError, match=r"2 tries.*second") as caught:
+        for _ in range(10):
+            patience.after_failure(TransientError("second"))
+    assert UnavailableError is type(caught.value)
+
+
+def test_patience_with_conflicts_ends_with_their_number() -> None:
+    patience = Patience(60.0, lambda: 0.0)
+
+    for _ in range(CONFLICTS_MAX - 1):
+        patience.after_conflict(ConflictError("taken"))
+    with pytest.raises(ConflictError, match="taken"):
+        patience.after_conflict(ConflictError("taken"))

@@ -1,0 +1,162 @@
+"""A command line in this process, on an engine in memory that outlives each command."""
+
+import os
+import sys
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
+
+import anyio
+import attrs
+import pytest
+from anyio import to_thread
+
+from holdfast import Engine, Pipeline, Retry, StageContext, Worker, stage
+from holdfast.adapters.memory.persistence import MemoryPersistence
+from holdfast.adapters.memory.transport import MemoryTransport
+from holdfast.adapters.system.clock import SystemClock
+from holdfast.adapters.system.ids import UlidIds
+from holdfast.hosts.cli import waiting
+from holdfast.hosts.cli.main import main
+from holdfast.hosts.stores import Stores
+from holdfast.ports.errors import RunCancelledError, RunFailedError
+from holdfast.ports.json import parse
+
+
+@attrs.frozen
+class Order:
+    customer: str
+    items: list[str]
+
+
+@stage
+def check(order: Order) -> list[str]:
+    return order.items
+
+
+@stage(retry=Retry(attempts=2, wait=timedelta()), queue="packing")
+def pack(ctx: StageContext[None], item: str) -> str:
+    ctx.log("packing", item=item)
+    ctx.progress(1, 4, f"packing {item}")
+    if item == "broken" or (item == "flaky" and ctx.attempt == 1):
+        raise ValueError(f"{item}\x1b[31m is no good\nlook at it")
+    return item.upper()
+
+
+@stage
+def ship(parcels: list[str]) -> str:
+    return "+".join(parcels)
+
+
+@stage
+def hello() -> str:
+    return "hello"
+
+
+@stage
+def negate(number: int) -> int:
+    return -number
+
+
+ORDER = Pipeline("order", input=Order).pipe(check).map(pack).pipe(ship)
+NOTHING = Pipeline("nothing", version="2").pipe(hello)
+NEGATE = Pipeline("negate", input=int).pipe(negate)
+
+
+@attrs.frozen
+class Answer:
+    """What a command came to."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return parse(self.out)
+
+    @property
+    def error(self) -> dict[str, Any]:
+        return cast("dict[str, Any]", parse(self.err)["error"])
+
+
+class CommandLine:
+    """Runs commands. Each of them imports `shop`, whose engine is a new one on the same rows."""
+
+    def __init__(self, module: ModuleType, captured: pytest.CaptureFixture[str]) -> None:
+        self._module = module
+        self._captured = captured
+        self._persistence = MemoryPersistence()
+        self._ids = UlidIds()
+
+    def __call__(self, *arguments: str) -> Answer:
+        self._module.__dict__["engine"] = self.engine()
+        code = main(arguments)
+        out, err = self._captured.readouterr()
+        return Answer(code, out, err)
+
+    def engine(self) -> Engine:
+        stores = Stores(
+            persistence=self._persistence,
+            transport=MemoryTransport(),
+            blobs=None,
+            clock=SystemClock(),
+            ids=self._ids,
+            url="memory://",
+        )
+        return Engine.on(stores, workflows=[ORDER, NOTHING, NEGATE])
+
+    def start(self, *items: str, id: str = "order-1") -> str:
+        """Start an order."""
+        self.engine().sync.start(ORDER(Order("Ann", list(items))), id=id)
+        return id
+
+    def finish(self, *ids: str) -> None:
+        """Let a worker run until these runs have ended."""
+        engine = self.engine()
+
+        async def work() -> None:
+            async with Worker(engine):
+                for run_id in ids:
+                    with suppress(RunFailedError, RunCancelledError):
+                        await engine.handle(ORDER, run_id).result()
+            engine.core.close()
+
+        anyio.run(work)
+
+    @contextmanager
+    def working(self) -> Generator[None]:
+        """Let a worker run beside what is done in the block."""
+        engine = self.engine()
+        over = threading.Event()
+
+        async def work() -> None:
+            async with Worker(engine, poll_interval=0.02):
+                await to_thread.run_sync(over.wait)
+
+        thread = threading.Thread(target=anyio.run, args=(work,))
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+            engine.core.close()
+
+
+@pytest.fixture
+def holdfast(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> CommandLine:
+    for name in [name for name in os.environ if name.startswith("HOLDFAST_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", list(sys.path))
+    monkeypatch.setattr(waiting, "LOOK_SECONDS", 0.02)
+    module = ModuleType("shop")
+    monkeypatch.setitem(sys.modules, "shop", module)
+    return CommandLine(module, capsys)

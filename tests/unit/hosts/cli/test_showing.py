@@ -1,0 +1,172 @@
+"""`holdfast run list` and `holdfast run show`."""
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.unit.hosts.cli.conftest import CommandLine
+
+
+def test_runs_are_listed_newest_first(holdfast: CommandLine) -> None:
+    for name in ("a", "b"):
+        holdfast.start("x", id=name)
+    holdfast.finish("a")
+    answer = holdfast("run", "list", "shop:engine")
+    head, *rows = [line.split() for line in answer.out.splitlines()]
+    assert head == ["ID", "WORKFLOW", "STATUS", "AGE", "DURATION"]
+    assert [row[:2] for row in rows] == [["b", "order@1"], ["a", "order@1"]]
+    assert not re.search(r" $|\x1b", answer.out, re.MULTILINE)
+
+
+def test_a_list_can_be_narrowed(holdfast: CommandLine) -> None:
+    holdfast.start("x", id="a")
+    holdfast("run", "start", "shop:engine", "nothing", "--id", "b")
+    holdfast("run", "cancel", "shop:engine", "b")
+
+    def listed(*options: str) -> list[str]:
+        return [run["id"] for run in holdfast("run", "list", "shop:engine", "--json", *options).json]
+
+    assert listed() == ["b", "a"]
+    assert listed("--status", "cancelled") == ["b"]
+    assert listed("--workflow", "order") == ["a"]
+    assert listed("--workflow", "order", "--status", "failed") == []
+
+
+def test_a_list_goes_on_where_the_last_one_ended(holdfast: CommandLine) -> None:
+    for number in range(5):
+        holdfast.start("x", id=f"run-{number}")
+    first = holdfast("run", "list", "shop:engine", "--limit", "2")
+    assert [line.split()[0] for line in first.out.splitlines()[1:]] == ["run-4", "run-3"]
+    (key,) = re.findall("There are more: --before (.*)", first.err)
+    second = holdfast("run", "list", "shop:engine", "--limit", "3", "--before", key)
+    assert [line.split()[0] for line in second.out.splitlines()[1:]] == ["run-2", "run-1", "run-0"]
+    assert second.err == ""
+    assert len(holdfast("run", "list", "shop:engine", "--before", "run-1", "--json").json) == 1
+    assert holdfast("run", "list", "shop:engine", "--before", "nobody").code == 3
+
+
+def test_no_runs_are_no_error(holdfast: CommandLine) -> None:
+    answer = holdfast("run", "list", "shop:engine")
+    assert (answer.code, answer.out, answer.err) == (0, "", "There are no runs.\n")
+    assert holdfast("run", "list", "shop:engine", "--json").json == []
+
+
+def test_a_run_is_shown_with_its_stages(holdfast: CommandLine) -> None:
+    holdfast.start("a", "flaky", "c")
+    holdfast.finish("order-1")
+    shown = holdfast("run", "show", "shop:engine", "order-1", "--json").json
+    assert (shown["status"], shown["error"], shown["jobs"]) == ("completed", None, [])
+    facts = [
+        (
+            one["name"],
+            one["state"],
+            one["items_done"],
+            one["items_total"],
+            one["attempts"],
+            one["failed_attempts"],
+        )
+        for one in shown["stages"]
+    ]
+    assert facts == [
+        ("check", "done", None, None, 1, 0),
+        ("pack", "done", 3, 3, 4, 1),
+        ("ship", "done", None, None, 1, 0),
+    ]
+    text = holdfast("run", "show", "shop:engine", "order-1").out
+    assert re.search(r"^pack +done +3/3 +4 +\S+ +1 failed, last: ValueError: flaky", text, re.MULTILINE)
+
+
+def test_live_jobs_say_where_they_are(holdfast: CommandLine) -> None:
+    holdfast.start("a")
+    (job,) = holdfast("run", "show", "shop:engine", "order-1", "--json").json["jobs"]
+    assert (job["stage"], job["state"], job["epoch"], job["attempts"], job["host"]) == (
+        "check",
+        "queued",
+        0,
+        0,
+        None,
+    )
+    text = holdfast("run", "show", "shop:engine", "order-1").out
+    assert re.search(r"^ +1 +check +queued +0 +0/3 +in queue default$", text, re.MULTILINE)
+    assert re.search(r"^ship +waiting$", text, re.MULTILINE)
+
+
+def test_a_run_that_failed_says_why(holdfast: CommandLine) -> None:
+    holdfast.start("a", "broken")
+    holdfast.finish("order-1")
+    shown = holdfast("run", "show", "shop:engine", "order-1", "--json").json
+    assert shown["error"]["stage"] == "pack"
+    assert shown["error"]["text"].startswith("stage 'pack', item 1, attempt 2: ValueError: broken")
+    assert [stage["state"] for stage in shown["stages"]] == ["done", "failed", "not reached"]
+    text = holdfast("run", "show", "shop:engine", "order-1").out
+    assert "Traceback (most recent call last)" in text
+    assert "\x1b" not in text, "a message must not command the terminal"
+
+
+def test_the_history_tells_all_that_happened(holdfast: CommandLine) -> None:
+    holdfast.start("flaky")
+    holdfast.finish("order-1")
+    rows: list[dict[str, Any]] = holdfast(
+        "run", "show", "shop:engine", "order-1", "--json", "--history"
+    ).json["history"]
+    assert [row["type"] for row in rows] == [
+        "run.created",
+        "stage.completed",
+        "stage.expanded",
+        "stage.retrying",
+        "stage.completed",
+        "stage.completed",
+        "run.completed",
+    ]
+    assert rows[4]["payload"] == {"value": "FLAKY"}
+    text = holdfast("run", "show", "shop:engine", "order-1", "--history").out
+    assert re.search(
+        r"^4 +\S+ \S+ +stage.retrying +pack\[0\] +attempt 1, .*again in .*ValueError: flaky",
+        text,
+        re.MULTILINE,
+    )
+
+
+def test_the_log_says_which_stage_spoke(holdfast: CommandLine) -> None:
+    holdfast.start("a")
+    holdfast.finish("order-1")
+    text = holdfast("run", "show", "shop:engine", "order-1", "--log", "--utc").out
+    assert re.search(
+        r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}Z  pack\[0\]  packing item=a$", text, re.MULTILINE
+    )
+    log = holdfast("run", "show", "shop:engine", "order-1", "--log", "--json").json["log"]
+    (line,) = [note for note in log if note["kind"] == "log"]
+    assert (line["stage"], line["item"], line["message"], line["fields"]) == (
+        "pack",
+        0,
+        "packing",
+        {"item": "a"},
+    )
+
+
+def test_the_output_is_the_stored_json(holdfast: CommandLine) -> None:
+    holdfast.start("a", "ü")
+    holdfast.finish("order-1")
+    assert holdfast("run", "show", "shop:engine", "order-1", "--output").out == '"A+\\u00dc"\n'
+
+
+@pytest.mark.parametrize(("item", "code"), [("broken", 1), ("a", 4)])
+def test_where_there_is_no_output_the_exit_code_says_why(holdfast: CommandLine, item: str, code: int) -> None:
+    holdfast.start(item)
+    if code == 1:
+        holdfast.finish("order-1")
+    answer = holdfast("run", "show", "shop:engine", "order-1", "--output")
+    assert (answer.code, answer.out) == (code, "")
+
+
+def test_a_run_that_is_not_there_is_not_found(holdfast: CommandLine) -> None:
+    answer = holdfast("run", "show", "shop:engine", "nobody", "--json")
+    assert (answer.code, answer.out, answer.error["code"]) == (3, "", "run_not_found")
+
+
+@pytest.mark.parametrize(
+    "words", [("shop:engine",), ("shop:engine", "a", "b"), (), ("shop:engine", "a", "--output", "--log")]
+)
+def test_wrong_usage_is_told(holdfast: CommandLine, words: tuple[str, ...]) -> None:
+    assert holdfast("run", "show", *words).code == 2

@@ -1,0 +1,249 @@
+"""Whatever happens to a worker, in whatever order: nothing is lost, no limit is exceeded, and it ends when told to."""
+
+from collections import Counter
+from typing import Final, TypeAlias
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from typing_extensions import override
+
+from holdfast.hosts.process import machine as m
+from holdfast.kernel.commands import Attempt, Completed, JobSettle
+from holdfast.ports.records import JobKind, Payload
+
+CONCURRENCY: Final = 4
+LIMITS: Final = {"default": CONCURRENCY, "gpu": 1, "slow": 2}
+JOBS: Final = 12
+GRACE: Final = 20.0
+
+Call: TypeAlias = m.OpenSession | m.Claim | m.Settle | m.Heartbeat | m.Sweep | m.WakeDue
+Lease: TypeAlias = tuple[str, int]
+
+
+class AWorkersLife(RuleBasedStateMachine):
+    """A store with a few jobs, bodies that end when they like, and calls that are answered in any order, or fail."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.machine = m.WorkerMachine(
+            m.Settings(
+                definitions=("w@1",),
+                queues=tuple(LIMITS),
+                concurrency=CONCURRENCY,
+                limits={queue: limit for queue, limit in LIMITS.items() if queue != "default"},
+                drain_grace=GRACE,
+            )
+        )
+        self.now = 0.0
+        self.drained_at: float | None = None
+        self.is_finished = False
+        self.is_stopped = False
+        self.is_live = False
+        self.calls: list[Call] = []
+        self.running: dict[Lease, Attempt] = {}
+        self.cancelled: set[Lease] = set()
+        self.started: set[Lease] = set()
+        self.claimed: set[Lease] = set()
+        self.released: set[Lease] = set()
+        self.to_settle: set[Lease] = set()
+        self.settled: set[Lease] = set()
+        self.epochs = Counter[str]()
+        self.queued = {f"run.{n}": tuple(LIMITS)[n % len(LIMITS)] for n in range(JOBS)}
+        self.queue_of = dict(self.queued)
+        self.step()
+
+    # The driver -------------------------------------------------------------------------------------------------
+
+    def step(self, *inputs: m.Input) -> None:
+        for action in self.machine.step(self.now, inputs):
+            assert not self.is_finished, "nothing is done after the end"
+            self.carry_out(action)
+        due = self.machine.next_step()
+        assert due is None or due > self.now, "its driver would never rest"
+
+    def carry_out(self, action: m.Action) -> None:
+        match action:
+            case m.Start(attempt):
+                lease = (attempt.job, attempt.epoch)
+                assert lease in self.claimed
+                assert lease not in self.started, "a body starts once in each attempt"
+                self.started.add(lease)
+                self.running[lease] = attempt
+            case m.Cancel(attempt):
+                lease = (attempt.job, attempt.epoch)
+                assert lease in self.running
+                assert lease not in self.cancelled
+                self.cancelled.add(lease)
+            case m.Release(attempts):
+                self.released |= {(attempt.job, attempt.epoch) for attempt in attempts}
+            case m.Finish():
+                self.is_finished = True
+            case m.Settle(settles):
+                assert 0 < len(settles) <= m.SETTLES_MAX
+                assert len({(settle.job, settle.epoch) for settle in settles}) == len(settles)
+                self.call(action)
+            case m.Claim(lanes, limit):
+                assert 0 < limit <= CONCURRENCY - len(self.running)
+                assert sum(lane.limit for lane in lanes) >= limit
+                self.call(action)
+            case m.Heartbeat(attempts):
+                asked = {(attempt.job, attempt.epoch) for attempt in attempts}
+                assert asked <= self.running.keys() - self.cancelled
+                self.call(action)
+            case m.OpenSession() | m.Sweep() | m.WakeDue():
+                self.call(action)
+
+    def call(self, action: Call) -> None:
+        assert not any(type(open_call) is type(action) for open_call in self.calls), (
+            "one call of a kind at once"
+        )
+        self.calls.append(action)
+
+    # What may happen --------------------------------------------------------------------------------------------
+
+    @rule(seconds=st.sampled_from([0.0, 0.01, 0.05, 0.5, 1.0, 2.0, 7.0]))
+    def time_passes(self, seconds: float) -> None:
+        if not self.is_finished:
+            self.now += seconds
+            self.step()
+
+    @precondition(lambda self: self.calls and not self.is_finished)
+    @rule(data=st.data(), fails=st.sampled_from([False, False, False, True]), more=st.booleans())
+    def a_call_is_answered(self, data: st.DataObject, fails: bool, more: bool) -> None:
+        call = self.calls.pop(data.draw(st.integers(0, len(self.calls) - 1)))
+        if fails:
+            self.step(m.CallFailed(call))
+        else:
+            self.step(self.answer(call, more=more))
+
+    def answer(self, call: Call, *, more: bool) -> m.Input:
+        match call:
+            case m.OpenSession():
+                self.is_live = True
+                return m.SessionReady()
+            case m.Claim():
+                return m.Claimed(self.lease(call), call.limit) if self.is_live else m.SessionLost(call)
+            case m.Settle(settles):
+                for settle in settles:
+                    lease = (settle.job, settle.epoch)
+                    assert lease not in self.settled, "what was stored is not settled again"
+                    self.settled.add(lease)
+                return m.Settled(opened=more, retries_in=(0.3, 0.1) if more else ())
+            case m.Heartbeat(attempts):
+                lost = [attempt for attempt in attempts if more and attempt.epoch < self.epochs[attempt.job]]
+                return m.HeartbeatAnswered(tuple(lost))
+            case m.Sweep():
+                return m.SweepDone(more)
+            case m.WakeDue():
+                return m.WokeDue(more)
+
+    def lease(self, claim: m.Claim) -> tuple[Attempt, ...]:
+        leased: list[Attempt] = []
+        for lane in claim.lanes:
+            in_lane = [job for job, queue in self.queued.items() if queue == lane.queue]
+            for job in in_lane[: min(lane.limit, claim.limit - len(leased))]:
+                del self.queued[job]
+                self.epochs[job] += 1
+                self.claimed.add((job, self.epochs[job]))
+                leased.append(
+                    Attempt(
+                        job=job,
+                        epoch=self.epochs[job],
+                        run="run",
+                        definition="w@1",
+                        queue=lane.queue,
+                        kind=JobKind.STAGE,
+                        node="a",
+                        item=None,
+                        attempt=1,
+                        max_attempts=3,
+                        input="1",
+                    )
+                )
+        return tuple(leased)
+
+    @precondition(lambda self: self.calls and not self.is_finished)
+    @rule()
+    def all_calls_are_answered(self) -> None:
+        """As it mostly goes."""
+        calls, self.calls = self.calls, []
+        self.step(*(self.answer(call, more=False) for call in calls))
+
+    @precondition(lambda self: self.running and not self.is_finished)
+    @rule(data=st.data(), together=st.integers(1, CONCURRENCY), obeys=st.booleans())
+    def bodies_end(self, data: st.DataObject, together: int, obeys: bool) -> None:
+        leases = data.draw(st.permutations(sorted(self.running)))[:together]
+        self.step(*(self.end(lease, obeys=obeys) for lease in leases))
+
+    def end(self, lease: Lease, *, obeys: bool) -> m.Ended:
+        attempt = self.running.pop(lease)
+        if lease in self.cancelled and obeys:
+            return m.Ended(attempt, None)
+        if lease not in self.cancelled:
+            self.to_settle.add(lease)
+        done = JobSettle(job=attempt.job, epoch=attempt.epoch, outcome=Completed(output=Payload(inline="1")))
+        return m.Ended(attempt, done)
+
+    @rule()
+    def it_hears_of_work(self) -> None:
+        if not self.is_finished:
+            self.step(m.Woken())
+
+    @precondition(lambda self: self.is_live and self.running and not self.is_finished)
+    @rule()
+    def the_session_is_lost(self) -> None:
+        """Its jobs are queued again, while their bodies may go on for as long as they like."""
+        self.is_live = False
+        leased = self.claimed - self.settled - self.released
+        for job, epoch in sorted(leased):
+            if self.epochs[job] == epoch and (job, epoch) not in self.to_settle:
+                self.queued.setdefault(job, self.queue_of[job])
+        self.step(m.SessionLost())
+
+    @precondition(lambda self: self.drained_at is None and len(self.settled) > JOBS // 2)
+    @rule()
+    def it_is_told_to_drain(self) -> None:
+        self.drained_at = self.now
+        self.step(m.Drain())
+
+    # What must be true ------------------------------------------------------------------------------------------
+
+    @invariant()
+    def no_limit_is_exceeded(self) -> None:
+        assert len(self.running) <= CONCURRENCY
+        of_queue = Counter(attempt.queue for attempt in self.running.values())
+        assert all(of_queue[queue] <= limit for queue, limit in LIMITS.items())
+
+    @invariant()
+    def it_knows_what_runs(self) -> None:
+        if not self.is_finished:
+            assert self.machine.running == len(self.running)
+            assert self.machine.unsettled == len(self.to_settle - self.settled)
+
+    @override
+    def teardown(self) -> None:
+        """In the end the store answers, bodies end, and the worker is told to drain."""
+        if self.drained_at is None and not self.is_finished:
+            self.it_is_told_to_drain()
+        healed_at = self.now
+        while not self.is_finished:
+            if self.calls:
+                self.step(self.answer(self.calls.pop(0), more=False))
+            elif self.running:
+                self.step(self.end(min(self.running), obeys=True))
+            else:
+                due = self.machine.next_step()
+                assert due is not None, "it waits for nothing, for ever"
+                self.now = due
+                self.step()
+            assert self.now <= healed_at + m.BACKOFF_MAX, "it ends as soon as it can"
+        gave_up = self.drained_at is not None and healed_at >= self.drained_at + GRACE + m.STOP_GRACE
+        if not gave_up:
+            assert self.to_settle <= self.settled, "what has ended was settled"
+            assert self.started == self.to_settle | self.cancelled
+            assert self.claimed == self.started | self.released
+
+
+AWorkersLife.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+test_a_workers_life = AWorkersLife.TestCase

@@ -1,0 +1,112 @@
+"""The host's idea of the store's time."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from holdfast.hosts.clock import STEP_MAX, StoreClock
+from holdfast.ports.clock import micros
+from holdfast.testing.clock import DEFAULT_START, ManualClock
+
+STORE = datetime(2030, 5, 1, 12, tzinfo=UTC)
+"""The store's clock is years ahead of the machine's."""
+
+
+def seconds(number: float) -> timedelta:
+    return timedelta(seconds=number)
+
+
+@pytest.fixture
+def machine() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def clock(machine: ManualClock) -> StoreClock:
+    return StoreClock(machine)
+
+
+def test_before_the_first_sync_it_is_the_machine_s_clock(machine: ManualClock, clock: StoreClock) -> None:
+    machine.advance(seconds(5))
+
+    assert clock.now() == DEFAULT_START + seconds(5)
+
+
+def test_after_a_sync_it_is_the_store_s_time_and_goes_on_with_the_monotonic_clock(
+    machine: ManualClock, clock: StoreClock
+) -> None:
+    clock.sync(micros(STORE), machine.monotonic())
+    machine.advance(seconds(2.5))
+
+    assert clock.now() == STORE + seconds(2.5)
+
+
+def test_the_store_is_taken_to_have_answered_halfway_through_the_question(
+    machine: ManualClock, clock: StoreClock
+) -> None:
+    asked_at = machine.monotonic()
+    machine.advance(seconds(4))
+    clock.sync(micros(STORE), asked_at)
+
+    assert clock.now() == STORE + seconds(2)
+
+
+def test_a_step_of_the_machine_s_clock_does_not_move_it(machine: ManualClock, clock: StoreClock) -> None:
+    clock.sync(micros(STORE), machine.monotonic())
+    machine.jump(timedelta(days=-300))
+
+    assert clock.now() == STORE
+
+
+def test_every_sync_takes_over_the_store_s_time_anew(machine: ManualClock, clock: StoreClock) -> None:
+    clock.sync(micros(STORE), machine.monotonic())
+    machine.advance(seconds(10))
+    clock.sync(micros(STORE + seconds(11)), machine.monotonic())
+
+    assert clock.now() == STORE + seconds(11)
+
+
+def test_where_the_store_has_no_clock_it_stays_the_machine_s(machine: ManualClock, clock: StoreClock) -> None:
+    clock.sync(None, machine.monotonic())
+    machine.jump(seconds(60))
+
+    assert clock.now() == DEFAULT_START + seconds(60)
+
+
+def test_it_is_trusted_while_the_last_sync_is_not_too_old(machine: ManualClock, clock: StoreClock) -> None:
+    clock.sync(micros(STORE), machine.monotonic())
+    machine.advance(seconds(10))
+
+    assert clock.is_trusted(10.0)
+    machine.advance(seconds(0.1))
+    assert not clock.is_trusted(10.0)
+    clock.sync(micros(STORE), machine.monotonic())
+    assert clock.is_trusted(10.0)
+
+
+@pytest.mark.parametrize("step", [STEP_MAX + 0.1, -STEP_MAX - 0.1])
+@pytest.mark.parametrize("store_time", [micros(STORE), None])
+def test_it_is_not_trusted_once_the_machine_s_clock_has_stepped(
+    machine: ManualClock, clock: StoreClock, step: float, store_time: int | None
+) -> None:
+    """Until it is synced again."""
+    clock.sync(store_time, machine.monotonic())
+    machine.advance(seconds(1))
+    machine.jump(seconds(step))
+
+    assert not clock.is_trusted(10.0)
+    clock.sync(store_time, machine.monotonic())
+    assert clock.is_trusted(10.0)
+
+
+def test_a_little_drift_is_no_step(machine: ManualClock, clock: StoreClock) -> None:
+    clock.sync(micros(STORE), machine.monotonic())
+    machine.jump(seconds(STEP_MAX * 0.9))
+
+    assert clock.is_trusted(10.0)
+
+
+def test_it_sleeps_and_counts_as_the_machine_does(machine: ManualClock, clock: StoreClock) -> None:
+    clock.sleep(3.0)
+
+    assert clock.monotonic() == machine.monotonic() == 3.0

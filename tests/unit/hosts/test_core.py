@@ -1,0 +1,93 @@
+"""From a call and its options to the command that starts a run."""
+
+import pytest
+
+from holdfast.hosts.payloads import INLINE_MAX
+from holdfast.kernel.authoring.decorators import stage
+from holdfast.kernel.authoring.options import StartOptions
+from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.codec import command_json
+from holdfast.ports.errors import DefinitionError, UnknownWorkflowError, UnstorableValueError
+from holdfast.testing.blobs import MemoryBlobStore
+from tests.unit.hosts.bench import Bench
+
+
+@stage
+def size(text: str) -> int:
+    return len(text)
+
+
+PIPELINE = Pipeline("w", input=str).pipe(size)
+LARGE = "x" * (INLINE_MAX + 1)
+
+
+def test_a_call_becomes_a_command_with_its_options() -> None:
+    options: StartOptions = {
+        "id": "order-1",
+        "idempotency_key": "k",
+        "queue": "slow",
+        "priority": 7,
+        "if_exists": "return",
+        "attributes": {"b": "2", "a": "1"},
+    }
+    command = Bench(PIPELINE, namespace="team").core.create(PIPELINE("a"), options)
+
+    assert (command.namespace, command.workflow, command.version) == ("team", "w", "1")
+    assert (command.id, command.idempotency_key, command.queue) == ("order-1", "k", "slow")
+    assert (command.priority, command.if_exists) == (7, "return")
+    assert (command.input.inline, command.attributes) == ('"a"', '{"a":"1","b":"2"}')
+
+
+def test_a_large_input_goes_to_the_blob_store_once_for_each_run() -> None:
+    blobs = MemoryBlobStore()
+    core = Bench(PIPELINE, blobs=blobs).core
+    keys = {core.create(PIPELINE(LARGE), {}).input.blob for _ in range(2)}
+
+    assert sorted(blobs.list("default/")) == sorted(key for key in keys if key)
+    assert len(keys) == 2
+
+
+def test_starting_again_with_the_same_key_is_the_same_command_though_its_input_is_large() -> None:
+    core = Bench(PIPELINE, blobs=MemoryBlobStore()).core
+    again = [command_json(core.create(PIPELINE(LARGE), {"idempotency_key": "k"})) for _ in range(2)]
+    other = command_json(core.create(PIPELINE(LARGE), {"idempotency_key": "\ud800"}))
+
+    assert again[0] == again[1] != other
+
+
+def test_a_workflow_that_the_engine_was_not_given_is_refused() -> None:
+    core = Bench(PIPELINE).core
+    same_name = Pipeline("w", input=str).pipe(size)
+
+    for pipeline in (Pipeline("other", input=str).pipe(size), same_name):
+        with pytest.raises(UnknownWorkflowError):
+            core.create(pipeline("a"), {})
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"id": ""}, DefinitionError),
+        ({"id": "x" * 257}, DefinitionError),
+        ({"id": 7}, DefinitionError),
+        ({"priority": 1.5}, DefinitionError),
+        ({"priority": 100_000}, DefinitionError),
+        ({"queue": "no spaces"}, DefinitionError),
+        ({"attributes": {"a": 1}}, DefinitionError),
+        ({"if_exists": "replace"}, DefinitionError),
+        ({"idempotency_key": ""}, DefinitionError),
+        ({"idempotencykey": "k"}, TypeError),
+    ],
+)
+def test_options_that_can_not_be_are_refused(options: StartOptions, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        Bench(PIPELINE).core.create(PIPELINE("a"), options)
+
+
+@pytest.mark.parametrize("value", [7, None, "half \ud800", "nul \0"])
+def test_an_input_of_another_type_or_that_can_not_be_stored_is_refused(value: str) -> None:
+    blobs = MemoryBlobStore()
+    with pytest.raises(UnstorableValueError):
+        Bench(PIPELINE, blobs=blobs).core.create(PIPELINE(value), {})
+
+    assert list(blobs.list("")) == []

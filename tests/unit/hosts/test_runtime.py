@@ -1,0 +1,330 @@
+"""What a running attempt can reach."""
+
+import threading
+from typing import Any, cast
+
+import pytest
+
+from holdfast.hosts.bodies import Body
+from holdfast.hosts.runtime import SAID_MAX, AttemptRuntime, printable
+from holdfast.kernel.authoring.context import BlobRef, StageContext
+from holdfast.kernel.authoring.decorators import each, stage
+from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.commands import Said
+from holdfast.ports.clock import micros
+from holdfast.ports.errors import (
+    BlobCorruptError,
+    BlobMissingError,
+    InvalidKeyError,
+    NoBlobStoreError,
+    OutputMissingError,
+    StageCancelledError,
+)
+from holdfast.ports.json import parse
+from holdfast.testing.blobs import MemoryBlobStore
+from holdfast.testing.conformance.nasty_keys import NASTY_KEYS
+from tests.unit.hosts.bench import Bench
+
+
+@stage
+def pages(x: int) -> list[int]:
+    return list(range(x))
+
+
+@stage
+def double(x: int) -> int:
+    return 2 * x
+
+
+@stage
+def total(doubled: list[int]) -> int:
+    return sum(doubled)
+
+
+@stage
+def never(x: int) -> int:
+    return x
+
+
+@stage
+def last(ctx: StageContext, x: int) -> int:
+    return x
+
+
+PIPELINE = Pipeline("w", input=int).pipe(pages).map(double).pipe(total).pipe(last)
+
+
+def context_of(body: Body) -> StageContext[Any]:
+    return cast("StageContext[Any]", body.arguments()[0])
+
+
+def waiting(blobs: MemoryBlobStore | None = None) -> tuple[Bench, Body]:
+    """A run of which the last stage, which takes a context, is about to begin."""
+    pipeline = Pipeline("w", input=int).pipe(last)
+    bench = Bench(pipeline, blobs=blobs)
+    bench.start(pipeline(1))
+    return bench, bench.body()
+
+
+@pytest.fixture
+def bench() -> Bench:
+    """A bench with a run of the whole pipeline, at its beginning."""
+    bench = Bench(PIPELINE)
+    bench.start(PIPELINE(3))
+    return bench
+
+
+async def run_to_the_last(bench: Bench) -> Body:
+    while True:
+        bodies = bench.prepare()
+        if bodies[0].attempt.node == "last":
+            return bodies[0]
+        for body in bodies:
+            bench.settle(body, await bench.run(body))
+
+
+# Outputs of earlier stages --------------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_a_stage_sees_what_earlier_stages_gave(bench: Bench) -> None:
+    ctx = context_of(await run_to_the_last(bench))
+
+    assert ctx.output_of(pages) == [0, 1, 2]
+    assert ctx.output_of(total) == 6
+    assert ctx.outputs_of(double) == [0, 2, 4]
+
+
+@pytest.mark.anyio
+async def test_outputs_of_a_map_are_in_the_order_of_its_items_however_they_ended(bench: Bench) -> None:
+    (first,) = bench.prepare()
+    bench.settle(first, await bench.run(first))
+    (expansion,) = bench.prepare()
+    bench.settle(expansion, await bench.run(expansion))
+    for body in reversed(bench.prepare()):
+        bench.settle(body, await bench.run(body))
+
+    ctx = context_of(await run_to_the_last(bench))
+
+    assert ctx.outputs_of(double) == [0, 2, 4]
+
+
+@pytest.mark.anyio
+async def test_what_is_not_there_is_said_to_be_missing_and_why(bench: Bench) -> None:
+    ctx = context_of(await run_to_the_last(bench))
+
+    with pytest.raises(OutputMissingError, match="not an earlier stage"):
+        ctx.output_of(never)
+    with pytest.raises(OutputMissingError, match="not an earlier stage"):
+        ctx.outputs_of(never)
+    with pytest.raises(OutputMissingError, match="use outputs_of"):
+        ctx.output_of(double)
+    with pytest.raises(OutputMissingError, match="use output_of"):
+        ctx.outputs_of(pages)
+    assert ctx.output_of(never, default=None) is None
+
+
+@pytest.mark.anyio
+async def test_an_output_is_read_from_its_blob() -> None:
+    @stage
+    def long(x: int) -> str:
+        return "x" * x
+
+    @stage
+    def look(ctx: StageContext, text: str) -> int:
+        return len(ctx.output_of(long))
+
+    pipeline = Pipeline("w", input=int).pipe(long).pipe(look)
+    bench = Bench(pipeline, blobs=MemoryBlobStore())
+    bench.start(pipeline(100_000))
+    await bench.drain()
+
+    assert bench.engine.sync.handle(pipeline, "x").result() == 100_000
+
+
+@pytest.mark.anyio
+async def test_outputs_of_wide_maps_are_read_with_two_questions() -> None:
+    @stage
+    def look(ctx: StageContext, doubled: list[int]) -> int:
+        return len(ctx.outputs_of(double))
+
+    pipeline = Pipeline("w", input=list[int]).pipe(each(double)).pipe(look)
+    bench = Bench(pipeline)
+    bench.start(pipeline(list(range(200))))
+    for _ in range(2):
+        for body in bench.prepare():
+            bench.settle(body, await bench.run(body))
+    body = bench.body()
+    bench.store.asked.clear()
+
+    assert context_of(body).outputs_of(double) == [2 * x for x in range(200)]
+    assert len(bench.store.asked) == 2
+
+
+# What it says ---------------------------------------------------------------------------------------------------
+
+
+def said_by(body: Body) -> list[tuple[str, Any]]:
+    return [(said.kind, parse(said.data)) for said in body.runtime.take_said()]
+
+
+def test_what_was_said_is_taken_once_with_the_last_progress_only() -> None:
+    _, body = waiting()
+    ctx = context_of(body)
+    ctx.log("hello", n=1, ok=True, who="me", share=0.5)
+    for done in range(3):
+        ctx.progress(done, 10, f"at {done}")
+
+    assert said_by(body) == [
+        ("log", {"message": "hello", "fields": {"n": 1, "ok": True, "who": "me", "share": 0.5}}),
+        ("progress", {"done": 2, "of": 10, "message": "at 2"}),
+    ]
+    assert said_by(body) == []
+
+
+def test_of_a_long_log_the_last_lines_are_kept() -> None:
+    _, body = waiting()
+    for number in range(SAID_MAX + 5):
+        context_of(body).log(str(number))
+
+    lines = said_by(body)
+    assert len(lines) == SAID_MAX
+    assert [lines[0][1]["message"], lines[-1][1]["message"]] == ["5", str(SAID_MAX + 4)]
+
+
+def test_a_line_says_when_it_was_said_by_the_store_s_clock() -> None:
+    bench, body = waiting()
+    context_of(body).log("now")
+    (said,) = body.runtime.take_said()
+
+    assert said == Said(kind="log", at=micros(bench.clock.now()), data=said.data)
+
+
+def test_what_no_database_can_keep_is_replaced_in_what_is_said() -> None:
+    _, body = waiting()
+    context_of(body).log("a\0b", text="half \ud83d")
+    context_of(body).progress(1, 2, "c\0")
+
+    assert said_by(body) == [
+        ("log", {"message": "a\ufffdb", "fields": {"text": "half \ufffd"}}),
+        ("progress", {"done": 1, "of": 2, "message": "c\ufffd"}),
+    ]
+    assert printable("plain ünïcödé 😀") == "plain ünïcödé 😀"
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_a_number_that_json_does_not_have_can_be_logged(number: float) -> None:
+    """To note that a loss became NaN must not be what fails the stage."""
+    _, body = waiting()
+    context_of(body).log("loss", value=number)
+
+    assert said_by(body) == [("log", {"message": "loss", "fields": {"value": str(number)}})]
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -1.0])
+def test_progress_must_be_a_number_that_there_is(number: float) -> None:
+    _, body = waiting()
+
+    with pytest.raises(ValueError, match="finite"):
+        context_of(body).progress(number, 10)
+    with pytest.raises(ValueError, match="finite"):
+        context_of(body).progress(1, number)
+
+
+def test_many_threads_may_log_at_once() -> None:
+    _, body = waiting()
+    ctx = context_of(body)
+
+    def log() -> None:
+        for _ in range(50):
+            ctx.log("line")
+
+    threads = [threading.Thread(target=log) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(said_by(body)) == 500
+
+
+def test_what_was_said_last_goes_with_the_settle() -> None:
+    _, body = waiting()
+    context_of(body).log("the end")
+
+    (said,) = body.settle(body.completed(1)).said
+    assert parse(said.data)["message"] == "the end"
+
+
+# Cancellation ---------------------------------------------------------------------------------------------------
+
+
+def test_a_body_can_ask_whether_to_stop() -> None:
+    _, body = waiting()
+    ctx = context_of(body)
+    ctx.check_cancelled()
+    assert not ctx.cancelled
+    body.runtime.cancel()
+
+    assert ctx.cancelled
+    with pytest.raises(StageCancelledError, match="last"):
+        ctx.check_cancelled()
+
+
+# Blobs ----------------------------------------------------------------------------------------------------------
+
+
+def runtime_with(blobs: MemoryBlobStore | None) -> AttemptRuntime:
+    return waiting(blobs)[1].runtime
+
+
+def test_bytes_are_put_away_and_had_back() -> None:
+    blobs = MemoryBlobStore()
+    runtime = runtime_with(blobs)
+    ref = runtime.blobs.put("picture", b"bytes")
+
+    assert (ref.size, ref.key.rpartition("/")[2]) == (5, ref.sha256)
+    assert runtime.blobs.get(ref) == b"bytes"
+    assert list(blobs.list("")) == [ref.key]
+
+
+def test_bytes_of_another_run_of_the_namespace_can_be_had() -> None:
+    """A reference is a value like any other: it may have come with the input."""
+    blobs = MemoryBlobStore()
+    ref = runtime_with(blobs).blobs.put("picture", b"bytes")
+
+    assert runtime_with(blobs).blobs.get(ref) == b"bytes"
+
+
+def test_bytes_that_are_not_those_that_were_put_away_are_refused() -> None:
+    blobs = MemoryBlobStore()
+    runtime = runtime_with(blobs)
+    ref = runtime.blobs.put("picture", b"bytes")
+    other = runtime.blobs.put("picture", b"other")
+
+    with pytest.raises(BlobCorruptError):
+        runtime.blobs.get(BlobRef(key=ref.key, sha256=other.sha256, size=5))
+    blobs.damage(ref.key, b"spoilt")
+    with pytest.raises(BlobCorruptError):
+        runtime.blobs.get(ref)
+    blobs.delete(ref.key)
+    with pytest.raises(BlobMissingError):
+        runtime.blobs.get(ref)
+
+
+@pytest.mark.parametrize("key", NASTY_KEYS)
+def test_a_reference_can_not_lead_out_of_the_namespace(key: str) -> None:
+    runtime = runtime_with(MemoryBlobStore())
+
+    for forged in (key, f"default/{key}", f"other/{'a' * 64}"):
+        with pytest.raises((BlobCorruptError, InvalidKeyError, BlobMissingError)):
+            runtime.blobs.get(BlobRef(key=forged, sha256="a" * 64, size=1))
+
+
+def test_without_a_blob_store_bytes_are_refused_with_what_to_do() -> None:
+    runtime = runtime_with(None)
+
+    with pytest.raises(NoBlobStoreError, match="blobs="):
+        runtime.blobs.put("picture", b"bytes")
+    with pytest.raises(NoBlobStoreError, match="blobs="):
+        runtime.blobs.get(BlobRef(key="default/a", sha256="a" * 64, size=1))

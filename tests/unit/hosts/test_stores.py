@@ -1,0 +1,76 @@
+"""From URLs to adapters, without a connection."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.adapters.files.blobs import FileBlobStore
+from holdfast.adapters.memory.persistence import MemoryPersistence
+from holdfast.hosts.stores import host_name, newest_schema, open_blobs, open_stores, without_secrets
+from holdfast.ports.errors import InvalidUrlError
+
+
+def test_memory_is_a_store_of_its_own_each_time() -> None:
+    one, other = open_stores("memory://"), open_stores("memory://")
+
+    assert isinstance(one.persistence, MemoryPersistence)
+    assert one.persistence is not other.persistence
+    assert one.blobs is None
+
+
+def test_a_file_keeps_its_large_values_beside_it(tmp_path: Path) -> None:
+    stores = open_stores(f"sqlite:///{tmp_path}/a.db")
+
+    assert stores.file == tmp_path / "a.db"
+    assert isinstance(stores.blobs, FileBlobStore)
+    assert list(tmp_path.iterdir()) in ([], [tmp_path / "a.db.blobs"])
+
+
+def test_large_values_go_where_they_are_told_to(tmp_path: Path) -> None:
+    stores = open_stores("memory://", f"file://{tmp_path}/blobs")
+
+    assert isinstance(stores.blobs, FileBlobStore)
+
+
+def test_nothing_is_connected_to_before_it_is_used() -> None:
+    stores = open_stores("postgresql://nobody:secret@192.0.2.1:1/nothing")
+
+    assert stores.url == "postgresql://***@192.0.2.1:1/nothing"
+    assert stores.blobs is None
+    stores.persistence.close()
+
+
+@pytest.mark.parametrize("url", ["", "mysql://x/y", "holdfast.db", "http://a", "redis://u:hunter2@h/0"])
+def test_a_url_of_no_known_form_is_refused_without_its_secrets(url: str) -> None:
+    with pytest.raises(InvalidUrlError) as raised:
+        open_stores(url)
+
+    assert "hunter2" not in str(raised.value)
+    assert "sqlite:///" in str(raised.value)
+
+
+@pytest.mark.parametrize("url", ["file://relative", "s3://bucket", "/a/folder", ""])
+def test_a_blob_store_of_no_known_form_is_refused(url: str) -> None:
+    with pytest.raises(InvalidUrlError):
+        open_blobs(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://u:p@h/d", "postgresql://***@h/d"),
+        ("postgresql://h/d?password=p&x=1", "postgresql://h/d?password=***&x=1"),
+        ("postgresql://h/d", "postgresql://h/d"),
+        ("memory://", "memory://"),
+    ],
+)
+def test_urls_are_shown_without_secrets(url: str, shown: str) -> None:
+    assert without_secrets(url) == shown
+
+
+def test_a_process_is_named_by_its_machine_and_number() -> None:
+    assert host_name().rpartition(":")[2].isdigit()
+
+
+def test_the_newest_schema_is_a_number() -> None:
+    assert newest_schema().isdigit()

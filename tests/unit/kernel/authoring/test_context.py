@@ -1,0 +1,164 @@
+"""What a stage asks its context, answered by a host that keeps everything in memory."""
+
+import hashlib
+from typing import Any
+
+import attrs
+import pytest
+
+from holdfast.kernel.authoring import (
+    BlobRef,
+    StageContext,
+    StageOutputs,
+    StageRuntime,
+    stage,
+)
+from holdfast.kernel.values import decode, encode
+from holdfast.ports.errors import BlobMissingError, InvalidValueError, OutputMissingError, StageCancelledError
+
+
+@attrs.frozen
+class Page:
+    text: str
+
+
+@stage
+def extract(path: str) -> list[Page]:
+    return [Page(path)]
+
+
+@stage
+def translate(page: Page) -> Page:
+    return page
+
+
+@attrs.define
+class MemoryBlobs:
+    by_key: dict[str, bytes] = attrs.Factory(dict[str, bytes])
+
+    def put(self, name: str, data: bytes, /) -> BlobRef:
+        sha256 = hashlib.sha256(data).hexdigest()
+        self.by_key[f"{name}/{sha256}"] = data
+        return BlobRef(f"{name}/{sha256}", sha256, len(data))
+
+    def get(self, ref: BlobRef, /) -> bytes:
+        if ref.key not in self.by_key:
+            raise BlobMissingError(ref.key)
+        return self.by_key[ref.key]
+
+
+@attrs.define
+class MemoryRuntime:
+    done: dict[str, StageOutputs] = attrs.Factory(dict[str, StageOutputs])
+    blobs: MemoryBlobs = attrs.Factory(MemoryBlobs)
+    cancelled: bool = False
+    noted: list[object] = attrs.Factory(list[object])
+
+    def outputs(self, stage: str, /) -> StageOutputs | None:
+        return self.done.get(stage)
+
+    def progress(self, done: float, of: float, message: str, /) -> None:
+        self.noted.append((done, of, message))
+
+    def log(self, message: str, fields: dict[str, str | float | bool], /) -> None:
+        self.noted.append((message, fields))
+
+
+def context(runtime: StageRuntime) -> StageContext[None]:
+    return StageContext(
+        run_id="r1",
+        workflow="p",
+        stage="publish",
+        attempt=2,
+        epoch=3,
+        idempotency_key="r1/publish",
+        config=None,
+        runtime=runtime,
+    )
+
+
+def test_what_an_earlier_stage_gave_is_read_by_its_type() -> None:
+    ctx = context(MemoryRuntime({"extract": StageOutputs(('[{"text":"a"}]',))}))
+
+    assert ctx.output_of(extract) == [Page("a")]
+
+
+def test_what_a_mapped_stage_gave_is_a_list() -> None:
+    ctx = context(MemoryRuntime({"translate": StageOutputs(('{"text":"a"}', '{"text":"b"}'), mapped=True)}))
+
+    assert ctx.outputs_of(translate) == [Page("a"), Page("b")]
+
+
+def test_a_mapped_stage_may_have_given_nothing() -> None:
+    assert context(MemoryRuntime({"translate": StageOutputs((), mapped=True)})).outputs_of(translate) == []
+
+
+def test_an_output_that_there_is_not_is_an_error_or_the_default() -> None:
+    ctx = context(MemoryRuntime())
+
+    assert ctx.output_of(extract, None) is None
+    with pytest.raises(
+        OutputMissingError, match="no output of stage 'extract': it is not an earlier stage of this"
+    ):
+        ctx.output_of(extract)
+    with pytest.raises(OutputMissingError, match="it is not an earlier stage"):
+        ctx.outputs_of(translate)
+
+
+def test_asking_a_mapped_stage_for_one_output_names_the_other_method() -> None:
+    with pytest.raises(OutputMissingError, match="it was mapped; use outputs_of"):
+        context(MemoryRuntime({"translate": StageOutputs((), mapped=True)})).output_of(translate)
+
+
+def test_asking_one_stage_for_many_outputs_names_the_other_method() -> None:
+    with pytest.raises(OutputMissingError, match="it was not mapped; use output_of"):
+        context(MemoryRuntime({"extract": StageOutputs(("[]",))})).outputs_of(extract)
+
+
+def test_an_output_of_another_type_is_refused() -> None:
+    with pytest.raises(InvalidValueError, match=r"\$: an array is expected"):
+        context(MemoryRuntime({"extract": StageOutputs(("3",))})).output_of(extract)
+
+
+def test_progress_and_logs_reach_the_host() -> None:
+    runtime = MemoryRuntime()
+    ctx = context(runtime)
+
+    ctx.progress(1, 3, "x" * 2_000)
+    ctx.log("read", page=3, scanned=True)
+
+    assert runtime.noted == [(1, 3, "x" * 1_000), ("read", {"page": 3, "scanned": True})]
+
+
+@pytest.mark.parametrize(("done", "of"), [(-1, 3), (1, float("nan")), (float("inf"), 3)])
+def test_progress_is_counted_in_finite_numbers(done: float, of: float) -> None:
+    with pytest.raises(ValueError, match="both must be finite and not negative"):
+        context(MemoryRuntime()).progress(done, of)
+
+
+@pytest.mark.parametrize("value", [None, Page("a"), [1]])
+def test_the_fields_of_a_log_line_are_scalars(value: Any) -> None:
+    with pytest.raises(TypeError, match=r"log: page is .*; fields are strings, numbers and booleans"):
+        context(MemoryRuntime()).log("read", page=value)
+
+
+def test_a_sync_body_learns_that_it_is_to_stop() -> None:
+    runtime = MemoryRuntime()
+    ctx = context(runtime)
+    ctx.check_cancelled()
+    assert not ctx.cancelled
+
+    runtime.cancelled = True
+
+    assert ctx.cancelled
+    with pytest.raises(StageCancelledError, match="stage 'publish' of run 'r1' is to stop"):
+        ctx.check_cancelled()
+
+
+def test_a_blob_is_put_and_got_by_a_reference_that_is_a_value() -> None:
+    ctx = context(MemoryRuntime())
+
+    ref = ctx.blobs.put("scan", b"\0\1")
+
+    assert ref.size == 2
+    assert ctx.blobs.get(decode(encode(ref, BlobRef), BlobRef)) == b"\0\1"

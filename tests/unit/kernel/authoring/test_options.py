@@ -1,0 +1,97 @@
+"""What can be said about bodies and runs, and what is refused."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from holdfast.kernel.authoring.options import BodyOptions, Retry, StartOptions, check_name, check_options
+from holdfast.ports.errors import DefinitionError
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"attempts": 0}, "attempts is 0; it must be an integer from 1 to 100"),
+        ({"attempts": 101}, "attempts is 101"),
+        ({"attempts": True}, "attempts is True"),
+        ({"wait": timedelta(seconds=-1)}, "wait is .*; it must be a timedelta that is not negative"),
+        ({"wait": 3}, "wait is 3; it must be a timedelta"),
+        ({"wait_max": timedelta(-1)}, "wait_max is"),
+        ({"backoff": 0.5}, "backoff is 0.5; it must be a number of at least 1"),
+        ({"backoff": float("nan")}, "backoff is nan"),
+        ({"backoff": float("inf")}, "backoff is inf"),
+        ({"jitter": 1.1}, "jitter is 1.1; it must be a number from 0 to 1"),
+        ({"jitter": "a"}, "jitter is 'a'"),
+        ({"give_up_on": ValueError}, "give_up_on is .*; it must be a tuple of exception classes"),
+        ({"give_up_on": (ValueError, int)}, "give_up_on is"),
+    ],
+)
+def test_a_retry_out_of_bounds_is_refused(said: dict[str, Any], message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
+        Retry(**said)
+
+
+def test_a_retry_at_its_bounds_is_taken() -> None:
+    patient = Retry(attempts=100, wait=timedelta(0), backoff=1, jitter=0, give_up_on=(KeyError, OSError))
+
+    assert patient == Retry(
+        attempts=100, wait=timedelta(0), backoff=1, jitter=0, give_up_on=(KeyError, OSError)
+    )
+
+
+def test_a_misspelt_option_is_named_with_what_there_is() -> None:
+    with pytest.raises(TypeError) as caught:
+        check_options({"quue": "gpu"}, BodyOptions, "stage 'extract'")
+
+    assert str(caught.value) == (
+        "stage 'extract' has no option 'quue' (did you mean 'queue'?); it has name, priority, queue, retry, timeout"
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"retry": 3}, r"x: retry is 3; it must be a Retry\(...\)"),
+        ({"timeout": timedelta(0)}, "timeout is .*; it must be a timedelta longer than nothing"),
+        ({"timeout": 3}, "timeout is 3"),
+        ({"queue": "a b"}, "queue is 'a b'; it must be 1 to 128 letters"),
+        ({"priority": 32_768}, "priority is 32768; it must be an integer from -32767 to 32767"),
+        ({"priority": True}, "priority is True"),
+        ({"name": ""}, "name is ''"),
+    ],
+)
+def test_the_value_of_a_body_option_is_checked(said: dict[str, object], message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
+        check_options(said, BodyOptions, "x")
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"id": ""}, "id is ''; it must be a string of 1 to 256 characters"),
+        ({"idempotency_key": 3}, "idempotency_key is 3"),
+        ({"attributes": {"a": 1}}, "attributes is .*; it must be a dict of strings by strings"),
+        ({"attributes": "a"}, "attributes is 'a'"),
+        ({"if_exists": "replace"}, "if_exists is 'replace'; it must be 'error' or 'return'"),
+    ],
+)
+def test_the_value_of_a_start_option_is_checked(said: dict[str, object], message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
+        check_options(said, StartOptions, "start")
+
+
+def test_options_that_are_right_pass() -> None:
+    check_options({"id": "order 7", "attributes": {"a": "b"}, "if_exists": "return"}, StartOptions, "start")
+    check_options({"retry": Retry(), "queue": "gpu", "priority": -1}, BodyOptions, "stage")
+
+
+@pytest.mark.parametrize("name", ["a", "_a", "0", "a.b-c_d", "x" * 128])
+def test_a_name_of_plain_characters_is_taken(name: str) -> None:
+    check_name(name, "it")
+
+
+@pytest.mark.parametrize("name", ["", ".a", "-a", "a b", "a/b", "a\n", "é", "x" * 129, None, 3])
+def test_any_other_name_is_refused(name: object) -> None:
+    with pytest.raises(DefinitionError, match=r"it is .*; it must be 1 to 128 letters, digits"):
+        check_name(name, "it")

@@ -1,0 +1,268 @@
+"""Commands and replies as JSON: a public contract, so each form is written out here."""
+
+import json
+from typing import Any
+
+import attrs
+import pytest
+
+from holdfast.kernel import commands as c
+from holdfast.kernel.codec import command_json, fingerprint_text, from_data, reply_from, reply_json, to_data
+from holdfast.kernel.rules import RULES, command_from, reply_type
+from holdfast.ports.errors import InvalidCommandError
+from holdfast.ports.persistence import Lane
+from holdfast.ports.records import JobKind, Payload, RunStatus
+
+BASE = '"idempotency_key":null,"namespace":"default"'
+ATTEMPT = c.Attempt(
+    job="r.1",
+    epoch=2,
+    run="r",
+    definition="w@1",
+    queue="q",
+    kind=JobKind.EXPAND,
+    node="n",
+    item=None,
+    attempt=1,
+    max_attempts=3,
+    input="1",
+)
+SETTLE = '"epoch":2,"host":"","idempotency_key":null,"job":"r.1","namespace":"default","outcome":'
+
+COMMANDS: list[tuple[c.Command[Any], str]] = [
+    (
+        c.RunCreate(workflow="w", input=Payload(inline='{"é":1}')),
+        (
+            '{"attributes":null,"id":null,"idempotency_key":null,"if_exists":"error",'
+            '"input":{"blob":null,"inline":"{\\"\\u00e9\\":1}"},"namespace":"default","priority":0,"queue":null,'
+            '"type":"run.create","version":null,"workflow":"w"}'
+        ),
+    ),
+    (c.RunTransition(run_id="x"), f'{{{BASE},"run_id":"x","type":"run.transition"}}'),
+    (c.RunCancel(run_id="x"), f'{{{BASE},"reason":"","run_id":"x","type":"run.cancel"}}'),
+    (c.RunTerminate(run_id="x"), f'{{{BASE},"reason":"","run_id":"x","type":"run.terminate"}}'),
+    (
+        c.RunRepair(),
+        '{"after":"","idempotency_key":null,"limit":500,"namespace":"default","type":"run.repair"}',
+    ),
+    (
+        c.JobClaim(session="s", lanes=(Lane(queue="q", definitions=("w@1",), limit=2),), limit=3),
+        (
+            '{"idempotency_key":null,"lanes":[{"definitions":["w@1"],"limit":2,"queue":"q"}],"limit":3,'
+            '"namespace":"default","session":"s","suspects":true,"type":"job.claim"}'
+        ),
+    ),
+    (
+        c.JobClaimOne(session="s", job="r.1", epoch=0, definitions=("w@1", "v@2")),
+        (
+            '{"definitions":["w@1","v@2"],"epoch":0,"idempotency_key":null,"job":"r.1","namespace":"default",'
+            '"session":"s","type":"job.claim_one"}'
+        ),
+    ),
+    (
+        c.JobSettle(job="r.1", epoch=2, outcome=c.Completed(output=Payload(blob="a/b"))),
+        (
+            f'{{{SETTLE}{{"kind":"Completed","output":{{"blob":"a/b","inline":null}}}},'
+            '"said":[],"started_at":null,"type":"job.settle"}'
+        ),
+    ),
+    (
+        c.JobSettle(job="r.1", epoch=2, outcome=c.Expanded(items=(Payload(inline="1"),)), started_at=9),
+        (
+            f'{{{SETTLE}{{"items":[{{"blob":null,"inline":"1"}}],"kind":"Expanded"}},'
+            '"said":[],"started_at":9,"type":"job.settle"}'
+        ),
+    ),
+    (
+        c.JobSettle(
+            job="r.1",
+            epoch=2,
+            outcome=c.Failed(failure=c.Failure(code="e", message="m")),
+            said=(c.Said(kind="progress", at=5, data="0.5"),),
+        ),
+        (
+            f'{{{SETTLE}{{"failure":{{"code":"e","message":"m","retryable":true,"traceback":"","type":""}},'
+            '"kind":"Failed"},"said":[{"at":5,"data":"0.5","kind":"progress"}],"started_at":null,"type":"job.settle"}'
+        ),
+    ),
+    (
+        c.JobRelease(job="r.1", epoch=2),
+        '{"delay":0,"epoch":2,"idempotency_key":null,"job":"r.1","namespace":"default","type":"job.release"}',
+    ),
+    (
+        c.JobHeartbeat(attempts=(c.Held(job="r.1", epoch=2),)),
+        f'{{"attempts":[{{"epoch":2,"job":"r.1","said":[]}}],{BASE},"type":"job.heartbeat"}}',
+    ),
+    (c.JobWakeDue(), '{"idempotency_key":null,"limit":500,"namespace":"default","type":"job.wake_due"}'),
+    (
+        c.JobExecute(session="s", job="r.1", epoch=2),
+        (
+            '{"epoch":2,"idempotency_key":null,"job":"r.1","lease":null,"namespace":"default","session":"s",'
+            '"type":"job.execute"}'
+        ),
+    ),
+    (
+        c.SessionOpen(host="h", lease=7),
+        '{"host":"h","idempotency_key":null,"lease":7,"namespace":"default","type":"session.open"}',
+    ),
+    (
+        c.SessionRenew(session="s", lease=7),
+        '{"idempotency_key":null,"lease":7,"namespace":"default","session":"s","type":"session.renew"}',
+    ),
+    (c.SessionClose(session="s"), f'{{{BASE},"session":"s","type":"session.close"}}'),
+    (
+        c.SessionReap(grace=7),
+        '{"grace":7,"idempotency_key":null,"limit":100,"namespace":"default","type":"session.reap"}',
+    ),
+    (
+        c.LeaseReapStale(),
+        '{"idempotency_key":null,"limit":500,"namespace":"default","type":"lease.reap_stale"}',
+    ),
+    (
+        c.DutyTake(name="d", session="s", lease=7),
+        '{"idempotency_key":null,"lease":7,"name":"d","namespace":"default","session":"s","type":"duty.take"}',
+    ),
+]
+
+REPLIES: list[tuple[object, str]] = [
+    (
+        c.RunCreated(run_id="x", run="r", generation=1, status=RunStatus.RUNNING, created=True),
+        '{"created":true,"generation":1,"run":"r","run_id":"x","status":"running"}',
+    ),
+    (
+        c.RunTransitioned(action="advanced", status=RunStatus.RUNNING),
+        '{"action":"advanced","status":"running"}',
+    ),
+    (c.RunEnded(status=RunStatus.CANCELLED, changed=True), '{"changed":true,"status":"cancelled"}'),
+    (c.RunRepaired(repaired=("x",), checked=2, next=None), '{"checked":2,"next":null,"repaired":["x"]}'),
+    (
+        c.JobsClaimed(attempts=(ATTEMPT,)),
+        (
+            '{"attempts":[{"attempt":1,"definition":"w@1","epoch":2,"input":"1","item":null,"job":"r.1",'
+            '"kind":"expand","losses":0,"max_attempts":3,"node":"n","queue":"q","run":"r"}]}'
+        ),
+    ),
+    (
+        c.JobClaimed(attempt=None, ignored="not_due", retry_after=5),
+        '{"attempt":null,"ignored":"not_due","retry_after":5}',
+    ),
+    (
+        c.JobSettled(status="settled", run_status=RunStatus.RUNNING, retry_at=5),
+        '{"retry_at":5,"run_status":"running","status":"settled"}',
+    ),
+    (c.JobReleased(status="fenced"), '{"status":"fenced"}'),
+    (c.JobsHeld(lost=("r.1",)), '{"lost":["r.1"]}'),
+    (c.JobsWoken(woken=3), '{"woken":3}'),
+    (
+        c.JobExecuted(status="ignored", reason="held"),
+        '{"acknowledge":true,"reason":"held","retry_after":null,"status":"ignored"}',
+    ),
+    (c.SessionOpened(session="s", expires_at=5), '{"expires_at":5,"session":"s"}'),
+    (c.SessionRenewed(expires_at=5), '{"expires_at":5}'),
+    (c.LeasesReaped(sessions=1, freed=2, dead=3), '{"dead":3,"freed":2,"sessions":1}'),
+    (c.DutyTaken(taken=False, until=5), '{"taken":false,"until":5}'),
+]
+
+
+@pytest.mark.parametrize(("command", "text"), COMMANDS, ids=lambda one: getattr(one, "type", ""))
+def test_a_command_has_this_form_and_comes_back_from_it(command: c.Command[Any], text: str) -> None:
+    assert command_json(command) == text
+    assert command_from(json.loads(text)) == command
+
+
+@pytest.mark.parametrize(("reply", "text"), REPLIES, ids=lambda one: type(one).__name__)
+def test_a_reply_has_this_form_and_comes_back_from_it(reply: object, text: str) -> None:
+    assert reply_json(reply) == text
+    assert reply_from(text, type(reply)) == reply
+
+
+def test_every_command_and_every_reply_is_written_out_here() -> None:
+    commands = {*RULES, c.JobExecute}
+
+    assert {type(command) for command, _ in COMMANDS} == commands
+    assert {type(reply) for reply, _ in REPLIES} == {reply_type(command) for command in commands}
+
+
+def test_the_types_of_commands_are_a_noun_and_a_verb() -> None:
+    names = [command.type for command, _ in COMMANDS]
+
+    assert all(name.count(".") == 1 and name.replace(".", "").replace("_", "").islower() for name in names)
+
+
+def test_what_has_a_default_may_be_left_out() -> None:
+    assert command_from({"type": "run.cancel", "run_id": "x"}) == c.RunCancel(run_id="x")
+    short: dict[str, Any] = {
+        "type": "job.settle",
+        "job": "r.1",
+        "epoch": 1,
+        "outcome": {"kind": "Expanded", "items": []},
+    }
+    assert command_from(short) == c.JobSettle(job="r.1", epoch=1, outcome=c.Expanded(items=()))
+
+
+def test_a_key_is_no_part_of_what_a_command_is() -> None:
+    command = c.RunCancel(run_id="x")
+
+    assert fingerprint_text(attrs.evolve(command, idempotency_key="k")) == fingerprint_text(command)
+    assert fingerprint_text(c.RunTerminate(run_id="x")) != fingerprint_text(command)
+    assert fingerprint_text(attrs.evolve(command, namespace="n")) != fingerprint_text(command)
+
+
+CREATE = {"type": "run.create", "workflow": "w", "input": {"inline": "1"}}
+SETTLED = {"type": "job.settle", "job": "r.1", "epoch": 1}
+MALFORMED: list[tuple[object, str]] = [
+    (None, "object"),
+    ([], "object"),
+    ("run.cancel", "object"),
+    ({}, "`type` is one of: .*run.cancel"),
+    ({"type": "run.destroy"}, "`type` is one of"),
+    ({"type": None}, "`type` is one of"),
+    ({"type": ["run.cancel"]}, "`type` is one of"),
+    ({"type": "run.cancel"}, r"\$\.run_id"),
+    ({"type": "run.cancel", "run_id": "x", "why": "y"}, "why"),
+    ({"type": "run.cancel", "run_id": 5}, r"\$\.run_id"),
+    ({"type": "run.cancel", "run_id": None}, r"\$\.run_id"),
+    ({"type": "job.release", "job": "r.1", "epoch": True}, r"\$\.epoch"),
+    ({"type": "job.release", "job": "r.1", "epoch": 1.0}, r"\$\.epoch"),
+    ({"type": "job.release", "job": "r.1", "epoch": "1"}, r"\$\.epoch"),
+    ({**CREATE, "if_exists": "replace"}, r"\$\.if_exists"),
+    ({**CREATE, "input": "1"}, r"\$\.input"),
+    ({**CREATE, "input": {}}, r"\$\.input"),
+    ({**CREATE, "input": {"inline": "1", "blob": "k"}}, r"\$\.input"),
+    ({**CREATE, "input": {"inline": 1}}, r"\$\.input\.inline"),
+    ({**SETTLED, "outcome": {"kind": "Won"}}, r"\$\.outcome"),
+    ({**SETTLED, "outcome": 5}, r"\$\.outcome"),
+    ({**SETTLED, "outcome": {"kind": "Expanded", "items": {}}}, r"\$\.outcome\.items"),
+    ({**SETTLED, "outcome": {"kind": "Expanded", "items": [{"inline": "1"}, 2]}}, r"items\[1\]"),
+    (
+        {**SETTLED, "outcome": {"kind": "Failed", "failure": {"code": "c", "message": "m", "retryable": 1}}},
+        r"\$\.outcome\.failure\.retryable",
+    ),
+    ({"type": "job.heartbeat", "attempts": "r.1"}, r"\$\.attempts"),
+    (
+        {"type": "job.claim_one", "session": "s", "job": "r.1", "epoch": 0, "definitions": "w@1"},
+        "definitions",
+    ),
+]
+
+
+@pytest.mark.parametrize(("data", "where"), MALFORMED, ids=str)
+def test_what_is_no_command_is_refused_with_its_fault(data: object, where: str) -> None:
+    with pytest.raises(InvalidCommandError, match=where):
+        command_from(data)
+
+
+def test_all_faults_are_named_at_once() -> None:
+    definitions: list[str] = []
+    lane = {"queue": "q", "definitions": definitions}
+    with pytest.raises(InvalidCommandError) as caught:
+        command_from({"type": "job.claim", "session": 1, "lanes": [lane], "limit": "x"})
+
+    assert all(path in str(caught.value) for path in ("$.session", "$.lanes[0]", "$.limit"))
+
+
+def test_status_and_kind_are_texts_that_must_be_known() -> None:
+    assert to_data(c.RunEnded(status=RunStatus.FAILED, changed=True)) == {"status": "failed", "changed": True}
+    for unfit in ("lost", 1, None):
+        with pytest.raises(InvalidCommandError):
+            from_data({"status": unfit, "changed": True}, c.RunEnded)

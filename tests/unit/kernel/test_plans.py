@@ -1,0 +1,101 @@
+"""Plans: plain data with a JSON form and a fingerprint."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.kernel.plan import (
+    Group,
+    MapPlan,
+    NodePlan,
+    Plan,
+    RetryPolicy,
+    StagePlan,
+    plan_from_json,
+    stage_of,
+)
+from tests.unit.kernel.world import each, pipeline, stage
+
+RETRIES = st.builds(
+    RetryPolicy,
+    attempts=st.integers(1, 100),
+    wait_us=st.integers(0, 10**12),
+    backoff=st.floats(1.0, 10.0),
+    wait_max_us=st.integers(0, 10**12),
+    jitter=st.floats(0.0, 1.0),
+)
+STAGES = st.builds(
+    StagePlan,
+    name=st.text(max_size=5),
+    queue=st.none() | st.text(max_size=5),
+    priority=st.none() | st.integers(-5, 5),
+    retry=RETRIES,
+    timeout_us=st.none() | st.integers(1, 10**12),
+    config=st.none() | st.text(max_size=5),
+)
+MAPS = st.builds(MapPlan, stage=STAGES, over=st.none() | st.text(max_size=5), limit=st.integers(1, 10**6))
+NODES: st.SearchStrategy[NodePlan] = STAGES | MAPS
+GROUPS = st.builds(Group, nodes=st.lists(NODES, min_size=1, max_size=3).map(tuple), parallel=st.booleans())
+PLANS = st.builds(
+    Plan,
+    workflow=st.text(max_size=5),
+    version=st.text(max_size=5),
+    groups=st.lists(GROUPS, max_size=3).map(tuple),
+)
+
+
+@given(PLANS)
+def test_a_plan_comes_back_from_its_text(plan: Plan) -> None:
+    again = plan_from_json(plan.to_json())
+
+    assert again == plan
+    assert again.to_json() == plan.to_json()
+    assert again.fingerprint == plan.fingerprint
+
+
+def test_this_is_the_text_of_a_plan() -> None:
+    """It is stored with every run, so that an old one must still be read."""
+    plan = pipeline(stage("a"), (each("m", over="a", limit=5), stage("b")))
+    retry = '"retry":{"attempts":3,"backoff":2.0,"jitter":0.0,"wait_max_us":300000000,"wait_us":0}'
+
+    def named(name: str) -> str:
+        return f'{{"config":null,"name":"{name}","priority":null,"queue":null,{retry},"timeout_us":null}}'
+
+    assert plan.to_json() == (
+        f'{{"groups":[{{"nodes":[{{"kind":"stage","stage":{named("a")}}}],"parallel":false}},'
+        f'{{"nodes":[{{"kind":"map","limit":5,"over":"a","stage":{named("m")}}},'
+        f'{{"kind":"stage","stage":{named("b")}}}],"parallel":true}}],"version":"1","workflow":"w"}}'
+    )
+    assert plan.fingerprint == pipeline(stage("a"), (each("m", over="a", limit=5), stage("b"))).fingerprint
+    assert len(plan.fingerprint) == 32
+
+
+def test_any_difference_is_another_fingerprint() -> None:
+    plans: list[Any] = [
+        pipeline(stage("a"), stage("b")),
+        pipeline(stage("b"), stage("a")),
+        pipeline((stage("a"), stage("b"))),
+        pipeline((stage("b"), stage("a"))),
+        pipeline(stage("a"), stage("b"), version="2"),
+        pipeline(stage("a"), stage("b"), workflow="v"),
+        pipeline(stage("a"), stage("b", attempts=4)),
+        pipeline(stage("a"), stage("b", queue="q")),
+        pipeline(stage("a"), each("b")),
+        pipeline(stage("a"), each("b", over="a")),
+        pipeline(stage("a"), each("b", limit=2)),
+        pipeline(stage("a")),
+        pipeline((stage("a"),)),
+    ]
+
+    assert len({plan.fingerprint for plan in plans}) == len(plans)
+
+
+def test_nodes_are_found_by_name() -> None:
+    plan = pipeline(stage("a"), (each("m", over="a"), each("n", over="m"), stage("b")))
+
+    assert list(plan.nodes) == ["a", "m", "n", "b"]
+    assert plan.mapped_over == {"a", "m"}
+    assert plan.definition == "w@1"
+    assert plan.node("m") is plan.groups[1].nodes[0]
+    assert stage_of(plan.node("m")).name == plan.node("m").name == "m"

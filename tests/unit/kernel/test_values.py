@@ -1,0 +1,509 @@
+"""Values and their canonical JSON: what is stored comes back equal, and what can't be stored says where and why."""
+
+import dataclasses
+import enum
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, NotRequired, TypedDict, TypeVar
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.kernel.values import MAX_DEPTH, check, check_type, decode, encode
+from holdfast.ports.errors import DefinitionError, InvalidValueError, UnstorableValueError
+
+T = TypeVar("T")
+UserId = NewType("UserId", int)
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+class Mode(enum.StrEnum):
+    FAST = "fast"
+
+
+class Point(NamedTuple):
+    x: int
+    y: float = 0.0
+
+
+class Row(TypedDict):
+    a: int
+    b: NotRequired[str]
+
+
+@attrs.frozen
+class Page:
+    text: str
+    number: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Document:
+    pages: list[Page]
+    created: datetime | None = None
+
+
+@attrs.frozen
+class Tree:
+    name: str
+    children: "tuple[Tree, ...]" = ()
+    parent: "Tree | None" = None
+
+
+@attrs.frozen
+class Box(Generic[T]):
+    content: T
+    others: list[T] = attrs.Factory(list[T])
+
+
+@attrs.frozen
+class IntBox(Box[int]):
+    pass
+
+
+@attrs.frozen
+class Secret:
+    _key: str
+
+
+@attrs.frozen
+class Positive:
+    value: int = attrs.field(validator=attrs.validators.gt(0))
+
+
+@attrs.frozen
+class Cat:
+    lives: int
+
+
+@attrs.frozen
+class Dog:
+    tricks: list[str]
+
+
+@attrs.frozen
+class Made:
+    kind: Literal["made"]
+    at: date
+
+
+@attrs.frozen
+class Lost:
+    kind: Literal["lost"]
+    at: date
+
+
+@attrs.frozen
+class Everything:
+    whole: int
+    real: float
+    yes: bool
+    text: str
+    raw: bytes
+    colour: Colour
+    level: Level
+    exact: Decimal
+    ident: UUID
+    at: datetime
+    day: date
+    moment: time
+    span: timedelta
+    where: Path
+    choice: Literal["a", 1, True] | None
+    maybe: int | None
+    either: int | str | list[int]
+    pair: tuple[int, str]
+    many: tuple[int, ...]
+    unique: frozenset[str]
+    numbered: dict[int, str]
+    coloured: Mapping[Colour, list[int]]
+    point: Point
+    row: Row
+    pet: Cat | Dog
+    event: Made | Lost
+    tree: Tree
+    boxed: Box[int]
+    user: UserId
+    noted: Annotated[int, "a note"]
+    plain: object
+
+
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
+integers = st.integers()
+floats = st.floats(allow_nan=False, allow_infinity=False)
+json = st.recursive(
+    st.none() | st.booleans() | integers | floats | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=8,
+)
+offsets = st.integers(-1439, 1439).map(lambda minutes: timezone(timedelta(minutes=minutes)))
+trees = st.recursive(
+    st.builds(Tree, texts),
+    lambda inner: st.builds(Tree, texts, st.tuples(inner), inner | st.none()),
+    max_leaves=4,
+)
+rows: st.SearchStrategy[object] = st.fixed_dictionaries({"a": integers}, optional={"b": texts})
+
+STRATEGIES: list[tuple[object, st.SearchStrategy[object]]] = [
+    (int, integers),
+    (float, floats | st.integers(-(2**53), 2**53)),
+    (bool, st.booleans()),
+    (str, texts),
+    (None, st.none()),
+    (bytes, st.binary()),
+    (Colour, st.sampled_from(Colour)),
+    (Level, st.sampled_from(Level)),
+    (Mode, st.sampled_from(Mode)),
+    (Decimal, st.decimals(allow_nan=False, allow_infinity=False)),
+    (UUID, st.uuids()),
+    (datetime, st.datetimes() | st.datetimes(timezones=offsets)),
+    (date, st.dates()),
+    (time, st.times() | st.times(timezones=offsets)),
+    (timedelta, st.timedeltas()),
+    (Path, texts.map(Path)),
+    (Literal["a", 1, True] | None, st.sampled_from(["a", 1, True, None])),
+    (int | str | list[int] | None, st.none() | integers | texts | st.lists(integers)),
+    (int | float, integers | floats),
+    (tuple[int, str], st.tuples(integers, texts)),
+    (tuple[int, ...], st.lists(integers).map(tuple)),
+    (tuple[()], st.just(())),
+    (list[Page], st.lists(st.builds(Page, texts, integers))),
+    (Sequence[int], st.lists(integers)),
+    (set[int], st.sets(integers)),
+    (frozenset[Point], st.frozensets(st.builds(Point, integers, floats))),
+    (AbstractSet[str], st.frozensets(texts)),
+    (dict[int, str], st.dictionaries(integers, texts)),
+    (dict[date, int], st.dictionaries(st.dates(), integers)),
+    (dict[Colour, int], st.dictionaries(st.sampled_from(Colour), integers)),
+    (Mapping[UserId, bool], st.dictionaries(integers, st.booleans())),
+    (Point, st.builds(Point, integers, floats)),
+    (Row, rows),
+    (
+        Document,
+        st.builds(Document, st.lists(st.builds(Page, texts)), st.none() | st.datetimes(timezones=offsets)),
+    ),
+    (Tree, trees),
+    (Box[str], st.builds(Box[str], texts, st.lists(texts))),
+    (IntBox, st.builds(IntBox, integers, st.lists(integers))),
+    (Secret, st.builds(Secret, texts)),
+    (Cat | Dog, st.builds(Cat, integers) | st.builds(Dog, st.lists(texts))),
+    (
+        Made | Lost,
+        st.builds(Made, st.just("made"), st.dates()) | st.builds(Lost, st.just("lost"), st.dates()),
+    ),
+    (object, json),
+    (dict[str, Any], st.dictionaries(texts, json)),
+]
+
+
+@given(st.data())
+@pytest.mark.parametrize(("form", "values"), STRATEGIES, ids=[str(form) for form, _ in STRATEGIES])
+def test_what_is_stored_comes_back_equal(
+    form: object, values: st.SearchStrategy[object], data: st.DataObject
+) -> None:
+    value = data.draw(values)
+
+    text = encode(value, form)
+    back = decode(text, form)
+
+    assert back == value
+    assert encode(back, form) == text
+    assert text.isascii()
+
+
+def test_a_class_of_everything_comes_back_equal_and_of_the_same_classes() -> None:
+    value = Everything(
+        whole=1,
+        real=2.5,
+        yes=True,
+        text="é \U0001f600 \\u0000",
+        raw=b"\0\xff",
+        colour=Colour.RED,
+        level=Level.HIGH,
+        exact=Decimal("1.10"),
+        ident=UUID(int=7),
+        at=datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC),
+        day=date(2026, 1, 2),
+        moment=time(3, 4),
+        span=timedelta(days=1, microseconds=1),
+        where=Path("a/b"),
+        choice=True,
+        maybe=None,
+        either=[1],
+        pair=(1, "b"),
+        many=(1, 2),
+        unique=frozenset({"a"}),
+        numbered={-1: "a"},
+        coloured={Colour.BLUE: [1]},
+        point=Point(1, 2.0),
+        row={"a": 1},
+        pet=Dog(["sit"]),
+        event=Lost("lost", date(2026, 1, 2)),
+        tree=Tree("root", (Tree("leaf"),)),
+        boxed=Box(1, [2]),
+        user=UserId(3),
+        noted=4,
+        plain={"a": [1, 2.0, None, True]},
+    )
+
+    back = decode(encode(value, Everything), Everything)
+
+    assert back == value
+    assert type(back.point) is Point
+    assert type(back.level) is Level
+    assert back.choice is True
+
+
+def test_the_text_is_canonical() -> None:
+    assert encode({"b": 1, "a": [1.0, None]}, object) == '{"a":[1.0,null],"b":1}'
+    assert encode({3, 1, 2}, set[int]) == "[1,2,3]"
+
+
+def test_a_naive_datetime_stays_naive_and_an_aware_one_keeps_its_offset() -> None:
+    naive, aware = (
+        datetime.fromisoformat("2026-07-01T12:00"),
+        datetime(2026, 7, 1, 12, tzinfo=ZoneInfo("Europe/Rome")),
+    )
+
+    assert decode(encode(naive, datetime), datetime).tzinfo is None
+    assert decode(encode(aware, datetime), datetime).utcoffset() == timedelta(hours=2)
+
+
+def test_an_int_is_taken_where_a_float_is_declared() -> None:
+    assert encode(3, float) == "3.0"
+    assert decode("3", float) == 3.0
+
+
+def test_values_of_subclasses_of_str_and_int_are_stored_as_what_they_equal() -> None:
+    assert encode(Mode.FAST, str) == '"fast"'
+    assert encode(Level.LOW, int) == "1"
+
+
+def test_a_field_with_a_default_may_be_missing() -> None:
+    assert decode('{"text":"a"}', Page) == Page("a")
+
+
+def test_a_sequence_comes_back_as_a_list() -> None:
+    assert decode(encode((1, 2), Sequence[int]), Sequence[int]) == [1, 2]
+
+
+def test_a_literal_beside_its_own_type_is_that_type() -> None:
+    form = Literal["auto"] | str  # noqa: PYI051  # as people write it for the sake of their editors
+
+    assert decode(encode("7", form), form) == "7"
+
+
+def nested(depth: int) -> object:
+    value: object = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def endless() -> object:
+    value: list[object] = []
+    value.append(value)
+    return value
+
+
+@pytest.mark.parametrize(
+    ("value", "form", "path", "reason"),
+    [
+        (Document([Page("a"), Page(3)]), Document, "$.pages[1].text", "an int is no str"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        (Page("a", True), Page, "$.number", "a bool is no int"),
+        ("7", int, "$", "a str is no int"),
+        (7.5, int, "$", "a float is no int"),
+        (1, bool, "$", "an int is no bool"),
+        ((1, 2), list[int], "$", "a tuple is no list[int]"),
+        ("abc", Sequence[str], "$", "a str is no Sequence[str]"),
+        ((1,), tuple[int, int], "$", "2 items are declared, there are 1"),
+        ((1, "a"), tuple[int, int], "$[1]", "a str is no int"),
+        (Point(1, "a"), Point, "$.y", "a str is no float"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        ({"a": {"b c": math.nan}}, object, "$.a['b c']", "nan"),
+        (math.inf, float, "$", "inf"),
+        (Decimal("NaN"), Decimal, "$", "NaN is not a number"),
+        (["a", "b\0"], list[str], "$[1]", "NUL"),
+        ({"a": "\ud800"}, dict[str, str], "$.a", "surrogate"),
+        ({"\ud800": 1}, dict[str, int], r"$['\ud800']", "surrogate"),
+        (nested(MAX_DEPTH + 1), object, "$" + "[0]" * MAX_DEPTH, "inside each other"),
+        (endless(), object, "$", "holds itself"),
+        (10**400, float, "$", "too large"),
+        (2**53 + 1, float, "$", "too large"),
+        ({1: 2}, dict[str, int], "$[1]", "an int is no str"),
+        ([{1: 2}], object, "$[0]", "the key 1 is an int"),
+        ([(1, 2)], object, "$[0]", "a tuple is not plain JSON"),
+        ([Page("a")], object, "$[0]", "a Page is not plain JSON"),
+        (IntBox(1), Box[int], "$", "a subclass"),
+        (Colour.RED, Mode, "$", "a Colour is no Mode"),
+        ("b", Literal["a"], "$", "is not one of Literal['a']"),
+        (True, Literal[1], "$", "is not one of Literal[1]"),
+        (1.5, int | str, "$", "a float is no int | str"),
+        ({"b": "x"}, Row, "$", "the key 'a' of Row is missing"),
+        ({"a": 1, "c": 1}, Row, "$", "Row has no key 'c'"),
+        ({"a": "x"}, Row, "$.a", "a str is no int"),
+        (datetime(2026, 1, 1, tzinfo=UTC), date, "$", "a datetime is no date"),
+        (time(12, tzinfo=ZoneInfo("Europe/Rome")), time, "$", "depends on the date"),
+        (object(), Page, "$", "an object is no Page"),
+    ],
+)
+def test_what_cannot_be_stored_is_refused_with_its_place(
+    value: object, form: object, path: str, reason: str
+) -> None:
+    with pytest.raises(UnstorableValueError) as caught:
+        encode(value, form)
+
+    assert caught.value.path == path
+    assert reason in caught.value.reason
+
+
+def test_an_integer_of_more_digits_than_python_reads_is_refused_with_its_place() -> None:
+    with pytest.raises(UnstorableValueError, match=r"\$\[1\]: the integer has more digits"):
+        encode([1, 10**5000], list[int])
+
+
+def test_the_deepest_nesting_that_is_allowed_is_stored() -> None:
+    assert decode(encode(nested(MAX_DEPTH), object), object) == nested(MAX_DEPTH)
+
+
+def test_brackets_in_text_are_not_nesting() -> None:
+    assert decode(encode("[" * 100, str), str) == "[" * 100
+
+
+def test_text_that_looks_like_an_escaped_nul_is_stored() -> None:
+    assert decode(encode("\\u0000 \\ud800", str), str) == "\\u0000 \\ud800"
+
+
+def test_a_value_that_is_too_long_is_refused() -> None:
+    with pytest.raises(UnstorableValueError, match="12 bytes, more than 10; store it as a blob"):
+        encode("0123456789", str, max_bytes=10)
+
+
+def test_check_says_what_encode_would_say() -> None:
+    check(1, int)
+
+    with pytest.raises(UnstorableValueError, match="a str is no int"):
+        check("1", int)
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "problems"),
+    [
+        ('"7"', int, ["$: an integer is expected, not a string"]),
+        ("7.5", int, ["$: an integer is expected, not a number"]),
+        ("true", int, ["$: an integer is expected, not a boolean"]),
+        ("true", float, ["$: a number is expected, not a boolean"]),
+        ("1", bool, ["$: a boolean is expected, not an integer"]),
+        ("0", None, ["$: null is expected, not an integer"]),
+        ('"abc"', list[str], ["$: an array is expected for list[str], not a string"]),
+        ("{", int, ["$: it is not JSON"]),
+        ("[1,2]", tuple[int, int, int], ["$: 3 items are expected"]),
+        ('["a",2,"b"]', list[int], ["$[0]: an integer", "$[2]: an integer"]),
+        ('{"a":"b"}', dict[int, int], ["$['a']: the key 'a' is no integer", "$.a: an integer"]),
+        ('{"x":1}', dict[Colour, int], ["$['x']: 'x' is no Colour"]),
+        ('"green"', Colour, ["$: 'green' is no Colour"]),
+        ("true", Level, ["$: True is no Level"]),
+        ("true", Literal[1], ["$: True is not one of Literal[1]"]),
+        ('"2026-01-01"', datetime, ["$: '2026-01-01' is not an ISO 8601 date and time"]),
+        ('"%%"', bytes, ["$: '%%' is not a base64 string"]),
+        ('"NaN"', Decimal, ["$: 'NaN' is not a decimal number"]),
+        ('"x"', UUID, ["$: 'x' is not a UUID"]),
+        ('{"value":0}', Positive, ["$: Positive refuses it: ValueError"]),
+        ('{"purrs":1}', Cat | Dog, ["$: its fields are those of none of Cat, Dog"]),
+        ('{"kind":"found"}', Made | Lost, ["$: its fields are those of none of Made, Lost"]),
+        ("1.5", int | str, ["$: a number is no int | str"]),
+        ('{"a":1,"c":2}', Row, ["$.c: Row has no such field"]),
+        ("[[1]]", set[object], ["$: its items can't be in a set"]),
+        (
+            '{"pages":[{"text":7,"x":1},{"number":"3"}],"created":"now"}',
+            Document,
+            [
+                "$.pages[0].text: a string is expected, not an integer",
+                "$.pages[0].x: Page has no such field",
+                "$.pages[1].text: it is missing, and Page requires it",
+                "$.pages[1].number: an integer is expected, not a string",
+                "$.created: 'now' is not an ISO 8601 date and time",
+            ],
+        ),
+    ],
+)
+def test_json_that_does_not_fit_is_refused_with_every_problem(
+    text: str, form: object, problems: list[str]
+) -> None:
+    with pytest.raises(InvalidValueError) as caught:
+        decode(text, form)
+
+    assert len(caught.value.problems) == len(problems)
+    for found, expected in zip(caught.value.problems, problems, strict=True):
+        assert found.startswith(expected)
+
+
+@given(json, st.sampled_from([form for form, _ in STRATEGIES]))
+def test_whatever_json_there_is_it_fits_or_is_refused(data: object, form: object) -> None:
+    text = encode(data, object)
+
+    try:
+        value = decode(text, form)
+    except InvalidValueError:
+        return
+
+    assert decode(encode(value, form), form) == value
+
+
+@attrs.frozen
+class Undecided:
+    when: "str | datetime"
+
+
+@attrs.frozen
+class Unresolved:
+    page: "Missing"  # type: ignore[name-defined]  # noqa: F821  # pyright: ignore[reportUndefinedVariable]
+
+
+class Odd(enum.Enum):
+    TUPLE = (1, 2)
+
+
+@attrs.frozen
+class Twin:
+    lives: int
+
+
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        (str | datetime, "str and datetime are both stored as string"),
+        (Undecided, r"Undecided\.when: str \| datetime can't be stored"),
+        (Cat | Twin, "Cat and Twin can't be told apart by their fields"),
+        (list[int] | tuple[int, ...], "are both stored as array"),
+        (dict[float, int], "the keys of a stored dict are strings or integers"),
+        (dict[tuple[int, int], int], "the keys of a stored dict"),
+        (Iterable[int], r"write list\[...\]"),
+        (list[Callable[[int], str]], r"an item of .*Callable\[\[int\], str\] can't be stored"),
+        (complex, "complex can't be stored: use attrs classes"),
+        (Box, r"Box\.content: .*T can't be stored: name the type"),
+        (Unresolved, "name 'Missing' is not defined"),
+        (Odd, "the values of a stored enum are strings or integers"),
+        (Literal[b"a"], "a stored Literal names"),
+        (3, "3 can't be stored"),
+    ],
+)
+def test_a_type_that_cannot_be_stored_is_refused_before_there_is_a_value(form: object, message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
+        check_type(form)

@@ -1,0 +1,291 @@
+"""A kernel on a store in memory, under a clock that stands still, with the invariants checked after every command."""
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Final, TypeVar, cast
+
+import attrs
+
+from holdfast.adapters.memory.persistence import MemoryPersistence
+from holdfast.kernel.commands import (
+    Attempt,
+    Command,
+    Completed,
+    Expanded,
+    Failed,
+    Failure,
+    JobClaim,
+    JobRelease,
+    JobReleased,
+    JobSettle,
+    JobSettled,
+    JobWakeDue,
+    LeaseReapStale,
+    LeasesReaped,
+    Outcome,
+    RunCreate,
+    RunCreated,
+    SessionOpen,
+    SessionReap,
+)
+from holdfast.kernel.kernel import Executor, Kernel
+from holdfast.kernel.plan import Group, MapPlan, NodePlan, Plan, RetryPolicy, StagePlan
+from holdfast.kernel.record import Recording
+from holdfast.ports.changes import Change
+from holdfast.ports.clock import micros
+from holdfast.ports.errors import CommandError
+from holdfast.ports.json import canonical, parse
+from holdfast.ports.persistence import FindRun, Lane, LoadValues, Persistence
+from holdfast.ports.records import HistoryRow, Job, JobKey, Payload, Run, RunName
+from holdfast.ports.references import Reference, reference_from
+from holdfast.ports.tables import Tables
+from holdfast.ports.transport import Hint, JobTransport
+from holdfast.testing.clock import ManualClock
+from holdfast.testing.ids import SeededIds
+from holdfast.testing.invariants import check, check_step
+
+R = TypeVar("R")
+
+SECOND: Final = 1_000_000
+LEASE: Final = 30 * SECOND
+NO_WAIT: Final = RetryPolicy(attempts=3, wait_us=0, jitter=0.0)
+
+
+def stage(
+    name: str, *, attempts: int = 3, queue: str | None = None, priority: int | None = None
+) -> StagePlan:
+    """A stage that is tried again at once."""
+    return StagePlan(
+        name=name, queue=queue, priority=priority, retry=attrs.evolve(NO_WAIT, attempts=attempts)
+    )
+
+
+def each(name: str, *, over: str | None = None, limit: int = 1_000, attempts: int = 3) -> MapPlan:
+    """A map whose bodies are tried again at once."""
+    return MapPlan(stage=stage(name, attempts=attempts), over=over, limit=limit)
+
+
+def pipeline(*groups: NodePlan | tuple[NodePlan, ...], workflow: str = "w", version: str = "1") -> Plan:
+    """A plan; a tuple of nodes is a parallel group."""
+    return Plan(
+        workflow=workflow,
+        version=version,
+        groups=tuple(
+            Group(nodes=group, parallel=True) if isinstance(group, tuple) else Group(nodes=(group,))
+            for group in groups
+        ),
+    )
+
+
+def payload(value: object) -> Payload:
+    """A value as it is stored."""
+    return Payload(inline=canonical(value))
+
+
+@attrs.define
+class Heard:
+    """A JobTransport that only remembers what was announced."""
+
+    hints: list[Hint] = attrs.field(factory=list[Hint])
+
+    def announce(self, hints: Sequence[Hint], /) -> None:
+        self.hints.extend(hints)
+
+    def receive(self, limit: int, wait: float, /) -> Sequence[object]:
+        raise NotImplementedError
+
+    def ack(self, receipt: str, /) -> None:
+        raise NotImplementedError
+
+    def retry(self, receipt: str, delay: float, /) -> None:
+        raise NotImplementedError
+
+    def extend(self, receipt: str, by: float, /) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        pass
+
+
+class World:
+    """A kernel, its store, and a few verbs. What is put into the store beside the kernel is not checked."""
+
+    def __init__(
+        self,
+        *plans: Plan,
+        wrap: Callable[[MemoryPersistence], Persistence] | None = None,
+        executor: Executor | None = None,
+        recorder: Callable[[Recording], None] | None = None,
+    ) -> None:
+        """`wrap` is what stands between kernel and store: faults, say."""
+        self.clock = ManualClock()
+        self.store = MemoryPersistence()
+        self.heard = Heard()
+        self.plans = plans
+        self.kernel = Kernel(
+            persistence=wrap(self.store) if wrap else self.store,
+            clock=self.clock,
+            ids=SeededIds(clock=self.clock),
+            transport=cast("JobTransport", self.heard),
+            plans=plans,
+            executor=executor,
+            recorder=recorder,
+        )
+
+    # What there is.
+
+    @property
+    def now(self) -> int:
+        return micros(self.clock.now())
+
+    def tables(self) -> Tables:
+        return self.store.dump()
+
+    def run(self, id: str = "x", namespace: str = "default") -> Run:
+        run = self.store.read(FindRun(RunName(namespace, id)))
+        assert run is not None
+        return run
+
+    def jobs(self, id: str = "x") -> list[Job]:
+        return list(self.tables().jobs.get(self.run(id).key, {}).values())
+
+    def job(self, attempt: Attempt) -> Job:
+        run, _, number = attempt.job.rpartition(".")
+        job = self.tables().job(JobKey(run, int(number)))
+        assert job is not None
+        return job
+
+    def history(self, id: str = "x") -> list[HistoryRow]:
+        return self.tables().history[self.run(id).key]
+
+    def events(self, id: str = "x") -> list[str]:
+        """The types of a run's history rows."""
+        return [row.type for row in self.history(id)]
+
+    def value(self, run: str, reference: str) -> object:
+        """What a stored reference stands for."""
+        return self._resolved(run, reference_from(reference))
+
+    def result(self, id: str = "x") -> object:
+        run = self.run(id)
+        assert run.result is not None
+        return self.value(run.key, run.result)
+
+    def _resolved(self, run: str, reference: Reference) -> object:
+        if isinstance(reference, tuple) and reference[0] == "list":
+            return [self._resolved(run, cast("Reference", part)) for part in reference[1:]]
+        (stored,) = self.store.read(LoadValues(((run, reference),)))
+        values = [parse(one.inline or "") for one in stored.payloads]
+        return values if isinstance(reference, tuple) and reference[0] == "map" else values[0]
+
+    @contextmanager
+    def unchanged(self) -> Generator[None]:
+        """Assert that not one row is changed within."""
+        before = self.tables()
+        yield
+        assert self.tables() == before
+
+    # What is done.
+
+    def put(self, *changes: Change) -> None:
+        """Change rows beside the kernel, as only a fault can."""
+        self.store.transact(lambda tx: tx.apply(changes))
+
+    def send(self, *commands: Command[R]) -> list[R | CommandError]:
+        """Carry out commands in one batch."""
+        before = self.tables()
+        answers = self.kernel.dispatch_many(commands)
+        after = self.tables()
+        found = [*check(after), *check_step(before, after, commands=len(commands))]
+        assert not found, "\n".join(map(str, found))
+        return answers
+
+    def do(self, command: Command[R]) -> R:
+        """Carry out one command; raise if it is refused."""
+        (answer,) = self.send(command)
+        if isinstance(answer, CommandError):
+            raise answer
+        return answer
+
+    def wait(self, seconds: float) -> None:
+        self.clock.advance(timedelta(seconds=seconds))
+
+    def create(self, id: str | None = "x", input: object = 0, *, workflow: str = "w") -> RunCreated:
+        return self.do(RunCreate(workflow=workflow, id=id, input=payload(input)))
+
+    def open(self, *, lease: int = LEASE, host: str = "host") -> str:
+        return self.do(SessionOpen(host=host, lease=lease)).session
+
+    def lanes(self, *, queue: str = "default", limit: int = 1_000) -> tuple[Lane, ...]:
+        definitions = tuple(sorted({plan.definition for plan in self.plans}))
+        return (Lane(queue=queue, definitions=definitions, limit=limit),)
+
+    def claim(self, session: str, *, limit: int = 1_000) -> tuple[Attempt, ...]:
+        return self.do(JobClaim(session=session, lanes=self.lanes(), limit=limit)).attempts
+
+    def claim_one(self, session: str) -> Attempt:
+        """Claim the only job that can be claimed."""
+        (attempt,) = self.claim(session)
+        return attempt
+
+    def settle(self, attempt: Attempt, outcome: Outcome) -> JobSettled:
+        return self.do(settling(attempt, outcome))
+
+    def complete(self, attempt: Attempt, output: object = None) -> JobSettled:
+        return self.do(completing(attempt, output))
+
+    def expand(self, attempt: Attempt, items: Iterable[object]) -> JobSettled:
+        return self.settle(attempt, Expanded(items=tuple(map(payload, items))))
+
+    def fail(self, attempt: Attempt, *, retryable: bool = True, code: str = "oops") -> JobSettled:
+        return self.settle(attempt, failed(retryable=retryable, code=code))
+
+    def release(self, attempt: Attempt, *, delay: int = 0) -> JobReleased:
+        return self.do(JobRelease(job=attempt.job, epoch=attempt.epoch, delay=delay))
+
+    def wake_due(self) -> int:
+        return self.do(JobWakeDue()).woken
+
+    def lose(self) -> LeasesReaped:
+        """Let all sessions expire, and free what they held."""
+        self.wait(3_600)
+        self.do(SessionReap(grace=0))
+        return self.do(LeaseReapStale())
+
+    def drain(self, give: Callable[[Attempt], Outcome], *, limit: int = 1_000) -> None:
+        """Work like one good worker until there is nothing to claim or to wait for."""
+        session = self.open(lease=365 * 24 * 3_600 * SECOND)
+        while True:
+            attempts = self.claim(session, limit=limit)
+            for start in range(0, len(attempts), 500):
+                self.send(*(settling(attempt, give(attempt)) for attempt in attempts[start : start + 500]))
+            if attempts:
+                continue
+            sleepers = [job.wake_at for job in self.tables().all_jobs() if job.wake_at is not None]
+            if not sleepers:
+                return
+            self.wait(max(0, min(sleepers) - self.now) / SECOND)
+            self.wake_due()
+
+
+def settling(attempt: Attempt, outcome: Outcome) -> JobSettle:
+    """The command that settles an attempt."""
+    return JobSettle(job=attempt.job, epoch=attempt.epoch, outcome=outcome)
+
+
+def completing(attempt: Attempt, output: object = None) -> JobSettle:
+    """The command that settles an attempt as completed; by default, with the name of its stage and its item."""
+    if output is None:
+        output = attempt.node if attempt.item is None else [attempt.node, attempt.item]
+    return settling(attempt, Completed(output=payload(output)))
+
+
+def failed(*, retryable: bool = True, code: str = "oops") -> Failed:
+    """A body's failure."""
+    return Failed(failure=Failure(code=code, message="it broke", retryable=retryable))
+
+
+def field(answer: object, name: str) -> object:
+    """One field of an answer, whatever it is: the answers of a mixed batch have no common type."""
+    return getattr(answer, name)

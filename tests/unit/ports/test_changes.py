@@ -1,0 +1,210 @@
+"""Changes: their effect one by one, and their net effect, which must be the same."""
+
+from collections.abc import Sequence
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.ports.changes import (
+    AddItems,
+    AddJob,
+    AddNote,
+    AppendHistory,
+    Change,
+    CloseJob,
+    CloseJobs,
+    CreateRun,
+    NetChanges,
+    PutSession,
+    StorePlan,
+    StoreReply,
+    UpdateJob,
+    UpdateRun,
+    net_changes,
+)
+from holdfast.ports.errors import ConflictError
+from holdfast.ports.records import JobKey, RunName
+from holdfast.ports.tables import Tables
+from holdfast.testing.conformance.builders import (
+    NAMESPACE,
+    a_job,
+    a_key,
+    a_note,
+    a_page,
+    a_plan,
+    a_reply,
+    a_row,
+    a_run,
+    a_session,
+)
+
+RUNS: Sequence[int] = (1, 2)
+_NUMBERS = st.integers(1, 4)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> tuple[Tables, list[Change]]:
+    """Draw rows that are there, and changes that a kernel could make to them: no number is given out twice."""
+    tables = Tables()
+    changes: list[Change] = []
+    for run in draw(st.sets(st.sampled_from(RUNS))):
+        tables.apply(CreateRun(a_run(run)))
+        for number in draw(st.sets(_NUMBERS)):
+            tables.apply(AddJob(a_job(run, number)))
+    scratch = _copy(tables)
+    following: dict[int, int] = dict.fromkeys(RUNS, 5)
+    for _ in range(draw(st.integers(0, 12))):
+        run = draw(st.sampled_from(RUNS))
+        changes.append(draw(_change(scratch, run, following)))
+        scratch.apply(changes[-1])
+    return tables, changes
+
+
+@st.composite
+def _change(draw: st.DrawFn, tables: Tables, run: int, following: dict[int, int]) -> Change:
+    key = a_key(run)
+    if key not in tables.runs:
+        return CreateRun(a_run(run))
+    live = sorted(tables.jobs.get(key, {}))
+    kinds = ["run", "add", "history", "close all", *(["update", "close"] if live else [])]
+    match draw(st.sampled_from(kinds)):
+        case "run":
+            return UpdateRun(a_run(run, priority=draw(st.integers(0, 9))))
+        case "add":
+            following[run] += 1
+            return AddJob(a_job(run, following[run]))
+        case "history":
+            return AppendHistory(a_row(run, len(tables.history.get(key, ())) + 1))
+        case "update":
+            number = draw(st.sampled_from(live))
+            return UpdateJob(attrs.evolve(tables.jobs[key][number], priority=draw(st.integers(0, 9))))
+        case "close":
+            return CloseJob(JobKey(key, draw(st.sampled_from(live))))
+        case _:
+            return CloseJobs(key)
+
+
+def _copy(tables: Tables) -> Tables:
+    copy = Tables()
+    for run in tables.runs.values():
+        copy.put_run(run)
+    for job in tables.all_jobs():
+        copy.put_job(job)
+    for key, rows in tables.history.items():
+        copy.history[key] = list(rows)
+    return copy
+
+
+def _write(tables: Tables, net: NetChanges) -> None:
+    """Write as a database does: each row once, in the order of the fields."""
+    for run in (*net.new_runs.values(), *net.runs.values()):
+        tables.put_run(run)
+    for key in net.closed_runs:
+        tables.jobs.pop(key, None)
+    for job_key in net.closed_jobs:
+        assert tables.jobs.get(job_key.run, {}).pop(job_key.number, None), "a job is closed that is not there"
+    for job in net.new_jobs.values():
+        assert tables.job(job.key) is None, "a job is added that is there"
+        tables.put_job(job)
+    for job in net.jobs.values():
+        assert tables.job(job.key) is not None, "a job is updated that is not there"
+        tables.put_job(job)
+    for row in net.history:
+        tables.apply(AppendHistory(row))
+
+
+def _seen(tables: Tables) -> object:
+    return tables.runs, {run: jobs for run, jobs in tables.jobs.items() if jobs}, tables.history
+
+
+@given(batches())
+def test_the_net_effect_is_that_of_the_changes_one_by_one(batch: tuple[Tables, list[Change]]) -> None:
+    tables, changes = batch
+    one_by_one, at_once = _copy(tables), _copy(tables)
+    for change in changes:
+        one_by_one.apply(change)
+    _write(at_once, net_changes(changes))
+
+    assert _seen(at_once) == _seen(one_by_one)
+
+
+@given(batches())
+def test_each_row_is_written_once(batch: tuple[Tables, list[Change]]) -> None:
+    net = net_changes(batch[1])
+    keys = [*net.closed_jobs, *net.new_jobs, *net.jobs]
+
+    assert len(keys) == len(set(keys))
+    assert net.new_runs.keys().isdisjoint(net.runs)
+    assert net.closed_runs.isdisjoint(key.run for key in net.closed_jobs)
+
+
+# Tables -----------------------------------------------------------------------------------------------------------
+
+THERE: Sequence[Change] = (
+    CreateRun(a_run(1, id="order")),
+    AddJob(a_job(1, 1)),
+    AppendHistory(a_row(1, 1)),
+    AddItems(a_page(1, 0)),
+    StoreReply(a_reply("k")),
+    AddNote(a_note(1)),
+)
+TAKEN: Sequence[Change] = (
+    CreateRun(a_run(1, id="other")),
+    CreateRun(a_run(9, id="order")),
+    AddJob(a_job(1, 1, priority=3)),
+    AppendHistory(a_row(1, 1)),
+    AddItems(a_page(1, 0)),
+    StoreReply(a_reply("k", body="other")),
+    AddNote(a_note(1, data="2")),
+)
+
+
+@pytest.mark.parametrize("change", TAKEN, ids=lambda change: type(change).__name__)
+def test_what_is_taken_is_a_conflict_and_changes_nothing(change: Change) -> None:
+    tables, same = Tables(), Tables()
+    for there in THERE:
+        tables.apply(there)
+        same.apply(there)
+    assert tables.conflicts(change) is not None
+    with pytest.raises(ConflictError):
+        tables.apply(change)
+
+    assert tables == same
+
+
+def test_what_may_be_there_before_is_no_conflict() -> None:
+    tables = Tables()
+    for _ in range(2):
+        tables.apply(StorePlan(a_plan(1)))
+        tables.apply(PutSession(a_session(1)))
+
+    assert (len(tables.plans), len(tables.sessions)) == (1, 1)
+
+
+def test_a_plan_that_is_there_stays_as_it_is() -> None:
+    tables = Tables()
+    tables.apply(StorePlan(a_plan(1, body="first")))
+    tables.apply(StorePlan(a_plan(1, body="second")))
+
+    assert [plan.body for plan in tables.plans.values()] == ["first"]
+
+
+def test_a_name_stands_for_the_newest_generation() -> None:
+    tables = Tables()
+    for generation in (2, 1, 3):
+        tables.put_run(a_run(generation, id="order", generation=generation))
+
+    newest = tables.run_named(RunName(NAMESPACE, "order"))
+    assert newest is not None
+    assert newest.generation == 3
+    assert tables.run_named(RunName("other", "order")) is None
+
+
+def test_closing_what_is_not_there_does_nothing() -> None:
+    tables = Tables()
+    tables.apply(CloseJob(JobKey("r", 1)))
+    tables.apply(CloseJobs("r"))
+
+    assert list(tables.all_jobs()) == []

@@ -1,0 +1,1 @@
+"""Scripts that check the repository. None of them ships."""
