@@ -3,6 +3,8 @@
 import sqlite3
 from typing import Final
 
+from sqlalchemy.exc import DBAPIError
+
 from holdfast.ports.errors import ConflictError, HoldfastError, RefusedError, SchemaError, UnavailableError
 
 SETUP_HINT: Final = "run `holdfast db upgrade` with this version of Holdfast"
@@ -65,3 +67,11 @@ def from_sqlite(error: Exception) -> HoldfastError:
     if primary in {None, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG}:
         return RefusedError(message)
     return UnavailableError(f"SQLite failed: {message}")
+
+
+def from_sqlalchemy(error: DBAPIError) -> HoldfastError:
+    """Return what an error that SQLAlchemy has wrapped means."""
+    if isinstance(error.orig, sqlite3.Error):
+        return from_sqlite(error.orig)
+    sqlstate: str | None = getattr(error.orig, "sqlstate", None)
+    return from_sqlstate(sqlstate, f"{type(error.orig).__name__}: {error.orig}")

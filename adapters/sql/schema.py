@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import Final
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
 from holdfast.adapters.sql.database import Database
+from holdfast.adapters.sql.errors import from_sqlalchemy
 from holdfast.ports.errors import SchemaError
 
 MIGRATIONS: Final = Path(__file__).with_name("migrations")
@@ -15,7 +17,8 @@ VERSION_TABLE: Final = "holdfast_version"
 def migrate(database: Database, extra: str, seconds: float) -> None:
     """Run the migrations that are missing. Those who race wait for each other, and find nothing left to do.
 
-    SchemaError if the tables were made by a newer version; ModuleNotFoundError if Alembic is not installed.
+    SchemaError if the tables were made by a newer version; UnavailableError if the database can't be used, now or for
+    good; ModuleNotFoundError if Alembic is not installed.
     """
     try:
         import alembic  # noqa: F401 # pyright: ignore[reportUnusedImport]
@@ -23,8 +26,11 @@ def migrate(database: Database, extra: str, seconds: float) -> None:
         raise ModuleNotFoundError(
             f'setting up the tables needs Alembic: pip install "holdfast[{extra}]"', name=error.name
         ) from error
-    with database.migration(seconds) as connection:
-        _upgrade(connection)
+    try:
+        with database.migration(seconds) as connection:
+            _upgrade(connection)
+    except DBAPIError as error:
+        raise from_sqlalchemy(error) from error
 
 
 def _upgrade(connection: Connection) -> None:

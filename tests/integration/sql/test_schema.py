@@ -1,6 +1,7 @@
 """The tables that migrations make are those that the code goes by."""
 
 import sqlite3
+import threading
 import warnings
 from collections.abc import Callable
 
@@ -14,8 +15,9 @@ from sqlalchemy import create_engine, text
 from holdfast.adapters.sql import tables
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.schema import MIGRATIONS
-from holdfast.ports.errors import SchemaError
+from holdfast.ports.errors import SchemaError, UnavailableError
 from holdfast.ports.persistence import SchemaVersion
+from tests.postgres import PrivatePostgres
 
 OpenStore = Callable[..., SqlPersistence]
 
@@ -95,6 +97,26 @@ def test_tables_of_an_unknown_version_are_refused(store: SqlPersistence, url: st
     with pytest.raises(SchemaError, match=r"9999.*install"):
         store.setup()
     assert store.read(SchemaVersion()) == "9999"
+
+
+def test_setup_says_that_there_is_no_server(open_store: OpenStore) -> None:
+    store = open_store("postgresql://nobody@127.0.0.1:1/nothing", deadline=0.3)
+
+    with pytest.raises(UnavailableError, match=r"could not be used for 0.3 seconds.*[Cc]onnection"):
+        store.setup()
+
+
+@pytest.mark.service
+def test_setup_waits_for_a_server_that_starts(open_store: OpenStore) -> None:
+    with PrivatePostgres() as server:
+        store = open_store(server.url, deadline=60)
+        server.stop("immediate")
+        setup = threading.Thread(target=store.setup)
+        setup.start()
+        server.start()
+        setup.join(60)
+
+        assert store.read(SchemaVersion()) == "0001"
 
 
 def test_setup_is_harmless_when_repeated(store: SqlPersistence) -> None:
