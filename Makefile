@@ -7,7 +7,7 @@ BIN := .venv/bin
 # pip 25.1 was the first to know dependency groups.
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test test-slow test-storms check lint types imports purity format bench coverage clean
+.PHONY: help demo test test-slow check lint types imports purity format bench coverage clean
 
 help:
 	@echo 'make demo       run the first example'
@@ -25,13 +25,8 @@ demo: .venv/.package
 test: .venv/.tools .cache/postgres/.ready
 	$(BIN)/pytest -n $(WORKERS)
 
-# 5 means that there was nothing to run, and is no failure here.
 test-slow: .venv/.tools .cache/postgres/.ready
-	$(BIN)/pytest -m 'slow or chaos' || test $$? -eq 5
-
-# Workers killed, stopped and poisoned, and databases that die: real processes, about two minutes.
-test-storms: .venv/.tools .cache/postgres/.ready
-	$(BIN)/pytest -m chaos tests/storms
+	$(BIN)/pytest -m 'slow or chaos'
 
 check: lint types imports purity
 

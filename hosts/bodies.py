@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 import attrs
 
-from holdfast.hosts.inputs import Inputs, Work
+from holdfast.hosts.inputs import NOTHING_KNOWN, Inputs, Known, Work
 from holdfast.hosts.payloads import Payloads, Place
 from holdfast.hosts.registry import Registry
 from holdfast.hosts.runtime import AttemptRuntime, printable
@@ -158,12 +158,16 @@ class Bodies:
         self._clock = clock
         self._host = host
 
-    def prepare(self, attempts: Sequence[Attempt]) -> tuple[list[Body], list[Attempt]]:
-        """Return bodies for attempts, and the attempts for which this process has no code. Reads the store."""
+    def prepare(
+        self, attempts: Sequence[Attempt], known: Known = NOTHING_KNOWN
+    ) -> tuple[list[Body], list[Attempt]]:
+        """Return bodies for attempts, and the attempts for which this process has no code. Reads what is not known."""
         stages = {attempt.job: self._registry.stage(attempt.definition, attempt.node) for attempt in attempts}
-        known = [attempt for attempt in attempts if stages[attempt.job] is not None]
+        ours = [attempt for attempt in attempts if stages[attempt.job] is not None]
         bodies: list[Body] = []
-        for work in self._inputs.load(known, lambda attempt: _takes_input(attempt, stages[attempt.job])):
+        for work in self._inputs.load(
+            ours, lambda attempt: _takes_input(attempt, stages[attempt.job]), known
+        ):
             stage = stages[work.attempt.job]
             assert stage is not None
             bodies.append(self._body(work, stage))

@@ -1,6 +1,7 @@
 """What attempts need to run, read for many at once, outside any transaction."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 import attrs
 
@@ -26,6 +27,17 @@ class Work:
     error: Exception | None = None
 
 
+@attrs.frozen
+class Known:
+    """Runs by their keys, and values, that need not be read."""
+
+    runs: Mapping[str, Run] = attrs.field(factory=dict[str, Run])
+    values: Values = attrs.field(factory=dict[tuple[str, Reference], tuple[Payload, ...]])
+
+
+NOTHING_KNOWN: Final = Known()
+
+
 class Inputs:
     """Reads inputs. Plans are kept: they never change."""
 
@@ -34,13 +46,20 @@ class Inputs:
         self._payloads = payloads
         self._plans: dict[str, Plan] = {}
 
-    def load(self, attempts: Sequence[Attempt], takes_input: Callable[[Attempt], bool]) -> list[Work]:
-        """Return what the attempts need: two questions to the store, however many there are.
+    def load(
+        self,
+        attempts: Sequence[Attempt],
+        takes_input: Callable[[Attempt], bool],
+        known: Known = NOTHING_KNOWN,
+    ) -> list[Work]:
+        """Return what the attempts need: two questions to the store, however many there are, and none if it is known.
 
         No value is read for an attempt that takes none.
         """
-        keys = tuple(sorted({attempt.run for attempt in attempts}))
-        runs = {run.key: run for run in self._persistence.read(RunsByKey(keys))}
+        runs = dict(known.runs)
+        keys = tuple(sorted({attempt.run for attempt in attempts} - runs.keys()))
+        if keys:
+            runs.update((run.key, run) for run in self._persistence.read(RunsByKey(keys)))
         references = {
             attempt.job: reference_from(attempt.input) for attempt in attempts if takes_input(attempt)
         }
@@ -50,7 +69,7 @@ class Inputs:
             if attempt.job in references
             for leaf in leaves(references[attempt.job])
         )
-        values = self.values(tuple(wanted))
+        values = {**known.values, **self.values(tuple(wanted.keys() - known.values.keys()))}
         self._learn_plans(run.plan for run in runs.values())
         return [
             self._work(attempt, runs[attempt.run], references.get(attempt.job), values)

@@ -235,12 +235,17 @@ class Said:
 class JobSettled:
     """`settled`, or `fenced`: the attempt was no longer this session's, and nothing was changed.
 
-    `retry_at` is when a failed body is tried again; None if it is not.
+    `retry_at` is when a failed body is tried again; None if it is not. `next` is the attempt that was leased to
+    `take_next`. With it, `row` is the number of the history row that has what the body gave, to which the input of
+    `next` may refer, and `more` says whether other jobs were opened that can be claimed.
     """
 
     status: Literal["settled", "fenced"]
     run_status: RunStatus | None = None
     retry_at: Micros | None = None
+    next: Attempt | None = None
+    row: int | None = None
+    more: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -248,7 +253,8 @@ class JobSettle(Command[JobSettled]):
     """Say how an attempt ended; the run goes on in the same transaction. Never refused for being late: `fenced`.
 
     `started_at` is when the body started, `host` where: they go into the history. `said` is what the attempt has
-    said and no heartbeat has told yet.
+    said and no heartbeat has told yet. `take_next` is a session to which the run's next job is leased at once, if there
+    is one for the same queue; it is a claim like any other. A session that is dead takes nothing.
     """
 
     type: ClassVar[Literal["job.settle"]] = "job.settle"
@@ -258,6 +264,7 @@ class JobSettle(Command[JobSettled]):
     started_at: Micros | None = None
     host: str = ""
     said: tuple[Said, ...] = ()
+    take_next: str | None = None
 
 
 @attrs.frozen(kw_only=True)

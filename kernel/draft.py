@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from holdfast.kernel.plan import StagePlan
 from holdfast.kernel.transitions import checked
@@ -17,7 +17,7 @@ from holdfast.ports.changes import (
     UpdateRun,
 )
 from holdfast.ports.json import canonical
-from holdfast.ports.records import HistoryRow, Job, JobKind, Micros, Payload, Run, RunStatus
+from holdfast.ports.records import HistoryRow, Job, JobKind, JobState, Micros, Payload, Run, RunStatus
 from holdfast.ports.references import Reference, reference_text
 from holdfast.ports.transport import Hint, JobHint, RunHint
 
@@ -25,12 +25,25 @@ _HINTS_PER_DECISION: Final = 16
 """One claim takes many jobs, so a decision that opens a thousand need not announce them all."""
 
 
-class RunDraft:
-    """Changes to one run. The run's own row is written last and once."""
+@frozen
+class Taker:
+    """A session that takes the next job of a run, if that is of this queue."""
 
-    def __init__(self, run: Run, now: Micros, *, is_new: bool = False) -> None:
+    session: str
+    queue: str
+
+
+class RunDraft:
+    """Changes to one run. The run's own row is written last and once.
+
+    The first job that is opened for the queue of a `taker` is leased to its session; then it is `taken`.
+    """
+
+    def __init__(self, run: Run, now: Micros, *, is_new: bool = False, taker: Taker | None = None) -> None:
         self._before = run
         self._is_new = is_new
+        self._taker = taker
+        self.taken: Job | None = None
         self._now = now
         self._changes: list[Change] = []
         self._status = run.status
@@ -92,8 +105,12 @@ class RunDraft:
             max_attempts=stage.retry.attempts,
             input=reference_text(gets),
         )
+        taker = self._taker
+        if taker is not None and self.taken is None and job.queue == taker.queue:
+            self.taken = job = leased(job, taker.session, self._now)
+        else:
+            self._announce(job)
         self._changes.append(AddJob(job))
-        self._announce(job)
         return self._last_job
 
     def update_job(self, job: Job) -> None:
@@ -119,6 +136,7 @@ class RunDraft:
         if self._open_jobs:
             self._changes.append(CloseJobs(self._before.key))
             self._open_jobs = 0
+            self.taken = None
         self._result = result
         self._error = canonical(error) if error else None
         self._ended_at = self._now
@@ -143,3 +161,16 @@ class RunDraft:
     def _announce(self, job: Job) -> None:
         if len(self.hints) < _HINTS_PER_DECISION:
             self.hints.append(JobHint(job=job.key.text, epoch=job.epoch, queue=job.queue))
+
+
+def leased(job: Job, session: str, now: Micros) -> Job:
+    """Return the job as it is when a session has claimed it: the attempt counts from here on."""
+    return evolve(
+        job,
+        state=JobState.LEASED,
+        epoch=job.epoch + 1,
+        attempts=job.attempts + 1,
+        session=session,
+        wake_at=None,
+        leased_at=now,
+    )

@@ -47,7 +47,7 @@ _ALL: Final = (
     _rule(c.JobClaim, c.JobsClaimed, jobs.reads_of_claim, jobs.decide_claim),
     _rule(c.JobClaimOne, c.JobClaimed, jobs.reads_of_claim_one, jobs.decide_claim_one),
     _rule(c.JobSettle, c.JobSettled, jobs.reads_of_settle, jobs.decide_settle),
-    _rule(c.JobRelease, c.JobReleased, jobs.reads_of_settle, jobs.decide_release),
+    _rule(c.JobRelease, c.JobReleased, jobs.reads_of_release, jobs.decide_release),
     _rule(c.JobHeartbeat, c.JobsHeld, jobs.reads_of_heartbeat, jobs.decide_heartbeat),
     _rule(c.JobWakeDue, c.JobsWoken, jobs.reads_of_wake_due, jobs.decide_wake_due),
     _rule(c.SessionOpen, c.SessionOpened, sessions.reads_of_open, sessions.decide_open),

@@ -1,18 +1,20 @@
 """A worker's calls to the store. Sync, each made in a thread; each returns what to tell the machine."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 import attrs
 
 from holdfast.hosts.bodies import Body
 from holdfast.hosts.core import Core
+from holdfast.hosts.inputs import NOTHING_KNOWN, Known
 from holdfast.hosts.maintenance import Maintenance
 from holdfast.hosts.process import machine as m
 from holdfast.hosts.runtime import AttemptRuntime
 from holdfast.kernel.commands import (
     Attempt,
+    Completed,
     Failed,
     Held,
     JobClaim,
@@ -26,7 +28,8 @@ from holdfast.kernel.commands import (
 )
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import CommandError, HoldfastError, SessionLostError, UnavailableError
-from holdfast.ports.records import Micros
+from holdfast.ports.records import Micros, Payload, Run
+from holdfast.ports.references import Reference
 
 T = TypeVar("T")
 
@@ -84,7 +87,7 @@ class StoreCalls:
         if self.session is None:
             return
         if settles:
-            self.settle(m.Settle(settles), settles)
+            self.settle(m.Settle(settles, (False,) * len(settles)), {})
         if attempts:
             self.release(attempts)
         for session in self.sessions:
@@ -113,46 +116,97 @@ class StoreCalls:
                 return m.Claimed((), action.limit)
             self.counts.claimed += len(attempts)
             self.counts.commits += 1
-            try:
-                known, unknown = self._core.bodies.prepare(attempts)
-            except Exception:
-                self.release(attempts)
-                raise
-            if unknown:
-                _log.warning("no code for stage %s of %s: given back", unknown[0].node, unknown[0].definition)
-                self.release(unknown, delay=UNKNOWN_CODE_DELAY)
+            known, unknown = self._prepared(attempts, NOTHING_KNOWN)
             bodies.extend(known)
             # A claim that was filled with what had to be given back is no sign of a backlog.
             return m.Claimed(tuple(body.attempt for body in known), action.limit + bool(unknown))
 
         return self._guarded(action, claim), bodies
 
-    def settle(self, action: m.Action, settles: tuple[JobSettle, ...]) -> m.Input:
-        """Store how attempts ended."""
+    def settle(self, action: m.Settle, settled: Mapping[tuple[str, int], Body]) -> tuple[m.Input, list[Body]]:
+        """Store how attempts ended, and take on what follows. `settled` has the bodies, by job and epoch."""
+        bodies: list[Body] = []
 
         def settle() -> m.Input:
-            answers = self._settle_all(settles)
+            # What is taken under a session in doubt could not be told from what it holds without knowing.
+            session = None if self._is_in_doubt else self.session
+            commands = [
+                attrs.evolve(command, take_next=session) if takes and session else command
+                for command, takes in zip(action.settles, action.takes, strict=True)
+            ]
+            try:
+                answers = self._settle_all(commands)
+            except UnavailableError:
+                self._is_in_doubt = self._is_in_doubt or any(action.takes)
+                raise
             self.counts.commits += 1
-            opened = False
-            retries: list[Micros] = []
-            for command, answer in zip(settles, answers, strict=True):
-                if isinstance(answer, CommandError):
-                    self._refused(command, answer)
-                elif answer.status == "fenced":
-                    self.counts.fenced += 1
-                    _log.warning(
-                        "job %s, epoch %s: too late, its result is not taken", command.job, command.epoch
-                    )
-                else:
-                    self.counts.settled += 1
-                    self.counts.failed += isinstance(command.outcome, Failed)
-                    opened = opened or answer.run_status == "running"
-                    if answer.retry_at is not None:
-                        retries.append(answer.retry_at)
+            retries, opened = self._settled(action.settles, answers)
+            taken = tuple(None if isinstance(answer, CommandError) else answer.next for answer in answers)
+            if any(taken):
+                bodies.extend(self._prepare_next(action.settles, answers, settled))
+                ready = {body.attempt for body in bodies}
+                taken = tuple(attempt if attempt in ready else None for attempt in taken)
             now = micros(self._core.clock.now())
-            return m.Settled(opened, tuple(max(0.0, (at - now) / 1_000_000) for at in retries))
+            return m.Settled(
+                opened, tuple(max(0.0, (at - now) / 1_000_000) for at in retries), taken if bodies else ()
+            )
 
-        return self._guarded(action, settle)
+        return self._guarded(action, settle), bodies
+
+    def _settled(
+        self, settles: Sequence[JobSettle], answers: Sequence[JobSettled | CommandError]
+    ) -> tuple[list[Micros], bool]:
+        """Count what happened. Return when bodies are tried again, and whether there may be new work in the queues."""
+        opened = False
+        retries: list[Micros] = []
+        for command, answer in zip(settles, answers, strict=True):
+            if isinstance(answer, CommandError):
+                self._refused(command, answer)
+            elif answer.status == "fenced":
+                self.counts.fenced += 1
+                _log.warning(
+                    "job %s, epoch %s: too late, its result is not taken", command.job, command.epoch
+                )
+            else:
+                self.counts.settled += 1
+                self.counts.failed += isinstance(command.outcome, Failed)
+                opened = opened or (answer.run_status == "running" and (answer.next is None or answer.more))
+                if answer.retry_at is not None:
+                    retries.append(answer.retry_at)
+        return retries, opened
+
+    def _prepare_next(
+        self,
+        settles: Sequence[JobSettle],
+        answers: Sequence[JobSettled | CommandError],
+        settled: Mapping[tuple[str, int], Body],
+    ) -> list[Body]:
+        """Return the bodies of attempts that were taken on. What one gave is what the next one mostly gets."""
+        attempts: list[Attempt] = []
+        runs: dict[str, Run] = {}
+        values: dict[tuple[str, Reference], tuple[Payload, ...]] = {}
+        for command, answer in zip(settles, answers, strict=True):
+            if isinstance(answer, CommandError) or answer.next is None:
+                continue
+            attempts.append(answer.next)
+            if body := settled.get((command.job, command.epoch)):
+                runs[answer.next.run] = body.work.run
+            if answer.row is not None and isinstance(command.outcome, Completed):
+                values[answer.next.run, answer.row] = (command.outcome.output,)
+        self.counts.claimed += len(attempts)
+        return self._prepared(attempts, Known(runs, values))[0]
+
+    def _prepared(self, attempts: Sequence[Attempt], known: Known) -> tuple[list[Body], list[Attempt]]:
+        """Return bodies of attempts; what can't be run is given back, and returned as well."""
+        try:
+            bodies, unknown = self._core.bodies.prepare(attempts, known)
+        except Exception:
+            self.release(attempts)
+            raise
+        if unknown:
+            _log.warning("no code for stage %s of %s: given back", unknown[0].node, unknown[0].definition)
+            self.release(unknown, delay=UNKNOWN_CODE_DELAY)
+        return bodies, unknown
 
     def heartbeat(self, action: m.Action, attempts: tuple[Attempt, ...]) -> m.Input:
         """Ask which attempts are still held, and store what they said."""
@@ -246,7 +300,7 @@ class StoreCalls:
         runtime = self.said.get(attempt)
         return Held(job=attempt.job, epoch=attempt.epoch, said=runtime.take_said() if runtime else ())
 
-    def _settle_all(self, settles: tuple[JobSettle, ...]) -> list[JobSettled | CommandError]:
+    def _settle_all(self, settles: Sequence[JobSettle]) -> list[JobSettled | CommandError]:
         try:
             return self._core.kernel.dispatch_many(settles)
         except UnavailableError:

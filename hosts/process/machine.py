@@ -5,7 +5,9 @@ seconds of a monotonic clock.
 
 Claims: a worker that found less than it asked for asks again when it is told of work, or at the poll interval. One
 that found all that it asked for (there is a backlog) waits until a good part of its room is free, so that claims
-stay few and large. Settling: whatever has finished since the last commit is settled in the next one.
+stay few and large. Settling: whatever has finished since the last commit is settled in the next one, and the next jobs
+of the same runs may be taken with it. A run that was taken on so for a while queues again, so that others get their
+turn.
 """
 
 from collections import Counter
@@ -25,6 +27,9 @@ SETTLES_MAX: Final = 500
 STOP_GRACE: Final = 5.0
 WAKE_APART: Final = 0.02
 MAINTENANCE_INTERVAL: Final = 5.0
+TAKES_MAX: Final = 32
+TAKES_SECONDS_MAX: Final = 1.0
+"""How often in a row, and for how long, jobs of one run are taken on before those that queue get their turn."""
 IDLE_POLLS: Final = 2.0
 """An idle worker's claims are this many poll intervals apart, which leaves room for maintenance and renewal: in all
 it makes at most one call to the store in each poll interval, if that is a second."""
@@ -80,10 +85,15 @@ class Ended:
 
 @attrs.frozen
 class Settled:
-    """A batch of settles was stored. `opened` says whether a run goes on, `retries_in` when bodies are tried again."""
+    """A batch of settles was stored.
+
+    `opened` says whether there may be new work in the queues, `retries_in` when bodies are tried again. `taken` has,
+    for each settle, the attempt that was leased with it, or None; it is empty if there was none at all.
+    """
 
     opened: bool
     retries_in: tuple[float, ...] = ()
+    taken: tuple[Attempt | None, ...] = ()
 
 
 @attrs.frozen
@@ -185,9 +195,10 @@ class Cancel:
 
 @attrs.frozen
 class Settle:
-    """Settle these, then say Settled."""
+    """Settle these, then say Settled. `takes` says for each whether its run's next job is to be leased with it."""
 
     settles: tuple[JobSettle, ...]
+    takes: tuple[bool, ...]
 
 
 @attrs.frozen
@@ -224,11 +235,30 @@ Action: TypeAlias = (
 )
 
 
+@attrs.frozen
+class _Turn:
+    """Jobs of one run in a row: since when, and how many were taken on."""
+
+    since: float
+    takes: int = 0
+
+    def may_go_on(self, now: float) -> bool:
+        return self.takes < TAKES_MAX and now < self.since + TAKES_SECONDS_MAX
+
+
 @attrs.define
 class _Running:
     attempt: Attempt
     since: float
+    turn: _Turn
     cancelled: bool = False
+
+
+@attrs.frozen
+class _Finished:
+    settle: JobSettle
+    queue: str
+    turn: _Turn
 
 
 class WorkerMachine:
@@ -240,9 +270,11 @@ class WorkerMachine:
         self._session = False
         self._opening = False
         self._running: dict[tuple[str, int], _Running] = {}
-        self._running_of: Counter[str] = Counter()
-        self._finished: list[JobSettle] = []
-        self._settling: tuple[JobSettle, ...] = ()
+        self._busy_in: Counter[str] = Counter()
+        self._lanes_asked: tuple[Lane, ...] = ()
+        self._filled: frozenset[str] = frozenset()
+        self._finished: list[_Finished] = []
+        self._settling: tuple[_Finished, ...] = ()
         self._claiming = False
         self._wanted = True
         self._backlog = False
@@ -313,7 +345,7 @@ class WorkerMachine:
         """
         if self.phase is Phase.STOPPED and not self._running and not self.unsettled:
             return (), ()
-        settles = (*self._settling, *self._finished)
+        settles = tuple(done.settle for done in (*self._settling, *self._finished))
         return settles, tuple(job.attempt for job in self._running.values() if not job.cancelled)
 
     # What happened ----------------------------------------------------------------------------------------------
@@ -326,8 +358,8 @@ class WorkerMachine:
                 self._claimed(now, attempts, asked, actions)
             case Ended(attempt, settle):
                 self._ended(attempt, settle)
-            case Settled(opened, retries_in):
-                self._settled(now, opened=opened, retries_in=retries_in)
+            case Settled():
+                self._settled(now, happened, actions)
             case HeartbeatAnswered(lost):
                 self._asking = False
                 self._cancel(lost, actions)
@@ -362,6 +394,8 @@ class WorkerMachine:
         self._claiming = False
         self._failures = 0
         self._backlog = len(attempts) >= asked
+        found = Counter(attempt.queue for attempt in attempts)
+        self._filled = frozenset(lane.queue for lane in self._lanes_asked if found[lane.queue] >= lane.limit)
         wait = (
             self._settings.claim_again_after if self._backlog else IDLE_POLLS * self._settings.poll_interval
         )
@@ -373,27 +407,49 @@ class WorkerMachine:
         # That a job can be claimed again proves that an earlier attempt, which may still run here, is lost.
         again = {attempt.job for attempt in attempts}
         self._cancel([held for held in self._held() if held.job in again], actions)
+        turn = _Turn(now)
+        for attempt in attempts:
+            self._start(now, attempt, turn, actions)
+
+    def _start(self, now: float, attempt: Attempt, turn: _Turn, actions: list[Action]) -> None:
         if not self._running:
             self._next_heartbeat = now + self._settings.heartbeat_interval
-        for attempt in attempts:
-            self._running[attempt.job, attempt.epoch] = _Running(attempt, now)
-            self._running_of[attempt.queue] += 1
-            actions.append(Start(attempt))
+        self._running[attempt.job, attempt.epoch] = _Running(attempt, now, turn)
+        self._busy_in[attempt.queue] += 1
+        actions.append(Start(attempt))
 
     def _ended(self, attempt: Attempt, settle: JobSettle | None) -> None:
         ended = self._running.pop((attempt.job, attempt.epoch), None)
         if ended is None:
             return
-        self._running_of[attempt.queue] -= 1
         if settle is not None and not ended.cancelled:
-            self._finished.append(settle)
+            self._finished.append(_Finished(settle, attempt.queue, ended.turn))
+        else:
+            self._make_room(attempt.queue)
 
-    def _settled(self, now: float, *, opened: bool, retries_in: tuple[float, ...]) -> None:
-        self._settling = ()
+    def _make_room(self, queue: str) -> None:
+        self._busy_in[queue] -= 1
+        if queue in self._filled:
+            self._wanted = True
+
+    def _settled(self, now: float, happened: Settled, actions: list[Action]) -> None:
+        settled, self._settling = self._settling, ()
         self._failures = 0
-        self._wanted = self._wanted or opened
-        for retry_in in retries_in:
+        self._wanted = self._wanted or happened.opened
+        for done in settled:
+            self._make_room(done.queue)
+        for retry_in in happened.retries_in:
             heappush(self._wakes, now + retry_in)
+        taken = [
+            (attempt, done.turn)
+            for attempt, done in zip(happened.taken, settled, strict=False)
+            if attempt is not None
+        ]
+        if self.phase is Phase.RUNNING:
+            for attempt, turn in taken:
+                self._start(now, attempt, _Turn(turn.since, turn.takes + 1), actions)
+        elif taken:
+            actions.append(Release(tuple(attempt for attempt, _ in taken)))
 
     def _failed(self, now: float, action: Action) -> None:
         """The store did not answer: everything that is to be tried again is, a little later each time."""
@@ -402,8 +458,8 @@ class WorkerMachine:
         match action:
             case Claim():
                 self._claiming, self._wanted, self._next_claim = False, False, later
-            case Settle(settles):
-                self._finished[:0] = settles
+            case Settle():
+                self._finished[:0] = self._settling
                 self._settling, self._next_settle = (), later
             case OpenSession():
                 self._opening, self._next_claim = False, later
@@ -428,7 +484,13 @@ class WorkerMachine:
         ):
             self._settling = tuple(self._finished[:SETTLES_MAX])
             del self._finished[:SETTLES_MAX]
-            actions.append(Settle(self._settling))
+            can_take = self.phase is Phase.RUNNING and self._session
+            actions.append(
+                Settle(
+                    tuple(done.settle for done in self._settling),
+                    tuple(can_take and done.turn.may_go_on(now) for done in self._settling),
+                )
+            )
 
     def _work(self, now: float, actions: list[Action]) -> None:
         self._ask(now, actions)
@@ -440,7 +502,8 @@ class WorkerMachine:
         if self._should_claim(now):
             self._claiming, self._wanted = True, False
             suspects = not any(job.attempt.is_suspect for job in self._running.values())
-            actions.append(Claim(self._lanes(), self._room(), suspects))
+            self._lanes_asked = self._lanes()
+            actions.append(Claim(self._lanes_asked, self._room(), suspects))
         if self._wakes and not self._waking and now >= max(self._wakes[0], self._next_wake):
             while self._wakes and self._wakes[0] <= now:
                 heappop(self._wakes)
@@ -471,7 +534,7 @@ class WorkerMachine:
     def _lanes(self) -> tuple[Lane, ...]:
         lanes: list[Lane] = []
         for queue in self._settings.queues:
-            limit = self._settings.limits.get(queue, self._settings.concurrency) - self._running_of[queue]
+            limit = self._settings.limits.get(queue, self._settings.concurrency) - self._busy_in[queue]
             if limit > 0:
                 lanes.append(Lane(queue=queue, definitions=self._settings.definitions, limit=limit))
         return tuple(lanes)

@@ -107,6 +107,7 @@ class Worker:
         self._inputs: list[m.Input] = []
         self._woken: anyio.Event | None = None
         self._bodies: dict[Attempt, Body] = {}
+        self._ended: dict[tuple[str, int], Body] = {}
         self._scopes: dict[Attempt, CancelScope] = {}
         self._store_calls: set[CancelScope] = set()
         self._leave_by = math.inf
@@ -288,7 +289,15 @@ class Worker:
                 happened, bodies = claimed
                 self._bodies.update((body.attempt, body) for body in bodies)
             case m.Settle(settles):
-                happened = await self._in_thread(lambda: self._calls.settle(action, settles))
+                ended = {key: self._ended[key] for key in map(_key, settles) if key in self._ended}
+                settled = await self._in_thread(lambda: self._calls.settle(action, ended))
+                if settled is None:
+                    return
+                happened, bodies = settled
+                self._bodies.update((body.attempt, body) for body in bodies)
+                if isinstance(happened, m.Settled):
+                    for key in ended:
+                        del self._ended[key]
             case m.Heartbeat(attempts):
                 happened = await self._in_thread(lambda: self._calls.heartbeat(action, attempts))
             case m.Sweep():
@@ -310,12 +319,16 @@ class Worker:
     async def _run(self, body: Body) -> None:
         attempt = body.attempt
         settle: JobSettle | None = None
-        with self._scopes[attempt]:
+        scope = self._scopes[attempt]
+        with scope:
             settle = body.settle(await run_body(body, self._threads))
         del self._scopes[attempt], self._calls.said[attempt]
+        if settle is not None and not scope.cancel_called:
+            self._ended[_key(settle)] = body
         self._post(m.Ended(attempt, settle))
 
     def _cancel(self, attempt: Attempt) -> None:
+        self._ended.pop(_key(attempt), None)
         if attempt in self._scopes:
             self._calls.said[attempt].cancel()
             self._scopes[attempt].cancel()
@@ -368,3 +381,7 @@ class Worker:
 
     def _post_from_thread(self, happened: m.Input) -> None:
         self._renewal.in_loop(lambda: self._post(happened))
+
+
+def _key(one: JobSettle | Attempt) -> tuple[str, int]:
+    return one.job, one.epoch

@@ -28,7 +28,7 @@ from holdfast.kernel.commands import (
     JobWakeDue,
     Said,
 )
-from holdfast.kernel.draft import RunDraft
+from holdfast.kernel.draft import RunDraft, Taker, leased
 from holdfast.kernel.plan import Plan, RetryPolicy, stage_of
 from holdfast.kernel.progress import MapProgress, progress_from
 from holdfast.kernel.state import Claimable, Decision, Due, Reads, State
@@ -85,9 +85,9 @@ def decide_claim(state: State, command: JobClaim, now: Micros, _: Ids) -> Decisi
             if not may_take_suspect:
                 continue
             may_take_suspect = False
-        leased = _leased(job, command.session, now)
-        changes.append(UpdateJob(leased))
-        attempts.append(_attempt(leased))
+        held = leased(job, command.session, now)
+        changes.append(UpdateJob(held))
+        attempts.append(_attempt(held))
     return Decision(JobsClaimed(attempts=tuple(attempts)), tuple(changes))
 
 
@@ -112,8 +112,8 @@ def decide_claim_one(state: State, command: JobClaimOne, now: Micros, _: Ids) ->
         if reason == "not_due" and job.wake_at is not None:
             retry_after = max(job.wake_at - now, 1)
         return Decision(JobClaimed(attempt=None, ignored=reason, retry_after=retry_after))
-    leased = _leased(job, command.session, now)
-    return Decision(JobClaimed(attempt=_attempt(leased)), (UpdateJob(leased),))
+    claimed = leased(job, command.session, now)
+    return Decision(JobClaimed(attempt=_attempt(claimed)), (UpdateJob(claimed),))
 
 
 def _why_ignored(job: Job, command: JobClaimOne) -> tuple[IgnoredReason, Micros | None] | None:
@@ -135,10 +135,11 @@ def _why_ignored(job: Job, command: JobClaimOne) -> tuple[IgnoredReason, Micros 
 # Settling -------------------------------------------------------------------------------------------------------
 
 
-def reads_of_settle(command: JobSettle | JobRelease) -> Reads:
-    """Read the run, then the job."""
+def reads_of_settle(command: JobSettle) -> Reads:
+    """Read the run, then the job, and the session that is to have the next one."""
     key = _key(command.job)
-    return Reads(runs=(key.run,), jobs=(key,))
+    sessions = () if command.take_next is None else (command.take_next,)
+    return Reads(runs=(key.run,), jobs=(key,), sessions=sessions)
 
 
 def decide_settle(state: State, command: JobSettle, now: Micros, ids: Ids) -> Decision[JobSettled]:
@@ -163,7 +164,7 @@ def _ended(state: State, command: JobSettle, run: Run, job: Job, now: Micros) ->
         case Completed(output=output):
             return _completed(state, command, run, job, output, now)
         case Expanded(items=items):
-            return _expanded(state, run, job, items, now)
+            return _expanded(state, command, run, job, items, now)
         case Failed(failure=failure):
             return _failed(state, command, run, job, failure, now)
 
@@ -171,20 +172,20 @@ def _ended(state: State, command: JobSettle, run: Run, job: Job, now: Micros) ->
 def _completed(
     state: State, command: JobSettle, run: Run, job: Job, output: Payload, now: Micros
 ) -> Decision[JobSettled]:
-    draft = RunDraft(run, now)
+    draft = RunDraft(run, now, taker=_taker(state, command, job))
     facts: dict[str, object] = {"attempt": job.attempts, "job": job.number, **_circumstances(command)}
     row = draft.append(
         STAGE_COMPLETED, node=job.node, item=job.item, epoch=job.epoch, payload=output, data=facts
     )
     draft.close_job(job)
     stage_completed(draft, state.plan_of(run), progress_from(run.progress), job, row)
-    return _settled(draft)
+    return _settled(draft, row=row)
 
 
 def _expanded(
-    state: State, run: Run, job: Job, items: tuple[Payload, ...], now: Micros
+    state: State, command: JobSettle, run: Run, job: Job, items: tuple[Payload, ...], now: Micros
 ) -> Decision[JobSettled]:
-    draft = RunDraft(run, now)
+    draft = RunDraft(run, now, taker=_taker(state, command, job))
     size = _page_size(items)
     row = draft.append("stage.expanded", node=job.node, epoch=job.epoch, data={"items": len(items)})
     draft.close_job(job)
@@ -247,6 +248,12 @@ def backoff(policy: RetryPolicy, key: JobKey, attempt: int) -> Micros:
 
 
 # Releasing, heartbeats, waking -----------------------------------------------------------------------------------
+
+
+def reads_of_release(command: JobRelease) -> Reads:
+    """Read the run, then the job."""
+    key = _key(command.job)
+    return Reads(runs=(key.run,), jobs=(key,))
 
 
 def decide_release(state: State, command: JobRelease, now: Micros, _: Ids) -> Decision[JobReleased]:
@@ -327,18 +334,6 @@ def _is_held(job: Job | None, epoch: int, namespace: str) -> bool:
     )
 
 
-def _leased(job: Job, session: str, now: Micros) -> Job:
-    return evolve(
-        job,
-        state=JobState.LEASED,
-        epoch=job.epoch + 1,
-        attempts=job.attempts + 1,
-        session=session,
-        wake_at=None,
-        leased_at=now,
-    )
-
-
 def _attempt(job: Job) -> Attempt:
     return Attempt(
         job=job.key.text,
@@ -356,8 +351,20 @@ def _attempt(job: Job) -> Attempt:
     )
 
 
-def _settled(draft: RunDraft, *, retry_at: Micros | None = None) -> Decision[JobSettled]:
+def _taker(state: State, command: JobSettle, job: Job) -> Taker | None:
+    """Return who takes the next job: a session must be open for that, as for any claim."""
+    session = state.tables.sessions.get(command.take_next or "")
+    if session is None or session.state is not SessionState.OPEN:
+        return None
+    return Taker(session.id, job.queue)
+
+
+def _settled(
+    draft: RunDraft, *, retry_at: Micros | None = None, row: int | None = None
+) -> Decision[JobSettled]:
     reply = JobSettled(status="settled", run_status=draft.status, retry_at=retry_at)
+    if draft.taken is not None:
+        reply = evolve(reply, next=_attempt(draft.taken), row=row, more=bool(draft.hints))
     return Decision(reply, draft.changes(), tuple(draft.hints))
 
 

@@ -30,11 +30,12 @@ def main() -> None:
 
 
 def _name(recording: Recording) -> str:
-    """Return `job.settle-failed-fenced` and the like."""
+    """Return `job.settle-failed-fenced`, `job.settle-completed-next` and the like."""
     command, reply = json.loads(recording.command), json.loads(recording.decision)["reply"]
     outcome: str = command.get("outcome", {}).get("kind", "")
     fenced = "fenced" if reply.get("status") == "fenced" else ""
-    return "-".join(part for part in (command["type"], outcome.lower(), fenced) if part)
+    taken = "next" if reply.get("next") else ""
+    return "-".join(part for part in (command["type"], outcome.lower(), fenced, taken) if part)
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ def play() -> list[Recording]:
     _a_run_completes(world)
     _workers_die(world)
     _an_operator_steps_in(world)
+    _a_worker_takes_what_comes_next(world)
     return recordings
 
 
@@ -94,3 +95,14 @@ def _an_operator_steps_in(world: World) -> None:
     world.do(RunCancel(run_id="p", reason="enough"))
     world.do(RunTerminate(run_id="q", reason="enough"))
     world.do(RunTransition(run_id="q"))
+
+
+def _a_worker_takes_what_comes_next(world: World) -> None:
+    world.create("t")
+    session = world.open()
+    settle = attrs.evolve(completing(world.claim_one(session), [1]), take_next=session)
+    expand = world.do(settle).next
+    assert expand is not None
+    item = world.do(attrs.evolve(settling(expand, Expanded(items=(payload(1),))), take_next=session)).next
+    assert item is not None
+    world.do(attrs.evolve(completing(item, 1), take_next=session))

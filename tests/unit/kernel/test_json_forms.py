@@ -63,14 +63,16 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         c.JobSettle(job="r.1", epoch=2, outcome=c.Completed(output=Payload(blob="a/b"))),
         (
             f'{{{SETTLE}{{"kind":"Completed","output":{{"blob":"a/b","inline":null}}}},'
-            '"said":[],"started_at":null,"type":"job.settle"}'
+            '"said":[],"started_at":null,"take_next":null,"type":"job.settle"}'
         ),
     ),
     (
-        c.JobSettle(job="r.1", epoch=2, outcome=c.Expanded(items=(Payload(inline="1"),)), started_at=9),
+        c.JobSettle(
+            job="r.1", epoch=2, outcome=c.Expanded(items=(Payload(inline="1"),)), started_at=9, take_next="s"
+        ),
         (
             f'{{{SETTLE}{{"items":[{{"blob":null,"inline":"1"}}],"kind":"Expanded"}},'
-            '"said":[],"started_at":9,"type":"job.settle"}'
+            '"said":[],"started_at":9,"take_next":"s","type":"job.settle"}'
         ),
     ),
     (
@@ -82,7 +84,8 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         ),
         (
             f'{{{SETTLE}{{"failure":{{"code":"e","message":"m","retryable":true,"traceback":"","type":""}},'
-            '"kind":"Failed"},"said":[{"at":5,"data":"0.5","kind":"progress"}],"started_at":null,"type":"job.settle"}'
+            '"kind":"Failed"},"said":[{"at":5,"data":"0.5","kind":"progress"}],"started_at":null,'
+            '"take_next":null,"type":"job.settle"}'
         ),
     ),
     (
@@ -148,7 +151,7 @@ REPLIES: list[tuple[object, str]] = [
     ),
     (
         c.JobSettled(status="settled", run_status=RunStatus.RUNNING, retry_at=5),
-        '{"retry_at":5,"run_status":"running","status":"settled"}',
+        ('{"more":false,"next":null,"retry_at":5,"row":null,"run_status":"running","status":"settled"}'),
     ),
     (c.JobReleased(status="fenced"), '{"status":"fenced"}'),
     (c.JobsHeld(lost=("r.1",)), '{"lost":["r.1"]}'),

@@ -12,6 +12,8 @@ from holdfast.hosts.process.machine import (
     IDLE_POLLS,
     SETTLES_MAX,
     STOP_GRACE,
+    TAKES_MAX,
+    TAKES_SECONDS_MAX,
     Action,
     CallFailed,
     Cancel,
@@ -200,7 +202,7 @@ def test_what_ends_without_a_session_is_settled_all_the_same() -> None:
     driven.step(SessionLost(), after=IDLE)
     driven.step(Claimed(attempts(1), claim.limit))
 
-    assert driven.step(*ended(attempt(1))) == [Settle((settle(attempt(1)),))]
+    assert driven.step(*ended(attempt(1))) == [Settle((settle(attempt(1)),), (False,))]
 
 
 # Claims ---------------------------------------------------------------------------------------------------------
@@ -296,12 +298,14 @@ def test_a_queue_gets_no_more_than_its_limit() -> None:
     assert lane.queue == "default"
 
 
-def test_a_queue_gets_room_again_when_one_of_its_bodies_ends() -> None:
+def test_a_queue_at_its_limit_is_asked_again_as_soon_as_one_of_its_bodies_is_settled() -> None:
+    """There may be more in it, whatever the other queues had."""
     driven = Driven(queues=("default", "gpu"), limits={"gpu": 1})
     claim = only(driven.ready(), Claim)
     driven.step(Claimed((attempt(1, queue="gpu"),), claim.limit))
+    assert kinds(driven.step(*ended(attempt(1, queue="gpu")))) == [Settle]
 
-    actions = driven.step(*ended(attempt(1, queue="gpu")), Woken())
+    actions = driven.step(Settled(opened=False))
 
     assert {lane.queue: lane.limit for lane in only(actions, Claim).lanes} == {"default": 10, "gpu": 1}
 
@@ -314,7 +318,8 @@ def test_a_worker_whose_queues_are_all_at_their_limits_rests_until_one_is_not() 
     driven.step(Claimed((gpu,), claim.limit))
 
     assert driven.step(Woken(), after=1.0) == []
-    assert kinds(driven.step(*ended(gpu))) == [Settle, Claim]
+    assert kinds(driven.step(*ended(gpu))) == [Settle]
+    assert kinds(driven.step(Settled(opened=False))) == [Claim]
 
 
 def test_a_worker_without_code_claims_nothing_and_rests() -> None:
@@ -346,7 +351,7 @@ def test_a_job_that_comes_again_while_its_lost_attempt_still_runs_is_started_and
     assert driven.step(Claimed((again,), claim.limit)) == [Start(again)]
     assert driven.machine.running == 2
     assert driven.step(Ended(attempt(1, epoch=1), None)) == []
-    assert driven.step(*ended(again)) == [Settle((settle(again),))]
+    assert driven.step(*ended(again)) == [Settle((settle(again),), (True,))]
 
 
 def test_that_a_job_can_be_claimed_again_proves_that_its_earlier_attempt_is_lost() -> None:
@@ -416,6 +421,70 @@ def test_when_no_run_goes_on_after_a_settle_nothing_is_asked() -> None:
     driven.step(*ended(attempt(1)))
 
     assert driven.step(Settled(opened=False)) == []
+
+
+def test_the_next_jobs_of_runs_are_taken_with_the_settles_and_started() -> None:
+    driven = Driven()
+    driven.running(*attempts(1, 2))
+    batch = only(driven.step(*ended(*attempts(1, 2))), Settle)
+    assert batch.takes == (True, True)
+
+    assert driven.step(Settled(opened=False, taken=(attempt(3), None))) == [Start(attempt(3))]
+    assert (driven.machine.running, driven.machine.unsettled) == (1, 0)
+
+
+def test_a_run_is_taken_on_so_often_and_then_queues_again() -> None:
+    driven = Driven()
+    driven.running(attempt(0))
+    took: list[bool] = []
+    for number in range(TAKES_MAX + 1):
+        took += only(driven.step(*ended(attempt(number))), Settle).takes
+        driven.step(Settled(opened=False, taken=(attempt(number + 1),)))
+
+    assert took == [True] * TAKES_MAX + [False]
+
+
+def test_a_run_is_taken_on_for_so_long_and_then_queues_again() -> None:
+    driven = Driven()
+    driven.running(attempt(0))
+    took: list[bool] = []
+    for number in range(5):
+        took += only(driven.step(*ended(attempt(number)), after=TAKES_SECONDS_MAX / 3), Settle).takes
+        driven.step(Settled(opened=False, taken=(attempt(number + 1),)))
+
+    assert took == [True, True, False, False, False]
+
+
+def test_a_batch_that_is_tried_again_takes_as_before() -> None:
+    driven = Driven()
+    driven.running(attempt(1))
+    batch = only(driven.step(*ended(attempt(1))), Settle)
+    driven.step(CallFailed(batch))
+
+    assert driven.step(after=2 * BACKOFF_MIN) == [batch]
+
+
+def test_a_worker_that_drains_takes_nothing_and_gives_back_what_it_took_before() -> None:
+    driven = Driven()
+    driven.running(*attempts(1, 2))
+    assert only(driven.step(*ended(attempt(1))), Settle).takes == (True,)
+    driven.step(Drain())
+
+    actions = driven.step(Settled(opened=False, taken=(attempt(3),)), *ended(attempt(2)))
+
+    assert only(actions, Release) == Release((attempt(3),))
+    assert only(actions, Settle).takes == (False,)
+
+
+def test_what_is_taken_takes_up_the_room_of_its_queue() -> None:
+    driven = Driven(queues=("default", "gpu"), limits={"gpu": 1})
+    claim = only(driven.ready(), Claim)
+    driven.step(Claimed((attempt(1, queue="gpu"),), claim.limit))
+    driven.step(*ended(attempt(1, queue="gpu")))
+
+    actions = driven.step(Settled(opened=False, taken=(attempt(2, queue="gpu"),)))
+
+    assert [lane.queue for lane in only(actions, Claim).lanes] == ["default"]
 
 
 def test_a_body_that_was_given_up_is_not_settled() -> None:
@@ -646,7 +715,7 @@ def test_while_it_drains_bodies_may_end_and_are_settled_and_nothing_is_claimed()
     driven.running(attempt(1))
 
     assert driven.step(Drain(), Woken()) == []
-    assert driven.step(*ended(attempt(1)), after=IDLE) == [Settle((settle(attempt(1)),))]
+    assert driven.step(*ended(attempt(1)), after=IDLE) == [Settle((settle(attempt(1)),), (False,))]
     assert driven.step(Settled(opened=True)) == [Finish()]
 
 

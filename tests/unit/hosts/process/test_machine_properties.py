@@ -79,7 +79,7 @@ class AWorkersLife(RuleBasedStateMachine):
                 self.released |= {(attempt.job, attempt.epoch) for attempt in attempts}
             case m.Finish():
                 self.is_finished = True
-            case m.Settle(settles):
+            case m.Settle(settles=settles):
                 assert 0 < len(settles) <= m.SETTLES_MAX
                 assert len({(settle.job, settle.epoch) for settle in settles}) == len(settles)
                 self.call(action)
@@ -124,12 +124,14 @@ class AWorkersLife(RuleBasedStateMachine):
                 return m.SessionReady()
             case m.Claim():
                 return m.Claimed(self.lease(call), call.limit) if self.is_live else m.SessionLost(call)
-            case m.Settle(settles):
+            case m.Settle(settles=settles):
                 for settle in settles:
                     lease = (settle.job, settle.epoch)
                     assert lease not in self.settled, "what was stored is not settled again"
                     self.settled.add(lease)
-                return m.Settled(opened=more, retries_in=(0.3, 0.1) if more else ())
+                return m.Settled(
+                    opened=more, retries_in=(0.3, 0.1) if more else (), taken=self.take(call) if more else ()
+                )
             case m.Heartbeat(attempts):
                 lost = [attempt for attempt in attempts if more and attempt.epoch < self.epochs[attempt.job]]
                 return m.HeartbeatAnswered(tuple(lost))
@@ -141,27 +143,36 @@ class AWorkersLife(RuleBasedStateMachine):
     def lease(self, claim: m.Claim) -> tuple[Attempt, ...]:
         leased: list[Attempt] = []
         for lane in claim.lanes:
-            in_lane = [job for job, queue in self.queued.items() if queue == lane.queue]
-            for job in in_lane[: min(lane.limit, claim.limit - len(leased))]:
-                del self.queued[job]
-                self.epochs[job] += 1
-                self.claimed.add((job, self.epochs[job]))
-                leased.append(
-                    Attempt(
-                        job=job,
-                        epoch=self.epochs[job],
-                        run="run",
-                        definition="w@1",
-                        queue=lane.queue,
-                        kind=JobKind.STAGE,
-                        node="a",
-                        item=None,
-                        attempt=1,
-                        max_attempts=3,
-                        input="1",
-                    )
-                )
+            most = min(lane.limit, claim.limit - len(leased))
+            leased += map(self.lease_one, self.queued_in(lane.queue)[:most])
         return tuple(leased)
+
+    def take(self, call: m.Settle) -> tuple[Attempt | None, ...]:
+        taken: list[Attempt | None] = []
+        for settle, takes in zip(call.settles, call.takes, strict=True):
+            queued = self.queued_in(self.queue_of[settle.job]) if takes and self.is_live else []
+            taken.append(self.lease_one(queued[0]) if queued else None)
+        return tuple(taken)
+
+    def queued_in(self, queue: str) -> list[str]:
+        return [job for job, its in self.queued.items() if its == queue]
+
+    def lease_one(self, job: str) -> Attempt:
+        self.epochs[job] += 1
+        self.claimed.add((job, self.epochs[job]))
+        return Attempt(
+            job=job,
+            epoch=self.epochs[job],
+            run="run",
+            definition="w@1",
+            queue=self.queued.pop(job),
+            kind=JobKind.STAGE,
+            node="a",
+            item=None,
+            attempt=1,
+            max_attempts=3,
+            input="1",
+        )
 
     @precondition(lambda self: self.calls and not self.is_finished)
     @rule()
