@@ -18,7 +18,8 @@ from holdfast.kernel.authoring.options import StartOptions, check_options
 from holdfast.kernel.commands import RunCreate
 from holdfast.kernel.kernel import Executor, Kernel
 from holdfast.kernel.values import encode
-from holdfast.ports.errors import UnknownWorkflowError
+from holdfast.ports.blobs import is_blob_key_part
+from holdfast.ports.errors import InvalidNamespaceError, UnknownWorkflowError
 from holdfast.ports.json import canonical
 from holdfast.ports.persistence import StoreTime
 from holdfast.ports.records import Payload
@@ -33,6 +34,8 @@ class Core:
     def __init__(
         self, stores: Stores, workflows: Iterable[Definition[object]], *, namespace: str, migrate: bool
     ) -> None:
+        if not is_blob_key_part(namespace):
+            raise InvalidNamespaceError(namespace)
         self.stores = stores
         self.namespace = namespace
         self.registry = Registry(workflows)

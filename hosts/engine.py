@@ -284,11 +284,13 @@ class Engine:
             url: `memory://`, `sqlite:///path/to/file.db` or `postgresql://user@host/database`.
             workflows: What runs can be started of here, and what a worker of this engine runs.
             blobs: Where large values go, as `file:///an/absolute/folder`.
-            namespace: Runs, keys and jobs of one namespace are not seen from another.
+            namespace: Runs, keys and jobs of one namespace are not seen from another. 1 to 200 of
+                `A-Z a-z 0-9 _ . @ = + -`, the first a letter, a digit or `_`.
             migrate: Whether to make or update the tables at the first use; otherwise `holdfast db upgrade` does it.
 
         Raises:
             InvalidUrlError: A URL has none of these forms.
+            InvalidNamespaceError: The namespace has other characters, or too many.
             DefinitionError: Two workflows have one name and version.
         """
         return cls.on(open_stores(url, blobs), workflows=workflows, namespace=namespace, migrate=migrate)

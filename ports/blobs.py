@@ -42,10 +42,15 @@ class BlobStore(Protocol):
         ...
 
 
+def is_blob_key_part(text: str) -> bool:
+    """Return whether a text can stand between the `/` of a key."""
+    return _PART.fullmatch(text) is not None
+
+
 def check_blob_key(key: str) -> None:
     """Raise InvalidKeyError unless `key` is parts of plain characters, none of them `.` or `..`, ending in a hash."""
     parts = key.split("/")
-    if len(key) > BLOB_KEY_MAX or not all(_PART.fullmatch(part) for part in parts):
+    if len(key) > BLOB_KEY_MAX or not all(map(is_blob_key_part, parts)):
         raise InvalidKeyError(f"{key[:200]!r} is no blob key: parts of A-Z a-z 0-9 _ . @ = + - joined by /")
     if not re.fullmatch(r"[0-9a-f]{64}", parts[-1]):
         raise InvalidKeyError(f"{key[:200]!r} is no blob key: its last part must be a sha256 in hex")

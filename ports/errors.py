@@ -195,6 +195,19 @@ class InvalidUrlError(HoldfastError):
     code = "invalid_url"
 
 
+class InvalidNamespaceError(HoldfastError):
+    """A namespace has characters that the keys of blobs can't have, or too many."""
+
+    code = "invalid_namespace"
+
+    def __init__(self, namespace: str) -> None:
+        self.namespace = namespace
+        super().__init__(
+            f"{namespace[:200]!r} is no namespace: use 1 to 200 of A-Z a-z 0-9 _ . @ = + -, the first of them a"
+            " letter, a digit or _"
+        )
+
+
 class InvalidKeyError(HoldfastError):
     """A blob key is malformed: empty, too long, or it would leave the store's root."""
 

@@ -2,12 +2,19 @@
 
 import pytest
 
-from holdfast.hosts.payloads import INLINE_MAX
+from holdfast.hosts.engine import Engine
+from holdfast.hosts.payloads import INLINE_MAX, Place
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.options import StartOptions
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.codec import command_json
-from holdfast.ports.errors import DefinitionError, UnknownWorkflowError, UnstorableValueError
+from holdfast.ports.blobs import check_blob_key
+from holdfast.ports.errors import (
+    DefinitionError,
+    InvalidNamespaceError,
+    UnknownWorkflowError,
+    UnstorableValueError,
+)
 from holdfast.testing.blobs import MemoryBlobStore
 from tests.unit.hosts.bench import Bench
 
@@ -91,3 +98,19 @@ def test_an_input_of_another_type_or_that_can_not_be_stored_is_refused(value: st
         Bench(PIPELINE, blobs=blobs).core.create(PIPELINE(value), {})
 
     assert list(blobs.list("")) == []
+
+
+@pytest.mark.parametrize(
+    "namespace", ["", ".", "..", "a/b", "/", ".hidden", "-x", "a b", "tenant:1", "é", "a\n", "\0", "x" * 201]
+)
+def test_a_namespace_that_can_not_be_part_of_a_blob_s_key_is_refused_at_once(namespace: str) -> None:
+    with pytest.raises(InvalidNamespaceError, match="A-Z a-z 0-9"):
+        Engine.open("memory://", namespace=namespace)
+
+
+@pytest.mark.parametrize("namespace", ["a", "_", "Tenant-7", "team@example.com", "a.b=c+d", "x" * 200])
+def test_any_other_namespace_can_have_blobs(namespace: str) -> None:
+    """Even of the longest names that there are."""
+    Engine.open("memory://", namespace=namespace)
+
+    check_blob_key(Place(namespace=namespace, run="f" * 64, stage="s" * 128, epoch=2**63).key("f" * 64))
