@@ -1,6 +1,8 @@
 """The JSON form of commands, replies and decisions. That of commands and replies is part of the public contract."""
 
-from typing import Any, Final, TypeVar, get_origin
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeVar, get_origin
 
 import attrs
 import cattrs
@@ -15,10 +17,28 @@ from holdfast.ports.transport import Hint
 T = TypeVar("T")
 R = TypeVar("R")
 
-_CONVERTER: Final = cattrs.Converter(forbid_extra_keys=True, detailed_validation=True)
+
+@cache
+def _converter() -> cattrs.Converter:
+    """Made when it is first needed: it takes as long to make as all of our classes together."""
+    converter = cattrs.Converter(forbid_extra_keys=True, detailed_validation=True)
+    for kind in (str, int, bool):
+        converter.register_structure_hook(kind, _exactly(kind))
+    tuple_of_anything = converter.get_structure_hook(tuple[object, ...])
+
+    def structure_list(value: object, wanted: type) -> object:
+        """Take a JSON list, and not what Python can iterate over besides: a text's letters, an object's keys."""
+        if not isinstance(value, list | tuple):
+            raise TypeError(f"expected a list, got {value!r:.80}")
+        return tuple_of_anything(value, wanted)
+
+    converter.register_structure_hook_func(_is_tuple, structure_list)
+    for union, tag in ((Outcome, "kind"), (Change, "change"), (Hint, "hint")):
+        configure_tagged_union(union, converter, tag_name=tag, tag_generator=_class_name)
+    return converter
 
 
-def _exactly(kind: type) -> None:
+def _exactly(kind: type) -> Callable[[object, type], object]:
     """Take values of this type as they are, and no others: `5` is no name, and `true` no number."""
 
     def structure(value: object, wanted: type) -> object:
@@ -26,47 +46,26 @@ def _exactly(kind: type) -> None:
             raise TypeError(f"expected {kind.__name__}, got {value!r:.80}")
         return value if wanted is kind else wanted(value)  # the string enums are strings too
 
-    _CONVERTER.register_structure_hook(kind, structure)
-
-
-for _kind in (str, int, bool):
-    _exactly(_kind)
-
-_tuple_of_anything: Final = _CONVERTER.get_structure_hook(tuple[object, ...])
-
-
-def _list(value: object, wanted: type) -> object:
-    """Take a JSON list, and not what Python can iterate over besides: the letters of a text, the keys of an object."""
-    if not isinstance(value, list | tuple):
-        raise TypeError(f"expected a list, got {value!r:.80}")
-    return _tuple_of_anything(value, wanted)
+    return structure
 
 
 def _is_tuple(kind: Any) -> bool:
     return get_origin(kind) is tuple
 
 
-_CONVERTER.register_structure_hook_func(_is_tuple, _list)
-
-
-def _tagged(union: object, tag: str) -> None:
-    configure_tagged_union(union, _CONVERTER, tag_name=tag, tag_generator=lambda cls: cls.__name__)
-
-
-_tagged(Outcome, "kind")
-_tagged(Change, "change")
-_tagged(Hint, "hint")
+def _class_name(kind: type) -> str:
+    return kind.__name__
 
 
 def to_data(value: object, kind: Any = None) -> Any:  # JSON is any of its types
     """Return the JSON data of a command, a reply, or another frozen class of Holdfast's."""
-    return _CONVERTER.unstructure(value, unstructure_as=kind)
+    return _converter().unstructure(value, unstructure_as=kind)
 
 
 def from_data(data: object, kind: type[T]) -> T:
     """Return what `to_data` gave these data for. InvalidCommandError listing every fault, each with its path."""
     try:
-        return _CONVERTER.structure(data, kind)
+        return _converter().structure(data, kind)
     except Exception as error:  # noqa: BLE001  # cattrs raises groups of whatever its hooks raise
         problems = "; ".join(cattrs.transform_error(error, path="$"))
         raise InvalidCommandError(f"not a valid {getattr(kind, '__name__', kind)}: {problems}") from None

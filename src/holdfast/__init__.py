@@ -1,8 +1,11 @@
-"""Durable workflows for Python: programs that survive crashes, restarts, deploys and lost messages."""
+"""Durable workflows for Python: programs that survive crashes, restarts, deploys and lost messages.
 
-from holdfast.hosts.engine import Engine, RunEvent, RunHandle, RunInfo, SyncEngine, SyncRunHandle
-from holdfast.hosts.process.worker import Worker, WorkerStats
-from holdfast.hosts.serverless.host import JobMessage, JobOutcome, ServerlessHost
+What defines workflows is imported at once; what runs them when it is first asked for.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
 from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.authoring.context import BlobRef, StageContext
 from holdfast.kernel.authoring.decorators import each, stage
@@ -12,6 +15,11 @@ from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.records import RunStatus
+
+if TYPE_CHECKING:
+    from holdfast.hosts.engine import Engine, RunEvent, RunHandle, RunInfo, SyncEngine, SyncRunHandle
+    from holdfast.hosts.process.worker import Worker, WorkerStats
+    from holdfast.hosts.serverless.host import JobMessage, JobOutcome, ServerlessHost
 
 __all__ = [
     "BlobRef",
@@ -38,3 +46,24 @@ __all__ = [
     "each",
     "stage",
 ]
+
+_LATER: Final = {
+    **dict.fromkeys(
+        ("Engine", "RunEvent", "RunHandle", "RunInfo", "SyncEngine", "SyncRunHandle"), "holdfast.hosts.engine"
+    ),
+    **dict.fromkeys(("Worker", "WorkerStats"), "holdfast.hosts.process.worker"),
+    **dict.fromkeys(("JobMessage", "JobOutcome", "ServerlessHost"), "holdfast.hosts.serverless.host"),
+}
+
+
+def __getattr__(name: str) -> object:
+    module = _LATER.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

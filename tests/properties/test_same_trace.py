@@ -471,7 +471,7 @@ def test_postgres_gives_the_trace_that_memory_gives(
 
 @pytest.mark.slow
 @pytest.mark.service
-@settings(_FEW, max_examples=300)
+@settings(_FEW, max_examples=150)
 @given(story=STORY)
 def test_all_stores_give_the_same_trace_for_long(
     sqlite: Factory, postgres: Factory, story: tuple[Plan, Plan, list[Turn]]
