@@ -38,13 +38,15 @@ class FileBlobStore:
     """
 
     def __init__(self, root: str | os.PathLike[str], *, fsync: Callable[[int], None] = os.fsync) -> None:
-        """`root` is made if it is not there. `fsync` makes what a descriptor stands for durable."""
+        """Take a root, which the first put makes if it is not there; until then there are no blobs.
+
+        `fsync` makes what a descriptor stands for durable. UnavailableError if the root can't be written, or made.
+        """
         self._root = Path(root).resolve()
         self._fsync = fsync
-        with _reported("open the folder of blobs"):
-            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with self._folder((_TEMPORARY,), make=True) as temporary:
-                _remove_stale(temporary)
+        self._is_made = False
+        with _reported(f"use {str(self._root)!r} as the folder of blobs"):
+            _check_writable(self._root)
 
     def put(self, key: str, data: bytes, /) -> None:
         """Store bytes, durably. A key that is there already is left as it is; InvalidKeyError if it is malformed."""
@@ -54,6 +56,7 @@ class FileBlobStore:
         with _reported("store a blob"):
             for _ in range(_TRIES_MAX):
                 try:
+                    self._make_root()
                     self._put(folders, name, data)
                 except FileNotFoundError:
                     continue
@@ -108,6 +111,21 @@ class FileBlobStore:
         parts = tuple(folder.split("/")) if folder else ()
         if all(part.isascii() and part.isprintable() and not part.startswith(".") for part in parts):
             yield from self._walk(parts, prefix)
+
+    def _make_root(self) -> None:
+        """Make the root, durably, at this object's first put. One that vanishes later has lost blobs: it is left so."""
+        if self._is_made:
+            return
+        ancestors = (self._root, *self._root.parents)
+        made = [folder for folder in ancestors if not folder.exists()] or [self._root]
+        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in made:
+            # Who may not read the folder above can't have made anything in it that would be lost.
+            with suppress(PermissionError), _opened(folder.parent) as parent:
+                self._fsync(parent)
+        with self._folder((_TEMPORARY,), make=True) as temporary:
+            _remove_stale(temporary)
+        self._is_made = True
 
     def _put(self, folders: Sequence[str], name: str, data: bytes) -> None:
         with self._folder(folders, make=True) as folder:
@@ -177,6 +195,24 @@ class FileBlobStore:
             yield folder
         finally:
             os.close(folder)
+
+
+@contextmanager
+def _opened(folder: Path) -> Generator[int]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _check_writable(root: Path) -> None:
+    """Raise OSError unless files can be made in this folder or, if it is not there, the folder itself can be."""
+    nearest = next(folder for folder in (root, *root.parents) if folder.exists())
+    if not nearest.is_dir():
+        raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 @contextmanager

@@ -1,7 +1,9 @@
 """What is special about blobs in files: crashes, links, other processes, and what is on the disk."""
 
 import os
+import shutil
 import signal
+import stat
 import subprocess
 import sys
 from hashlib import sha256
@@ -103,7 +105,7 @@ def test_folders_that_an_interrupted_delete_left_are_removed_by_the_next(root: P
     (root / "a" / "b").mkdir(parents=True)
     store.delete(KEY)
 
-    assert _tree(root) == {".tmp": None}
+    assert _tree(root) == {}
 
 
 def test_a_root_that_is_a_link_is_followed_once(world: Path, root: Path) -> None:
@@ -114,10 +116,38 @@ def test_a_root_that_is_a_link_is_followed_once(world: Path, root: Path) -> None
     assert (root / "a" / "b" / NAME).is_file()
 
 
-def test_a_root_is_made_where_there_is_none(tmp_path: Path) -> None:
+def test_a_root_is_made_by_the_first_put_where_there_is_none(tmp_path: Path) -> None:
     FileBlobStore(tmp_path / "not" / "there" / "yet").put(KEY, b"data")
 
     assert FileBlobStore(tmp_path / "not" / "there" / "yet").get(KEY) == b"data"
+
+
+def test_before_the_first_put_there_are_no_blobs_and_nothing_is_on_the_disk(tmp_path: Path) -> None:
+    store = FileBlobStore(tmp_path / "not" / "there")
+
+    with pytest.raises(BlobMissingError):
+        store.get(KEY)
+    assert not store.exists(KEY)
+    assert list(store.list("")) == []
+    store.delete(KEY)
+    assert _tree(tmp_path) == {}
+
+
+def test_blobs_of_another_process_are_seen_before_the_first_put(tmp_path: Path) -> None:
+    reader = FileBlobStore(tmp_path / "root")
+    FileBlobStore(tmp_path / "root").put(KEY, b"data")
+
+    assert reader.get(KEY) == b"data"
+
+
+def test_a_root_that_was_made_is_synced_with_all_that_was_made_above_it(tmp_path: Path) -> None:
+    synced: list[str] = []
+    root = tmp_path / "not" / "there"
+    FileBlobStore(root, fsync=lambda file: synced.append(os.readlink(f"/proc/self/fd/{file}"))).put(
+        KEY, b"data"
+    )
+
+    assert {str(tmp_path), str(tmp_path / "not"), str(root)} <= set(synced)
 
 
 # Links and other things in the place of files --------------------------------------------------------------------
@@ -160,7 +190,7 @@ def test_a_link_in_the_place_of_a_folder_is_not_followed(world: Path, root: Path
     store.delete(KEY)
     with pytest.raises(UnavailableError):
         store.put(KEY, b"data")
-    assert before == _tree(world)
+    assert {**before, "x/root/.tmp": None} == _tree(world)
 
 
 def test_a_link_in_the_place_of_the_temporary_folder_is_not_followed(world: Path, root: Path) -> None:
@@ -168,7 +198,7 @@ def test_a_link_in_the_place_of_the_temporary_folder_is_not_followed(world: Path
     before = _tree(world)
 
     with pytest.raises(UnavailableError):
-        FileBlobStore(root)
+        FileBlobStore(root).put(KEY, b"data")
     assert before == _tree(world)
 
 
@@ -215,18 +245,29 @@ def test_a_folder_that_can_not_be_written_is_unavailable(root: Path) -> None:
         root.chmod(0o700)
 
 
-def test_a_root_that_is_a_file_is_unavailable(tmp_path: Path) -> None:
+@pytest.mark.skipif(IS_ROOT, reason="root may write everywhere")
+@pytest.mark.parametrize("below", ["", "below", "below/that"])
+def test_a_root_that_can_not_be_written_or_made_is_unavailable_at_once(root: Path, below: str) -> None:
+    root.chmod(0o500)
+    try:
+        with pytest.raises(UnavailableError, match=r"root.* as the folder of blobs: Permission denied"):
+            FileBlobStore(root / below)
+    finally:
+        root.chmod(0o700)
+
+
+@pytest.mark.parametrize("below", ["", "below", "below/that"])
+def test_a_root_that_is_a_file_or_below_one_is_unavailable_at_once(tmp_path: Path, below: str) -> None:
     (tmp_path / "file").write_bytes(b"")
 
-    with pytest.raises(UnavailableError):
-        FileBlobStore(tmp_path / "file")
-    with pytest.raises(UnavailableError):
-        FileBlobStore(tmp_path / "file" / "below")
+    with pytest.raises(UnavailableError, match="Not a directory"):
+        FileBlobStore(tmp_path / "file" / below)
 
 
 def test_a_disk_that_fails_to_sync_leaves_nothing_behind(root: Path) -> None:
-    def fail(_: int) -> None:
-        raise OSError(5, "Input/output error")
+    def fail(file: int) -> None:
+        if stat.S_ISREG(os.fstat(file).st_mode):
+            raise OSError(5, "Input/output error")
 
     store = FileBlobStore(root, fsync=fail)
     with pytest.raises(UnavailableError, match="Input/output error"):
@@ -241,7 +282,7 @@ def test_a_folder_that_vanishes_during_a_put_is_made_again(root: Path) -> None:
     vanished: list[str] = []
 
     def sync(file: int) -> None:
-        if not vanished:
+        if not vanished and (root / "a" / "b").exists():
             vanished.append("a/b")
             (root / "a" / "b").rmdir()
             (root / "a").rmdir()
@@ -255,9 +296,10 @@ def test_a_folder_that_vanishes_during_a_put_is_made_again(root: Path) -> None:
 
 
 def test_a_root_that_vanishes_is_unavailable(root: Path) -> None:
+    """What was in it is lost: an operator must know, so it is not made anew in silence."""
     store = FileBlobStore(root)
-    (root / ".tmp").rmdir()
-    root.rmdir()
+    store.put(KEY, b"data")
+    shutil.rmtree(root)
 
     with pytest.raises(UnavailableError):
         store.put(KEY, b"data")
@@ -275,6 +317,7 @@ def test_the_file_is_synced_before_it_has_its_name_and_every_folder_after(root: 
 
     FileBlobStore(root, fsync=sync).put(KEY, b"data")
 
+    assert seen.pop(0) == ("..", False)  # another process may have made the root just now
     assert seen[0] == (".tmp/*", False)
     assert {("a/b", True), ("a", True), (".", True)} == set(seen[1:])
 
@@ -290,13 +333,13 @@ def test_a_put_of_what_is_there_syncs_what_somebody_else_may_not_have(root: Path
 
 
 def test_old_temporary_files_are_removed_and_young_ones_left(root: Path) -> None:
-    FileBlobStore(root)
+    FileBlobStore(root).put(KEY, b"data")
     old, young = root / ".tmp" / "old", root / ".tmp" / "young"
     for path in (old, young):
         path.write_bytes(b"half a blo")
     two_days_ago = young.stat().st_mtime - 2 * 24 * 3600
     os.utime(old, (two_days_ago, two_days_ago))
-    FileBlobStore(root)
+    FileBlobStore(root).put(KEY, b"data")
 
     assert [young] == list((root / ".tmp").iterdir())
 
