@@ -54,7 +54,7 @@ from holdfast.kernel.commands import (
     SessionRenewed,
 )
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.plan import Plan
+from holdfast.kernel.plan import Plan, stage_of
 from holdfast.ports.changes import CloseJob
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import (
@@ -85,7 +85,7 @@ _HOW: Final = st.sampled_from(["ok", "ok", "ok", "ok", "fail", "fatal", "odd"])
 _RUN: Final = st.integers(0, 7)
 _WHICH: Final = st.sampled_from(["held", "held", "held", "any", "stale"])
 _LIMIT: Final = st.sampled_from([1, 2, 500])
-_SETTLE: Final = st.tuples(st.just("settle"), _WHICH, _SMALL, _HOW, _SMALL)
+_SETTLE: Final = st.tuples(st.just("settle"), _WHICH, _SMALL, _HOW, _SMALL, st.none() | _SMALL)
 OPS: Final = st.one_of(
     st.tuples(
         st.just("create"),
@@ -148,16 +148,19 @@ class KernelMachine(RuleBasedStateMachine):
     def a_batch(self, ops: list[tuple[Any, ...]]) -> None:
         self._carry_out(ops)
 
-    @rule(settles=st.lists(_SMALL, min_size=1, max_size=6), size=st.integers(2, 5))
-    def some_work(self, settles: list[int], size: int) -> None:
+    @rule(
+        settles=st.lists(st.tuples(_SMALL, st.none() | st.just(0)), min_size=1, max_size=6),
+        size=st.integers(2, 5),
+    )
+    def some_work(self, settles: list[tuple[int, int | None]], size: int) -> None:
         """What a worker does on a good day, so that runs get far enough for bad days to matter."""
         if not any(session.is_open for session in self.model.sessions.values()):
             self._carry_out([("open",)])
         if not any(run.status is Outcome.RUNNING for run in self.model.runs.values()):
             self._carry_out([("create", 3 + size % 2, "error", None)])
         self._carry_out([("claim", 0, 100)])
-        for place in settles:
-            self._carry_out([("settle", "held", place, "ok", size)])
+        for place, taker in settles:
+            self._carry_out([("settle", "held", place, "ok", size, taker)])
             self._carry_out([("claim", 0, 2)])
 
     @rule(seconds=st.sampled_from([0.001, 1.0, 20.0, 100.0]))
@@ -199,7 +202,7 @@ class KernelMachine(RuleBasedStateMachine):
             before = len(self.claimed)
             self._carry_out([("claim", session, 100)])
             for place in range(before, len(self.claimed)):
-                self._carry_out([("settle", "exactly", place, "ok", 3)])
+                self._carry_out([("settle", "exactly", place, "ok", 3, None)])
         self._carry_out([("repair",)])
         assert {run.status for run in self.model.runs.values()} <= set(Outcome) - {Outcome.RUNNING}
 
@@ -479,10 +482,11 @@ class KernelMachine(RuleBasedStateMachine):
 
         return command, judge
 
-    def _settle(self, which: str, place: int, how: str, size: int) -> Step | None:
+    def _settle(self, which: str, place: int, how: str, size: int, taker: int | None) -> Step | None:
         attempt = self._attempt(which, place)
         if attempt is None:
             return None
+        session = None if taker is None else self._session(taker)
         is_reader = attempt.kind is JobKind.EXPAND
         items = [self._fresh() for _ in range(size % 6)]
         value = [attempt.job, attempt.epoch, self._fresh()]
@@ -494,7 +498,9 @@ class KernelMachine(RuleBasedStateMachine):
             outcome = Expanded(items=tuple(map(_payload, items)))
         else:
             outcome = Completed(output=_payload(value))
-        command = JobSettle(job=attempt.job, epoch=attempt.epoch, outcome=outcome)
+        command = JobSettle(
+            job=attempt.job, epoch=attempt.epoch, outcome=outcome, take_next=session and session.id
+        )
 
         def judge(answer: object) -> None:
             job = self.model.held(attempt.job, attempt.epoch)
@@ -504,9 +510,27 @@ class KernelMachine(RuleBasedStateMachine):
                 assert isinstance(answer, InvalidCommandError)
             else:
                 assert isinstance(answer, JobSettled)
+                before = set(job.run.tasks())
                 self._settled(job, outcome, items, value, answer)
+                self._takes(job, set(job.run.tasks()) - before, session, answer)
 
         return command, judge
+
+    def _takes(
+        self, job: JobModel, opened: set[Task], session: SessionModel | None, answer: JobSettled
+    ) -> None:
+        """One job of the same queue is leased with a settle, if there is one and a session that takes it."""
+        queues = {task: stage_of(job.run.plan.node(task.node)).queue for task in (*opened, job.task)}
+        fits = {task for task in opened if queues[task] == queues[job.task]}
+        if session is None or not session.is_open or not fits:
+            assert (answer.next, answer.row, answer.more) == (None, None, False)
+            return
+        taken = answer.next
+        assert taken is not None
+        assert Task(taken.kind, taken.node, taken.item) in fits
+        assert answer.more == (len(opened) > 1)
+        self._claims(taken, session)
+        event("a settle took the next job")
 
     def _settled(
         self,
@@ -620,5 +644,5 @@ def test_the_kernel_does_what_the_model_does() -> None:
 @pytest.mark.slow
 def test_the_kernel_does_what_the_model_does_for_long() -> None:
     run_state_machine_as_test(
-        KernelMachine, settings=settings(_SETTINGS, max_examples=2_000, stateful_step_count=80)
+        KernelMachine, settings=settings(_SETTINGS, max_examples=250, stateful_step_count=80)
     )

@@ -192,6 +192,9 @@ class Player:
             case JobSettled() | JobReleased():
                 assert isinstance(command, JobSettle | JobRelease)
                 self.believed = [one for one in self.believed if one.job != command.job]
+                if isinstance(answer, JobSettled) and answer.next is not None:
+                    self.attempts.append(answer.next)
+                    self.believed.append(answer.next)
             case _:
                 pass
 
@@ -285,6 +288,7 @@ class Player:
                     outcome=self._outcome(verb, attempt, two),
                     said=said,
                     host="here" if two == 5 else "",
+                    take_next=session if two in {1, 6} else None,
                     started_at=one or None,
                     namespace=namespace,
                     idempotency_key=f"s{attempt.job}.{attempt.epoch}" if two == 4 else None,
