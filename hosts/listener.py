@@ -1,4 +1,4 @@
-"""Hears what the transport says, for a whole process: wakes its workers, and those who wait for runs to end."""
+"""Hears what the transport says, for a whole process: tells its workers, and those who wait for runs to end."""
 
 import logging
 import threading
@@ -29,7 +29,7 @@ class Listener:
         self._transport = transport
         self._lock = threading.Lock()
         self._waiting: dict[str, list[Future[Run]]] = {}
-        self._workers: list[Callable[[], None]] = []
+        self._workers: dict[Callable[[], None], Callable[[frozenset[str]], None]] = {}
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
 
@@ -50,17 +50,18 @@ class Listener:
         self._start()
         return future
 
-    def add_worker(self, wake: Callable[[], None]) -> None:
-        """Call `wake`, from the listener's thread, whenever there may be jobs."""
+    def add_worker(
+        self, wake: Callable[[], None], ended: Callable[[frozenset[str]], None] = lambda _: None
+    ) -> None:
+        """Call `wake`, from the listener's thread, whenever there may be jobs; `ended` with runs that may have ended."""
         with self._lock:
-            self._workers.append(wake)
+            self._workers[wake] = ended
         self._start()
 
     def remove_worker(self, wake: Callable[[], None]) -> None:
-        """Do not call `wake` any more."""
+        """Do not call `wake` any more, nor the `ended` that came with it."""
         with self._lock:
-            if wake in self._workers:
-                self._workers.remove(wake)
+            self._workers.pop(wake, None)
 
     def close(self) -> None:
         """Stop listening; whoever still waits is cancelled."""
@@ -106,12 +107,15 @@ class Listener:
                 self._closed.wait(POLL_FLOOR)
 
     def _tell_workers(self, deliveries: Sequence[Delivery]) -> None:
-        if all(isinstance(delivery.hint, RunHint) for delivery in deliveries):
-            return
+        runs = frozenset(delivery.hint.run for delivery in deliveries if isinstance(delivery.hint, RunHint))
+        may_be_jobs = any(not isinstance(delivery.hint, RunHint) for delivery in deliveries)
         with self._lock:
-            workers = list(self._workers)
-        for wake in workers:
-            wake()
+            workers = list(self._workers.items())
+        for wake, ended in workers:
+            if may_be_jobs:
+                wake()
+            if runs:
+                ended(runs)
 
     def _look(self, deliveries: Sequence[Delivery] = ()) -> None:
         """Give those who wait the runs that have ended: one question for all of them."""

@@ -104,6 +104,13 @@ class HeartbeatAnswered:
 
 
 @attrs.frozen
+class RunsEnded:
+    """These runs may have ended: somebody said so. What is true is asked for."""
+
+    runs: frozenset[str]
+
+
+@attrs.frozen
 class SweepDone:
     """A round of maintenance is over; `more` says whether it hit a limit, so that another should follow at once."""
 
@@ -152,6 +159,7 @@ Input: TypeAlias = (
     | Ended
     | Settled
     | HeartbeatAnswered
+    | RunsEnded
     | SweepDone
     | WokeDue
     | CallFailed
@@ -252,6 +260,7 @@ class _Running:
     since: float
     turn: _Turn
     cancelled: bool = False
+    doubted: bool = False
 
 
 @attrs.frozen
@@ -363,6 +372,8 @@ class WorkerMachine:
             case HeartbeatAnswered(lost):
                 self._asking = False
                 self._cancel(lost, actions)
+            case RunsEnded(runs):
+                self._doubt(now, runs)
             case SweepDone(more):
                 self._sweeping = False
                 self._next_sweep = now if more else now + self._settings.maintenance_interval
@@ -540,17 +551,31 @@ class WorkerMachine:
         return tuple(lanes)
 
     def _ask(self, now: float, actions: list[Action]) -> None:
-        """Ask about bodies that have run for a while: they may have been cancelled, or have something to say."""
+        """Ask about bodies that have run for a while: they may have been cancelled, or have something to say.
+
+        And about those of runs that are said to have ended.
+        """
         if self._asking or now < self._next_heartbeat or not self._holds_any():
             return
         self._next_heartbeat = now + self._settings.heartbeat_interval
         oldest = now - self._settings.heartbeat_interval / 2
-        attempts = tuple(
-            job.attempt for job in self._running.values() if job.since <= oldest and not job.cancelled
-        )
-        if attempts:
+        asked = [
+            job
+            for job in self._running.values()
+            if (job.since <= oldest or job.doubted) and not job.cancelled
+        ]
+        if asked:
+            for job in asked:
+                job.doubted = False
             self._asking = True
-            actions.append(Heartbeat(attempts))
+            actions.append(Heartbeat(tuple(job.attempt for job in asked)))
+
+    def _doubt(self, now: float, runs: frozenset[str]) -> None:
+        """Have bodies of these runs asked about at once, or as soon as what was asked before is answered."""
+        for job in self._running.values():
+            if job.attempt.run in runs and not job.cancelled:
+                job.doubted = True
+                self._next_heartbeat = min(self._next_heartbeat, now)
 
     def _wind_down(self, now: float, actions: list[Action]) -> None:
         if self.phase is Phase.DRAINING:

@@ -134,7 +134,7 @@ class Worker:
         await to_thread.run_sync(self._core.connect)
         self._woken = anyio.Event()
         self._renewal.watch_loop()
-        self._core.listener.add_worker(self._wake)
+        self._core.listener.add_worker(self._wake, self._doubt)
         self._serving.set()
         try:
             async with anyio.create_task_group() as group:
@@ -378,6 +378,11 @@ class Worker:
 
     def _wake(self) -> None:
         self._post_from_thread(m.Woken())
+
+    def _doubt(self, runs: frozenset[str]) -> None:
+        # Most runs that end are none of this worker's, and cost its loop nothing.
+        if any(attempt.run in runs for attempt in tuple(self._scopes)):
+            self._post_from_thread(m.RunsEnded(runs))
 
     def _post_from_thread(self, happened: m.Input) -> None:
         self._renewal.in_loop(lambda: self._post(happened))

@@ -283,6 +283,17 @@ def test_word_of_runs_wakes_no_worker(world: World) -> None:
     assert woken() == 0
 
 
+def test_workers_are_told_which_runs_may_have_ended(world: World) -> None:
+    told: list[frozenset[str]] = []
+    world.listener.add_worker(lambda: None, told.append)
+    world.transport.say(hint(1), A_JOB, hint(2))
+    world.transport.say(A_JOB, None)
+    world.transport.settled()
+
+    assert told[0] == {a_key(1), a_key(2)}
+    assert len(told) == 2  # the other is that of the test's own
+
+
 def test_that_something_changed_wakes_workers(world: World) -> None:
     woken = heard_by(world)
     world.transport.say(None)

@@ -28,6 +28,7 @@ from holdfast.hosts.process.machine import (
     OpenSession,
     Phase,
     Release,
+    RunsEnded,
     SessionLost,
     SessionReady,
     Settings,
@@ -574,6 +575,43 @@ def test_a_heartbeat_that_failed_is_sent_again() -> None:
 
     assert driven.step(CallFailed(beat)) == []
     assert driven.until_next() == [beat]
+
+
+def test_bodies_of_a_run_that_is_said_to_have_ended_are_asked_about_at_once() -> None:
+    """However short a time they have run; and once for each time that it is said."""
+    driven = Driven(poll_interval=100.0)
+    driven.running(*attempts(1, 2))
+
+    beat = Heartbeat(attempts(1, 2))
+    assert driven.step(RunsEnded(frozenset({"run", "other"})), after=BEAT / 10) == [beat]
+    assert driven.step(HeartbeatAnswered(attempts(1))) == [Cancel(attempt(1))]
+    assert driven.step(RunsEnded(frozenset({"run"}))) == [Heartbeat(attempts(2))]
+
+
+def test_the_end_of_runs_of_others_makes_it_ask_nothing() -> None:
+    driven = Driven(poll_interval=100.0)
+    driven.running(attempt(1))
+
+    assert driven.step(RunsEnded(frozenset({"other"})), after=BEAT / 10) == []
+    assert driven.step(Ended(attempt(1), None), RunsEnded(frozenset({"run"}))) == []
+
+
+def test_what_is_said_while_it_asks_makes_it_ask_again() -> None:
+    """The answer that is on its way may be from before the run ended."""
+    driven = Driven(poll_interval=100.0)
+    driven.running(attempt(1))
+    driven.step(after=BEAT)
+
+    assert driven.step(RunsEnded(frozenset({"run"}))) == []
+    assert driven.step(HeartbeatAnswered(())) == [Heartbeat(attempts(1))]
+
+
+def test_while_it_drains_too_it_asks_about_runs_that_are_said_to_have_ended() -> None:
+    driven = Driven(poll_interval=100.0)
+    driven.running(attempt(1))
+    driven.step(Drain())
+
+    assert driven.step(RunsEnded(frozenset({"run"}))) == [Heartbeat(attempts(1))]
 
 
 # Maintenance ----------------------------------------------------------------------------------------------------

@@ -117,6 +117,11 @@ class AWorkersLife(RuleBasedStateMachine):
         else:
             self.step(self.answer(call, more=more))
 
+    @precondition(lambda self: self.running and not self.is_finished)
+    @rule()
+    def runs_are_said_to_have_ended(self) -> None:
+        self.step(m.RunsEnded(frozenset(attempt.run for attempt in self.running.values())))
+
     def answer(self, call: Call, *, more: bool) -> m.Input:
         match call:
             case m.OpenSession():

@@ -302,6 +302,29 @@ async def test_cancelling_a_run_reaches_its_sync_body() -> None:
         await until(lambda: worker.stats().running == 0)
 
 
+async def test_that_a_run_was_cancelled_reaches_its_body_long_before_the_next_heartbeat(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(machine, "Settings", partial(machine.Settings, heartbeat_interval=10_000.0))
+    begun, ended = anyio.Event(), anyio.Event()
+
+    @stage
+    async def body(x: int) -> int:
+        begun.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.set()
+        return x
+
+    pipeline = Pipeline("w", input=int).pipe(body)
+    async with at_work(engine := engine_on(pipeline)):
+        handle = await engine.start(pipeline(1))
+        await begun.wait()
+        await handle.cancel()
+        await ended.wait()
+
+
 async def test_a_sync_body_can_run_an_event_loop_of_its_own(anyio_backend_name: str) -> None:
     @stage
     def body(x: int) -> int:
