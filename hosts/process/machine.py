@@ -276,6 +276,8 @@ class WorkerMachine:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.phase = Phase.RUNNING
+        self.late = 0
+        """How many results came from bodies that were cancelled, and were dropped."""
         self._session = False
         self._opening = False
         self._running: dict[tuple[str, int], _Running] = {}
@@ -436,6 +438,7 @@ class WorkerMachine:
         if settle is not None and not ended.cancelled:
             self._finished.append(_Finished(settle, attempt.queue, ended.turn))
         else:
+            self.late += settle is not None
             self._make_room(attempt.queue)
 
     def _make_room(self, queue: str) -> None:

@@ -33,7 +33,10 @@ _log = logging.getLogger("holdfast.worker")
 
 @attrs.frozen(kw_only=True)
 class WorkerStats:
-    """What a worker has done since it began, and what it does now."""
+    """What a worker has done since it began, and what it does now.
+
+    `fenced` counts the results that came too late and were not taken: its run had ended, or its attempt was lost.
+    """
 
     session: str | None
     phase: str
@@ -208,7 +211,7 @@ class Worker:
             started=counts.started,
             settled=counts.settled,
             failed=counts.failed,
-            fenced=counts.fenced,
+            fenced=counts.fenced + self._machine.late,
             released=counts.released,
             sessions_lost=counts.sessions_lost,
             store_errors=counts.store_errors,

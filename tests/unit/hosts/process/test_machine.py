@@ -544,6 +544,17 @@ def test_what_a_cancelled_body_gives_all_the_same_is_not_settled() -> None:
     driven.step(HeartbeatAnswered(attempts(1)))
 
     assert Settle not in kinds(driven.step(*ended(attempt(1))))
+    assert driven.machine.late == 1
+
+
+def test_a_cancelled_body_that_gives_nothing_is_not_counted_as_late() -> None:
+    driven = Driven()
+    driven.running(attempt(1))
+    driven.step(after=BEAT)
+    driven.step(HeartbeatAnswered(attempts(1)))
+    driven.step(Ended(attempt(1), None))
+
+    assert driven.machine.late == 0
 
 
 def test_an_answer_about_a_body_that_has_ended_changes_nothing() -> None:

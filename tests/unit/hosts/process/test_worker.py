@@ -325,6 +325,29 @@ async def test_that_a_run_was_cancelled_reaches_its_body_long_before_the_next_he
         await ended.wait()
 
 
+async def test_what_a_cancelled_body_gives_all_the_same_is_counted_as_fenced() -> None:
+    begun, go_on = anyio.Event(), anyio.Event()
+
+    @stage
+    async def stubborn(x: int) -> int:
+        begun.set()
+        with anyio.CancelScope(shield=True):
+            await go_on.wait()
+        return x
+
+    pipeline = Pipeline("w", input=int).pipe(stubborn)
+    async with at_work(engine := engine_on(pipeline)) as worker:
+        handle = await engine.start(pipeline(1))
+        await begun.wait()
+        cancelled = worker._scopes  # noqa: SLF001  # nothing else tells when the cancellation has arrived
+        await handle.cancel()
+        await until(lambda: all(scope.cancel_called for scope in cancelled.values()))
+        go_on.set()
+        await until(lambda: worker.stats().running == 0)
+
+    assert (worker.stats().fenced, worker.stats().settled) == (1, 0)
+
+
 async def test_a_sync_body_can_run_an_event_loop_of_its_own(anyio_backend_name: str) -> None:
     @stage
     def body(x: int) -> int:
