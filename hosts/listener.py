@@ -53,7 +53,7 @@ class Listener:
     def add_worker(
         self, wake: Callable[[], None], ended: Callable[[frozenset[str]], None] = lambda _: None
     ) -> None:
-        """Call `wake`, from the listener's thread, whenever there may be jobs; `ended` with runs that may have ended."""
+        """Call `wake` whenever there may be jobs, `ended` with runs that may have ended; from the listener's thread."""
         with self._lock:
             self._workers[wake] = ended
         self._start()

@@ -326,11 +326,12 @@ async def test_that_a_run_was_cancelled_reaches_its_body_long_before_the_next_he
 
 
 async def test_what_a_cancelled_body_gives_all_the_same_is_counted_as_fenced() -> None:
-    begun, go_on = anyio.Event(), anyio.Event()
+    go_on = anyio.Event()
+    begun: list[StageContext] = []
 
     @stage
-    async def stubborn(x: int) -> int:
-        begun.set()
+    async def stubborn(ctx: StageContext, x: int) -> int:
+        begun.append(ctx)
         with anyio.CancelScope(shield=True):
             await go_on.wait()
         return x
@@ -338,10 +339,9 @@ async def test_what_a_cancelled_body_gives_all_the_same_is_counted_as_fenced() -
     pipeline = Pipeline("w", input=int).pipe(stubborn)
     async with at_work(engine := engine_on(pipeline)) as worker:
         handle = await engine.start(pipeline(1))
-        await begun.wait()
-        cancelled = worker._scopes  # noqa: SLF001  # nothing else tells when the cancellation has arrived
+        await until(lambda: len(begun) == 1)
         await handle.cancel()
-        await until(lambda: all(scope.cancel_called for scope in cancelled.values()))
+        await until(lambda: begun[0].cancelled)
         go_on.set()
         await until(lambda: worker.stats().running == 0)
 
