@@ -5,6 +5,7 @@ import math
 import signal
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
@@ -27,6 +28,8 @@ T = TypeVar("T")
 
 LEAVE_SECONDS: Final = 5.0
 """How long a worker that ends waits for the store, which may be away, before it leaves its jobs to the reaper."""
+
+_ENDED: Final = "an error has ended the worker; what it held is given to others when its lease has run out"
 
 _log = logging.getLogger("holdfast.worker")
 
@@ -118,6 +121,7 @@ class Worker:
         self._background: TaskGroup | None = None
         self._thread: threading.Thread | None = None
         self._serving = threading.Event()
+        self._failure: BaseException | None = None
         self._stopped = False
 
     # Running ----------------------------------------------------------------------------------------------------
@@ -166,36 +170,47 @@ class Worker:
         self._post(m.Stop())
 
     def __enter__(self) -> Self:
-        """Work in a thread, with an event loop of its own, beside the code in the `with` block."""
+        """Work in a thread, with an event loop of its own, beside the code in the `with` block.
+
+        Raises what keeps it from connecting.
+        """
         self._thread = threading.Thread(target=self._serve_in_thread, name="holdfast-worker")
         self._thread.start()
         self._serving.wait()
+        if self._failure is not None:
+            self._thread.join()
+            raise self._failure
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        """Drain."""
+        """Drain. If an error has ended the worker, and there was none in the block, raise it in a group."""
         assert self._thread is not None
         self._post_from_thread(m.Drain())
         self._thread.join()
+        if self._failure is not None and error is None:
+            raise self._failure
 
     async def __aenter__(self) -> Self:
-        """Work beside the code in the `async with` block."""
+        """Work beside the code in the `async with` block. Raises what keeps it from connecting."""
+        # `serve` does it too, but in the group, which would cancel the block and raise a group of errors after it.
+        await to_thread.run_sync(self._core.connect)
         self._background = anyio.create_task_group()
         await self._background.__aenter__()
-        self._background.start_soon(self.serve)
+        self._background.start_soon(self._serve_beside)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> bool | None:
-        """Drain."""
+        """Drain. An error that has ended the worker cancels the block, and is raised in a group."""
         assert self._background is not None
         self.drain()
         if isinstance(error, Exception):
-            # It is none of the worker's, and goes on as it is: the task group would wrap it.
-            await self._background.__aexit__(None, None, None)
+            # It is none of the worker's, and goes on as it is: the task group would wrap it. The worker's is logged.
+            with suppress(Exception):
+                await self._background.__aexit__(None, None, None)
             return None
         return await self._background.__aexit__(kind, error, at)
 
@@ -221,8 +236,19 @@ class Worker:
     def _serve_in_thread(self) -> None:
         try:
             anyio.run(self.serve)
+        except BaseException as error:  # noqa: BLE001  # it is raised again in the thread of whoever began it
+            self._failure = error
+            if self._serving.is_set():
+                _log.critical(_ENDED, exc_info=error)
         finally:
             self._serving.set()
+
+    async def _serve_beside(self) -> None:
+        try:
+            await self.serve()
+        except Exception as error:
+            _log.critical(_ENDED, exc_info=error)
+            raise
 
     async def _run_with_signals(self) -> None:
         async with anyio.create_task_group() as group:

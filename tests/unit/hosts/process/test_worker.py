@@ -28,6 +28,7 @@ from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.commands import LeaseReapStale, SessionClose
+from holdfast.ports.clock import Clock
 from holdfast.ports.errors import RunCancelledError, RunFailedError, UnavailableError
 from holdfast.ports.persistence import NotesOf, Persistence
 from holdfast.ports.records import Job, JobState, RunStatus
@@ -76,12 +77,14 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "MAINTENANCE_INTERVAL", 0.05)
 
 
-def engine_on(*workflows: Definition[object], persistence: Persistence | None = None) -> Engine:
+def engine_on(
+    *workflows: Definition[object], persistence: Persistence | None = None, clock: Clock | None = None
+) -> Engine:
     stores = Stores(
         persistence=persistence or MemoryPersistence(),
         transport=MemoryTransport(),
         blobs=None,
-        clock=SystemClock(),
+        clock=clock or SystemClock(),
         ids=UlidIds(),
     )
     OPENED.append(Engine.on(stores, workflows=workflows))
@@ -517,6 +520,98 @@ async def test_an_error_of_a_sync_program_is_raised_as_it_is() -> None:
 
     with pytest.raises(RunFailedError):
         await to_thread.run_sync(program)
+
+
+# Errors of its own -----------------------------------------------------------------------------------------------
+
+
+class Unreachable(MemoryPersistence):
+    """A store that can't be reached."""
+
+    @override
+    def setup(self) -> None:
+        raise UnavailableError("nobody is there")
+
+
+class BreakingClock(SystemClock):
+    """A clock that fails once in the thread that it is told to fail in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.breaks_in: int | None = None
+
+    @override
+    def monotonic(self) -> float:
+        if self.breaks_in == threading.get_ident():
+            self.breaks_in = None
+            raise RuntimeError("a bug")
+        return super().monotonic()
+
+
+def threads_of_workers() -> list[int | None]:
+    return [thread.ident for thread in threading.enumerate() if thread.name == "holdfast-worker"]
+
+
+async def test_what_keeps_it_from_connecting_is_raised_before_the_block_begins() -> None:
+    """As it is: neither in a group, nor as a cancellation of the block."""
+    with anyio.fail_after(10), pytest.raises(UnavailableError, match="nobody is there"):
+        async with Worker(engine_on(SIMPLE, persistence=Unreachable())):
+            pytest.fail("the block has begun")
+
+
+async def test_what_keeps_it_from_connecting_is_raised_in_a_sync_program_too() -> None:
+    def program() -> None:
+        with Worker(engine_on(SIMPLE, persistence=Unreachable()).sync):
+            pytest.fail("the block has begun")
+
+    with pytest.raises(UnavailableError, match="nobody is there"):
+        await to_thread.run_sync(program)
+    assert threads_of_workers() == []
+
+
+async def test_an_error_that_ends_it_later_cancels_the_block_is_logged_and_raised(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    engine = engine_on(SIMPLE, clock=(clock := BreakingClock()))
+    with anyio.fail_after(10), pytest.raises(ExceptionGroup) as raised:
+        async with Worker(engine) as worker:
+            await until(lambda: worker.stats().session is not None)
+            clock.breaks_in = threading.get_ident()
+            await anyio.sleep_forever()
+
+    assert raised.group_contains(RuntimeError, match="a bug")
+    assert "an error has ended the worker" in caplog.text
+
+
+async def test_an_error_of_the_block_is_raised_rather_than_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    engine = engine_on(SIMPLE, clock=(clock := BreakingClock()))
+    with anyio.fail_after(10), pytest.raises(KeyError):
+        async with Worker(engine) as worker:
+            await until(lambda: worker.stats().session is not None)
+            clock.breaks_in = threading.get_ident()
+            raise KeyError
+
+    assert "an error has ended the worker" in caplog.text
+
+
+@pytest.mark.parametrize("error", [None, KeyError()])
+async def test_an_error_that_ends_it_later_is_raised_when_a_sync_block_ends_unless_that_raised_one(
+    error: Exception | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    def program() -> None:
+        engine = engine_on(SIMPLE, clock=(clock := BreakingClock()))
+        with Worker(engine.sync):
+            (clock.breaks_in,) = threads_of_workers()
+            while threads_of_workers():
+                threading.Event().wait(0.002)
+            if error is not None:
+                raise error
+
+    with pytest.raises(ExceptionGroup if error is None else KeyError) as raised:
+        await to_thread.run_sync(program)
+
+    assert raised.value is error or raised.group_contains(RuntimeError, match="a bug")
+    assert "an error has ended the worker" in caplog.text
 
 
 # The end --------------------------------------------------------------------------------------------------------
