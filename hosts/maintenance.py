@@ -41,6 +41,7 @@ class Tick:
         freed: Jobs of dead sessions that can be claimed again.
         dead: Jobs of dead sessions that had no attempt left; their runs have failed.
         repaired: Ids of runs that lacked jobs and got them back: none, ever, without a fault.
+        reminded: Queued jobs that a serverless host has announced again, because their messages may have been lost.
         more: Whether there may be more of the same to do at once.
     """
 
@@ -49,6 +50,7 @@ class Tick:
     freed: int
     dead: int
     repaired: tuple[str, ...]
+    reminded: int = 0
     more: bool
 
 

@@ -211,6 +211,20 @@ class JobsOfRun(Query[tuple[Job, ...]]):
     run: str
 
 
+@attrs.frozen(kw_only=True)
+class QueuedJobs(Query[tuple[Job, ...]]):
+    """Queued jobs of these definitions, of runs that have not changed since then, by key.
+
+    Jobs that sleep or are held are none of them. For the next page give the key of the last job of this one as `after`.
+    """
+
+    namespace: str
+    definitions: tuple[str, ...]
+    quiet_since: Micros
+    after: JobKey | None = None
+    limit: int = 100
+
+
 @attrs.frozen
 class HistoryOf(Query[tuple[HistoryRow, ...]]):
     """The next rows of a run's history after row `after`."""

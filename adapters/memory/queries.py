@@ -15,13 +15,14 @@ from holdfast.ports.persistence import (
     OutputRows,
     PlansByFingerprint,
     Query,
+    QueuedJobs,
     RunsByKey,
     SchemaVersion,
     StoreCounts,
     StoredValue,
     StoreTime,
 )
-from holdfast.ports.records import STAGE_COMPLETED, Payload, Run
+from holdfast.ports.records import STAGE_COMPLETED, Job, JobState, Payload, Run
 from holdfast.ports.references import Reference
 from holdfast.ports.tables import Tables
 
@@ -46,6 +47,8 @@ def _answer(tables: Tables, query: object) -> object:  # one arm a question
             return _list_runs(tables, query)
         case JobsOfRun(run):
             return tuple(job for _, job in sorted(tables.jobs.get(run, {}).items()))
+        case QueuedJobs():
+            return _queued_jobs(tables, query)
         case HistoryOf(run, after, limit):
             return tuple(row for row in tables.history.get(run, ()) if row.number > after)[:limit]
         case NotesOf(run, after, limit):
@@ -83,6 +86,20 @@ def _list_runs(tables: Tables, query: ListRuns) -> tuple[Run, ...]:
         and (query.before is None or run.key < query.before)
     ]
     return tuple(sorted(matching, key=lambda run: run.key, reverse=True)[: query.limit])
+
+
+def _queued_jobs(tables: Tables, query: QueuedJobs) -> tuple[Job, ...]:
+    matching = [
+        job
+        for job in tables.all_jobs()
+        if job.state is JobState.QUEUED
+        and job.namespace == query.namespace
+        and job.definition in query.definitions
+        and (query.after is None or job.key > query.after)
+        and (run := tables.runs.get(job.run)) is not None
+        and run.updated_at <= query.quiet_since
+    ]
+    return tuple(sorted(matching, key=lambda job: job.key)[: query.limit])
 
 
 def _payloads(tables: Tables, run: str, reference: Reference) -> tuple[Payload, ...]:

@@ -23,6 +23,7 @@ from holdfast.ports.persistence import (
     OutputRows,
     PlansByFingerprint,
     Query,
+    QueuedJobs,
     RunsByKey,
     SchemaVersion,
     StoreCounts,
@@ -47,6 +48,7 @@ class Answers:
             RunsByKey: self._runs_by_key,
             ListRuns: self._list_runs,
             JobsOfRun: self._jobs_of_run,
+            QueuedJobs: self._queued_jobs,
             HistoryOf: self._history_of,
             NotesOf: self._notes_of,
             PlansByFingerprint: self._plans,
@@ -102,6 +104,31 @@ class Answers:
     def _jobs_of_run(self, link: Link, query: JobsOfRun) -> tuple[Job, ...]:
         sql = f"SELECT {', '.join(rows.JOB)} FROM holdfast_jobs WHERE run = :run ORDER BY number"
         return tuple(map(rows.job_from, self._ask(link, sql, run=query.run)))
+
+    def _queued_jobs(self, link: Link, query: QueuedJobs) -> tuple[Job, ...]:
+        definitions = askable(query.definitions)
+        if not definitions or not is_askable(query.namespace):
+            return ()
+        run, number = query.after or ("", 0)
+        columns = ", ".join(f"j.{name}" for name in rows.JOB)
+        sql = (
+            f"SELECT {columns} FROM holdfast_jobs AS j JOIN holdfast_runs AS r ON r.key = j.run "
+            "WHERE j.state = 'queued' AND j.namespace = :namespace "
+            f"AND {self._dialect.one_of('j.definition', 'definitions')} "
+            "AND (j.run, j.number) > (:run, :number) AND r.updated_at <= :quiet_since "
+            "ORDER BY j.run, j.number LIMIT :limit"
+        )
+        found = self._ask(
+            link,
+            sql,
+            namespace=query.namespace,
+            definitions=self._dialect.texts(definitions),
+            run=run,
+            number=number,
+            quiet_since=query.quiet_since,
+            limit=query.limit,
+        )
+        return tuple(map(rows.job_from, found))
 
     def _history_of(self, link: Link, query: HistoryOf) -> tuple[HistoryRow, ...]:
         sql = f"{_HISTORY}run = :run AND number > :after ORDER BY number LIMIT :limit"

@@ -10,6 +10,7 @@ import attrs
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.maintenance import Maintenance, Tick
 from holdfast.hosts.serverless.execution import AttemptExecutor
+from holdfast.hosts.serverless.reminders import Reminders
 from holdfast.kernel.commands import JobClaim, JobExecute, JobExecuted, JobsClaimed, SessionOpen, SessionRenew
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.plan import DEFAULT_QUEUE
@@ -81,6 +82,7 @@ class ServerlessHost:
         self._core = engine.core
         self._lease = round((time_limit + MARGIN) * 1_000_000)
         self._maintenance = Maintenance(engine.core, lease=time_limit + MARGIN)
+        self._reminders = Reminders(engine.core)
         self._executor = AttemptExecutor(engine.core)
         self._kernel: Kernel | None = None
         self._session: str | None = None
@@ -137,8 +139,11 @@ class ServerlessHost:
         """Wake what is due, reap dead sessions, repair; until nothing is left, or `keep_on` says False.
 
         Run it from a timer, at least once a minute: it is what brings back jobs whose function was killed, and those
-        that sleep. Running it more often, or twice at once, does no harm.
+        that sleep. It also announces again, once and at most 100 of them, queued jobs of runs to which nothing has
+        happened for a minute: their messages may have been lost. Running it more often, or twice at once, does no harm.
         """
+        self._core.connect()
+        reminded = self._reminders.send()  # first, for what is woken now has a message of its own
         tick = self._maintenance.tick()
         while tick.more and keep_on():
             following = self._maintenance.tick()
@@ -151,7 +156,7 @@ class ServerlessHost:
                 more=following.more,
             )
         self._maintenance.prune()
-        return tick
+        return attrs.evolve(tick, reminded=reminded)
 
     def _connected(self) -> Kernel:
         if self._kernel is None:

@@ -15,18 +15,21 @@ from holdfast.ports.persistence import (
     OutputRows,
     Persistence,
     PlansByFingerprint,
+    QueuedJobs,
     RunsByKey,
     SchemaVersion,
     StoreTime,
 )
-from holdfast.ports.records import JobState, Payload, RunName, RunStatus
+from holdfast.ports.records import JobKey, JobState, Payload, RunName, RunStatus
 from holdfast.ports.references import Reference, item_reference, map_reference
 from holdfast.testing.conformance.builders import (
+    DEFINITION,
     NAMESPACE,
     NOW,
     a_completed_row,
     a_job,
     a_key,
+    a_leased_job,
     a_note,
     a_page,
     a_plan,
@@ -127,6 +130,55 @@ class Queries(PersistenceCase):
         assert tuple(job.number for job in store.read(JobsOfRun(a_key(1)))) == (1, 2, 9, 10, 12)
         assert store.read(JobsOfRun(a_key(1)))[-1] == FULL_JOB
         assert store.read(JobsOfRun(a_key(3))) == ()
+
+    def test_queued_jobs_of_quiet_runs_are_found_by_key(self, store: Persistence) -> None:
+        """QueuedJobs passes over other states, definitions and namespaces, and runs that changed since; 9 before 10."""
+        put_run(
+            store,
+            a_run(2, updated_at=NOW),
+            a_job(2, 10),
+            a_job(2, 9, priority=-1),
+            a_job(2, 1, queue="other"),
+            a_job(2, 2, state=JobState.SLEEPING, wake_at=NOW),
+            a_job(2, 3, state=JobState.HELD),
+            a_job(2, 4, definition="nobody's@1"),
+            a_leased_job(2, 5, session="S"),
+        )
+        put_run(store, a_run(1, updated_at=NOW - 1), a_job(1, 1, definition="other@2"))
+        put_run(store, a_run(3, updated_at=NOW + 1), a_job(3, 1))
+        put_run(store, a_run(4, updated_at=NOW, namespace="tenant-2"), a_job(4, 1, namespace="tenant-2"))
+
+        found = store.read(self._queued())
+
+        assert (
+            a_job(1, 1, definition="other@2"),
+            a_job(2, 1, queue="other"),
+            a_job(2, 9, priority=-1),
+            a_job(2, 10),
+        ) == found
+
+    def test_queued_jobs_are_read_page_by_page(self, store: Persistence) -> None:
+        """QueuedJobs begins after a job and ends at the limit."""
+        keys: list[JobKey] = []
+        for run in (1, 2, 3):
+            put_run(store, a_run(run, updated_at=NOW), *(a_job(run, number) for number in range(1, 12)))
+
+        after = None
+        while page := store.read(self._queued(after=after, limit=4)):
+            assert len(page) <= 4
+            keys += [job.key for job in page]
+            after = keys[-1]
+
+        assert [JobKey(a_key(run), number) for run in (1, 2, 3) for number in range(1, 12)] == keys
+
+    def test_no_queued_job_is_found_where_nothing_is_asked_for(self, store: Persistence) -> None:
+        """QueuedJobs of no definition, of texts that can't be stored, or of none at all."""
+        put_run(store, a_run(1, updated_at=NOW), a_job(1, 1))
+
+        assert store.read(self._queued(definitions=())) == ()
+        assert store.read(self._queued(definitions=("nul \0", "half \ud800"))) == ()
+        assert store.read(self._queued(namespace="nul \0")) == ()
+        assert store.read(self._queued(limit=0)) == ()
 
     def test_history_is_read_page_by_page(self, store: Persistence) -> None:
         """HistoryOf begins after a row and ends at the limit; 9 comes before 10."""
@@ -275,6 +327,18 @@ class Queries(PersistenceCase):
         """And nothing else happens."""
         with pytest.raises(TypeError):
             store.read(UnknownQuery())
+
+    def _queued(
+        self,
+        *,
+        namespace: str = NAMESPACE,
+        definitions: tuple[str, ...] = (DEFINITION, "other@2"),
+        after: JobKey | None = None,
+        limit: int = 100,
+    ) -> QueuedJobs:
+        return QueuedJobs(
+            namespace=namespace, definitions=definitions, quiet_since=NOW, after=after, limit=limit
+        )
 
     def _load(self, store: Persistence, *references: Reference) -> list[tuple[Payload, ...]]:
         found = store.read(LoadValues(tuple((a_key(1), reference) for reference in references)))
