@@ -20,6 +20,7 @@ from holdfast.kernel.values import decode, encode
 from holdfast.ports.clock import Clock, instant, micros
 from holdfast.ports.errors import (
     BlobMissingError,
+    BlockingCallError,
     HoldfastError,
     InvalidValueError,
     UnstorableValueError,
@@ -33,7 +34,7 @@ TRACEBACK_MAX: Final = 8_000
 
 _OURS: Final = ("holdfast.hosts.", "anyio.")
 
-_NEVER_AGAIN: Final = (InvalidValueError, UnstorableValueError, BlobMissingError)
+_NEVER_AGAIN: Final = (InvalidValueError, UnstorableValueError, BlobMissingError, BlockingCallError)
 """What another attempt would only meet again."""
 
 
@@ -89,12 +90,13 @@ class Body:
         except Exception as error:  # noqa: BLE001  # whatever it is, it is this attempt's failure
             return self.failed(error)
 
-    def completed(self, value: object) -> Outcome:
-        """Return the outcome of a body that gave `value`; a failure if that can't be stored."""
-        try:
-            return Completed(output=self.payloads.put(encode(value, self.stage.output_type), self.place))
-        except Exception as error:  # noqa: BLE001  # a user's class may do anything when it is encoded
-            return self.failed(error)
+    def encoded(self, value: object) -> str:
+        """Return the text of what the body gave. Raises what a user's class likes to, when it is encoded."""
+        return encode(value, self.stage.output_type)
+
+    def completed(self, text: str) -> Outcome:
+        """Return the outcome of a body that gave a value of this text. Stores it if it is large."""
+        return Completed(output=self.payloads.put(text, self.place))
 
     def failed(self, error: BaseException) -> Outcome:
         """Return the outcome of a body that raised `error`."""

@@ -1,9 +1,18 @@
-"""Calls from other threads into the event loop that runs now, whichever kind it is."""
+"""Event loops of whichever kind: whether one runs here, and calls from other threads into it."""
 
 from collections.abc import Callable
 from typing import cast
 
 from anyio import lowlevel
+
+
+def is_in_loop() -> bool:
+    """Return whether an event loop runs in this thread, which a call that blocks would hold up."""
+    try:
+        lowlevel.current_token()
+    except RuntimeError:
+        return False
+    return True
 
 
 def caller_into_loop() -> Callable[[Callable[[], None]], None]:

@@ -5,18 +5,22 @@ import math
 import re
 import threading
 from collections import deque
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
 from holdfast.hosts.inputs import Inputs
+from holdfast.hosts.loops import is_in_loop
 from holdfast.hosts.payloads import Payloads, Place
+from holdfast.hosts.process.threads import result_in_thread
 from holdfast.kernel.authoring.context import BlobRef, StageBlobs, StageOutputs
 from holdfast.kernel.commands import Said
 from holdfast.ports.clock import Clock, micros
-from holdfast.ports.errors import BlobCorruptError, NoBlobStoreError
+from holdfast.ports.errors import BlobCorruptError, BlockingCallError, NoBlobStoreError
 from holdfast.ports.json import canonical
 from holdfast.ports.persistence import OutputRows, Persistence
 from holdfast.ports.references import Reference
+
+R = TypeVar("R")
 
 SAID_MAX: Final = 1_000
 """How many lines of a log are kept between two heartbeats; older ones are dropped."""
@@ -63,6 +67,8 @@ class AttemptRuntime:
 
     def outputs(self, stage: str, /) -> StageOutputs | None:
         """See `StageRuntime.outputs`. Reads the store."""
+        if is_in_loop():
+            raise BlockingCallError("output_of")
         rows = self._persistence.read(OutputRows(self._run, stage))
         if not rows:
             return None
@@ -71,6 +77,10 @@ class AttemptRuntime:
         wanted: tuple[tuple[str, Reference], ...] = tuple((self._run, row.number) for row in in_order)
         values = self._inputs.values(wanted)
         return StageOutputs(tuple(self._inputs.one(values[key]) for key in wanted), mapped=mapped)
+
+    async def in_thread(self, call: Callable[[], R], /) -> R:
+        """See `StageRuntime.in_thread`."""
+        return await result_in_thread(call)
 
     def progress(self, done: float, of: float, message: str, /) -> None:
         """See `StageRuntime.progress`. Only the last one between two heartbeats is kept."""
@@ -114,6 +124,8 @@ class AttemptBlobs:
 
     def put(self, name: str, data: bytes, /) -> BlobRef:
         """See `StageBlobs.put`."""
+        if is_in_loop():
+            raise BlockingCallError("blobs.put")
         if self._payloads.blobs is None:
             raise NoBlobStoreError(name)
         sha256 = hashlib.sha256(data).hexdigest()
@@ -123,6 +135,8 @@ class AttemptBlobs:
 
     def get(self, ref: BlobRef, /) -> bytes:
         """See `StageBlobs.get`."""
+        if is_in_loop():
+            raise BlockingCallError("blobs.get")
         if self._payloads.blobs is None:
             raise NoBlobStoreError(ref.key)
         if not ref.key.startswith(f"{self._place.namespace}/"):

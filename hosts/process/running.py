@@ -9,7 +9,7 @@ from anyio import CapacityLimiter, lowlevel, to_thread
 
 from holdfast.hosts.bodies import Body
 from holdfast.hosts.payloads import INLINE_MAX
-from holdfast.hosts.process.threads import run_in_thread
+from holdfast.hosts.process.threads import result_in_thread, run_in_thread
 from holdfast.kernel.commands import Outcome
 
 
@@ -25,15 +25,23 @@ async def run_body(body: Body, threads: CapacityLimiter) -> Outcome:
         if (
             body.timeout is None
         ):  # most have none, and a scope of its own costs a quick body more than it does itself
-            return body.completed(await _call(body, threads))
+            return await _completed(body, await _call(body, threads))
         with anyio.move_on_after(body.timeout):
-            return body.completed(await _call(body, threads))
+            return await _completed(body, await _call(body, threads))
         body.runtime.cancel()
         return body.timed_out()
     except BaseException as error:  # noqa: BLE001  # a body may raise what it likes, CancelledError too
         if not isinstance(error, GeneratorExit):
             await lowlevel.checkpoint_if_cancelled()  # raises if it is we who are cancelled
         return body.failed(error)
+
+
+async def _completed(body: Body, value: object) -> Outcome:
+    """Return the outcome of a body that gave this. What is large is stored in a thread."""
+    text = body.encoded(value)
+    if len(text) <= INLINE_MAX:
+        return body.completed(text)
+    return await result_in_thread(lambda: body.completed(text))
 
 
 async def _call(body: Body, threads: CapacityLimiter) -> object:

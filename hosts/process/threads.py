@@ -9,13 +9,15 @@ import queue
 import sys
 import threading
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 import anyio
 from anyio import CapacityLimiter
 from typing_extensions import override
 
 from holdfast.hosts.loops import caller_into_loop
+
+R = TypeVar("R")
 
 IDLE_SECONDS: Final = 10.0
 """How long a thread waits for its next call before it ends."""
@@ -28,6 +30,23 @@ async def run_in_thread(call: Callable[[], None], limiter: CapacityLimiter) -> N
     """Make a call that never raises in a thread, once the limiter lets it. Whoever is cancelled leaves it behind."""
     async with limiter:
         await make_in_thread(call)
+
+
+async def result_in_thread(call: Callable[[], R]) -> R:
+    """Make a call in a thread; return what it gives, or raise what it raises. Whoever is cancelled leaves it behind."""
+    results: list[R] = []
+    errors: list[BaseException] = []
+
+    def make() -> None:
+        try:
+            results.append(call())
+        except BaseException as error:  # noqa: BLE001  # it is raised again where the call is awaited
+            errors.append(error)
+
+    await make_in_thread(make)
+    if errors:
+        raise errors[0]
+    return results[0]
 
 
 async def make_in_thread(call: Callable[[], None]) -> None:

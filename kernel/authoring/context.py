@@ -1,8 +1,10 @@
 """What a stage can ask while it runs, and what a host must offer for that."""
 
 import math
+from collections.abc import Callable
 from datetime import datetime
-from typing import Final, Generic, Protocol, cast, overload
+from functools import partial
+from typing import Any, Final, Generic, Protocol, cast, overload
 
 import attrs
 from typing_extensions import TypeVar
@@ -70,7 +72,14 @@ class StageRuntime(Protocol):
         ...
 
     def outputs(self, stage: str, /) -> StageOutputs | None:
-        """Return what the stage of this name gave; None if the run has no such stage, or it is not done."""
+        """Return what the stage of this name gave; None if the run has no such stage, or it is not done.
+
+        BlockingCallError on an event loop: it reads the store. So do the blobs.
+        """
+        ...
+
+    async def in_thread(self, call: Callable[[], R], /) -> R:
+        """Make a call that reads or writes the store, in a thread; return what it gives, or raise what it raises."""
         ...
 
     def progress(self, done: float, of: float, message: str, /) -> None:
@@ -85,6 +94,9 @@ class StageRuntime(Protocol):
 @attrs.frozen(kw_only=True, eq=False)
 class StageContext(Generic[ConfigOut]):
     """What the engine hands to a stage whose first parameter asks for it.
+
+    `output_of`, `outputs_of` and `blobs` read the store: sync bodies call them, async ones await those of `aio`. The
+    others never block.
 
     Attributes:
         run_id: The run.
@@ -120,6 +132,7 @@ class StageContext(Generic[ConfigOut]):
         Raises:
             OutputMissingError: The run has no such stage, or it is not done, and there is no default. Also if the stage
                 was mapped: it gave many.
+            BlockingCallError: An async body called it. It is to use `await ctx.aio.output_of(...)`.
         """
         outputs = self._runtime.outputs(stage.name)
         if outputs is None and default is not _NOTHING:
@@ -135,6 +148,7 @@ class StageContext(Generic[ConfigOut]):
 
         Raises:
             OutputMissingError: The run has no such stage, it is not done, or it was not mapped.
+            BlockingCallError: An async body called it. It is to use `await ctx.aio.outputs_of(...)`.
         """
         outputs = self._runtime.outputs(stage.name)
         if outputs is None:
@@ -159,8 +173,13 @@ class StageContext(Generic[ConfigOut]):
 
     @property
     def blobs(self) -> StageBlobs:
-        """Bytes that are too large for a value. Reading and writing them blocks: async bodies use a thread."""
+        """Bytes that are too large for a value. BlockingCallError in an async body: it uses `ctx.aio.blobs`."""
         return self._runtime.blobs
+
+    @property
+    def aio(self) -> "AsyncAccess":
+        """What reads and writes the store, for async bodies: `await ctx.aio.output_of(extract)`."""
+        return AsyncAccess(self, self._runtime)
 
     @property
     def cancelled(self) -> bool:
@@ -171,6 +190,46 @@ class StageContext(Generic[ConfigOut]):
         """Raise StageCancelledError if the body is to stop. For loops in sync bodies; async ones are cancelled."""
         if self._runtime.cancelled:
             raise StageCancelledError(self.run_id, self.stage)
+
+
+@attrs.frozen
+class AsyncBlobs:
+    """`StageBlobs`, to be awaited."""
+
+    _runtime: StageRuntime
+
+    async def put(self, name: str, data: bytes, /) -> BlobRef:
+        """See `StageBlobs.put`."""
+        return await self._runtime.in_thread(partial(self._runtime.blobs.put, name, data))
+
+    async def get(self, ref: BlobRef, /) -> bytes:
+        """See `StageBlobs.get`."""
+        return await self._runtime.in_thread(partial(self._runtime.blobs.get, ref))
+
+
+@attrs.frozen
+class AsyncAccess:
+    """What a context reads and writes in the store, to be awaited: threads do it, so that the event loop goes on."""
+
+    _context: StageContext[Any]
+    _runtime: StageRuntime
+
+    @overload
+    async def output_of(self, stage: AnyNode[R], /) -> R: ...
+    @overload
+    async def output_of(self, stage: AnyNode[R], /, default: T) -> R | T: ...
+    async def output_of(self, stage: AnyNode[object], /, default: object = _NOTHING) -> object:
+        """See `StageContext.output_of`."""
+        return await self._runtime.in_thread(partial(self._context.output_of, stage, default))
+
+    async def outputs_of(self, stage: AnyNode[R], /) -> list[R]:
+        """See `StageContext.outputs_of`."""
+        return await self._runtime.in_thread(partial(self._context.outputs_of, stage))
+
+    @property
+    def blobs(self) -> AsyncBlobs:
+        """See `StageContext.blobs`."""
+        return AsyncBlobs(self._runtime)
 
 
 def _missing(stage: str) -> OutputMissingError:

@@ -57,6 +57,11 @@ async def row(ctx: StageContext, x: int, y: str) -> Row:
     assert_type(ctx.outputs_of(d.translate), list[d.Page])
     assert_type(ctx.blobs.put("scan", b""), BlobRef)
     assert_type(ctx.blobs.get(ctx.blobs.put("scan", b"")), bytes)
+    assert_type(await ctx.aio.output_of(d.extract), list[d.Page])
+    assert_type(await ctx.aio.output_of(d.summarise, None), d.Summary | None)
+    assert_type(await ctx.aio.outputs_of(d.translate), list[d.Page])
+    assert_type(await ctx.aio.blobs.put("scan", b""), BlobRef)
+    assert_type(await ctx.aio.blobs.get(await ctx.aio.blobs.put("scan", b"")), bytes)
     assert_type(ctx.item, int | None)
     return {"a": x}
 

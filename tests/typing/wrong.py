@@ -33,8 +33,10 @@ Pipeline("y", input=d.Document, name="z")  # type: ignore[call-overload]  # pyri
 async def uses_context(ctx: StageContext[d.Extraction], page: d.Page) -> d.Summary:
     print(ctx.config.dpy)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownArgumentType, reportUnknownMemberType]
     summary: str = ctx.output_of(d.summarise)  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    other: str = await ctx.aio.output_of(d.summarise)  # type: ignore[arg-type]  # pyright: ignore[reportAssignmentType]
+    ctx.aio.output_of(d.summarise)  # type: ignore[unused-coroutine]  # pyright: ignore[reportUnusedCoroutine]
     ctx.log("x", page=page)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    return d.Summary(summary)
+    return d.Summary(summary + other)
 
 
 @stage  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue, reportUntypedFunctionDecorator]

@@ -1,9 +1,12 @@
 """What a running attempt can reach."""
 
 import threading
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
+from anyio import to_thread
+from typing_extensions import override
 
 from holdfast.hosts.bodies import Body
 from holdfast.hosts.runtime import SAID_MAX, AttemptRuntime, printable
@@ -90,9 +93,12 @@ async def run_to_the_last(bench: Bench) -> Body:
 async def test_a_stage_sees_what_earlier_stages_gave(bench: Bench) -> None:
     ctx = context_of(await run_to_the_last(bench))
 
-    assert ctx.output_of(pages) == [0, 1, 2]
-    assert ctx.output_of(total) == 6
-    assert ctx.outputs_of(double) == [0, 2, 4]
+    def look() -> None:
+        assert ctx.output_of(pages) == [0, 1, 2]
+        assert ctx.output_of(total) == 6
+        assert ctx.outputs_of(double) == [0, 2, 4]
+
+    await to_thread.run_sync(look)
 
 
 @pytest.mark.anyio
@@ -106,7 +112,7 @@ async def test_outputs_of_a_map_are_in_the_order_of_its_items_however_they_ended
 
     ctx = context_of(await run_to_the_last(bench))
 
-    assert ctx.outputs_of(double) == [0, 2, 4]
+    assert await ctx.aio.outputs_of(double) == [0, 2, 4]
 
 
 @pytest.mark.anyio
@@ -114,14 +120,14 @@ async def test_what_is_not_there_is_said_to_be_missing_and_why(bench: Bench) -> 
     ctx = context_of(await run_to_the_last(bench))
 
     with pytest.raises(OutputMissingError, match="not an earlier stage"):
-        ctx.output_of(never)
+        await ctx.aio.output_of(never)
     with pytest.raises(OutputMissingError, match="not an earlier stage"):
-        ctx.outputs_of(never)
+        await ctx.aio.outputs_of(never)
     with pytest.raises(OutputMissingError, match="use outputs_of"):
-        ctx.output_of(double)
+        await ctx.aio.output_of(double)
     with pytest.raises(OutputMissingError, match="use output_of"):
-        ctx.outputs_of(pages)
-    assert ctx.output_of(never, default=None) is None
+        await ctx.aio.outputs_of(pages)
+    assert await ctx.aio.output_of(never, default=None) is None
 
 
 @pytest.mark.anyio
@@ -157,8 +163,103 @@ async def test_outputs_of_wide_maps_are_read_with_two_questions() -> None:
     body = bench.body()
     bench.store.asked.clear()
 
-    assert context_of(body).outputs_of(double) == [2 * x for x in range(200)]
+    assert await context_of(body).aio.outputs_of(double) == [2 * x for x in range(200)]
     assert len(bench.store.asked) == 2
+
+
+# In async bodies ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_an_async_body_awaits_what_earlier_stages_gave_and_blobs() -> None:
+    """The loop goes on meanwhile: only what a sync body calls reads the store on its own thread."""
+    threads: list[int] = []
+
+    class Watched(MemoryBlobStore):
+        @override
+        def put(self, key: str, data: bytes, /) -> None:
+            threads.append(threading.get_ident())
+            super().put(key, data)
+
+        @override
+        def get(self, key: str, /) -> bytes:
+            threads.append(threading.get_ident())
+            return super().get(key)
+
+    @stage
+    async def look(ctx: StageContext, x: int) -> int:
+        ref = await ctx.aio.blobs.put("picture", b"bytes")
+        assert await ctx.aio.blobs.get(ref) == b"bytes"
+        assert await ctx.aio.output_of(never, default=None) is None
+        return await ctx.aio.output_of(double) + x
+
+    pipeline = Pipeline("w", input=int).pipe(double).pipe(look)
+    bench = Bench(pipeline, blobs=Watched())
+    bench.start(pipeline(3))
+    await bench.drain()
+
+    assert bench.engine.sync.handle(pipeline, "x").result() == 12
+    assert len(threads) == 2
+    assert threading.get_ident() not in threads
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("call", ["output_of", "outputs_of", "blobs.put", "blobs.get"])
+async def test_an_async_body_that_would_hold_up_the_loop_is_told_what_to_do_and_not_tried_again(
+    call: str,
+) -> None:
+    calls: dict[str, Callable[[StageContext], object]] = {
+        "output_of": lambda ctx: ctx.output_of(double),
+        "outputs_of": lambda ctx: ctx.outputs_of(double),
+        "blobs.put": lambda ctx: ctx.blobs.put("picture", b"bytes"),
+        "blobs.get": lambda ctx: ctx.blobs.get(BlobRef("default/a", "a" * 64, 1)),
+    }
+
+    @stage
+    async def look(ctx: StageContext, x: int) -> int:
+        calls[call](ctx)
+        return x
+
+    pipeline = Pipeline("w", input=int).pipe(look)
+    failure = await Bench(pipeline, blobs=MemoryBlobStore()).failure_of(pipeline(1))
+
+    assert (failure.code, failure.retryable) == ("blocking_call", False)
+    assert "await ctx.aio." in failure.message
+
+
+@pytest.mark.anyio
+async def test_an_async_body_may_call_a_thread_of_its_own() -> None:
+    @stage
+    async def look(ctx: StageContext, x: int) -> int:
+        return x + await to_thread.run_sync(ctx.output_of, double)
+
+    pipeline = Pipeline("w", input=int).pipe(double).pipe(look)
+    bench = Bench(pipeline)
+    bench.start(pipeline(3))
+    await bench.drain()
+
+    assert bench.engine.sync.handle(pipeline, "x").result() == 12
+
+
+@pytest.mark.anyio
+async def test_a_large_output_of_an_async_body_is_stored_off_the_loop() -> None:
+    threads: list[int] = []
+
+    class Watched(MemoryBlobStore):
+        @override
+        def put(self, key: str, data: bytes, /) -> None:
+            threads.append(threading.get_ident())
+            super().put(key, data)
+
+    @stage
+    async def long(x: int) -> str:
+        return "x" * x
+
+    pipeline = Pipeline("w", input=int).pipe(long)
+    await Bench(pipeline, blobs=Watched()).outcome_of(pipeline(100_000))
+
+    assert len(threads) == 1
+    assert threading.get_ident() not in threads
 
 
 # What it says ---------------------------------------------------------------------------------------------------
@@ -252,7 +353,7 @@ def test_what_was_said_last_goes_with_the_settle() -> None:
     _, body = waiting()
     context_of(body).log("the end")
 
-    (said,) = body.settle(body.completed(1)).said
+    (said,) = body.settle(body.completed("1")).said
     assert parse(said.data)["message"] == "the end"
 
 

@@ -1,7 +1,8 @@
 """What a stage asks its context, answered by a host that keeps everything in memory."""
 
 import hashlib
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import attrs
 import pytest
@@ -15,6 +16,8 @@ from holdfast.kernel.authoring import (
 )
 from holdfast.kernel.values import decode, encode
 from holdfast.ports.errors import BlobMissingError, InvalidValueError, OutputMissingError, StageCancelledError
+
+R = TypeVar("R")
 
 
 @attrs.frozen
@@ -56,6 +59,9 @@ class MemoryRuntime:
 
     def outputs(self, stage: str, /) -> StageOutputs | None:
         return self.done.get(stage)
+
+    async def in_thread(self, call: Callable[[], R], /) -> R:
+        return call()
 
     def progress(self, done: float, of: float, message: str, /) -> None:
         self.noted.append((done, of, message))
