@@ -18,7 +18,7 @@ from holdfast.hosts.loops import caller_into_loop
 from holdfast.hosts.stores import Stores, open_stores
 from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.authoring.options import StartOptions
-from holdfast.kernel.commands import RunCancel, RunEnded, RunTerminate
+from holdfast.kernel.commands import RunCancel, RunEnded, RunPause, RunPaused, RunResume, RunTerminate
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.values import decode
 from holdfast.ports.clock import instant
@@ -130,6 +130,16 @@ class SyncRunHandle(Generic[Out]):
         command = RunTerminate(namespace=self._core.namespace, run_id=self.id, reason=reason)
         return self._core.kernel.dispatch(command)
 
+    def pause(self, *, reason: str = "") -> RunPaused:
+        """Start nothing more of the run until it is resumed; what is under way ends as ever. RunNotFoundError."""
+        command = RunPause(namespace=self._core.namespace, run_id=self.id, reason=reason)
+        return self._core.kernel.dispatch(command)
+
+    def resume(self, *, reason: str = "") -> RunPaused:
+        """Let a paused run go on where it is. RunNotFoundError."""
+        command = RunResume(namespace=self._core.namespace, run_id=self.id, reason=reason)
+        return self._core.kernel.dispatch(command)
+
     def row(self) -> Run:
         """Return the run's row in the store. RunNotFoundError."""
         return self._row()
@@ -191,6 +201,14 @@ class RunHandle(Generic[Out]):
     async def terminate(self, *, reason: str = "") -> RunEnded:
         """End the run as cancelled at once, whatever it has left to clean up. RunNotFoundError."""
         return await to_thread.run_sync(partial(self._sync.terminate, reason=reason))
+
+    async def pause(self, *, reason: str = "") -> RunPaused:
+        """Start nothing more of the run until it is resumed; what is under way ends as ever. RunNotFoundError."""
+        return await to_thread.run_sync(partial(self._sync.pause, reason=reason))
+
+    async def resume(self, *, reason: str = "") -> RunPaused:
+        """Let a paused run go on where it is. RunNotFoundError."""
+        return await to_thread.run_sync(partial(self._sync.resume, reason=reason))
 
 
 class SyncEngine:

@@ -3,13 +3,14 @@
 Instants and lengths of time in commands are whole microseconds (see `holdfast.ports.records`).
 """
 
+from collections.abc import Iterable
 from typing import ClassVar, Generic, Literal
 
 import attrs
 from typing_extensions import TypeVar
 
 from holdfast.ports.persistence import Lane
-from holdfast.ports.records import JobKind, Micros, Payload, RunStatus
+from holdfast.ports.records import JobKind, Micros, PassOver, Payload, RunStatus
 
 Result = TypeVar("Result", covariant=True)
 
@@ -99,6 +100,32 @@ class RunTerminate(Command[RunEnded]):
 
 
 @attrs.frozen(kw_only=True)
+class RunPaused:
+    """The status the run is in now. `changed` is False if it was so before, or has ended."""
+
+    status: RunStatus
+    changed: bool
+
+
+@attrs.frozen(kw_only=True)
+class RunPause(Command[RunPaused]):
+    """Start nothing more of a run until it is resumed; what is under way is settled as ever. RunNotFoundError."""
+
+    type: ClassVar[Literal["run.pause"]] = "run.pause"
+    run_id: str
+    reason: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class RunResume(Command[RunPaused]):
+    """Let a paused run go on where it is. RunNotFoundError."""
+
+    type: ClassVar[Literal["run.resume"]] = "run.resume"
+    run_id: str
+    reason: str = ""
+
+
+@attrs.frozen(kw_only=True)
 class RunRepaired:
     """The runs that lacked a job and got it back, and where to go on (None: from the start again)."""
 
@@ -141,6 +168,19 @@ class Attempt:
         """Whether the job was lost with its worker before, and this is its last attempt."""
         return self.losses > 0 and self.attempt >= self.max_attempts
 
+    @property
+    def pass_over(self) -> PassOver:
+        """What must not run beside it: beside a suspect nothing that was lost, beside what was lost no suspect."""
+        if not self.losses:
+            return PassOver.NOTHING
+        return PassOver.LOST if self.is_suspect else PassOver.SUSPECTS
+
+
+def passed_over_beside(held: Iterable[Attempt]) -> PassOver:
+    """Return what a session that holds these passes over when it claims."""
+    wanted = {attempt.pass_over for attempt in held}
+    return next((one for one in (PassOver.LOST, PassOver.SUSPECTS) if one in wanted), PassOver.NOTHING)
+
 
 @attrs.frozen(kw_only=True)
 class JobsClaimed:
@@ -153,15 +193,16 @@ class JobsClaimed:
 class JobClaim(Command[JobsClaimed]):
     """Lease queued jobs to a session. SessionLostError if that is dead.
 
-    Of the jobs that may have killed their workers (they were lost with one, and have one attempt left) it leases at
-    most one, and none unless `suspects`: say so only if the session holds none.
+    A suspect (it was lost with a worker, and has one attempt left) is never leased together with another job that
+    was lost: the first of these that is found decides. `pass_over` says the same of what the session holds already;
+    get it from `passed_over_beside`.
     """
 
     type: ClassVar[Literal["job.claim"]] = "job.claim"
     session: str
     lanes: tuple[Lane, ...]
     limit: int
-    suspects: bool = True
+    pass_over: PassOver = PassOver.NOTHING
 
 
 IgnoredReason = Literal["closed", "stale", "held", "not_due", "unknown_code", "paused"]

@@ -106,18 +106,29 @@ class RunDraft:
             input=reference_text(gets),
         )
         taker = self._taker
-        if taker is not None and self.taken is None and job.queue == taker.queue:
+        if self._status is RunStatus.PAUSED:
+            job = evolve(job, state=JobState.HELD)
+        elif taker is not None and self.taken is None and job.queue == taker.queue:
             self.taken = job = leased(job, taker.session, self._now)
         else:
             self._announce(job)
         self._changes.append(AddJob(job))
         return self._last_job
 
-    def update_job(self, job: Job) -> None:
-        """Write a job's new state, and announce it if it can be claimed now."""
+    def rest_job(self, job: Job, wake_at: Micros) -> None:
+        """Let a job rest until `wake_at`, without a holder, and announce it if that is now."""
+        job = rested(job, wake_at, self._now, self._status)
         self._changes.append(UpdateJob(job))
-        if job.wake_at is None and job.session is None:
+        if job.state is JobState.QUEUED:
             self._announce(job)
+
+    def pause(self) -> None:
+        """Start nothing from now on. Jobs that are not under way are to rest again."""
+        self._status = checked(self._status, RunStatus.PAUSED)
+
+    def resume(self) -> None:
+        """Go on. Jobs that are held are to rest again."""
+        self._status = checked(self._status, RunStatus.RUNNING)
 
     def close_job(self, job: Job) -> None:
         """Take a finished job away."""
@@ -173,4 +184,17 @@ def leased(job: Job, session: str, now: Micros) -> Job:
         session=session,
         wake_at=None,
         leased_at=now,
+    )
+
+
+def rested(job: Job, wake_at: Micros, now: Micros, status: RunStatus) -> Job:
+    """Return the job without a holder: asleep until `wake_at`, or queued if that is now; in a paused run it is held."""
+    asleep = wake_at > now
+    state = JobState.SLEEPING if asleep else JobState.QUEUED
+    return evolve(
+        job,
+        state=JobState.HELD if status is RunStatus.PAUSED else state,
+        wake_at=wake_at if asleep else None,
+        session=None,
+        leased_at=None,
     )

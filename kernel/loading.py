@@ -26,8 +26,11 @@ def load(
     runs: set[str] = set()
     jobs: set[JobKey] = set()
     whole: set[str] = set()
+    whole_names: set[RunName] = set()
     for reads in all_needs:
         names.update(reads.names)
+        if reads.whole_names:
+            whole_names.update(reads.names)
         runs.update(reads.runs)
         jobs.update(reads.jobs)
         if reads.search is not None and reads.search not in state.found:
@@ -37,7 +40,7 @@ def load(
                 jobs.update(found.jobs)
                 runs.update(key.run for key in found.jobs)
             whole.update(found.runs)
-    _lock(tx, state, names, runs | whole, jobs, whole)
+    _lock(tx, state, names, runs | whole, jobs, whole, whole_names)
     _sessions(tx, state, all_needs)
     duties = {name for reads in all_needs for name in reads.duties}
     if duties:
@@ -48,8 +51,8 @@ def load(
 
 def _search(tx: Transaction, tables: Tables, search: Search, now: Micros) -> Found:
     match search:
-        case Claimable(namespace, lanes, limit, suspects):
-            jobs = tx.claimable(namespace, lanes, limit, suspects=suspects)
+        case Claimable(namespace, lanes, limit, pass_over):
+            jobs = tx.claimable(namespace, lanes, limit, pass_over=pass_over)
             for job in jobs:
                 tables.put_job(job)
             return Found(jobs=tuple(job.key for job in jobs))
@@ -78,6 +81,7 @@ def _lock(
     runs: set[str],
     jobs: set[JobKey],
     whole: set[str],
+    whole_names: set[RunName],
 ) -> None:
     tables = state.tables
     if names:
@@ -90,9 +94,11 @@ def _lock(
     if jobs:
         for job in tx.jobs(sorted(jobs)):
             tables.put_job(job)
-    if whole:
-        for job in tx.jobs_of(sorted(whole)):
+    with_jobs = whole | {tables.newest[name] for name in whole_names & tables.newest.keys()}
+    if with_jobs:
+        for job in tx.jobs_of(sorted(with_jobs)):
             tables.put_job(job)
+    if whole:
         for row in tx.completed(sorted(whole)):
             state.completed.setdefault(row.run, []).append(row)
 

@@ -43,6 +43,8 @@ _ALL: Final = (
     _rule(c.RunTransition, c.RunTransitioned, runs.reads_of_named, runs.decide_transition),
     _rule(c.RunCancel, c.RunEnded, runs.reads_of_named, runs.decide_cancel),
     _rule(c.RunTerminate, c.RunEnded, runs.reads_of_named, runs.decide_terminate),
+    _rule(c.RunPause, c.RunPaused, runs.reads_of_whole, runs.decide_pause),
+    _rule(c.RunResume, c.RunPaused, runs.reads_of_whole, runs.decide_resume),
     _rule(c.RunRepair, c.RunRepaired, runs.reads_of_repair, runs.decide_repair),
     _rule(c.JobClaim, c.JobsClaimed, jobs.reads_of_claim, jobs.decide_claim),
     _rule(c.JobClaimOne, c.JobClaimed, jobs.reads_of_claim_one, jobs.decide_claim_one),

@@ -10,7 +10,7 @@ from holdfast.kernel.plan import Plan
 from holdfast.ports.changes import AppendHistory, Change
 from holdfast.ports.errors import InvalidCommandError, UnknownPlanError
 from holdfast.ports.persistence import CompletedRow, Lane
-from holdfast.ports.records import STAGE_COMPLETED, JobKey, Micros, Run, RunName
+from holdfast.ports.records import STAGE_COMPLETED, JobKey, Micros, PassOver, Run, RunName
 from holdfast.ports.tables import Tables
 from holdfast.ports.transport import Hint
 
@@ -37,7 +37,7 @@ class Claimable:
     namespace: str
     lanes: tuple[Lane, ...] = attrs.field(validator=_not_negative_each)
     limit: int = attrs.field(validator=_not_negative)
-    suspects: bool = True
+    pass_over: PassOver = PassOver.NOTHING
 
 
 @attrs.frozen
@@ -86,10 +86,11 @@ class Found:
 
 @attrs.frozen(kw_only=True)
 class Reads:
-    """The rows that a command needs. Runs, names and jobs are locked."""
+    """The rows that a command needs. Runs, names and jobs are locked; with `whole_names` all jobs of what they name."""
 
     runs: tuple[str, ...] = ()
     names: tuple[RunName, ...] = ()
+    whole_names: bool = False
     jobs: tuple[JobKey, ...] = ()
     sessions: tuple[str, ...] = ()
     locks_sessions: bool = False

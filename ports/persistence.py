@@ -14,6 +14,7 @@ from holdfast.ports.records import (
     JobKey,
     Micros,
     Note,
+    PassOver,
     Payload,
     PlanRow,
     Reply,
@@ -72,13 +73,19 @@ class Transaction(Protocol):
         ...
 
     def claimable(
-        self, namespace: str, lanes: Sequence[Lane], limit: int, /, *, suspects: bool = True
+        self,
+        namespace: str,
+        lanes: Sequence[Lane],
+        limit: int,
+        /,
+        *,
+        pass_over: PassOver = PassOver.NOTHING,
     ) -> Sequence[Job]:
         """Lock and return queued jobs, skipping those that others have locked.
 
         For each lane at most its own limit, in all at most `limit`: highest priority first, then oldest run, then
-        lowest job number. Jobs of other queues or definitions, and jobs that sleep or are held, cost nothing. Without
-        `suspects`, jobs that are suspects are passed over.
+        lowest job number. Jobs of other queues or definitions, and jobs that sleep or are held, cost nothing. Jobs
+        of which `Job.is_passed_over(pass_over)` is true take nobody's place.
         """
         ...
 

@@ -54,6 +54,17 @@ class SessionState(StrEnum):
     DEAD = "dead"
 
 
+class PassOver(StrEnum):
+    """Which queued jobs a claim leaves to others, because of what its session holds.
+
+    `suspects` are those for which `Job.is_suspect`; `lost` are all that were lost with a worker, suspects among them.
+    """
+
+    NOTHING = "nothing"
+    SUSPECTS = "suspects"
+    LOST = "lost"
+
+
 STAGE_COMPLETED: Final = "stage.completed"
 """The type of the history rows in which a stage, or an item of a map, was completed: stores are asked for these."""
 
@@ -165,11 +176,21 @@ class Job:
 
     @property
     def is_suspect(self) -> bool:
-        """Whether it may be what kills its workers: it was lost with one, and has one attempt left.
+        """Whether it was lost with a worker, and has one attempt left: it kills its workers, or was beside what does.
 
-        A worker runs one such job at a time, so that the neighbours of a job that kills do not run out of attempts.
+        It runs beside no other job that was lost: what kills takes nobody's last attempt but its own.
         """
         return self.losses > 0 and self.attempts + 1 >= self.max_attempts
+
+    def is_passed_over(self, pass_over: PassOver) -> bool:
+        """Whether a claim that passes these over leaves this job to others."""
+        match pass_over:
+            case PassOver.NOTHING:
+                return False
+            case PassOver.SUSPECTS:
+                return self.is_suspect
+            case PassOver.LOST:
+                return self.losses > 0
 
     @property
     def key(self) -> JobKey:

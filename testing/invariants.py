@@ -415,8 +415,13 @@ def _leases(seen: _Seen) -> Iterator[str]:
                 fine = job.session in seen.sessions and job.leased_at is not None and job.wake_at is None
             case JobState.SLEEPING:
                 fine = job.session is None and job.leased_at is None and job.wake_at is not None
-            case _:
+            case JobState.QUEUED:
                 fine = job.session is None and job.leased_at is None and job.wake_at is None
+            case _:
+                fine = job.session is None and job.leased_at is None
+        is_paused = seen.run.status is RunStatus.PAUSED
+        if (job.state is JobState.HELD) != is_paused and job.state is not JobState.LEASED:
+            yield f"the run is {seen.run.status}, and job {job.number} is {job.state}"
         if not fine:
             yield f"nobody will ever take {job}"
 

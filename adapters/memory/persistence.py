@@ -17,6 +17,7 @@ from holdfast.ports.records import (
     JobKey,
     JobState,
     Micros,
+    PassOver,
     PlanRow,
     Reply,
     Run,
@@ -130,10 +131,16 @@ class MemoryTransaction:
         return [job for run in sorted(set(runs)) for _, job in sorted(self._tables.jobs.get(run, {}).items())]
 
     def claimable(
-        self, namespace: str, lanes: Sequence[Lane], limit: int, /, *, suspects: bool = True
+        self,
+        namespace: str,
+        lanes: Sequence[Lane],
+        limit: int,
+        /,
+        *,
+        pass_over: PassOver = PassOver.NOTHING,
     ) -> Sequence[Job]:
         """See `Transaction.claimable`."""
-        return self._in_order(self._order.claimable(namespace, lanes, limit, suspects=suspects))
+        return self._in_order(self._order.claimable(namespace, lanes, limit, pass_over))
 
     def due(self, now: Micros, limit: int, /) -> Sequence[Job]:
         """See `Transaction.due`."""

@@ -6,7 +6,7 @@ from itertools import islice
 
 from holdfast.ports.changes import AddJob, Change, CloseJob, CloseJobs, UpdateJob
 from holdfast.ports.persistence import Lane
-from holdfast.ports.records import Job, JobKey, JobState, Micros
+from holdfast.ports.records import Job, JobKey, JobState, Micros, PassOver
 from holdfast.ports.tables import Tables
 
 _Place = tuple[int, str, int]
@@ -19,7 +19,7 @@ class JobOrder:
     def __init__(self) -> None:
         self._queued: dict[_Lane, list[_Place]] = {}
         self._sleeping: list[tuple[Micros, str, int]] = []
-        self._suspects: set[_Place] = set()
+        self._passed_over: dict[PassOver, set[_Place]] = {pass_over: set() for pass_over in PassOver}
 
     def follow(self, tables: Tables, change: Change) -> None:
         """Take a change into account that is about to be made to `tables`."""
@@ -35,14 +35,17 @@ class JobOrder:
             case _:
                 pass
 
-    def claimable(self, namespace: str, lanes: Iterable[Lane], limit: int, *, suspects: bool) -> list[JobKey]:
+    def claimable(
+        self, namespace: str, lanes: Iterable[Lane], limit: int, pass_over: PassOver
+    ) -> list[JobKey]:
         """Return the keys of the jobs to claim, as `Transaction.claimable` says."""
         taken: list[_Place] = []
+        passed_over = self._passed_over[pass_over]
         for lane in lanes:
             of_lane: list[_Place] = []
             for definition in lane.definitions:
                 queued = self._queued.get((namespace, lane.queue, definition), ())
-                allowed = (place for place in queued if suspects or place not in self._suspects)
+                allowed = (place for place in queued if place not in passed_over)
                 of_lane.extend(islice(allowed, lane.limit))
             of_lane.sort()
             taken.extend(of_lane[: lane.limit])
@@ -57,8 +60,9 @@ class JobOrder:
     def _add(self, job: Job) -> None:
         if job.state is JobState.QUEUED:
             insort(self._queued.setdefault(_lane(job), []), _place(job))
-            if job.is_suspect:
-                self._suspects.add(_place(job))
+            for pass_over, passed_over in self._passed_over.items():
+                if job.is_passed_over(pass_over):
+                    passed_over.add(_place(job))
         elif job.state is JobState.SLEEPING:
             insort(self._sleeping, (job.wake_at or 0, job.run, job.number))
 
@@ -68,7 +72,8 @@ class JobOrder:
         if job.state is JobState.QUEUED:
             places = self._queued[_lane(job)]
             del places[bisect_left(places, _place(job))]
-            self._suspects.discard(_place(job))
+            for passed_over in self._passed_over.values():
+                passed_over.discard(_place(job))
         elif job.state is JobState.SLEEPING:
             del self._sleeping[bisect_left(self._sleeping, (job.wake_at or 0, job.run, job.number))]
 

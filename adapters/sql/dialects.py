@@ -84,7 +84,11 @@ def encode_rows(columns: Sequence[str], rows: Iterable[Row]) -> str:
 
 
 _LANES: Final = {"lane": "bigint", "queue": "text", "definition": "text", "most": "bigint"}
-_PASSED: Final = "(:suspects = 1 OR job.losses = 0 OR job.attempts + 1 < job.max_attempts)"
+_WANTED: Final = (
+    "(job.losses = 0 OR :pass_over = 'nothing' "
+    "OR (:pass_over = 'suspects' AND job.attempts + 1 < job.max_attempts))"
+)
+"""What is left of the queued jobs without those of which `Job.is_passed_over` is true."""
 _CLAIM_ORDER: Final = "priority DESC, run, number"
 
 
@@ -130,7 +134,7 @@ class PostgresDialect:
             f"WITH picked AS MATERIALIZED (SELECT l.lane, l.most, j.* FROM {self.table_of('lanes', 'l', _LANES)} "
             f"CROSS JOIN LATERAL (SELECT {columns} FROM holdfast_jobs AS job WHERE job.namespace = :namespace "
             "AND job.queue = l.queue AND job.definition = l.definition AND job.state = 'queued' "
-            f"AND {_PASSED} ORDER BY {_CLAIM_ORDER} LIMIT l.most{self.skip_locked}) AS j), "
+            f"AND {_WANTED} ORDER BY {_CLAIM_ORDER} LIMIT l.most{self.skip_locked}) AS j), "
             f"placed AS (SELECT *, row_number() OVER (PARTITION BY lane ORDER BY {_CLAIM_ORDER}) AS place FROM picked) "
             f"SELECT {columns} FROM placed WHERE place <= most ORDER BY {_CLAIM_ORDER} LIMIT :limit"
         )
@@ -191,7 +195,7 @@ class SqliteDialect:
             f"WITH picked AS (SELECT l.lane, l.most, {columns} FROM {self.table_of('lanes', 'l', _LANES)} "
             "CROSS JOIN holdfast_jobs AS j WHERE j.rowid IN (SELECT job.rowid FROM holdfast_jobs AS job "
             "WHERE job.namespace = :namespace AND job.queue = l.queue AND job.definition = l.definition "
-            f"AND job.state = 'queued' AND {_PASSED} ORDER BY job.priority DESC, job.run, job.number LIMIT :most)), "
+            f"AND job.state = 'queued' AND {_WANTED} ORDER BY job.priority DESC, job.run, job.number LIMIT :most)), "
             f"placed AS (SELECT *, row_number() OVER (PARTITION BY lane ORDER BY {_CLAIM_ORDER}) AS place FROM picked) "
             f"SELECT {', '.join(jobs)} FROM placed WHERE place <= most ORDER BY {_CLAIM_ORDER} LIMIT :limit"
         )

@@ -13,7 +13,7 @@ from holdfast.adapters.sql.writes import write_plan
 from holdfast.ports.changes import Change, net_changes
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.persistence import CompletedRow, Lane
-from holdfast.ports.records import Duty, Job, JobKey, Micros, PlanRow, Reply, Run, RunName, Session
+from holdfast.ports.records import Duty, Job, JobKey, Micros, PassOver, PlanRow, Reply, Run, RunName, Session
 
 T = TypeVar("T")
 
@@ -82,7 +82,13 @@ class SqlTransaction:
         return self._by_text(self._reads.lock_jobs_of, "runs", runs, rows.job_from)
 
     def claimable(
-        self, namespace: str, lanes: Sequence[Lane], limit: int, /, *, suspects: bool = True
+        self,
+        namespace: str,
+        lanes: Sequence[Lane],
+        limit: int,
+        /,
+        *,
+        pass_over: PassOver = PassOver.NOTHING,
     ) -> Sequence[Job]:
         """See `Transaction.claimable`."""
         pairs: dict[tuple[str, str], Row] = {}
@@ -98,7 +104,7 @@ class SqlTransaction:
             "lanes": encode_rows(_LANE, pairs.values()),
             "most": max(pair[3] for pair in pairs.values()),
             "limit": limit,
-            "suspects": int(suspects),
+            "pass_over": pass_over.value,
         }
         return self._search(self._reads.lock_claimable, parameters, rows.job_from)
 

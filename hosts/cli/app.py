@@ -14,6 +14,7 @@ from holdfast.hosts.cli.exits import Exit, Problem, problem_of
 from holdfast.hosts.cli.help import exits
 from holdfast.hosts.cli.listing import list_command
 from holdfast.hosts.cli.logs import log_holdfast, stop_logging
+from holdfast.hosts.cli.pausing import pause_command, resume_command
 from holdfast.hosts.cli.screen import Screen
 from holdfast.hosts.cli.showing import show_command
 from holdfast.hosts.cli.starting import start_command
@@ -48,10 +49,14 @@ def command_line() -> None:
 
 @click.group("run")
 def runs() -> None:
-    """Start runs, look at them, wait for them, end them."""
+    """Start runs, look at them, wait for them, pause and end them."""
 
 
-for _command in (start_command, list_command, show_command, wait_command, cancel_command, terminate_command):
+_of_runs = (
+    *(start_command, list_command, show_command, wait_command),
+    *(pause_command, resume_command, cancel_command, terminate_command),
+)
+for _command in _of_runs:
     runs.add_command(_command)
 for _command in (worker_command, runs, database):
     command_line.add_command(_command)

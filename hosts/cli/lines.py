@@ -19,6 +19,7 @@ _TYPE_STYLES: Final = {
     "cancelled": "yellow",
     "terminated": "yellow",
     "repaired": "magenta",
+    "paused": "magenta",
 }
 
 

@@ -105,7 +105,7 @@ class StoreCalls:
                 session=self.session or "",
                 lanes=action.lanes,
                 limit=action.limit,
-                suspects=action.suspects,
+                pass_over=action.pass_over,
             )
             try:
                 attempts = self._core.kernel.dispatch(command).attempts

@@ -18,8 +18,9 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from holdfast.kernel.commands import Attempt, JobSettle
+from holdfast.kernel.commands import Attempt, JobSettle, passed_over_beside
 from holdfast.ports.persistence import Lane
+from holdfast.ports.records import PassOver
 
 BACKOFF_MIN: Final = 0.05
 BACKOFF_MAX: Final = 5.0
@@ -184,7 +185,7 @@ class Claim:
 
     lanes: tuple[Lane, ...]
     limit: int
-    suspects: bool = True
+    pass_over: PassOver = PassOver.NOTHING
 
 
 @attrs.frozen
@@ -266,7 +267,7 @@ class _Running:
 @attrs.frozen
 class _Finished:
     settle: JobSettle
-    queue: str
+    attempt: Attempt
     turn: _Turn
 
 
@@ -420,6 +421,8 @@ class WorkerMachine:
         # That a job can be claimed again proves that an earlier attempt, which may still run here, is lost.
         again = {attempt.job for attempt in attempts}
         self._cancel([held for held in self._held() if held.job in again], actions)
+        # Beside a job that was lost, some of what was found is not taken: others may have been found in its place.
+        self._wanted = self._wanted or any(attempt.losses for attempt in attempts)
         turn = _Turn(now)
         for attempt in attempts:
             self._start(now, attempt, turn, actions)
@@ -436,14 +439,15 @@ class WorkerMachine:
         if ended is None:
             return
         if settle is not None and not ended.cancelled:
-            self._finished.append(_Finished(settle, attempt.queue, ended.turn))
+            self._finished.append(_Finished(settle, attempt, ended.turn))
         else:
             self.late += settle is not None
-            self._make_room(attempt.queue)
+            self._make_room(attempt)
 
-    def _make_room(self, queue: str) -> None:
-        self._busy_in[queue] -= 1
-        if queue in self._filled:
+    def _make_room(self, attempt: Attempt) -> None:
+        self._busy_in[attempt.queue] -= 1
+        # What was passed over beside a job that was lost may now be had.
+        if attempt.queue in self._filled or attempt.losses:
             self._wanted = True
 
     def _settled(self, now: float, happened: Settled, actions: list[Action]) -> None:
@@ -451,7 +455,7 @@ class WorkerMachine:
         self._failures = 0
         self._wanted = self._wanted or happened.opened
         for done in settled:
-            self._make_room(done.queue)
+            self._make_room(done.attempt)
         for retry_in in happened.retries_in:
             heappush(self._wakes, now + retry_in)
         taken = [
@@ -515,9 +519,8 @@ class WorkerMachine:
             return
         if self._should_claim(now):
             self._claiming, self._wanted = True, False
-            suspects = not any(job.attempt.is_suspect for job in self._running.values())
             self._lanes_asked = self._lanes()
-            actions.append(Claim(self._lanes_asked, self._room(), suspects))
+            actions.append(Claim(self._lanes_asked, self._room(), self._pass_over()))
         if self._wakes and not self._waking and now >= max(self._wakes[0], self._next_wake):
             while self._wakes and self._wakes[0] <= now:
                 heappop(self._wakes)
@@ -544,6 +547,11 @@ class WorkerMachine:
         if not self._settings.definitions:
             return 0
         return min(self._free(), sum(lane.limit for lane in self._lanes()))
+
+    def _pass_over(self) -> PassOver:
+        """What must not run beside what is here. What has ended and is not settled would still be lost."""
+        ended = (done.attempt for done in (*self._finished, *self._settling))
+        return passed_over_beside((*(job.attempt for job in self._running.values()), *ended))
 
     def _lanes(self) -> tuple[Lane, ...]:
         lanes: list[Lane] = []

@@ -28,7 +28,7 @@ from holdfast.kernel.commands import (
     JobWakeDue,
     Said,
 )
-from holdfast.kernel.draft import RunDraft, Taker, leased
+from holdfast.kernel.draft import RunDraft, Taker, leased, rested
 from holdfast.kernel.plan import Plan, RetryPolicy, stage_of
 from holdfast.kernel.progress import MapProgress, progress_from
 from holdfast.kernel.state import Claimable, Decision, Due, Reads, State
@@ -70,29 +70,32 @@ def reads_of_claim(command: JobClaim) -> Reads:
 
 
 def decide_claim(state: State, command: JobClaim, now: Micros, _: Ids) -> Decision[JobsClaimed]:
-    """Lease what was found, but of the suspects at most one. A session is asked for only where there is something."""
+    """Lease what was found, but beside a suspect nothing else that was lost: the first of these decides.
+
+    A session is asked for only where there is something.
+    """
     found = state.found[_searched(command)].jobs
     if found:
         _require_session(state, command.session)
     attempts: list[Attempt] = []
     changes: list[Change] = []
-    may_take_suspect = command.suspects
+    pass_over = command.pass_over
     for key in found:
         job = state.tables.job(key)
         if job is None or job.state is not JobState.QUEUED or job.attempts >= job.max_attempts:
             continue
-        if job.is_suspect:
-            if not may_take_suspect:
-                continue
-            may_take_suspect = False
+        if job.is_passed_over(pass_over):
+            continue
         held = leased(job, command.session, now)
         changes.append(UpdateJob(held))
         attempts.append(_attempt(held))
+        if held.losses:
+            pass_over = attempts[-1].pass_over
     return Decision(JobsClaimed(attempts=tuple(attempts)), tuple(changes))
 
 
 def _searched(command: JobClaim) -> Claimable:
-    return Claimable(command.namespace, command.lanes, command.limit, command.suspects)
+    return Claimable(command.namespace, command.lanes, command.limit, command.pass_over)
 
 
 def reads_of_claim_one(command: JobClaimOne) -> Reads:
@@ -233,7 +236,7 @@ def fail_attempt(
     retry_at = now + backoff(stage_of(plan.node(job.node)).retry, job.key, job.attempts)
     details = {**failure_facts(job, failure), **circumstances, "retry_at": retry_at}
     draft.append("stage.retrying", node=job.node, item=job.item, epoch=job.epoch, data=details)
-    draft.update_job(evolve(resting(job, retry_at, now), losses=0))
+    draft.rest_job(evolve(job, losses=0), retry_at)
     return retry_at
 
 
@@ -261,8 +264,8 @@ def decide_release(state: State, command: JobRelease, now: Micros, _: Ids) -> De
     held = _held(state, command.job, command.epoch, command.namespace)
     if held is None:
         return Decision(JobReleased(status="fenced"))
-    job = held[1]
-    free = evolve(resting(job, now + command.delay, now), attempts=job.attempts - 1)
+    run, job = held
+    free = rested(evolve(job, attempts=job.attempts - 1), now + command.delay, now, run.status)
     return Decision(JobReleased(status="released"), (UpdateJob(free),), _hints(free))
 
 
@@ -305,18 +308,6 @@ def decide_wake_due(state: State, command: JobWakeDue, now: Micros, _: Ids) -> D
             changes.append(UpdateJob(awake))
             hints.extend(_hints(awake))
     return Decision(JobsWoken(woken=len(changes)), tuple(changes), tuple(hints))
-
-
-def resting(job: Job, wake_at: Micros, now: Micros) -> Job:
-    """Return the job without a holder: asleep until `wake_at`, or queued if that is now."""
-    asleep = wake_at > now
-    return evolve(
-        job,
-        state=JobState.SLEEPING if asleep else JobState.QUEUED,
-        wake_at=wake_at if asleep else None,
-        session=None,
-        leased_at=None,
-    )
 
 
 def _held(state: State, job_id: str, epoch: int, namespace: str) -> tuple[Run, Job] | None:
@@ -369,7 +360,11 @@ def _settled(
 
 
 def _hints(job: Job) -> tuple[JobHint, ...]:
-    return () if job.wake_at is not None else (JobHint(job=job.key.text, epoch=job.epoch, queue=job.queue),)
+    return (
+        ()
+        if job.state is not JobState.QUEUED
+        else (JobHint(job=job.key.text, epoch=job.epoch, queue=job.queue),)
+    )
 
 
 def _notes(key: JobKey, epoch: int, said: tuple[Said, ...], ids: Ids) -> list[Change]:

@@ -10,8 +10,11 @@ from holdfast.kernel.commands import (
     RunCreate,
     RunCreated,
     RunEnded,
+    RunPause,
+    RunPaused,
     RunRepair,
     RunRepaired,
+    RunResume,
     RunTerminate,
     RunTransition,
     RunTransitioned,
@@ -23,7 +26,7 @@ from holdfast.kernel.state import Decision, Reads, State, Unsound
 from holdfast.ports.changes import AddJob, Change, StorePlan, UpdateRun
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import RunExistsError, RunNotFoundError, UnknownWorkflowError
-from holdfast.ports.records import TERMINAL, JobKind, Micros, PlanRow, Run, RunName, RunStatus
+from holdfast.ports.records import TERMINAL, JobKind, JobState, Micros, PlanRow, Run, RunName, RunStatus
 from holdfast.ports.transport import Hint, RunHint
 
 _INPUT_ROW: Final = 1
@@ -83,6 +86,46 @@ def decide_cancel(state: State, command: RunCancel, now: Micros, _: Ids) -> Deci
 def decide_terminate(state: State, command: RunTerminate, now: Micros, _: Ids) -> Decision[RunEnded]:
     """End the run, unless it has ended."""
     return _end(state, command, "run.terminated", now)
+
+
+def reads_of_whole(command: RunPause | RunResume) -> Reads:
+    """Read the newest generation of the run, and its jobs."""
+    return Reads(names=(RunName(command.namespace, command.run_id),), whole_names=True)
+
+
+def decide_pause(state: State, command: RunPause, now: Micros, _: Ids) -> Decision[RunPaused]:
+    """Hold the jobs of a running run that are not under way. Those that are will be held when they are given back."""
+    run = _named(state, command)
+    if run.status is not RunStatus.RUNNING:
+        return Decision(RunPaused(status=run.status, changed=False))
+    draft = RunDraft(run, now)
+    draft.append("run.paused", data=_reason(command.reason))
+    draft.pause()
+    return _rested(state, draft, run, (JobState.QUEUED, JobState.SLEEPING), now)
+
+
+def decide_resume(state: State, command: RunResume, now: Micros, _: Ids) -> Decision[RunPaused]:
+    """Queue the held jobs of a paused run, or let them sleep on."""
+    run = _named(state, command)
+    if run.status is not RunStatus.PAUSED:
+        return Decision(RunPaused(status=run.status, changed=False))
+    draft = RunDraft(run, now)
+    draft.append("run.resumed", data=_reason(command.reason))
+    draft.resume()
+    return _rested(state, draft, run, (JobState.HELD,), now)
+
+
+def _rested(
+    state: State, draft: RunDraft, run: Run, of: tuple[JobState, ...], now: Micros
+) -> Decision[RunPaused]:
+    for job in state.tables.jobs.get(run.key, {}).values():
+        if job.state in of:
+            draft.rest_job(job, job.wake_at or now)
+    return Decision(RunPaused(status=draft.status, changed=True), draft.changes(), tuple(draft.hints))
+
+
+def _reason(reason: str) -> dict[str, object] | None:
+    return {"reason": reason} if reason else None
 
 
 def decide_transition(state: State, command: RunTransition, now: Micros, _: Ids) -> Decision[RunTransitioned]:
@@ -174,12 +217,12 @@ def _end(state: State, command: RunCancel | RunTerminate, kind: str, now: Micros
     if run.status in TERMINAL:
         return Decision(RunEnded(status=run.status, changed=False))
     draft = RunDraft(run, now)
-    draft.append(kind, data={"reason": command.reason} if command.reason else None)
+    draft.append(kind, data=_reason(command.reason))
     draft.end(RunStatus.CANCELLED, error={"code": kind.removeprefix("run."), "message": command.reason})
     return Decision(RunEnded(status=draft.status, changed=True), draft.changes(), (RunHint(run=run.key),))
 
 
-def _named(state: State, command: RunCancel | RunTerminate | RunTransition) -> Run:
+def _named(state: State, command: RunCancel | RunTerminate | RunPause | RunResume | RunTransition) -> Run:
     run = state.tables.run_named(RunName(command.namespace, command.run_id))
     if run is None:
         raise RunNotFoundError(command.run_id)

@@ -17,7 +17,7 @@ from holdfast.kernel.commands import (
     SessionRenew,
     SessionRenewed,
 )
-from holdfast.kernel.decide.jobs import LOST_WORKER, fail_attempt, resting
+from holdfast.kernel.decide.jobs import LOST_WORKER, fail_attempt
 from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.plan import Plan
 from holdfast.kernel.state import Decision, Expired, Lost, Reads, State
@@ -128,7 +128,7 @@ def _free(draft: RunDraft, plan: Plan, job: Job, now: Micros) -> bool:
         fail_attempt(draft, plan, job, Failure(code=LOST_WORKER, message=message), now, {})
         return False
     draft.append("stage.lost", node=job.node, item=job.item, epoch=job.epoch, data={"attempt": job.attempts})
-    draft.update_job(evolve(resting(job, now, now), losses=job.losses + 1))
+    draft.rest_job(evolve(job, losses=job.losses + 1), now)
     return True
 
 

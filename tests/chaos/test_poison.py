@@ -6,13 +6,14 @@ import pytest
 
 from holdfast.kernel.decide.jobs import LOST_WORKER
 from holdfast.ports.records import RunStatus
-from tests.chaos.programs import NEIGHBOUR, POISON, POISON_CODE
+from tests.chaos.programs import FRAGILE, NEIGHBOUR, POISON, POISON_CODE
 from tests.chaos.site import Site
 
 pytestmark = pytest.mark.chaos
 
 ATTEMPTS = 3
 NEIGHBOURS = 8
+FRAGILE_NEIGHBOURS = 4
 
 
 @pytest.mark.parametrize("poisons", [1, 2])
@@ -35,6 +36,25 @@ def test_poison_is_given_up_after_its_attempts_and_its_neighbours_live(site: Sit
     audit = site.audit()
     assert audit.lost >= NEIGHBOURS, "the neighbours were hardly ever in the way"
     print("poison", deaths, audit)
+
+
+def test_poison_takes_no_neighbour_along_that_has_fewer_attempts(site: Site) -> None:
+    """After the first death they are on their last attempt, and it is not."""
+    neighbours = [site.start(FRAGILE(number)) for number in range(2)]
+    poison = site.start(POISON(0))
+    neighbours += [site.start(FRAGILE(number)) for number in range(2, FRAGILE_NEIGHBOURS)]
+    deaths = supervise(site, work_seconds=0.4)
+
+    assert deaths == ATTEMPTS
+    starts = site.book.entries(run=poison)
+    assert [(start.epoch, start.attempt) for start in starts] == [(1, 1), (2, 2), (3, 3)]
+    row = site.run(poison)
+    error = json.loads(row.error or "{}")
+    assert (row.status, error["code"], error["attempt"]) == (RunStatus.FAILED, LOST_WORKER, ATTEMPTS)
+    assert [site.result(run) for run in neighbours] == list(range(FRAGILE_NEIGHBOURS))
+    audit = site.audit()
+    assert audit.lost > ATTEMPTS - 1, "no neighbour was ever in the way"
+    print("fragile", deaths, audit)
 
 
 def supervise(site: Site, *, work_seconds: float, concurrency: int = 20, deaths_max: int = 20) -> int:

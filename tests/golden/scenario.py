@@ -11,7 +11,9 @@ from holdfast.kernel.commands import (
     JobHeartbeat,
     RunCancel,
     RunCreate,
+    RunPause,
     RunRepair,
+    RunResume,
     RunTerminate,
     RunTransition,
     Said,
@@ -45,6 +47,7 @@ def play() -> list[Recording]:
     _workers_die(world)
     _an_operator_steps_in(world)
     _a_worker_takes_what_comes_next(world)
+    _a_run_is_paused(world)
     return recordings
 
 
@@ -106,3 +109,9 @@ def _a_worker_takes_what_comes_next(world: World) -> None:
     item = world.do(attrs.evolve(settling(expand, Expanded(items=(payload(1),))), take_next=session)).next
     assert item is not None
     world.do(attrs.evolve(completing(item, 1), take_next=session))
+
+
+def _a_run_is_paused(world: World) -> None:
+    world.create("h")
+    world.do(RunPause(run_id="h", reason="wait"))
+    world.do(RunResume(run_id="h"))

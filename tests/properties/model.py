@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from holdfast.kernel.plan import MapPlan, NodePlan, Plan, stage_of
-from holdfast.ports.records import JobKey, JobKind, job_key
+from holdfast.ports.records import JobKey, JobKind, PassOver, RunStatus, job_key
 
 Value: TypeAlias = Any
 """JSON."""
@@ -39,11 +39,22 @@ class RunModel:
     plan: Plan
     came_in: Value
     status: Outcome = Outcome.RUNNING
+    is_paused: bool = False
     group: int = 0
     items: dict[str, list[Value]] = attrs.field(factory=dict[str, list[Value]])
     gave: dict[Task, Value] = attrs.field(factory=dict[Task, Value])
     all_gave: dict[Task, Value] = attrs.field(factory=dict[Task, Value])
     kept: dict[str, Value] = attrs.field(factory=dict[str, Value])
+
+    @property
+    def run_status(self) -> RunStatus:
+        """The status that the store must show."""
+        return RunStatus.PAUSED if self.can_resume else RunStatus(self.status)
+
+    @property
+    def can_resume(self) -> bool:
+        """Whether it is paused, and has not ended."""
+        return self.is_paused and self.status is Outcome.RUNNING
 
     @property
     def nodes(self) -> tuple[NodePlan, ...]:
@@ -133,8 +144,16 @@ class JobModel:
 
     @property
     def is_suspect(self) -> bool:
-        """Whether it was lost with a worker, and this would be its last attempt."""
-        return self.losses > 0 and self.attempts + 1 >= self.run.attempts_max(self.task)
+        """Whether it was lost with a worker, and this is (if nobody holds it, would be) its last attempt."""
+        attempt = self.attempts + (self.holder is None)
+        return self.losses > 0 and attempt >= self.run.attempts_max(self.task)
+
+    @property
+    def pass_over(self) -> PassOver:
+        """What must not be claimed beside it."""
+        if self.losses == 0:
+            return PassOver.NOTHING
+        return PassOver.LOST if self.is_suspect else PassOver.SUSPECTS
 
 
 @attrs.define(kw_only=True)
@@ -177,13 +196,41 @@ class Model:
 
     def queued(self) -> int:
         """How many jobs could be claimed."""
-        due = sum(1 for run in self.runs.values() for _ in run.tasks())
-        return due - sum(job.holder is not None or job.wake_at is not None for job in self.live())
+        due = sum(1 for run in self.runs.values() if not run.is_paused for _ in run.tasks())
+        return due - sum(
+            job.holder is not None or job.wake_at is not None for job in self.live() if not job.run.is_paused
+        )
+
+    def queued_after_a_loss(self) -> list[JobModel]:
+        """The jobs that could be claimed and were lost with a worker."""
+        return [
+            job
+            for job in self.live()
+            if job.holder is None and job.wake_at is None and job.losses and not job.run.is_paused
+        ]
+
+    def passed_over_beside(self, session: str) -> PassOver:
+        """What this session must pass over, because of what it holds."""
+        held = {job.pass_over for job in self.live() if job.holder == session}
+        if PassOver.LOST in held:
+            return PassOver.LOST
+        return PassOver.SUSPECTS if PassOver.SUSPECTS in held else PassOver.NOTHING
 
     def asleep_until(self, now: int) -> list[JobModel]:
         """The sleepers that are due, earliest first."""
-        due = [job for job in self.live() if job.wake_at is not None and job.wake_at <= now]
+        due = [
+            job
+            for job in self.live()
+            if job.wake_at is not None and job.wake_at <= now and not job.run.is_paused
+        ]
         return sorted(due, key=lambda job: (job.wake_at or 0, job.key))
+
+    def pause(self, run: RunModel, now: int, *, paused: bool) -> None:
+        """Pause or resume a run. Sleepers whose time has come sleep no longer."""
+        run.is_paused = paused
+        for job in self.live():
+            if job.run is run and job.wake_at is not None and job.wake_at <= now:
+                job.wake_at = None
 
     def expired(self, before: int) -> list[SessionModel]:
         """The open sessions that ended before this, by id."""

@@ -4,6 +4,7 @@ After every batch the store must keep the invariants, and its rows must be those
 faults cease, one good worker drains the store, and every run must end.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Final, TypeAlias, cast
@@ -41,8 +42,11 @@ from holdfast.kernel.commands import (
     RunCreate,
     RunCreated,
     RunEnded,
+    RunPause,
+    RunPaused,
     RunRepair,
     RunRepaired,
+    RunResume,
     RunTerminate,
     RunTransition,
     RunTransitioned,
@@ -66,7 +70,7 @@ from holdfast.ports.errors import (
 )
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import Lane, LoadValues
-from holdfast.ports.records import JobKind, Payload, RunStatus
+from holdfast.ports.records import JobKind, PassOver, Payload
 from holdfast.ports.references import Reference, reference_from
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.ids import SeededIds
@@ -106,6 +110,7 @@ OPS: Final = st.one_of(
     st.tuples(st.just("reap_stale"), _LIMIT),
     st.tuples(st.just("wake_due"), _LIMIT),
     st.tuples(st.just("end"), _RUN, st.booleans()),
+    st.tuples(st.just("pause"), _RUN, st.booleans()),
     st.tuples(st.just("repair")),
     st.tuples(st.just("transition"), _RUN),
     st.tuples(st.just("again"), _SMALL),
@@ -193,6 +198,9 @@ class KernelMachine(RuleBasedStateMachine):
         while self.model.lost():
             self._carry_out([("reap_stale", 500)])
         self._carry_out([("open",)])
+        for name in [name for name, run in self.model.runs.items() if run.can_resume]:
+            event("a run is paused before the end")
+            self._carry_out([("resume", name)])
         session = 0  # of the living; there is no other
         for _ in range(1_000):
             if not any(run.status is Outcome.RUNNING for run in self.model.runs.values()):
@@ -229,7 +237,7 @@ class KernelMachine(RuleBasedStateMachine):
         tables = self.store.dump()
         assert tables.runs.keys() == {run.key for run in self.model.runs.values()}
         for run in self.model.runs.values():
-            assert tables.runs[run.key].status.value == run.status.value
+            assert tables.runs[run.key].status is run.run_status
             jobs = tables.jobs.get(run.key, {}).values()
             assert sorted(Task(job.kind, job.node, job.item) for job in jobs) == sorted(run.tasks())
             for job in jobs:
@@ -413,6 +421,7 @@ class KernelMachine(RuleBasedStateMachine):
             Lane(queue=queue, definitions=tuple(plan.definition for plan in self.plans), limit=limit)
             for queue in ("default", "other")
         )
+        pass_over = self.model.passed_over_beside(session.id)
 
         def judge(answer: object) -> None:
             if isinstance(answer, SessionLostError):
@@ -422,24 +431,35 @@ class KernelMachine(RuleBasedStateMachine):
             assert isinstance(answer, JobsClaimed)
             assert session.is_open or not answer.attempts
             assert len(answer.attempts) <= limit
-            suspects = 0
-            for attempt in answer.attempts:
-                suspects += self._claims(attempt, session)
-            assert suspects <= 1
-            if self.is_alone and self.queued_before and limit:
-                assert answer.attempts
+            queued = Counter(job.pass_over for job in self.model.queued_after_a_loss())
+            taken = Counter(self._claims(attempt, session) for attempt in answer.attempts)
+            suspects, lost = taken[PassOver.LOST], taken[PassOver.SUSPECTS]
+            match pass_over:
+                case PassOver.NOTHING:
+                    assert suspects == 0 or (suspects, lost) == (1, 0)
+                case PassOver.SUSPECTS:
+                    assert suspects == 0
+                case PassOver.LOST:
+                    assert suspects == lost == 0
+            if self.is_alone and session.is_open and limit >= self.queued_before:
+                assert taken[PassOver.NOTHING] == self.queued_before - queued.total()
+                if pass_over is PassOver.NOTHING:
+                    assert suspects + lost >= min(queued.total(), 1)
+                if pass_over is not PassOver.LOST and not suspects:
+                    assert lost == queued[PassOver.SUSPECTS]
 
-        return JobClaim(session=session.id, lanes=lanes, limit=limit), judge
+        return JobClaim(session=session.id, lanes=lanes, limit=limit, pass_over=pass_over), judge
 
-    def _claims(self, attempt: Attempt, session: SessionModel) -> bool:
-        """Take a claim into the model; return whether the job was a suspect."""
+    def _claims(self, attempt: Attempt, session: SessionModel) -> PassOver:
+        """Take a claim into the model; return what must not be claimed beside the job."""
         task = Task(attempt.kind, attempt.node, attempt.item)
         job = self.model.claimed(attempt.job, attempt.run, task)
-        was_suspect = job.is_suspect
+        pass_over = job.pass_over
         assert job.task == task
         assert task in set(job.run.tasks())
         assert job.holder is None
         assert job.wake_at is None
+        assert not job.run.is_paused
         job.epoch += 1
         job.attempts += 1
         job.holder = session.id
@@ -447,7 +467,8 @@ class KernelMachine(RuleBasedStateMachine):
         assert attempt.attempt <= attempt.max_attempts == job.run.attempts_max(task)
         assert self._value(attempt.run, attempt.input) == job.run.gets(task)
         self.claimed.append(attempt)
-        return was_suspect
+        assert attempt.pass_over is pass_over is job.pass_over
+        return pass_over
 
     def _claim_one(self, place: int, which: int, epoch: str) -> Step | None:
         if not self.model.jobs:
@@ -471,6 +492,8 @@ class KernelMachine(RuleBasedStateMachine):
                 assert answer.ignored == "closed"
             elif job.holder is not None:
                 assert answer.ignored == "held"
+            elif job.run.is_paused:
+                assert answer.ignored == "paused"
             elif job.wake_at is not None:
                 assert answer.ignored == "not_due"
                 assert answer.retry_after == max(1, job.wake_at - self.now)
@@ -499,7 +522,7 @@ class KernelMachine(RuleBasedStateMachine):
         else:
             outcome = Completed(output=_payload(value))
         command = JobSettle(
-            job=attempt.job, epoch=attempt.epoch, outcome=outcome, take_next=session and session.id
+            job=attempt.job, epoch=attempt.epoch, outcome=outcome, take_next=session.id if session else None
         )
 
         def judge(answer: object) -> None:
@@ -522,7 +545,7 @@ class KernelMachine(RuleBasedStateMachine):
         """One job of the same queue is leased with a settle, if there is one and a session that takes it."""
         queues = {task: stage_of(job.run.plan.node(task.node)).queue for task in (*opened, job.task)}
         fits = {task for task in opened if queues[task] == queues[job.task]}
-        if session is None or not session.is_open or not fits:
+        if session is None or not session.is_open or job.run.is_paused or not fits:
             assert (answer.next, answer.row, answer.more) == (None, None, False)
             return
         taken = answer.next
@@ -555,7 +578,7 @@ class KernelMachine(RuleBasedStateMachine):
                     assert answer.retry_at is None
                     job.run.end(Outcome.FAILED)
         assert answer.status == "settled"
-        assert answer.run_status is RunStatus(job.run.status)
+        assert answer.run_status is job.run.run_status
 
     def _release(self, which: str, place: int, delay: int) -> Step | None:
         attempt = self._attempt(which, place)
@@ -598,9 +621,25 @@ class KernelMachine(RuleBasedStateMachine):
             changed = run.status is Outcome.RUNNING
             if changed:
                 run.end(Outcome.CANCELLED)
-            assert answer == RunEnded(status=RunStatus(run.status), changed=changed)
+            assert answer == RunEnded(status=run.run_status, changed=changed)
 
         return (RunTerminate if terminate else RunCancel)(run_id=name), judge
+
+    def _pause(self, place: int, resumes: bool) -> Step:
+        return self._resume(self._run(place), resumes)
+
+    def _resume(self, name: str, resumes: bool = True) -> Step:
+        def judge(answer: object) -> None:
+            run = self.model.runs.get(name)
+            if run is None:
+                assert isinstance(answer, RunNotFoundError)
+                return
+            changed = run.status is Outcome.RUNNING and run.is_paused is resumes
+            if changed:
+                self.model.pause(run, self.now, paused=not resumes)
+            assert answer == RunPaused(status=run.run_status, changed=changed)
+
+        return (RunResume if resumes else RunPause)(run_id=name), judge
 
     def _transition(self, place: int) -> Step:
         """Every settle goes on by itself, so there is never anything left to do."""
@@ -611,7 +650,7 @@ class KernelMachine(RuleBasedStateMachine):
             if run is None:
                 assert isinstance(answer, RunNotFoundError)
             else:
-                assert answer == RunTransitioned(action="none", status=RunStatus(run.status))
+                assert answer == RunTransitioned(action="none", status=run.run_status)
 
         return RunTransition(run_id=name), judge
 

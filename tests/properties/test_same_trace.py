@@ -48,7 +48,9 @@ from holdfast.kernel.commands import (
     RunCancel,
     RunCreate,
     RunCreated,
+    RunPause,
     RunRepair,
+    RunResume,
     RunTerminate,
     RunTransition,
     Said,
@@ -65,7 +67,7 @@ from holdfast.ports.changes import CloseJob
 from holdfast.ports.errors import CommandError
 from holdfast.ports.json import canonical
 from holdfast.ports.persistence import Lane, LoadValues, NotesOf, Persistence, StoredValue
-from holdfast.ports.records import JobKind, Note, Payload, job_key
+from holdfast.ports.records import JobKind, Note, PassOver, Payload, job_key
 from holdfast.ports.references import Reference, leaves, reference_from
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.ids import SeededIds
@@ -95,6 +97,10 @@ _VERBS: Final = (
     "reap_stale",
     "wake_due",
     "wake_due",
+    "pause",
+    "pause",
+    "resume",
+    "resume",
     "cancel",
     "terminate",
     "transition",
@@ -223,7 +229,8 @@ class Player:
                     Lane(queue=queue, definitions=definitions, limit=5) for queue in ("other", "default")
                 )
                 limit = (0, 1, 2, 3, 5, 8, 500, 500)[two]
-                yield JobClaim(session=session, lanes=lanes, limit=limit, suspects=one != 4)
+                pass_over = tuple(PassOver)[max(one - 3, 0) % 3]
+                yield JobClaim(session=session, lanes=lanes, limit=limit, pass_over=pass_over)
                 if two == 7:
                     yield JobClaim(session=session, lanes=lanes, limit=limit, namespace="other")
             case "open":
@@ -238,6 +245,10 @@ class Player:
                 yield LeaseReapStale(limit=1 + one)
             case "wake_due":
                 yield JobWakeDue(limit=1 + one)
+            case "pause":
+                yield RunPause(run_id=run, namespace=namespace, reason="why")
+            case "resume":
+                yield RunResume(run_id=run, namespace=namespace)
             case "cancel":
                 yield RunCancel(run_id=run, namespace=namespace, reason="why")
             case "terminate":

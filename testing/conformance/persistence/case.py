@@ -10,7 +10,7 @@ from typing_extensions import TypeVar
 
 from holdfast.ports.changes import AddJob, Change, CreateRun, UpdateJob
 from holdfast.ports.persistence import Lane, Persistence, Query, RunsByKey, Transaction
-from holdfast.ports.records import Job, JobState, Run
+from holdfast.ports.records import Job, JobState, PassOver, Run
 from holdfast.testing.conformance.builders import DEFINITION, NAMESPACE, NOW, QUEUE, a_run
 
 R = TypeVar("R")
@@ -106,10 +106,10 @@ def claimable(
     *lanes: Lane,
     limit: int = 1_000,
     namespace: str = NAMESPACE,
-    suspects: bool = True,
+    pass_over: PassOver = PassOver.NOTHING,
 ) -> list[Job]:
     """Return the jobs that could be claimed now, in order."""
-    return ask(store, lambda tx: tx.claimable(namespace, lanes, limit, suspects=suspects))
+    return ask(store, lambda tx: tx.claimable(namespace, lanes, limit, pass_over=pass_over))
 
 
 def claim(store: Persistence, session: str, limit: int) -> list[Job]:

@@ -3,10 +3,11 @@
 from collections import Counter
 
 import pytest
+from attrs import evolve
 
 from holdfast.ports.changes import AddJob, CloseJob, CloseJobs, UpdateJob
 from holdfast.ports.persistence import Persistence
-from holdfast.ports.records import Job, JobKey, JobState
+from holdfast.ports.records import Job, JobKey, JobState, PassOver
 from holdfast.testing.conformance.builders import NOW, a_job, a_key, a_leased_job
 from holdfast.testing.conformance.persistence.case import (
     PersistenceCase,
@@ -53,15 +54,31 @@ class Claims(PersistenceCase):
         assert claimable(store, a_lane(), limit=0) == []
         assert claimable(store, a_lane(definitions=())) == []
 
-    def test_suspects_are_passed_over_unless_they_are_asked_for(self, store: Persistence) -> None:
-        """A suspect was lost with its worker and has one attempt left. Passing it over takes nobody's place."""
+    def test_jobs_that_were_lost_are_passed_over_if_that_is_asked_for(self, store: Persistence) -> None:
+        """A suspect has one attempt left besides. What is passed over takes nobody's place."""
         suspect = a_job(1, 1, losses=1, attempts=2, max_attempts=3)
         lost_once = a_job(1, 2, losses=1, attempts=1, max_attempts=3)
-        never_lost = a_job(1, 3, losses=0, attempts=2, max_attempts=3)
-        put_jobs(store, suspect, lost_once, never_lost)
+        last_try = a_job(1, 3, losses=0, attempts=2, max_attempts=3)
+        only_try = a_job(1, 4, losses=0, attempts=0, max_attempts=1)
+        put_jobs(store, suspect, lost_once, last_try, only_try)
 
-        assert [suspect, lost_once] == claimable(store, a_lane(2))
-        assert [lost_once, never_lost] == claimable(store, a_lane(2), suspects=False)
+        assert [suspect, lost_once] == claimable(store, a_lane(2), pass_over=PassOver.NOTHING)
+        assert [lost_once, last_try] == claimable(store, a_lane(2), pass_over=PassOver.SUSPECTS)
+        assert [last_try, only_try] == claimable(store, a_lane(2), pass_over=PassOver.LOST)
+
+    def test_what_is_passed_over_follows_every_change(self, store: Persistence) -> None:
+        """A job becomes a suspect by being lost once more, and none at all by having failed of itself."""
+        job = a_job(losses=1, attempts=1, max_attempts=3)
+        put_jobs(store, job)
+        for losses, attempts, left in (
+            (2, 2, {PassOver.NOTHING}),
+            (1, 1, {PassOver.NOTHING, PassOver.SUSPECTS}),
+            (0, 2, set(PassOver)),
+        ):
+            changed = evolve(job, losses=losses, attempts=attempts)
+            put(store, UpdateJob(changed))
+
+            assert left == {how for how in PassOver if claimable(store, a_lane(), pass_over=how) == [changed]}
 
     def test_other_queues_are_left_alone(self, store: Persistence) -> None:
         """A lane takes from its own queue only."""

@@ -90,9 +90,7 @@ class Worked:
 
     def claim(self, number: int) -> tuple[Attempt, ...]:
         lane = Lane(queue="default", definitions=self.engine.core.registry.definitions, limit=number)
-        command = JobClaim(
-            namespace=self.namespace, session=self.session, lanes=(lane,), limit=number, suspects=True
-        )
+        command = JobClaim(namespace=self.namespace, session=self.session, lanes=(lane,), limit=number)
         return self.kernel.dispatch(command).attempts
 
     def settle(self, attempts: Sequence[Attempt], outcome: Outcome, *, said: tuple[Said, ...] = ()) -> None:

@@ -231,6 +231,8 @@ def _cli_commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Co
         "list",
         "show",
         "wait",
+        "pause",
+        "resume",
         "cancel",
         "terminate",
         "db",

@@ -28,6 +28,7 @@ from holdfast.ports.errors import (
     RunFailedError,
     RunNotFoundError,
     SchemaError,
+    UnavailableError,
     UnknownWorkflowError,
     UnstorableValueError,
 )
@@ -104,10 +105,42 @@ def test_a_run_is_ended_once_and_whoever_waits_is_told_why(open_engine: OpenEngi
         handle.result()
 
 
+def test_a_paused_run_rests_until_it_is_resumed(open_engine: OpenEngine) -> None:
+    engine = open_engine(SIMPLE)
+    handle = engine.sync.start(SIMPLE(1))
+    paused = handle.pause(reason="look")
+    assert (paused.status, paused.changed) == (RunStatus.PAUSED, True)
+    assert not handle.pause().changed
+
+    with Worker(engine) as worker:
+        other = engine.sync.start(SIMPLE(2))
+        assert other.result(timeout=SOON) == 4
+        assert handle.info().status is RunStatus.PAUSED
+        assert worker.stats().started == 1
+        assert handle.resume().changed
+        assert handle.result(timeout=SOON) == 2
+
+    assert [event.type for event in handle.history()][1:3] == ["run.paused", "run.resumed"]
+    assert not handle.pause().changed
+    assert not handle.resume().changed
+
+
+@pytest.mark.anyio
+async def test_async_code_pauses_and_resumes_too(open_engine: OpenEngine) -> None:
+    engine = open_engine(SIMPLE)
+    handle = await engine.start(SIMPLE(1))
+
+    assert (await handle.pause(reason="look")).status is RunStatus.PAUSED
+    assert (await handle.resume()).status is RunStatus.RUNNING
+
+
 def test_a_run_that_there_is_not_is_not_found(open_engine: OpenEngine) -> None:
     handle = open_engine(SIMPLE).sync.handle(SIMPLE, "nothing")
 
-    for ask in (handle.info, handle.result, handle.cancel, handle.terminate):
+    for ask in (
+        *(handle.info, handle.result),
+        *(handle.pause, handle.resume, handle.cancel, handle.terminate),
+    ):
         with pytest.raises(RunNotFoundError, match="nothing"):
             ask()
 
@@ -385,8 +418,11 @@ async def test_five_hundred_wait_at_once_without_asking_again_and_again(
 def test_opening_an_engine_connects_to_nothing(tmp_path: Path) -> None:
     engine = Engine.open(f"sqlite:///{tmp_path}/later/holdfast.db", workflows=[SIMPLE])
     Engine.open("postgresql://nobody@127.0.0.1:1/nothing", workflows=[SIMPLE])
-    assert not (tmp_path / "later" / "holdfast.db").exists()
+    assert not (tmp_path / "later").exists()
+    with pytest.raises(UnavailableError, match="No such file or directory"):
+        engine.sync.start(SIMPLE(1))
 
+    (tmp_path / "later").mkdir()
     engine.sync.start(SIMPLE(1))
     assert (tmp_path / "later" / "holdfast.db").exists()
     engine.core.close()

@@ -202,7 +202,7 @@ def test_a_message_from_before_another_attempt_is_done_with(open_engine: OpenEng
         SessionOpen(namespace=engine.core.namespace, host="h", lease=60_000_000)
     ).session
     lane = Lane(queue="default", definitions=("simple@1",), limit=1)
-    claim = JobClaim(namespace=engine.core.namespace, session=session, lanes=(lane,), limit=1, suspects=True)
+    claim = JobClaim(namespace=engine.core.namespace, session=session, lanes=(lane,), limit=1)
     assert len(engine.kernel.dispatch(claim).attempts) == 1
 
     assert host.handle_job(told) == ignored("held")
@@ -492,9 +492,7 @@ def test_maintenance_brings_back_the_jobs_of_a_function_that_was_killed(open_eng
         SessionOpen(namespace=engine.core.namespace, host="killed", lease=1)
     ).session
     lane = Lane(queue="default", definitions=("simple@1",), limit=1)
-    engine.kernel.dispatch(
-        JobClaim(namespace=engine.core.namespace, session=session, lanes=(lane,), limit=1, suspects=True)
-    )
+    engine.kernel.dispatch(JobClaim(namespace=engine.core.namespace, session=session, lanes=(lane,), limit=1))
     time.sleep(0.01)
     host = ServerlessHost(engine, time_limit=0.01)
     grace = ServerlessHost(engine, time_limit=900)

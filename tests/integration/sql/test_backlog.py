@@ -35,7 +35,7 @@ BACKLOG = f"""
 def parameters(limit: int) -> dict[str, object]:
     lanes = [(0, QUEUE, DEFINITION, limit), (0, QUEUE, "other@1", limit), (1, "idle", DEFINITION, limit)]
     encoded = encode_rows(("lane", "queue", "definition", "most"), lanes)
-    return {"namespace": NAMESPACE, "lanes": encoded, "most": limit, "limit": limit, "suspects": 1}
+    return {"namespace": NAMESPACE, "lanes": encoded, "most": limit, "limit": limit, "pass_over": "lost"}
 
 
 def fill(store: SqlPersistence) -> None:

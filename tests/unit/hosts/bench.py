@@ -94,9 +94,7 @@ class Bench:
             Lane(queue=queue, definitions=registry.definitions, limit=limit)
             for queue in registry.queues("default")
         )
-        command = JobClaim(
-            namespace=self.core.namespace, session=self.session, lanes=lanes, limit=limit, suspects=True
-        )
+        command = JobClaim(namespace=self.core.namespace, session=self.session, lanes=lanes, limit=limit)
         return self.engine.kernel.dispatch(command).attempts
 
     def prepare(self, attempts: Sequence[Attempt] | None = None) -> list[Body]:

@@ -5,7 +5,15 @@ from itertools import pairwise
 import attrs
 import pytest
 
-from holdfast.kernel.commands import JobClaim, JobClaimed, JobClaimOne, RunCancel, RunCreate, SessionClose
+from holdfast.kernel.commands import (
+    JobClaim,
+    JobClaimed,
+    JobClaimOne,
+    RunCancel,
+    RunCreate,
+    RunPause,
+    SessionClose,
+)
 from holdfast.ports.changes import UpdateJob
 from holdfast.ports.errors import InvalidCommandError, SessionLostError
 from holdfast.ports.persistence import Lane
@@ -262,7 +270,7 @@ def test_a_message_about_unknown_code_or_a_paused_job_is_to_come_later(world: Wo
     unknown = attrs.evolve(_one(session, job.key.text), definitions=("w@2", "v@1"))
     with world.unchanged():
         claimed = world.do(unknown)
-    world.put(UpdateJob(attrs.evolve(job, state=JobState.HELD)))
+    world.do(RunPause(run_id="x"))
     paused = world.do(_one(session, job.key.text))
 
     assert (claimed.ignored, paused.ignored) == ("unknown_code", "paused")

@@ -18,7 +18,9 @@ from holdfast.kernel.commands import (
     LeaseReapStale,
     RunCancel,
     RunCreate,
+    RunPause,
     RunRepair,
+    RunResume,
     RunTransition,
     SessionClose,
     SessionOpen,
@@ -74,6 +76,8 @@ def _every_command(world: World) -> Iterator[Command[object]]:
     attempt = world.claim(session)[0]
     yield completing(attempt)
     yield RunTransition(run_id="x")
+    yield RunPause(run_id="x")
+    yield RunResume(run_id="x")
     yield RunRepair()
     yield SessionClose(session=other)
     world.open(lease=1)

@@ -41,6 +41,8 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
     (c.RunTransition(run_id="x"), f'{{{BASE},"run_id":"x","type":"run.transition"}}'),
     (c.RunCancel(run_id="x"), f'{{{BASE},"reason":"","run_id":"x","type":"run.cancel"}}'),
     (c.RunTerminate(run_id="x"), f'{{{BASE},"reason":"","run_id":"x","type":"run.terminate"}}'),
+    (c.RunPause(run_id="x"), f'{{{BASE},"reason":"","run_id":"x","type":"run.pause"}}'),
+    (c.RunResume(run_id="x"), f'{{{BASE},"reason":"","run_id":"x","type":"run.resume"}}'),
     (
         c.RunRepair(),
         '{"after":"","idempotency_key":null,"limit":500,"namespace":"default","type":"run.repair"}',
@@ -49,7 +51,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         c.JobClaim(session="s", lanes=(Lane(queue="q", definitions=("w@1",), limit=2),), limit=3),
         (
             '{"idempotency_key":null,"lanes":[{"definitions":["w@1"],"limit":2,"queue":"q"}],"limit":3,'
-            '"namespace":"default","session":"s","suspects":true,"type":"job.claim"}'
+            '"namespace":"default","pass_over":"nothing","session":"s","type":"job.claim"}'
         ),
     ),
     (
@@ -153,6 +155,7 @@ REPLIES: list[tuple[object, str]] = [
         c.JobSettled(status="settled", run_status=RunStatus.RUNNING, retry_at=5),
         ('{"more":false,"next":null,"retry_at":5,"row":null,"run_status":"running","status":"settled"}'),
     ),
+    (c.RunPaused(status=RunStatus.PAUSED, changed=True), '{"changed":true,"status":"paused"}'),
     (c.JobReleased(status="fenced"), '{"status":"fenced"}'),
     (c.JobsHeld(lost=("r.1",)), '{"lost":["r.1"]}'),
     (c.JobsWoken(woken=3), '{"woken":3}'),

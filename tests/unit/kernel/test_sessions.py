@@ -3,6 +3,7 @@
 import pytest
 
 from holdfast.kernel.commands import (
+    Attempt,
     Command,
     Held,
     JobClaim,
@@ -12,15 +13,17 @@ from holdfast.kernel.commands import (
     LeaseReapStale,
     LeasesReaped,
     RunCancel,
+    RunCreate,
     SessionClose,
     SessionReap,
     SessionRenew,
     SessionRenewed,
+    passed_over_beside,
 )
 from holdfast.ports.errors import InvalidCommandError, SessionLostError
 from holdfast.ports.json import parse
-from holdfast.ports.records import JobState, SessionState
-from tests.unit.kernel.world import LEASE, SECOND, World, completing, each, field, pipeline, stage
+from holdfast.ports.records import JobState, PassOver, SessionState
+from tests.unit.kernel.world import LEASE, SECOND, World, completing, each, field, payload, pipeline, stage
 
 HOUR = 3_600 * SECOND
 
@@ -345,15 +348,66 @@ def test_a_claim_takes_one_suspect_at_most(world: World) -> None:
     assert taken[0].losses == 2
 
 
-def test_a_worker_that_holds_a_suspect_asks_for_no_other(world: World) -> None:
-    _suspects(world, 2)
-    world.create("good")
-    session = world.open()
-    claim = JobClaim(session=session, lanes=world.lanes(limit=1), limit=1, suspects=False)
+def _lost_once(world: World, *runs: str) -> None:
+    """Runs whose only job was lost with its worker once and has two attempts left."""
+    for run in runs:
+        world.create(run)
+    claim = JobClaim(session=world.open(), lanes=world.lanes(), limit=1_000, pass_over=PassOver.LOST)
+    world.do(claim)
+    world.lose()
 
-    assert [attempt.is_suspect for attempt in world.do(claim).attempts] == [False]
+
+def _names(world: World, attempts: tuple[Attempt, ...]) -> list[str]:
+    """The runs of these attempts, in their order."""
+    names = {run.key: run.id for run in world.tables().runs.values()}
+    return [names[attempt.run] for attempt in attempts]
+
+
+def test_a_suspect_that_is_found_first_is_claimed_without_any_other_job_that_was_lost(world: World) -> None:
+    _suspects(world, 2)
+    _lost_once(world, "lost")
+    world.create("good")
+
+    assert _names(world, world.claim(world.open())) == ["r0", "good"]
+
+
+def test_a_lost_job_that_is_found_first_is_claimed_with_others_but_without_suspects(world: World) -> None:
+    _suspects(world, 2)
+    for run in ("lost-1", "lost-2"):
+        world.do(RunCreate(workflow="w", id=run, input=payload(0), priority=1))
+    _lost_once(world)
+    world.create("good")
+
+    assert _names(world, world.claim(world.open())) == ["lost-1", "lost-2", "good"]
+
+
+@pytest.mark.parametrize(
+    ("pass_over", "claimed"),
+    [(PassOver.SUSPECTS, ["lost", "good"]), (PassOver.LOST, ["good"])],
+)
+def test_what_is_passed_over_takes_no_place(world: World, pass_over: PassOver, claimed: list[str]) -> None:
+    _suspects(world, 2)
+    _lost_once(world, "lost")
+    world.create("good")
+    session, lanes = world.open(), world.lanes(limit=len(claimed))
+    claim = JobClaim(session=session, lanes=lanes, limit=len(claimed), pass_over=pass_over)
+
+    assert _names(world, world.do(claim).attempts) == claimed
     assert world.do(claim).attempts == ()
     assert len(world.claim(session)) == 1
+
+
+def test_what_a_session_holds_says_what_it_passes_over(world: World) -> None:
+    _suspects(world, 1)
+    _lost_once(world, "lost")
+    world.create("good")
+    suspect, good = world.claim(world.open())
+    lost = world.claim_one(world.open())
+
+    assert passed_over_beside(()) is PassOver.NOTHING
+    assert passed_over_beside((good,)) is PassOver.NOTHING
+    assert passed_over_beside((good, lost)) is PassOver.SUSPECTS
+    assert passed_over_beside((lost, good, suspect)) is PassOver.LOST
 
 
 def test_a_job_is_no_suspect_while_it_has_attempts_to_lose(world: World) -> None:
@@ -400,6 +454,42 @@ def test_neighbours_of_a_job_that_kills_do_not_die_with_it(world: World) -> None
     statuses = {place: world.run(f"r{place}").status for place in range(10)}
     assert statuses.pop(4) == "failed"
     assert set(statuses.values()) == {"completed"}
+
+
+@pytest.mark.parametrize("concurrency", [2, 3, 100])
+@pytest.mark.parametrize("poison_first", [False, True])
+def test_neighbours_with_fewer_attempts_than_a_job_that_kills_do_not_die_with_it(
+    concurrency: int, poison_first: bool
+) -> None:
+    """They are on their last attempt when it is not: it would take them with it if they ran beside it again."""
+    world = World(pipeline(stage("a", attempts=2)), pipeline(stage("a", attempts=3), workflow="poison"))
+    for run in ("p", "n0", "n1", "n2", "n3") if poison_first else ("n0", "n1", "n2", "n3", "p"):
+        world.create(run, workflow="poison" if run == "p" else "w")
+    starts: list[int] = []
+    while any(world.tables().all_jobs()):
+        session, held = world.open(), list[Attempt]()
+        while True:
+            claim = JobClaim(
+                session=session,
+                lanes=world.lanes(),
+                limit=concurrency - len(held),
+                pass_over=passed_over_beside(held),
+            )
+            attempts = world.do(claim).attempts
+            held += attempts
+            if not attempts:
+                break
+        killers = [attempt.attempt for attempt in held if attempt.definition == "poison@1"]
+        starts += killers
+        if killers:
+            world.lose()
+        else:
+            world.send(*map(completing, held))
+            world.do(SessionClose(session=session))
+
+    assert starts == [1, 2, 3]
+    assert world.run("p").status == "failed"
+    assert {world.run(f"n{place}").status for place in range(4)} == {"completed"}
 
 
 def test_a_job_that_found_a_living_holder_before_the_reap_in_one_batch_is_left_to_it(world: World) -> None:

@@ -53,11 +53,19 @@ NO_WAIT: Final = RetryPolicy(attempts=3, wait_us=0, jitter=0.0)
 
 
 def stage(
-    name: str, *, attempts: int = 3, queue: str | None = None, priority: int | None = None
+    name: str,
+    *,
+    attempts: int = 3,
+    wait_us: int = 0,
+    queue: str | None = None,
+    priority: int | None = None,
 ) -> StagePlan:
-    """A stage that is tried again at once."""
+    """A stage that is tried again at once, or after so long."""
     return StagePlan(
-        name=name, queue=queue, priority=priority, retry=attrs.evolve(NO_WAIT, attempts=attempts)
+        name=name,
+        queue=queue,
+        priority=priority,
+        retry=attrs.evolve(NO_WAIT, attempts=attempts, wait_us=wait_us),
     )
 
 

@@ -1,4 +1,4 @@
-"""`holdfast run wait`, `cancel` and `terminate`."""
+"""`holdfast run wait`, `pause`, `resume`, `cancel` and `terminate`."""
 
 import io
 
@@ -88,6 +88,26 @@ def test_a_terminal_gets_bars(holdfast: CommandLine) -> None:
         assert part in text
 
 
+def test_a_run_is_paused_and_resumed(holdfast: CommandLine) -> None:
+    holdfast.start("a")
+    assert holdfast("run", "pause", "shop:engine", "order-1", "--reason", "look").out == "order-1 is paused\n"
+    assert holdfast("run", "pause", "shop:engine", "order-1").out == "order-1 is paused already\n"
+    shown = holdfast("run", "show", "shop:engine", "order-1", "--history").out
+    assert "run.paused" in shown
+    assert "reason: look" in shown
+    assert "held" in shown
+    resumed = holdfast("run", "resume", "shop:engine", "order-1", "--json")
+    assert resumed.json == {"id": "order-1", "status": "running", "changed": True}
+
+
+@pytest.mark.parametrize("command", ["pause", "resume"])
+def test_what_has_ended_can_not_be_paused(holdfast: CommandLine, command: str) -> None:
+    holdfast.start("a")
+    holdfast.finish("order-1")
+    answer = holdfast("run", command, "shop:engine", "order-1", "--json")
+    assert (answer.code, answer.error["code"]) == (4, "run_ended")
+
+
 def test_cancelling_twice_is_fine(holdfast: CommandLine) -> None:
     holdfast.start("a")
     first = holdfast("run", "cancel", "shop:engine", "order-1", "--json")
@@ -113,6 +133,6 @@ def test_what_has_ended_otherwise_can_not_be_cancelled(holdfast: CommandLine) ->
     assert (answer.code, answer.error["code"]) == (4, "run_ended")
 
 
-@pytest.mark.parametrize("command", ["wait", "cancel", "terminate"])
+@pytest.mark.parametrize("command", ["wait", "pause", "resume", "cancel", "terminate"])
 def test_a_run_that_is_not_there_is_not_found(holdfast: CommandLine, command: str) -> None:
     assert holdfast("run", command, "shop:engine", "nobody").code == 3

@@ -45,7 +45,7 @@ from holdfast.hosts.process.machine import (
 )
 from holdfast.kernel.commands import Attempt, Completed, JobSettle
 from holdfast.ports.persistence import Lane
-from holdfast.ports.records import JobKind, Payload
+from holdfast.ports.records import JobKind, PassOver, Payload
 
 A = TypeVar("A")
 
@@ -330,15 +330,37 @@ def test_a_worker_without_code_claims_nothing_and_rests() -> None:
     assert driven.step(Woken(), after=1.0) == []
 
 
-def test_beside_a_job_that_may_kill_its_worker_no_other_such_job_is_asked_for() -> None:
-    driven = Driven()
-    suspect = attempt(1, epoch=3, losses=1)
-    claim = only(driven.ready(), Claim)
-    assert suspect.is_suspect
-    assert claim.suspects
-    driven.step(Claimed((suspect,), claim.limit))
+SUSPECT, LOST = attempt(1, epoch=3, losses=1), attempt(2, epoch=2, losses=1)
 
-    assert not only(driven.step(Woken()), Claim).suspects
+
+@pytest.mark.parametrize(
+    ("lost", "pass_over"), [(SUSPECT, PassOver.LOST), (LOST, PassOver.SUSPECTS)], ids=["suspect", "lost"]
+)
+def test_beside_a_job_that_was_lost_no_job_is_asked_for_that_must_not_run_beside_it(
+    lost: Attempt, pass_over: PassOver
+) -> None:
+    """And that until it is settled: what ended a moment ago would still be lost with the worker."""
+    driven = Driven()
+    claim = only(driven.ready(), Claim)
+    assert claim.pass_over is PassOver.NOTHING
+
+    asked = [only(driven.step(Claimed((attempt(3), lost), claim.limit)), Claim)]
+    asked.append(only(driven.step(Claimed((), 8), Woken()), Claim))
+    assert kinds(driven.step(*ended(lost), Claimed((), 8), Woken())) == [Settle, Claim]
+    asked.append(only(driven.step(Claimed((), 8), Woken()), Claim))
+    assert [claim.pass_over for claim in asked] == [pass_over] * 3
+
+    driven.step(Claimed((), 8))
+    assert only(driven.step(Settled(opened=False)), Claim).pass_over is PassOver.NOTHING
+
+
+def test_a_claim_follows_at_once_on_one_that_found_jobs_that_were_lost() -> None:
+    """Some of what it found may not have been taken, though others behind it could have been."""
+    driven = Driven()
+    claim = only(driven.ready(), Claim)
+
+    assert kinds(driven.step(Claimed((SUSPECT,), claim.limit))) == [Start, Claim]
+    assert kinds(driven.step(Claimed((attempt(3),), 9))) == [Start]
 
 
 def test_a_job_that_comes_again_while_its_lost_attempt_still_runs_is_started_and_settled() -> None:

@@ -1,0 +1,49 @@
+"""`holdfast run pause` and `holdfast run resume`."""
+
+import click
+from rich.text import Text
+
+from holdfast.hosts.cli.exits import CliError, Exit
+from holdfast.hosts.cli.help import exits
+from holdfast.hosts.cli.screen import Screen, safe, screen_options, status_text
+from holdfast.hosts.cli.target import Target, engine_options
+from holdfast.kernel.commands import RunPause, RunPaused, RunResume
+from holdfast.ports.records import TERMINAL
+
+_EXITS = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILABLE, Exit.SCHEMA)
+
+
+@click.command("pause", epilog=_EXITS)
+@click.argument("words", nargs=-1, metavar="[ENGINE] ID")
+@click.option("--reason", default="", metavar="TEXT", help="For people; kept in the history.")
+@engine_options
+@screen_options
+def pause_command(*, screen: Screen, target: Target, words: tuple[str, ...], reason: str) -> None:
+    """Start nothing more of a run until it is resumed. What is under way ends as ever. Refused if the run has ended."""
+    spec, (run_id,) = target.split(words, "ID")
+    with target.opened(spec) as engine:
+        command = RunPause(namespace=engine.core.namespace, run_id=run_id, reason=reason)
+        _tell(screen, run_id, engine.core.kernel.dispatch(command))
+
+
+@click.command("resume", epilog=_EXITS)
+@click.argument("words", nargs=-1, metavar="[ENGINE] ID")
+@click.option("--reason", default="", metavar="TEXT", help="For people; kept in the history.")
+@engine_options
+@screen_options
+def resume_command(*, screen: Screen, target: Target, words: tuple[str, ...], reason: str) -> None:
+    """Let a paused run go on where it is. Refused if the run has ended."""
+    spec, (run_id,) = target.split(words, "ID")
+    with target.opened(spec) as engine:
+        command = RunResume(namespace=engine.core.namespace, run_id=run_id, reason=reason)
+        _tell(screen, run_id, engine.core.kernel.dispatch(command))
+
+
+def _tell(screen: Screen, run_id: str, now: RunPaused) -> None:
+    if now.status in TERMINAL:
+        raise CliError(Exit.REFUSED, "run_ended", f"run {run_id!r} has ended before, as {now.status}")
+    if screen.as_json:
+        screen.data({"id": run_id, "status": now.status.value, "changed": now.changed})
+        return
+    before = "" if now.changed else " already"
+    screen.say(Text.assemble(safe(run_id), " is ", status_text(now.status), before))
