@@ -42,6 +42,10 @@ def load(
             whole.update(found.runs)
     _lock(tx, state, names, runs | whole, jobs, whole, whole_names)
     _sessions(tx, state, all_needs)
+    seen = {key for reads in all_needs for key in reads.seen if state.tables.job(key) is None} - jobs
+    if seen:
+        for job in tx.jobs(sorted(seen), lock=False):
+            state.tables.put_job(job)
     duties = {name for reads in all_needs for name in reads.duties}
     if duties:
         state.tables.duties.update((duty.name, duty) for duty in tx.duties(sorted(duties)))

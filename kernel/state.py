@@ -92,6 +92,8 @@ class Reads:
     names: tuple[RunName, ...] = ()
     whole_names: bool = False
     jobs: tuple[JobKey, ...] = ()
+    seen: tuple[JobKey, ...] = ()
+    """Jobs that are read without being locked: for replies, never for changes."""
     sessions: tuple[str, ...] = ()
     locks_sessions: bool = False
     duties: tuple[str, ...] = ()

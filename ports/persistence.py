@@ -64,8 +64,8 @@ class Transaction(Protocol):
         """Lock and return the newest generation of each named run."""
         ...
 
-    def jobs(self, keys: Collection[JobKey], /) -> Sequence[Job]:
-        """Lock and return jobs by key."""
+    def jobs(self, keys: Collection[JobKey], /, *, lock: bool = True) -> Sequence[Job]:
+        """Return jobs by key, locked unless told otherwise."""
         ...
 
     def jobs_of(self, runs: Collection[str], /) -> Sequence[Job]:

@@ -121,8 +121,9 @@ class MemoryTransaction:
         found = [self._tables.run_named(name) for name in set(names)]
         return sorted((run for run in found if run is not None), key=lambda run: run.key)
 
-    def jobs(self, keys: Collection[JobKey], /) -> Sequence[Job]:
+    def jobs(self, keys: Collection[JobKey], /, *, lock: bool = True) -> Sequence[Job]:
         """See `Transaction.jobs`."""
+        del lock
         found = [self._tables.job(key) for key in sorted(set(keys))]
         return [job for job in found if job is not None]
 

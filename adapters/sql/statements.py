@@ -25,6 +25,7 @@ class Reads:
     lock_runs: str
     lock_latest_runs: str
     latest_keys: str
+    jobs: str
     lock_jobs: str
     lock_jobs_of: str
     lock_claimable: str
@@ -74,14 +75,18 @@ def reads_for(dialect: Dialect) -> Reads:
     runs, jobs = _listed(rows.RUN, "r"), _listed(rows.JOB, "j")
     sessions = f"SELECT {_listed(rows.SESSION, 's')} FROM holdfast_sessions AS s WHERE "
     known_sessions = f"{sessions}{dialect.one_of('s.id', 'ids')} ORDER BY s.id"
+    known_jobs = (
+        f"SELECT {jobs} FROM {pairs} CROSS JOIN holdfast_jobs AS j "
+        "WHERE j.run = k.run AND j.number = k.number ORDER BY j.run, j.number"
+    )
     lock = dialect.lock.format
     made = Reads(
         lock_runs=f"SELECT {runs} FROM holdfast_runs AS r WHERE {dialect.one_of('r.key', 'keys')} "
         f"ORDER BY r.key{lock('r')}",
         lock_latest_runs=f"SELECT {runs} {newest}{lock('r')}",
         latest_keys=f"SELECT r.key {newest}",
-        lock_jobs=f"SELECT {jobs} FROM {pairs} CROSS JOIN holdfast_jobs AS j "
-        f"WHERE j.run = k.run AND j.number = k.number ORDER BY j.run, j.number{lock('j')}",
+        jobs=known_jobs,
+        lock_jobs=known_jobs + lock("j"),
         lock_jobs_of=f"SELECT {jobs} FROM holdfast_jobs AS j WHERE {dialect.one_of('j.run', 'runs')} "
         f"ORDER BY j.run, j.number{lock('j')}",
         lock_claimable=dialect.claimable(rows.JOB),

@@ -68,14 +68,15 @@ class SqlTransaction:
                 return [rows.run_from(row) for row in found]
         raise TransientError("a run gets new generations faster than they can be locked")
 
-    def jobs(self, keys: Collection[JobKey], /) -> Sequence[Job]:
+    def jobs(self, keys: Collection[JobKey], /, *, lock: bool = True) -> Sequence[Job]:
         """See `Transaction.jobs`."""
         wanted = sorted(key for key in set(keys) if is_askable(key.run) and key.number <= NUMBER_MAX)
         if not wanted:
             return ()
-        return self._locked(
-            self._reads.lock_jobs, {"keys": encode_rows(("run", "number"), wanted)}, rows.job_from
-        )
+        parameters = {"keys": encode_rows(("run", "number"), wanted)}
+        if lock:
+            return self._locked(self._reads.lock_jobs, parameters, rows.job_from)
+        return self._plain(self._reads.jobs, parameters, rows.job_from)
 
     def jobs_of(self, runs: Collection[str], /) -> Sequence[Job]:
         """See `Transaction.jobs_of`."""

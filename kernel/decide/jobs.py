@@ -270,8 +270,11 @@ def decide_release(state: State, command: JobRelease, now: Micros, _: Ids) -> De
 
 
 def reads_of_heartbeat(command: JobHeartbeat) -> Reads:
-    """Read the jobs."""
-    return Reads(jobs=tuple(_key(held.job) for held in command.attempts))
+    """Read the jobs. Only those about which there is something to store are locked: mostly there is nothing."""
+    return Reads(
+        jobs=tuple(_key(held.job) for held in command.attempts if held.said),
+        seen=tuple(_key(held.job) for held in command.attempts if not held.said),
+    )
 
 
 def decide_heartbeat(state: State, command: JobHeartbeat, _: Micros, ids: Ids) -> Decision[JobsHeld]:

@@ -247,21 +247,22 @@ class Concurrency(PersistenceCase):
         assert [(a_job(),)] == store.transact(work)
 
     def test_searches_without_locks_wait_for_none(self, store: Persistence) -> None:
-        """`lost_jobs`, `active_runs` and `unsound_runs` pass by what others hold."""
+        """`lost_jobs`, `active_runs` and `unsound_runs` pass by what others hold; so do reads without a lock."""
         self._skip_if_serial()
-        put(store, CreateRun(a_run()), PutSession(a_session()))
+        put(store, CreateRun(a_run(open_jobs=2)), AddJob(a_job()), PutSession(a_session()))
 
-        def look(tx: Transaction) -> tuple[int, int, int, int]:
+        def look(tx: Transaction) -> tuple[int, ...]:
             searches = tx.lost_jobs(1), tx.active_runs("", 9), tx.unsound_runs([a_key(1)])
-            lost, active, unsound = map(len, searches)
-            return lost, active, unsound, len(tx.sessions([a_key(1)], lock=False))
+            known = tx.sessions([a_key(1)], lock=False), tx.jobs([a_job().key], lock=False)
+            return tuple(map(len, (*searches, *known)))
 
-        def work(tx: Transaction) -> list[tuple[int, int, int, int]]:
+        def work(tx: Transaction) -> list[tuple[int, ...]]:
             tx.runs([a_key(1)])
+            tx.jobs([a_job().key])
             tx.sessions([a_key(1)], lock=True)
             return in_threads(1, lambda _: store.transact(look))
 
-        assert store.transact(work) == [(0, 1, 1, 1)]
+        assert store.transact(work) == [(0, 1, 1, 1, 1)]
 
     def _skip_if_serial(self) -> None:
         if self.serial:

@@ -50,6 +50,7 @@ class JobReads(PersistenceCase):
         put_jobs(store, FULL_JOB)
 
         assert ask(store, lambda tx: tx.jobs([FULL_JOB.key])) == [FULL_JOB]
+        assert ask(store, lambda tx: tx.jobs([FULL_JOB.key], lock=False)) == [FULL_JOB]
         assert ask(store, lambda tx: tx.jobs_of([FULL_JOB.run])) == [FULL_JOB]
 
     def test_what_a_job_has_not_stays_none(self, store: Persistence) -> None:
@@ -81,6 +82,7 @@ class JobReads(PersistenceCase):
         wanted = {job.key for job in jobs} | {JobKey(a_key(1), 26), JobKey(a_key(20), 1)}
 
         assert jobs == sorted(ask(store, lambda tx: tx.jobs(wanted)), key=lambda job: job.key)
+        assert jobs == sorted(ask(store, lambda tx: tx.jobs(wanted, lock=False)), key=lambda job: job.key)
 
     def test_a_job_is_named_by_its_run_and_number_together(self, store: Persistence) -> None:
         """Asking for (1, 2) and (2, 1) finds neither (1, 1) nor (2, 2)."""
@@ -102,6 +104,7 @@ class JobReads(PersistenceCase):
     def test_nothing_is_asked_and_nothing_answered(self, store: Persistence) -> None:
         """An empty collection is a question, too."""
         assert ask(store, lambda tx: tx.jobs([])) == []
+        assert ask(store, lambda tx: tx.jobs([], lock=False)) == []
         assert ask(store, lambda tx: tx.jobs_of([])) == []
         assert ask(store, lambda tx: tx.sessions([], lock=True)) == []
         assert ask(store, lambda tx: tx.duties([])) == []
