@@ -10,7 +10,7 @@ from holdfast.hosts.bodies import Body
 from holdfast.hosts.core import Core
 from holdfast.hosts.inputs import NOTHING_KNOWN, Known
 from holdfast.hosts.maintenance import Maintenance
-from holdfast.hosts.process import machine as m
+from holdfast.hosts.process import protocol as p
 from holdfast.hosts.runtime import AttemptRuntime
 from holdfast.kernel.commands import (
     Attempt,
@@ -78,26 +78,26 @@ class StoreCalls:
         """The sessions to renew, the current one first."""
         return () if self.session is None else (self.session, *self._former)
 
-    def open_session(self) -> m.Input:
+    def open_session(self) -> p.Input:
         """Begin a life."""
-        return self._guarded(m.OpenSession(), self._open)
+        return self._guarded(p.OpenSession(), self._open)
 
     def leave(self, settles: tuple[JobSettle, ...], attempts: tuple[Attempt, ...]) -> None:
         """End the session, so that nobody has to wait for it to expire, and first what is held under it."""
         if self.session is None:
             return
         if settles:
-            self.settle(m.Settle(settles, (False,) * len(settles)), {})
+            self.settle(p.Settle(settles, (False,) * len(settles)), {})
         if attempts:
             self.release(attempts)
         for session in self.sessions:
             self._close(session)
 
-    def claim(self, action: m.Claim) -> tuple[m.Input, list[Body]]:
+    def claim(self, action: p.Claim) -> tuple[p.Input, list[Body]]:
         """Lease jobs and read what they need."""
         bodies: list[Body] = []
 
-        def claim() -> m.Input:
+        def claim() -> p.Input:
             if self._is_in_doubt:
                 self._open_another()
             command = JobClaim(
@@ -113,21 +113,21 @@ class StoreCalls:
                 self._is_in_doubt = True
                 raise
             if not attempts:
-                return m.Claimed((), action.limit)
+                return p.Claimed((), action.limit)
             self.counts.claimed += len(attempts)
             self.counts.commits += 1
             known, unknown = self._prepared(attempts, NOTHING_KNOWN)
             bodies.extend(known)
             # A claim that was filled with what had to be given back is no sign of a backlog.
-            return m.Claimed(tuple(body.attempt for body in known), action.limit + bool(unknown))
+            return p.Claimed(tuple(body.attempt for body in known), action.limit + bool(unknown))
 
         return self._guarded(action, claim), bodies
 
-    def settle(self, action: m.Settle, settled: Mapping[tuple[str, int], Body]) -> tuple[m.Input, list[Body]]:
+    def settle(self, action: p.Settle, settled: Mapping[tuple[str, int], Body]) -> tuple[p.Input, list[Body]]:
         """Store how attempts ended, and take on what follows. `settled` has the bodies, by job and epoch."""
         bodies: list[Body] = []
 
-        def settle() -> m.Input:
+        def settle() -> p.Input:
             # What is taken under a session in doubt could not be told from what it holds without knowing.
             session = None if self._is_in_doubt else self.session
             commands = [
@@ -147,7 +147,7 @@ class StoreCalls:
                 ready = {body.attempt for body in bodies}
                 taken = tuple(attempt if attempt in ready else None for attempt in taken)
             now = micros(self._core.clock.now())
-            return m.Settled(
+            return p.Settled(
                 opened, tuple(max(0.0, (at - now) / 1_000_000) for at in retries), taken if bodies else ()
             )
 
@@ -208,10 +208,10 @@ class StoreCalls:
             self.release(unknown, delay=UNKNOWN_CODE_DELAY)
         return bodies, unknown
 
-    def heartbeat(self, action: m.Action, attempts: tuple[Attempt, ...]) -> m.Input:
+    def heartbeat(self, action: p.Action, attempts: tuple[Attempt, ...]) -> p.Input:
         """Ask which attempts are still held, and store what they said."""
 
-        def heartbeat() -> m.Input:
+        def heartbeat() -> p.Input:
             held = tuple(self._held(attempt) for attempt in attempts)
             command = JobHeartbeat(namespace=self._core.namespace, attempts=held)
             try:
@@ -222,25 +222,25 @@ class StoreCalls:
                         runtime.put_back(asked.said)
                 raise
             lost = set(answer.lost)
-            return m.HeartbeatAnswered(tuple(attempt for attempt in attempts if attempt.job in lost))
+            return p.HeartbeatAnswered(tuple(attempt for attempt in attempts if attempt.job in lost))
 
         return self._guarded(action, heartbeat)
 
-    def sweep(self, action: m.Action) -> m.Input:
+    def sweep(self, action: p.Action) -> p.Input:
         """Do a round of maintenance, if it is this session's duty."""
 
-        def sweep() -> m.Input:
+        def sweep() -> p.Input:
             self._close_former()
-            return m.SweepDone(self._maintenance.sweep(self.session or ""))
+            return p.SweepDone(self._maintenance.sweep(self.session or ""))
 
         return self._guarded(action, sweep)
 
-    def wake_due(self, action: m.Action) -> m.Input:
+    def wake_due(self, action: p.Action) -> p.Input:
         """Queue the sleepers that are due."""
 
-        def wake() -> m.Input:
+        def wake() -> p.Input:
             woken = self._core.kernel.dispatch(JobWakeDue(limit=_WAKE_LIMIT)).woken
-            return m.WokeDue(woken >= _WAKE_LIMIT)
+            return p.WokeDue(woken >= _WAKE_LIMIT)
 
         return self._guarded(action, wake)
 
@@ -260,12 +260,12 @@ class StoreCalls:
                 not isinstance(answer, CommandError) and answer.status == "released" for answer in answers
             )
 
-    def _open(self) -> m.Input:
+    def _open(self) -> p.Input:
         if self.session is not None:
             self.counts.sessions_lost += 1
         self.session = self._opened()
         self._is_in_doubt = False
-        return m.SessionReady()
+        return p.SessionReady()
 
     def _opened(self) -> str:
         command = SessionOpen(namespace=self._core.namespace, host=self._core.host, lease=self._lease)
@@ -327,16 +327,16 @@ class StoreCalls:
         )
         self._core.kernel.dispatch_many((back,))
 
-    def _guarded(self, action: m.Action, call: Callable[[], m.Input]) -> m.Input:
+    def _guarded(self, action: p.Action, call: Callable[[], p.Input]) -> p.Input:
         """Make a call; if it fails, tell the machine, which will ask for it again."""
         try:
             return call()
         except SessionLostError as error:
             # If it is an earlier session that was lost, the machine has known that for long.
-            return m.SessionLost(action) if error.session == self.session else m.CallFailed(action)
+            return p.SessionLost(action) if error.session == self.session else p.CallFailed(action)
         except HoldfastError as error:
             _log.warning("%s: %s", type(action).__name__, error)
         except Exception:  # noqa: BLE001  # a bug must not end the worker: it is logged, and the call made again
             _log.exception("%s failed", type(action).__name__)
         self.counts.store_errors += 1
-        return m.CallFailed(action)
+        return p.CallFailed(action)

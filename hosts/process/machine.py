@@ -14,10 +14,37 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from heapq import heappop, heappush
-from typing import Final, TypeAlias
+from typing import Final
 
 import attrs
 
+from holdfast.hosts.process.protocol import (
+    Action,
+    CallFailed,
+    Cancel,
+    Claim,
+    Claimed,
+    Drain,
+    Ended,
+    Finish,
+    Heartbeat,
+    HeartbeatAnswered,
+    Input,
+    OpenSession,
+    Release,
+    RunsEnded,
+    SessionLost,
+    SessionReady,
+    Settle,
+    Settled,
+    Start,
+    Stop,
+    Sweep,
+    SweepDone,
+    WakeDue,
+    WokeDue,
+    Woken,
+)
 from holdfast.kernel.commands import Attempt, JobSettle, passed_over_beside
 from holdfast.ports.persistence import Lane
 from holdfast.ports.records import PassOver
@@ -58,190 +85,6 @@ class Settings:
     maintenance_interval: float = MAINTENANCE_INTERVAL
     drain_grace: float = 20.0
     claim_again_after: float = 0.05
-
-
-# Inputs ---------------------------------------------------------------------------------------------------------
-
-
-@attrs.frozen
-class Woken:
-    """There may be work."""
-
-
-@attrs.frozen
-class Claimed:
-    """A claim came back with these attempts; it had asked for `asked`."""
-
-    attempts: tuple[Attempt, ...]
-    asked: int
-
-
-@attrs.frozen
-class Ended:
-    """A body ended, and is to be settled; None if it was given up or is to be given back."""
-
-    attempt: Attempt
-    settle: JobSettle | None
-
-
-@attrs.frozen
-class Settled:
-    """A batch of settles was stored.
-
-    `opened` says whether there may be new work in the queues, `retries_in` when bodies are tried again. `taken` has,
-    for each settle, the attempt that was leased with it, or None; it is empty if there was none at all.
-    """
-
-    opened: bool
-    retries_in: tuple[float, ...] = ()
-    taken: tuple[Attempt | None, ...] = ()
-
-
-@attrs.frozen
-class HeartbeatAnswered:
-    """These attempts are no longer held."""
-
-    lost: tuple[Attempt, ...]
-
-
-@attrs.frozen
-class RunsEnded:
-    """These runs may have ended: somebody said so. What is true is asked for."""
-
-    runs: frozenset[str]
-
-
-@attrs.frozen
-class SweepDone:
-    """A round of maintenance is over; `more` says whether it hit a limit, so that another should follow at once."""
-
-    more: bool
-
-
-@attrs.frozen
-class WokeDue:
-    """Due sleepers were queued; `more` says whether that hit a limit."""
-
-    more: bool
-
-
-@attrs.frozen
-class CallFailed:
-    """A call to the store failed: the action is to be tried again later."""
-
-    action: "Action"
-
-
-@attrs.frozen
-class SessionLost:
-    """The session is dead: nothing that is held is held any more. `action` is the one that was refused for it."""
-
-    action: "Action | None" = None
-
-
-@attrs.frozen
-class SessionReady:
-    """There is a session to claim for."""
-
-
-@attrs.frozen
-class Drain:
-    """Stop gently."""
-
-
-@attrs.frozen
-class Stop:
-    """Stop now."""
-
-
-Input: TypeAlias = (
-    Woken
-    | Claimed
-    | Ended
-    | Settled
-    | HeartbeatAnswered
-    | RunsEnded
-    | SweepDone
-    | WokeDue
-    | CallFailed
-    | SessionLost
-    | SessionReady
-    | Drain
-    | Stop
-)
-
-
-# Actions --------------------------------------------------------------------------------------------------------
-
-
-@attrs.frozen
-class OpenSession:
-    """Open a session, then say SessionReady."""
-
-
-@attrs.frozen
-class Claim:
-    """Claim jobs, then say Claimed."""
-
-    lanes: tuple[Lane, ...]
-    limit: int
-    pass_over: PassOver = PassOver.NOTHING
-
-
-@attrs.frozen
-class Start:
-    """Run the body of an attempt, then say Ended."""
-
-    attempt: Attempt
-
-
-@attrs.frozen
-class Cancel:
-    """Cancel the body of an attempt: what it does is of no use any more. Ended follows."""
-
-    attempt: Attempt
-
-
-@attrs.frozen
-class Settle:
-    """Settle these, then say Settled. `takes` says for each whether its run's next job is to be leased with it."""
-
-    settles: tuple[JobSettle, ...]
-    takes: tuple[bool, ...]
-
-
-@attrs.frozen
-class Heartbeat:
-    """Ask whether these attempts are still held, then say HeartbeatAnswered."""
-
-    attempts: tuple[Attempt, ...]
-
-
-@attrs.frozen
-class Sweep:
-    """Do a round of maintenance, if it is this worker's duty; then say SweepDone."""
-
-
-@attrs.frozen
-class WakeDue:
-    """Queue the sleepers that are due; then say WokeDue."""
-
-
-@attrs.frozen
-class Release:
-    """Give these attempts back. Nothing is to be said after it."""
-
-    attempts: tuple[Attempt, ...]
-
-
-@attrs.frozen
-class Finish:
-    """Everything is done: close the session and end."""
-
-
-Action: TypeAlias = (
-    OpenSession | Claim | Start | Cancel | Settle | Heartbeat | Sweep | WakeDue | Release | Finish
-)
 
 
 @attrs.frozen

@@ -16,8 +16,9 @@ from anyio.abc import TaskGroup
 
 from holdfast.hosts.bodies import Body
 from holdfast.hosts.engine import Engine, SyncEngine
-from holdfast.hosts.process import machine as m
+from holdfast.hosts.process import protocol as p
 from holdfast.hosts.process.calls import StoreCalls
+from holdfast.hosts.process.machine import MAINTENANCE_INTERVAL, Settings, WorkerMachine
 from holdfast.hosts.process.renewal import Renewal
 from holdfast.hosts.process.running import run_body
 from holdfast.hosts.process.threads import make_in_thread
@@ -90,27 +91,27 @@ class Worker:
             raise ValueError("lease is at least 1 s, poll_interval more than 0, drain_grace not negative")
         core = engine.core
         served = only_queues or tuple(dict.fromkeys((*core.registry.queues(DEFAULT_QUEUE), *(queues or {}))))
-        settings = m.Settings(
+        settings = Settings(
             definitions=core.registry.definitions,
             queues=served,
             concurrency=concurrency,
             limits=dict(queues or {}),
             poll_interval=poll_interval,
             drain_grace=drain_grace,
-            maintenance_interval=min(m.MAINTENANCE_INTERVAL, lease / 3),
+            maintenance_interval=min(MAINTENANCE_INTERVAL, lease / 3),
         )
         self._core = core
-        self._machine = m.WorkerMachine(settings)
+        self._machine = WorkerMachine(settings)
         self._calls = StoreCalls(core, lease=lease)
         self._renewal = Renewal(
             core,
             lease=lease,
             sessions=lambda: self._calls.sessions,
-            lost=lambda: self._post_from_thread(m.SessionLost()),
+            lost=lambda: self._post_from_thread(p.SessionLost()),
         )
         self._threads = CapacityLimiter(concurrency)
         self._db_threads = CapacityLimiter(8)
-        self._inputs: list[m.Input] = []
+        self._inputs: list[p.Input] = []
         self._woken: anyio.Event | None = None
         self._bodies: dict[Attempt, Body] = {}
         self._ended: dict[tuple[str, int], Body] = {}
@@ -155,19 +156,19 @@ class Worker:
                 last = self._machine.step(self._core.stores.clock.monotonic(), self._inputs)
                 settles, attempts = self._machine.leave()
                 attempts += tuple(
-                    attempt for action in last if isinstance(action, m.Release) for attempt in action.attempts
+                    attempt for action in last if isinstance(action, p.Release) for attempt in action.attempts
                 )
                 with CancelScope(shield=True):
                     await self._in_thread(lambda: self._calls.leave(settles, attempts), LEAVE_SECONDS)
 
     def drain(self) -> None:
         """Stop gently: take no new work, let what runs end, give back what does not end in time."""
-        self._post(m.Drain())
+        self._post(p.Drain())
 
     def stop(self) -> None:
         """Stop at once: cancel what runs; the reaper will give it to others."""
         self._stopped = True
-        self._post(m.Stop())
+        self._post(p.Stop())
 
     def __enter__(self) -> Self:
         """Work in a thread, with an event loop of its own, beside the code in the `with` block.
@@ -187,7 +188,7 @@ class Worker:
     ) -> None:
         """Drain. If an error has ended the worker, and there was none in the block, raise it in a group."""
         assert self._thread is not None
-        self._post_from_thread(m.Drain())
+        self._post_from_thread(p.Drain())
         self._thread.join()
         if self._failure is not None and error is None:
             raise self._failure
@@ -277,7 +278,7 @@ class Worker:
         while True:
             inputs, self._inputs = self._inputs, []
             for action in self._machine.step(clock.monotonic(), inputs):
-                if isinstance(action, m.Finish):
+                if isinstance(action, p.Finish):
                     self._finish()
                     return
                 self._carry_out(action)
@@ -290,50 +291,50 @@ class Worker:
                 await self._woken.wait()
             self._woken = anyio.Event()
 
-    def _carry_out(self, action: m.Action) -> None:
+    def _carry_out(self, action: p.Action) -> None:
         assert self._group is not None
         match action:
-            case m.Start(attempt):
+            case p.Start(attempt):
                 body = self._bodies.pop(attempt)
                 self._calls.counts.started += 1
                 self._calls.said[attempt] = body.runtime
                 self._scopes[attempt] = CancelScope()
                 self._group.start_soon(self._run, body)
-            case m.Cancel(attempt):
+            case p.Cancel(attempt):
                 self._cancel(attempt)
-            case m.Finish():
+            case p.Finish():
                 pass
             case _:
                 self._group.start_soon(self._call, action)
 
-    async def _call(self, action: m.Action) -> None:
+    async def _call(self, action: p.Action) -> None:
         """Do what an action asks of the store, in a thread, and tell the machine what came of it."""
         match action:
-            case m.OpenSession():
+            case p.OpenSession():
                 happened = await self._in_thread(self._calls.open_session)
-            case m.Claim():
+            case p.Claim():
                 claimed = await self._in_thread(lambda: self._calls.claim(action))
                 if claimed is None:
                     return
                 happened, bodies = claimed
                 self._bodies.update((body.attempt, body) for body in bodies)
-            case m.Settle(settles):
+            case p.Settle(settles):
                 ended = {key: self._ended[key] for key in map(_key, settles) if key in self._ended}
                 settled = await self._in_thread(lambda: self._calls.settle(action, ended))
                 if settled is None:
                     return
                 happened, bodies = settled
                 self._bodies.update((body.attempt, body) for body in bodies)
-                if isinstance(happened, m.Settled):
+                if isinstance(happened, p.Settled):
                     for key in ended:
                         del self._ended[key]
-            case m.Heartbeat(attempts):
+            case p.Heartbeat(attempts):
                 happened = await self._in_thread(lambda: self._calls.heartbeat(action, attempts))
-            case m.Sweep():
+            case p.Sweep():
                 happened = await self._in_thread(lambda: self._calls.sweep(action))
-            case m.WakeDue():
+            case p.WakeDue():
                 happened = await self._in_thread(lambda: self._calls.wake_due(action))
-            case m.Release(attempts):
+            case p.Release(attempts):
                 with CancelScope(shield=True):  # it may be the last thing that this worker does
                     await self._in_thread(lambda: self._calls.release(attempts))
                 return
@@ -341,7 +342,7 @@ class Worker:
                 return
         if happened is None:
             return
-        if isinstance(happened, m.SessionReady):
+        if isinstance(happened, p.SessionReady):
             self._renewal.start()
         self._post(happened)
 
@@ -354,7 +355,7 @@ class Worker:
         del self._scopes[attempt], self._calls.said[attempt]
         if settle is not None and not scope.cancel_called:
             self._ended[_key(settle)] = body
-        self._post(m.Ended(attempt, settle))
+        self._post(p.Ended(attempt, settle))
 
     def _cancel(self, attempt: Attempt) -> None:
         self._ended.pop(_key(attempt), None)
@@ -400,20 +401,20 @@ class Worker:
 
     # Inputs -----------------------------------------------------------------------------------------------------
 
-    def _post(self, happened: m.Input) -> None:
+    def _post(self, happened: p.Input) -> None:
         self._inputs.append(happened)
         if self._woken is not None:
             self._woken.set()
 
     def _wake(self) -> None:
-        self._post_from_thread(m.Woken())
+        self._post_from_thread(p.Woken())
 
     def _doubt(self, runs: frozenset[str]) -> None:
         # Most runs that end are none of this worker's, and cost its loop nothing.
         if any(attempt.run in runs for attempt in tuple(self._scopes)):
-            self._post_from_thread(m.RunsEnded(runs))
+            self._post_from_thread(p.RunsEnded(runs))
 
-    def _post_from_thread(self, happened: m.Input) -> None:
+    def _post_from_thread(self, happened: p.Input) -> None:
         self._renewal.in_loop(lambda: self._post(happened))
 
 

@@ -14,6 +14,11 @@ from holdfast.hosts.process.machine import (
     STOP_GRACE,
     TAKES_MAX,
     TAKES_SECONDS_MAX,
+    Phase,
+    Settings,
+    WorkerMachine,
+)
+from holdfast.hosts.process.protocol import (
     Action,
     CallFailed,
     Cancel,
@@ -26,12 +31,10 @@ from holdfast.hosts.process.machine import (
     HeartbeatAnswered,
     Input,
     OpenSession,
-    Phase,
     Release,
     RunsEnded,
     SessionLost,
     SessionReady,
-    Settings,
     Settle,
     Settled,
     Start,
@@ -41,7 +44,6 @@ from holdfast.hosts.process.machine import (
     WakeDue,
     WokeDue,
     Woken,
-    WorkerMachine,
 )
 from holdfast.kernel.commands import Attempt, Completed, JobSettle
 from holdfast.ports.persistence import Lane

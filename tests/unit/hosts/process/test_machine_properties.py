@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from typing_extensions import override
 
 from holdfast.hosts.process import machine as m
+from holdfast.hosts.process import protocol as p
 from holdfast.kernel.commands import Attempt, Completed, JobSettle
 from holdfast.ports.records import JobKind, Payload
 
@@ -17,7 +18,7 @@ LIMITS: Final = {"default": CONCURRENCY, "gpu": 1, "slow": 2}
 JOBS: Final = 12
 GRACE: Final = 20.0
 
-Call: TypeAlias = m.OpenSession | m.Claim | m.Settle | m.Heartbeat | m.Sweep | m.WakeDue
+Call: TypeAlias = p.OpenSession | p.Claim | p.Settle | p.Heartbeat | p.Sweep | p.WakeDue
 Lease: TypeAlias = tuple[str, int]
 
 
@@ -55,43 +56,43 @@ class AWorkersLife(RuleBasedStateMachine):
 
     # The driver -------------------------------------------------------------------------------------------------
 
-    def step(self, *inputs: m.Input) -> None:
+    def step(self, *inputs: p.Input) -> None:
         for action in self.machine.step(self.now, inputs):
             assert not self.is_finished, "nothing is done after the end"
             self.carry_out(action)
         due = self.machine.next_step()
         assert due is None or due > self.now, "its driver would never rest"
 
-    def carry_out(self, action: m.Action) -> None:
+    def carry_out(self, action: p.Action) -> None:
         match action:
-            case m.Start(attempt):
+            case p.Start(attempt):
                 lease = (attempt.job, attempt.epoch)
                 assert lease in self.claimed
                 assert lease not in self.started, "a body starts once in each attempt"
                 self.started.add(lease)
                 self.running[lease] = attempt
-            case m.Cancel(attempt):
+            case p.Cancel(attempt):
                 lease = (attempt.job, attempt.epoch)
                 assert lease in self.running
                 assert lease not in self.cancelled
                 self.cancelled.add(lease)
-            case m.Release(attempts):
+            case p.Release(attempts):
                 self.released |= {(attempt.job, attempt.epoch) for attempt in attempts}
-            case m.Finish():
+            case p.Finish():
                 self.is_finished = True
-            case m.Settle(settles=settles):
+            case p.Settle(settles=settles):
                 assert 0 < len(settles) <= m.SETTLES_MAX
                 assert len({(settle.job, settle.epoch) for settle in settles}) == len(settles)
                 self.call(action)
-            case m.Claim(lanes, limit):
+            case p.Claim(lanes, limit):
                 assert 0 < limit <= CONCURRENCY - len(self.running)
                 assert sum(lane.limit for lane in lanes) >= limit
                 self.call(action)
-            case m.Heartbeat(attempts):
+            case p.Heartbeat(attempts):
                 asked = {(attempt.job, attempt.epoch) for attempt in attempts}
                 assert asked <= self.running.keys() - self.cancelled
                 self.call(action)
-            case m.OpenSession() | m.Sweep() | m.WakeDue():
+            case p.OpenSession() | p.Sweep() | p.WakeDue():
                 self.call(action)
 
     def call(self, action: Call) -> None:
@@ -113,46 +114,46 @@ class AWorkersLife(RuleBasedStateMachine):
     def a_call_is_answered(self, data: st.DataObject, fails: bool, more: bool) -> None:
         call = self.calls.pop(data.draw(st.integers(0, len(self.calls) - 1)))
         if fails:
-            self.step(m.CallFailed(call))
+            self.step(p.CallFailed(call))
         else:
             self.step(self.answer(call, more=more))
 
     @precondition(lambda self: self.running and not self.is_finished)
     @rule()
     def runs_are_said_to_have_ended(self) -> None:
-        self.step(m.RunsEnded(frozenset(attempt.run for attempt in self.running.values())))
+        self.step(p.RunsEnded(frozenset(attempt.run for attempt in self.running.values())))
 
-    def answer(self, call: Call, *, more: bool) -> m.Input:
+    def answer(self, call: Call, *, more: bool) -> p.Input:
         match call:
-            case m.OpenSession():
+            case p.OpenSession():
                 self.is_live = True
-                return m.SessionReady()
-            case m.Claim():
-                return m.Claimed(self.lease(call), call.limit) if self.is_live else m.SessionLost(call)
-            case m.Settle(settles=settles):
+                return p.SessionReady()
+            case p.Claim():
+                return p.Claimed(self.lease(call), call.limit) if self.is_live else p.SessionLost(call)
+            case p.Settle(settles=settles):
                 for settle in settles:
                     lease = (settle.job, settle.epoch)
                     assert lease not in self.settled, "what was stored is not settled again"
                     self.settled.add(lease)
-                return m.Settled(
+                return p.Settled(
                     opened=more, retries_in=(0.3, 0.1) if more else (), taken=self.take(call) if more else ()
                 )
-            case m.Heartbeat(attempts):
+            case p.Heartbeat(attempts):
                 lost = [attempt for attempt in attempts if more and attempt.epoch < self.epochs[attempt.job]]
-                return m.HeartbeatAnswered(tuple(lost))
-            case m.Sweep():
-                return m.SweepDone(more)
-            case m.WakeDue():
-                return m.WokeDue(more)
+                return p.HeartbeatAnswered(tuple(lost))
+            case p.Sweep():
+                return p.SweepDone(more)
+            case p.WakeDue():
+                return p.WokeDue(more)
 
-    def lease(self, claim: m.Claim) -> tuple[Attempt, ...]:
+    def lease(self, claim: p.Claim) -> tuple[Attempt, ...]:
         leased: list[Attempt] = []
         for lane in claim.lanes:
             most = min(lane.limit, claim.limit - len(leased))
             leased += map(self.lease_one, self.queued_in(lane.queue)[:most])
         return tuple(leased)
 
-    def take(self, call: m.Settle) -> tuple[Attempt | None, ...]:
+    def take(self, call: p.Settle) -> tuple[Attempt | None, ...]:
         taken: list[Attempt | None] = []
         for settle, takes in zip(call.settles, call.takes, strict=True):
             queued = self.queued_in(self.queue_of[settle.job]) if takes and self.is_live else []
@@ -192,19 +193,19 @@ class AWorkersLife(RuleBasedStateMachine):
         leases = data.draw(st.permutations(sorted(self.running)))[:together]
         self.step(*(self.end(lease, obeys=obeys) for lease in leases))
 
-    def end(self, lease: Lease, *, obeys: bool) -> m.Ended:
+    def end(self, lease: Lease, *, obeys: bool) -> p.Ended:
         attempt = self.running.pop(lease)
         if lease in self.cancelled and obeys:
-            return m.Ended(attempt, None)
+            return p.Ended(attempt, None)
         if lease not in self.cancelled:
             self.to_settle.add(lease)
         done = JobSettle(job=attempt.job, epoch=attempt.epoch, outcome=Completed(output=Payload(inline="1")))
-        return m.Ended(attempt, done)
+        return p.Ended(attempt, done)
 
     @rule()
     def it_hears_of_work(self) -> None:
         if not self.is_finished:
-            self.step(m.Woken())
+            self.step(p.Woken())
 
     @precondition(lambda self: self.is_live and self.running and not self.is_finished)
     @rule()
@@ -215,13 +216,13 @@ class AWorkersLife(RuleBasedStateMachine):
         for job, epoch in sorted(leased):
             if self.epochs[job] == epoch and (job, epoch) not in self.to_settle:
                 self.queued.setdefault(job, self.queue_of[job])
-        self.step(m.SessionLost())
+        self.step(p.SessionLost())
 
     @precondition(lambda self: self.drained_at is None and len(self.settled) > JOBS // 2)
     @rule()
     def it_is_told_to_drain(self) -> None:
         self.drained_at = self.now
-        self.step(m.Drain())
+        self.step(p.Drain())
 
     # What must be true ------------------------------------------------------------------------------------------
 
