@@ -20,7 +20,6 @@ from holdfast.kernel.values import decode, encode
 from holdfast.ports.clock import Clock, instant, micros
 from holdfast.ports.errors import (
     BlobMissingError,
-    BlockingCallError,
     HoldfastError,
     InvalidValueError,
     UnstorableValueError,
@@ -34,7 +33,7 @@ TRACEBACK_MAX: Final = 8_000
 
 _OURS: Final = ("holdfast.hosts.", "anyio.")
 
-_NEVER_AGAIN: Final = (InvalidValueError, UnstorableValueError, BlobMissingError, BlockingCallError)
+_NEVER_AGAIN: Final = (InvalidValueError, UnstorableValueError, BlobMissingError)
 """What another attempt would only meet again."""
 
 

@@ -6,15 +6,6 @@ from typing import cast
 from anyio import lowlevel
 
 
-def is_in_loop() -> bool:
-    """Return whether an event loop runs in this thread, which a call that blocks would hold up."""
-    try:
-        lowlevel.current_token()
-    except RuntimeError:
-        return False
-    return True
-
-
 def caller_into_loop() -> Callable[[Callable[[], None]], None]:
     """Return a function, for any thread, that has this loop make a call soon. It never waits.
 

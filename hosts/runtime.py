@@ -9,13 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from holdfast.hosts.inputs import Inputs
-from holdfast.hosts.loops import is_in_loop
 from holdfast.hosts.payloads import Payloads, Place
 from holdfast.hosts.process.threads import result_in_thread
 from holdfast.kernel.authoring.context import BlobRef, StageBlobs, StageOutputs
 from holdfast.kernel.commands import Said
 from holdfast.ports.clock import Clock, micros
-from holdfast.ports.errors import BlobCorruptError, BlockingCallError, NoBlobStoreError
+from holdfast.ports.errors import BlobCorruptError, NoBlobStoreError
 from holdfast.ports.json import canonical
 from holdfast.ports.persistence import OutputRows, Persistence
 from holdfast.ports.references import Reference
@@ -67,8 +66,6 @@ class AttemptRuntime:
 
     def outputs(self, stage: str, /) -> StageOutputs | None:
         """See `StageRuntime.outputs`. Reads the store."""
-        if is_in_loop():
-            raise BlockingCallError("output_of")
         rows = self._persistence.read(OutputRows(self._run, stage))
         if not rows:
             return None
@@ -124,8 +121,6 @@ class AttemptBlobs:
 
     def put(self, name: str, data: bytes, /) -> BlobRef:
         """See `StageBlobs.put`."""
-        if is_in_loop():
-            raise BlockingCallError("blobs.put")
         if self._payloads.blobs is None:
             raise NoBlobStoreError(name)
         sha256 = hashlib.sha256(data).hexdigest()
@@ -135,8 +130,6 @@ class AttemptBlobs:
 
     def get(self, ref: BlobRef, /) -> bytes:
         """See `StageBlobs.get`."""
-        if is_in_loop():
-            raise BlockingCallError("blobs.get")
         if self._payloads.blobs is None:
             raise NoBlobStoreError(ref.key)
         if not ref.key.startswith(f"{self._place.namespace}/"):

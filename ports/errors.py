@@ -227,19 +227,6 @@ class OutputMissingError(HoldfastError):
         super().__init__(f"there is no output of stage {stage!r}: {reason}")
 
 
-class BlockingCallError(HoldfastError):
-    """An async body made a call that reads or writes the store, and would have held up all that its event loop runs."""
-
-    code = "blocking_call"
-
-    def __init__(self, call: str) -> None:
-        self.call = call
-        super().__init__(
-            f"ctx.{call}(...) would hold up the event loop, and every other body on it: in async code use"
-            f" `await ctx.aio.{call}(...)`"
-        )
-
-
 class StageCancelledError(HoldfastError):
     """The body is to stop: what it gives would be thrown away."""
 

@@ -72,10 +72,7 @@ class StageRuntime(Protocol):
         ...
 
     def outputs(self, stage: str, /) -> StageOutputs | None:
-        """Return what the stage of this name gave; None if the run has no such stage, or it is not done.
-
-        BlockingCallError on an event loop: it reads the store. So do the blobs.
-        """
+        """Return what the stage of this name gave; None if the run has no such stage, or it is not done."""
         ...
 
     async def in_thread(self, call: Callable[[], R], /) -> R:
@@ -95,8 +92,9 @@ class StageRuntime(Protocol):
 class StageContext(Generic[ConfigOut]):
     """What the engine hands to a stage whose first parameter asks for it.
 
-    `output_of`, `outputs_of` and `blobs` read the store: sync bodies call them, async ones await those of `aio`. The
-    others never block.
+    `output_of`, `outputs_of` and `blobs` read and write the store, and block meanwhile: mostly for a millisecond, and
+    for up to half a minute when the store is away. Async bodies that care for the others on their event loop await
+    those of `aio`. Everything else never blocks.
 
     Attributes:
         run_id: The run.
@@ -132,7 +130,6 @@ class StageContext(Generic[ConfigOut]):
         Raises:
             OutputMissingError: The run has no such stage, or it is not done, and there is no default. Also if the stage
                 was mapped: it gave many.
-            BlockingCallError: An async body called it. It is to use `await ctx.aio.output_of(...)`.
         """
         outputs = self._runtime.outputs(stage.name)
         if outputs is None and default is not _NOTHING:
@@ -148,7 +145,6 @@ class StageContext(Generic[ConfigOut]):
 
         Raises:
             OutputMissingError: The run has no such stage, it is not done, or it was not mapped.
-            BlockingCallError: An async body called it. It is to use `await ctx.aio.outputs_of(...)`.
         """
         outputs = self._runtime.outputs(stage.name)
         if outputs is None:
@@ -173,7 +169,7 @@ class StageContext(Generic[ConfigOut]):
 
     @property
     def blobs(self) -> StageBlobs:
-        """Bytes that are too large for a value. BlockingCallError in an async body: it uses `ctx.aio.blobs`."""
+        """Bytes that are too large for a value."""
         return self._runtime.blobs
 
     @property

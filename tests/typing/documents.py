@@ -55,7 +55,7 @@ def index(pages: list[Page]) -> Index:
 
 @llm
 async def translate(ctx: StageContext, page: Page) -> Page:
-    ctx.progress(1, len(await ctx.aio.output_of(extract)))
+    ctx.progress(1, len(ctx.output_of(extract)))
     return page
 
 

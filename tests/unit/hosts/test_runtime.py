@@ -1,7 +1,6 @@
 """What a running attempt can reach."""
 
 import threading
-from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -204,27 +203,18 @@ async def test_an_async_body_awaits_what_earlier_stages_gave_and_blobs() -> None
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("call", ["output_of", "outputs_of", "blobs.put", "blobs.get"])
-async def test_an_async_body_that_would_hold_up_the_loop_is_told_what_to_do_and_not_tried_again(
-    call: str,
-) -> None:
-    calls: dict[str, Callable[[StageContext], object]] = {
-        "output_of": lambda ctx: ctx.output_of(double),
-        "outputs_of": lambda ctx: ctx.outputs_of(double),
-        "blobs.put": lambda ctx: ctx.blobs.put("picture", b"bytes"),
-        "blobs.get": lambda ctx: ctx.blobs.get(BlobRef("default/a", "a" * 64, 1)),
-    }
-
+async def test_an_async_body_may_also_make_the_calls_that_block() -> None:
     @stage
     async def look(ctx: StageContext, x: int) -> int:
-        calls[call](ctx)
-        return x
+        ref = ctx.blobs.put("picture", b"bytes")
+        return ctx.output_of(double) + len(ctx.blobs.get(ref)) + x
 
-    pipeline = Pipeline("w", input=int).pipe(look)
-    failure = await Bench(pipeline, blobs=MemoryBlobStore()).failure_of(pipeline(1))
+    pipeline = Pipeline("w", input=int).pipe(double).pipe(look)
+    bench = Bench(pipeline, blobs=MemoryBlobStore())
+    bench.start(pipeline(3))
+    await bench.drain()
 
-    assert (failure.code, failure.retryable) == ("blocking_call", False)
-    assert "await ctx.aio." in failure.message
+    assert bench.engine.sync.handle(pipeline, "x").result() == 17
 
 
 @pytest.mark.anyio
