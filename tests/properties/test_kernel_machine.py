@@ -320,7 +320,7 @@ class KernelMachine(RuleBasedStateMachine):
                 if known is None:
                     self.model.runs[name] = RunModel(key=answer.run, plan=plan, came_in=value)
                 else:
-                    assert (answer.run, answer.status.value) == (known.key, known.status.value)
+                    assert (answer.run, answer.status) == (known.key, known.run_status)
                 if key is not None:
                     self.keyed[key] = command, answer
 
