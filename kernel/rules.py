@@ -7,7 +7,7 @@ import attrs
 
 from holdfast.kernel import commands as c
 from holdfast.kernel.codec import from_data
-from holdfast.kernel.decide import jobs, runs, sessions
+from holdfast.kernel.decide import claims, leases, runs, sessions, settles
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
@@ -46,12 +46,12 @@ _ALL: Final = (
     _rule(c.RunPause, c.RunPaused, runs.reads_of_whole, runs.decide_pause),
     _rule(c.RunResume, c.RunPaused, runs.reads_of_whole, runs.decide_resume),
     _rule(c.RunRepair, c.RunRepaired, runs.reads_of_repair, runs.decide_repair),
-    _rule(c.JobClaim, c.JobsClaimed, jobs.reads_of_claim, jobs.decide_claim),
-    _rule(c.JobClaimOne, c.JobClaimed, jobs.reads_of_claim_one, jobs.decide_claim_one),
-    _rule(c.JobSettle, c.JobSettled, jobs.reads_of_settle, jobs.decide_settle),
-    _rule(c.JobRelease, c.JobReleased, jobs.reads_of_release, jobs.decide_release),
-    _rule(c.JobHeartbeat, c.JobsHeld, jobs.reads_of_heartbeat, jobs.decide_heartbeat),
-    _rule(c.JobWakeDue, c.JobsWoken, jobs.reads_of_wake_due, jobs.decide_wake_due),
+    _rule(c.JobClaim, c.JobsClaimed, claims.reads_of_claim, claims.decide_claim),
+    _rule(c.JobClaimOne, c.JobClaimed, claims.reads_of_claim_one, claims.decide_claim_one),
+    _rule(c.JobSettle, c.JobSettled, settles.reads_of_settle, settles.decide_settle),
+    _rule(c.JobRelease, c.JobReleased, leases.reads_of_release, leases.decide_release),
+    _rule(c.JobHeartbeat, c.JobsHeld, leases.reads_of_heartbeat, leases.decide_heartbeat),
+    _rule(c.JobWakeDue, c.JobsWoken, claims.reads_of_wake_due, claims.decide_wake_due),
     _rule(c.SessionOpen, c.SessionOpened, sessions.reads_of_open, sessions.decide_open),
     _rule(c.SessionRenew, c.SessionRenewed, sessions.reads_of_renew, sessions.decide_renew),
     _rule(c.SessionClose, c.SessionRenewed, sessions.reads_of_renew, sessions.decide_close),

@@ -17,7 +17,7 @@ from holdfast.kernel.commands import (
     SessionRenew,
     SessionRenewed,
 )
-from holdfast.kernel.decide.jobs import LOST_WORKER, fail_attempt
+from holdfast.kernel.decide.failures import LOST_WORKER, fail_attempt
 from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.plan import Plan
 from holdfast.kernel.state import Decision, Expired, Lost, Reads, State

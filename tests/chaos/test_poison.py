@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from holdfast.kernel.decide.jobs import LOST_WORKER
+from holdfast.kernel.decide.failures import LOST_WORKER
 from holdfast.ports.records import RunStatus
 from tests.chaos.programs import FRAGILE, NEIGHBOUR, POISON, POISON_CODE
 from tests.chaos.site import Site

@@ -20,7 +20,7 @@ from holdfast.kernel.commands import (
     RunCancel,
     RunCreate,
 )
-from holdfast.kernel.decide.jobs import backoff
+from holdfast.kernel.decide.failures import backoff
 from holdfast.kernel.plan import RetryPolicy, StagePlan
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import parse

@@ -1,0 +1,126 @@
+"""Rules for how jobs get to those who run them: sleepers that are due are queued, and what is queued is leased."""
+
+from typing import Final
+
+from attrs import evolve
+
+from holdfast.kernel.commands import (
+    Attempt,
+    IgnoredReason,
+    JobClaim,
+    JobClaimed,
+    JobClaimOne,
+    JobsClaimed,
+    JobsWoken,
+    JobWakeDue,
+)
+from holdfast.kernel.decide.leases import attempt_of, hints_of, named_job
+from holdfast.kernel.draft import leased
+from holdfast.kernel.state import Claimable, Decision, Due, Reads, State
+from holdfast.ports.changes import Change, UpdateJob
+from holdfast.ports.clock import Ids
+from holdfast.ports.errors import SessionLostError
+from holdfast.ports.records import Job, JobState, Micros, SessionState
+from holdfast.ports.transport import JobHint
+
+_RETRY_LATER: Final = 5_000_000
+
+
+def reads_of_claim(command: JobClaim) -> Reads:
+    """Search the queues that the session asks for."""
+    return Reads(sessions=(command.session,), search=_searched(command))
+
+
+def decide_claim(state: State, command: JobClaim, now: Micros, _: Ids) -> Decision[JobsClaimed]:
+    """Lease what was found, but beside a suspect nothing else that was lost: the first of these decides.
+
+    A session is asked for only where there is something.
+    """
+    found = state.found[_searched(command)].jobs
+    if found:
+        _require_session(state, command.session)
+    attempts: list[Attempt] = []
+    changes: list[Change] = []
+    pass_over = command.pass_over
+    for key in found:
+        job = state.tables.job(key)
+        if job is None or job.state is not JobState.QUEUED or job.attempts >= job.max_attempts:
+            continue
+        if job.is_passed_over(pass_over):
+            continue
+        held = leased(job, command.session, now)
+        changes.append(UpdateJob(held))
+        attempts.append(attempt_of(held))
+        if held.losses:
+            pass_over = attempts[-1].pass_over
+    return Decision(JobsClaimed(attempts=tuple(attempts)), tuple(changes))
+
+
+def _searched(command: JobClaim) -> Claimable:
+    return Claimable(command.namespace, command.lanes, command.limit, command.pass_over)
+
+
+def reads_of_claim_one(command: JobClaimOne) -> Reads:
+    """Read the job."""
+    return Reads(sessions=(command.session,), jobs=(named_job(command.job),))
+
+
+def decide_claim_one(state: State, command: JobClaimOne, now: Micros, _: Ids) -> Decision[JobClaimed]:
+    """Lease the job, or say why not and what to do with the message."""
+    _require_session(state, command.session)
+    job = state.tables.job(named_job(command.job))
+    if job is None or job.namespace != command.namespace:
+        return Decision(JobClaimed(attempt=None, ignored="closed"))
+    ignored = _why_ignored(job, command)
+    if ignored is not None:
+        reason, retry_after = ignored
+        if reason == "not_due" and job.wake_at is not None:
+            retry_after = max(job.wake_at - now, 1)
+        return Decision(JobClaimed(attempt=None, ignored=reason, retry_after=retry_after))
+    claimed = leased(job, command.session, now)
+    return Decision(JobClaimed(attempt=attempt_of(claimed)), (UpdateJob(claimed),))
+
+
+def _why_ignored(job: Job, command: JobClaimOne) -> tuple[IgnoredReason, Micros | None] | None:
+    if job.definition not in command.definitions:
+        return "unknown_code", _RETRY_LATER
+    if job.attempts >= job.max_attempts and job.state is not JobState.LEASED:
+        return "closed", None
+    match job.state:
+        case JobState.LEASED:
+            return "held", None
+        case JobState.SLEEPING:
+            return "not_due", _RETRY_LATER
+        case JobState.HELD:
+            return "paused", _RETRY_LATER
+        case JobState.QUEUED:
+            return None if command.epoch == job.epoch else ("stale", None)
+
+
+def reads_of_wake_due(command: JobWakeDue) -> Reads:
+    """Search for sleepers that are due."""
+    return Reads(search=Due(command.limit))
+
+
+def decide_wake_due(state: State, command: JobWakeDue, now: Micros, _: Ids) -> Decision[JobsWoken]:
+    """Queue them."""
+    changes: list[Change] = []
+    hints: list[JobHint] = []
+    for key in state.found[Due(command.limit)].jobs:
+        job = state.tables.job(key)
+        if (
+            job is not None
+            and job.state is JobState.SLEEPING
+            and job.wake_at is not None
+            and job.wake_at <= now
+        ):
+            awake = evolve(job, state=JobState.QUEUED, wake_at=None)
+            changes.append(UpdateJob(awake))
+            hints.extend(hints_of(awake))
+    return Decision(JobsWoken(woken=len(changes)), tuple(changes), tuple(hints))
+
+
+def _require_session(state: State, session: str) -> None:
+    known = state.tables.sessions.get(session)
+    if known is None or known.state is not SessionState.OPEN:
+        raise SessionLostError(session)

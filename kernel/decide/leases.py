@@ -1,0 +1,125 @@
+"""Rules for what is leased: who may write for an attempt, what is heard of it, and how it is given back."""
+
+from attrs import evolve
+
+from holdfast.kernel.commands import (
+    Attempt,
+    JobHeartbeat,
+    JobRelease,
+    JobReleased,
+    JobsHeld,
+    Said,
+)
+from holdfast.kernel.draft import rested
+from holdfast.kernel.state import Decision, Reads, State
+from holdfast.ports.changes import AddNote, Change, UpdateJob
+from holdfast.ports.clock import Ids
+from holdfast.ports.errors import InvalidCommandError
+from holdfast.ports.records import TERMINAL, Job, JobKey, JobState, Micros, Note, Run, job_key
+from holdfast.ports.transport import JobHint
+
+
+def named_job(job: str) -> JobKey:
+    """Return the key of a job. InvalidCommandError if it can be none."""
+    try:
+        return job_key(job)
+    except ValueError as error:
+        raise InvalidCommandError(str(error)) from None
+
+
+def held_job(state: State, job_id: str, epoch: int, namespace: str) -> tuple[Run, Job] | None:
+    """Return run and job if this attempt may write: that is the guard of every write of an attempt."""
+    key = named_job(job_id)
+    run, job = state.tables.runs.get(key.run), state.tables.job(key)
+    if run is None or run.status in TERMINAL or job is None or not is_held(job, epoch, namespace):
+        return None
+    return run, job
+
+
+def is_held(job: Job | None, epoch: int, namespace: str) -> bool:
+    """Return whether this attempt holds the job."""
+    return (
+        job is not None and job.namespace == namespace and job.state is JobState.LEASED and job.epoch == epoch
+    )
+
+
+def attempt_of(job: Job) -> Attempt:
+    """Return the attempt that a leased job stands for, as its holder is told of it."""
+    return Attempt(
+        job=job.key.text,
+        epoch=job.epoch,
+        run=job.run,
+        definition=job.definition,
+        queue=job.queue,
+        kind=job.kind,
+        node=job.node,
+        item=job.item,
+        attempt=job.attempts,
+        max_attempts=job.max_attempts,
+        losses=job.losses,
+        input=job.input,
+    )
+
+
+def reads_of_release(command: JobRelease) -> Reads:
+    """Read the run, then the job."""
+    key = named_job(command.job)
+    return Reads(runs=(key.run,), jobs=(key,))
+
+
+def decide_release(state: State, command: JobRelease, now: Micros, _: Ids) -> Decision[JobReleased]:
+    """Queue the job again, with the attempt not counted."""
+    held = held_job(state, command.job, command.epoch, command.namespace)
+    if held is None:
+        return Decision(JobReleased(status="fenced"))
+    run, job = held
+    free = rested(evolve(job, attempts=job.attempts - 1), now + command.delay, now, run.status)
+    return Decision(JobReleased(status="released"), (UpdateJob(free),), hints_of(free))
+
+
+def reads_of_heartbeat(command: JobHeartbeat) -> Reads:
+    """Read the jobs. Only those about which there is something to store are locked: mostly there is nothing."""
+    return Reads(
+        jobs=tuple(named_job(held.job) for held in command.attempts if held.said),
+        seen=tuple(named_job(held.job) for held in command.attempts if not held.said),
+    )
+
+
+def decide_heartbeat(state: State, command: JobHeartbeat, _: Micros, ids: Ids) -> Decision[JobsHeld]:
+    """Store what the attempts said that are still held, and name the others."""
+    lost: list[str] = []
+    changes: list[Change] = []
+    for held in command.attempts:
+        job = state.tables.job(named_job(held.job))
+        if not is_held(job, held.epoch, command.namespace):
+            lost.append(held.job)
+            continue
+        changes.extend(notes_of(named_job(held.job), held.epoch, held.said, ids))
+    return Decision(JobsHeld(lost=tuple(lost)), tuple(changes))
+
+
+def notes_of(key: JobKey, epoch: int, said: tuple[Said, ...], ids: Ids) -> list[Change]:
+    """Return what stores this: all that an attempt said."""
+    return [
+        AddNote(
+            Note(
+                id=ids.new(),
+                run=key.run,
+                job=key.number,
+                epoch=epoch,
+                at=one.at,
+                kind=one.kind,
+                data=one.data,
+            )
+        )
+        for one in said
+    ]
+
+
+def hints_of(job: Job) -> tuple[JobHint, ...]:
+    """Return what tells of a job: nothing, if nobody can have it yet."""
+    return (
+        ()
+        if job.state is not JobState.QUEUED
+        else (JobHint(job=job.key.text, epoch=job.epoch, queue=job.queue),)
+    )

@@ -1,0 +1,140 @@
+"""Rules for how an attempt ends: what it gave is stored, and its run goes on."""
+
+from typing import Final
+
+from attrs import evolve
+
+from holdfast.kernel.advance import map_expanded, stage_completed
+from holdfast.kernel.commands import Completed, Expanded, Failed, Failure, JobSettle, JobSettled
+from holdfast.kernel.decide.failures import fail_attempt
+from holdfast.kernel.decide.leases import attempt_of, held_job, named_job, notes_of
+from holdfast.kernel.draft import RunDraft, Taker
+from holdfast.kernel.progress import MapProgress, progress_from
+from holdfast.kernel.state import Decision, Reads, State
+from holdfast.ports.changes import AddItems
+from holdfast.ports.clock import Ids
+from holdfast.ports.errors import InvalidCommandError
+from holdfast.ports.json import compact
+from holdfast.ports.records import (
+    STAGE_COMPLETED,
+    ItemPage,
+    Job,
+    JobKind,
+    Micros,
+    Payload,
+    Run,
+    SessionState,
+)
+
+PAGE_BYTES_MAX: Final = 32_768
+PAGE_ITEMS_MAX: Final = 100
+_WRONG_OUTCOME: Final = {JobKind.STAGE: Expanded, JobKind.EXPAND: Completed}
+
+
+def reads_of_settle(command: JobSettle) -> Reads:
+    """Read the run, then the job, and the session that is to have the next one."""
+    key = named_job(command.job)
+    sessions = () if command.take_next is None else (command.take_next,)
+    return Reads(runs=(key.run,), jobs=(key,), sessions=sessions)
+
+
+def decide_settle(state: State, command: JobSettle, now: Micros, ids: Ids) -> Decision[JobSettled]:
+    """End an attempt and let the run go on; if the attempt is not held any more, change nothing."""
+    held = held_job(state, command.job, command.epoch, command.namespace)
+    if held is None:
+        return Decision(JobSettled(status="fenced"))
+    run, job = held
+    if isinstance(command.outcome, _WRONG_OUTCOME[job.kind]):
+        raise InvalidCommandError(
+            f"job {command.job} is of kind {job.kind}; it can't be settled as {type(command.outcome).__name__}"
+        )
+    decision = _ended(state, command, run, job, now)
+    if command.said:
+        notes = notes_of(job.key, command.epoch, command.said, ids)
+        return evolve(decision, changes=(*decision.changes, *notes))
+    return decision
+
+
+def _ended(state: State, command: JobSettle, run: Run, job: Job, now: Micros) -> Decision[JobSettled]:
+    match command.outcome:
+        case Completed(output=output):
+            return _completed(state, command, run, job, output, now)
+        case Expanded(items=items):
+            return _expanded(state, command, run, job, items, now)
+        case Failed(failure=failure):
+            return _failed(state, command, run, job, failure, now)
+
+
+def _completed(
+    state: State, command: JobSettle, run: Run, job: Job, output: Payload, now: Micros
+) -> Decision[JobSettled]:
+    draft = RunDraft(run, now, taker=_taker(state, command, job))
+    facts: dict[str, object] = {"attempt": job.attempts, "job": job.number, **_circumstances(command)}
+    row = draft.append(
+        STAGE_COMPLETED, node=job.node, item=job.item, epoch=job.epoch, payload=output, data=facts
+    )
+    draft.close_job(job)
+    stage_completed(draft, state.plan_of(run), progress_from(run.progress), job, row)
+    return _settled(draft, row=row)
+
+
+def _expanded(
+    state: State, command: JobSettle, run: Run, job: Job, items: tuple[Payload, ...], now: Micros
+) -> Decision[JobSettled]:
+    draft = RunDraft(run, now, taker=_taker(state, command, job))
+    size = _page_size(items)
+    row = draft.append("stage.expanded", node=job.node, epoch=job.epoch, data={"items": len(items)})
+    draft.close_job(job)
+    counters = MapProgress(total=len(items), next=0, done=0, page_size=size, first_row=row)
+    map_expanded(draft, state.plan_of(run), progress_from(run.progress), job.node, counters)
+    pages = [
+        AddItems(
+            ItemPage(run=run.key, node=job.node, page=start // size, items=_page(items[start : start + size]))
+        )
+        for start in range(0, len(items), size)
+    ]
+    decision = _settled(draft)
+    return Decision(decision.reply, (*decision.changes, *pages), decision.hints)
+
+
+def _failed(
+    state: State, command: JobSettle, run: Run, job: Job, failure: Failure, now: Micros
+) -> Decision[JobSettled]:
+    draft = RunDraft(run, now)
+    circumstances = _circumstances(command)
+    if failure.traceback:
+        circumstances["traceback"] = failure.traceback
+    retry_at = fail_attempt(draft, state.plan_of(run), job, failure, now, circumstances)
+    return _settled(draft, retry_at=retry_at)
+
+
+def _circumstances(command: JobSettle) -> dict[str, object]:
+    """Return when the body started and where, as far as the command says."""
+    told = {"started_at": command.started_at, "host": command.host or None}
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _taker(state: State, command: JobSettle, job: Job) -> Taker | None:
+    """Return who takes the next job: a session must be open for that, as for any claim."""
+    session = state.tables.sessions.get(command.take_next or "")
+    if session is None or session.state is not SessionState.OPEN:
+        return None
+    return Taker(session.id, job.queue)
+
+
+def _settled(
+    draft: RunDraft, *, retry_at: Micros | None = None, row: int | None = None
+) -> Decision[JobSettled]:
+    reply = JobSettled(status="settled", run_status=draft.status, retry_at=retry_at)
+    if draft.taken is not None:
+        reply = evolve(reply, next=attempt_of(draft.taken), row=row, more=bool(draft.hints))
+    return Decision(reply, draft.changes(), tuple(draft.hints))
+
+
+def _page_size(items: tuple[Payload, ...]) -> int:
+    longest = max((len(item.inline or item.blob or "") for item in items), default=0)
+    return max(1, min(PAGE_ITEMS_MAX, PAGE_BYTES_MAX // (longest + 1)))
+
+
+def _page(items: tuple[Payload, ...]) -> str:
+    return compact([[item.inline, item.blob] for item in items])
