@@ -18,9 +18,10 @@ from holdfast.hosts.bodies import Body
 from holdfast.hosts.engine import Engine, SyncEngine
 from holdfast.hosts.process import protocol as p
 from holdfast.hosts.process.calls import StoreCalls
-from holdfast.hosts.process.machine import MAINTENANCE_INTERVAL, Settings, WorkerMachine
+from holdfast.hosts.process.machine import WorkerMachine
 from holdfast.hosts.process.renewal import Renewal
 from holdfast.hosts.process.running import run_body
+from holdfast.hosts.process.settings import MAINTENANCE_INTERVAL, Settings
 from holdfast.hosts.process.threads import make_in_thread
 from holdfast.kernel.commands import Attempt, JobSettle
 from holdfast.kernel.plan import DEFAULT_QUEUE

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from holdfast.hosts.engine import Engine
-from holdfast.hosts.process import machine
+from holdfast.hosts.process import worker as worker_module
 from holdfast.hosts.process.worker import Worker
 from holdfast.hosts.stores import open_stores
 from holdfast.kernel.authoring.calls import Definition
@@ -86,7 +86,7 @@ def test_an_idle_worker_calls_the_store_at_most_once_in_a_poll_interval(
     url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All its intervals are a tenth of what they are by default: polling, maintenance, renewal."""
-    monkeypatch.setattr(machine, "MAINTENANCE_INTERVAL", 0.5)
+    monkeypatch.setattr(worker_module, "MAINTENANCE_INTERVAL", 0.5)
     engine, counting = counting_engine(url, namespace, IDLE)
     with engine.sync, Worker(engine, poll_interval=POLL, lease=3.0) as worker:
         engine.sync.run(IDLE(1))

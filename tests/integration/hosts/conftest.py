@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.hosts.engine import Engine
-from holdfast.hosts.process import machine
+from holdfast.hosts.process import worker as worker_module
+from holdfast.hosts.process.settings import Settings
 from holdfast.kernel.authoring.calls import Definition
 from tests.postgres import fresh_database
 
@@ -56,5 +57,5 @@ def open_engine(url: str, namespace: str, tmp_path: Path) -> Iterator[OpenEngine
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let workers look after bodies and sessions more often than every few seconds."""
-    monkeypatch.setattr(machine, "Settings", partial(machine.Settings, heartbeat_interval=0.05))
-    monkeypatch.setattr(machine, "MAINTENANCE_INTERVAL", 0.05)
+    monkeypatch.setattr(worker_module, "Settings", partial(Settings, heartbeat_interval=0.05))
+    monkeypatch.setattr(worker_module, "MAINTENANCE_INTERVAL", 0.05)

@@ -6,16 +6,14 @@ from typing import Any, TypeVar
 import attrs
 import pytest
 
+from holdfast.hosts.process.attempts import TAKES_MAX, TAKES_SECONDS_MAX
 from holdfast.hosts.process.machine import (
     BACKOFF_MAX,
     BACKOFF_MIN,
     IDLE_POLLS,
     SETTLES_MAX,
     STOP_GRACE,
-    TAKES_MAX,
-    TAKES_SECONDS_MAX,
     Phase,
-    Settings,
     WorkerMachine,
 )
 from holdfast.hosts.process.protocol import (
@@ -45,6 +43,7 @@ from holdfast.hosts.process.protocol import (
     WokeDue,
     Woken,
 )
+from holdfast.hosts.process.settings import Settings
 from holdfast.kernel.commands import Attempt, Completed, JobSettle
 from holdfast.ports.persistence import Lane
 from holdfast.ports.records import JobKind, PassOver, Payload

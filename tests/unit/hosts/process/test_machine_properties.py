@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from holdfast.hosts.process import machine as m
 from holdfast.hosts.process import protocol as p
+from holdfast.hosts.process.settings import Settings
 from holdfast.kernel.commands import Attempt, Completed, JobSettle
 from holdfast.ports.records import JobKind, Payload
 
@@ -28,7 +29,7 @@ class AWorkersLife(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.machine = m.WorkerMachine(
-            m.Settings(
+            Settings(
                 definitions=("w@1",),
                 queues=tuple(LIMITS),
                 concurrency=CONCURRENCY,

@@ -19,7 +19,8 @@ from holdfast.adapters.memory.transport import MemoryTransport
 from holdfast.adapters.system.clock import SystemClock
 from holdfast.adapters.system.ids import UlidIds
 from holdfast.hosts.engine import Engine
-from holdfast.hosts.process import machine
+from holdfast.hosts.process import worker as worker_module
+from holdfast.hosts.process.settings import Settings
 from holdfast.hosts.process.worker import Worker
 from holdfast.hosts.stores import Stores
 from holdfast.kernel.authoring.calls import Definition
@@ -73,8 +74,8 @@ def _closed() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look after bodies and sessions more often than every few seconds."""
-    monkeypatch.setattr(machine, "Settings", partial(machine.Settings, heartbeat_interval=0.05))
-    monkeypatch.setattr(machine, "MAINTENANCE_INTERVAL", 0.05)
+    monkeypatch.setattr(worker_module, "Settings", partial(Settings, heartbeat_interval=0.05))
+    monkeypatch.setattr(worker_module, "MAINTENANCE_INTERVAL", 0.05)
 
 
 def engine_on(
@@ -308,7 +309,7 @@ async def test_cancelling_a_run_reaches_its_sync_body() -> None:
 async def test_that_a_run_was_cancelled_reaches_its_body_long_before_the_next_heartbeat(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(machine, "Settings", partial(machine.Settings, heartbeat_interval=10_000.0))
+    monkeypatch.setattr(worker_module, "Settings", partial(Settings, heartbeat_interval=10_000.0))
     begun, ended = anyio.Event(), anyio.Event()
 
     @stage

@@ -1,0 +1,23 @@
+"""What a worker is told when it is made."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+MAINTENANCE_INTERVAL: Final = 5.0
+
+
+@attrs.frozen(kw_only=True)
+class Settings:
+    """How a worker behaves. Seconds. `limits` are those of single queues; all `queues` share `concurrency`."""
+
+    definitions: tuple[str, ...]
+    queues: tuple[str, ...]
+    concurrency: int = 100
+    limits: Mapping[str, int] = attrs.field(factory=dict[str, int])
+    poll_interval: float = 1.0
+    heartbeat_interval: float = 2.0
+    maintenance_interval: float = MAINTENANCE_INTERVAL
+    drain_grace: float = 20.0
+    claim_again_after: float = 0.05
