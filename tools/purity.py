@@ -28,6 +28,7 @@ IMPURE_MODULES: Final = frozenset(
         "logging",
         "os",
         "psycopg",
+        "pydantic",
         "random",
         "rich",
         "secrets",

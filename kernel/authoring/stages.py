@@ -14,8 +14,8 @@ from holdfast.kernel.authoring.nodes import In, Node, Out
 from holdfast.kernel.authoring.options import BodyDefaults, BodyOptions, Retry, check_options
 from holdfast.kernel.authoring.shapes import Shape
 from holdfast.kernel.values import decode, encode
-from holdfast.kernel.values.forms import is_class_with_fields, is_typed_dict, origin_of, show
-from holdfast.ports.errors import DefinitionError, HoldfastError
+from holdfast.kernel.values.forms import is_class_with_fields, is_typed_dict, show
+from holdfast.ports.errors import DefinitionError, HoldfastError, InvalidValueError
 
 Config = TypeVar("Config")
 
@@ -89,11 +89,11 @@ class Stage(Node[In, Out], Generic[In, Out]):
                 f"stage {self.name!r} needs a config: {self.name}.configure(...), of {show(kind)}"
             )
         try:
-            config = cast("Callable[[], object]", origin_of(kind))()
-        except TypeError as error:
+            config = decode("{}", kind)
+        except InvalidValueError as error:
             raise DefinitionError(
-                f"stage {self.name!r} needs a config, for {show(kind)} has not a default for every field ({error}):"
-                f" {self.name}.configure({show(kind)}(...))"
+                f"stage {self.name!r} needs a config, for {show(kind)} has not a default for every field"
+                f" ({'; '.join(error.problems)}): {self.name}.configure({show(kind)}(...))"
             ) from error
         return attrs.evolve(self, config_text=_config_text(self.name, config, kind))
 

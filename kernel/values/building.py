@@ -20,6 +20,7 @@ from holdfast.kernel.values.forms import (
     fields_of,
     is_class_with_fields,
     is_literal,
+    is_model,
     is_named_tuple,
     is_typed_dict,
     members,
@@ -27,6 +28,7 @@ from holdfast.kernel.values.forms import (
     plain,
     show,
 )
+from holdfast.kernel.values.models import model_codec
 from holdfast.kernel.values.plain_json import PLAIN_FORMS, PLAIN_JSON
 from holdfast.kernel.values.scalars import SCALARS, enum_codec, literal_codec
 from holdfast.ports.errors import DefinitionError
@@ -102,6 +104,8 @@ class _Builder:
             return named_tuple_codec(form, fields_of(form), self.codec_of)
         if origin is tuple:
             return tuple_codec(form, self.codec_of)
+        if is_model(form):
+            return model_codec(form)
         if is_class_with_fields(form):
             return class_codec(form, fields_of(form), self.codec_of)
         raise TypeError(_advice(form))
@@ -160,6 +164,6 @@ def _advice(form: Form) -> str:
     if type(form).__name__ == "TypeVar":
         return "name the type; a type variable does not say how to read the value again"
     return (
-        "use attrs classes, dataclasses, TypedDict, NamedTuple, enums, list, tuple, set, dict, str, int, float, bool,"
-        " bytes, datetime, date, time, timedelta, Decimal, UUID or Path, or `object` for any JSON"
+        "use attrs classes, dataclasses, pydantic models, TypedDict, NamedTuple, enums, list, tuple, set, dict, str,"
+        " int, float, bool, bytes, datetime, date, time, timedelta, Decimal, UUID or Path, or `object` for any JSON"
     )

@@ -4,6 +4,7 @@ from collections import abc
 from collections.abc import Callable, Iterable
 from typing import Final, cast
 
+import attrs
 from cattrs import Converter
 from cattrs.disambiguators import create_default_dis_func
 
@@ -24,11 +25,14 @@ from holdfast.kernel.values.codec import (
 from holdfast.kernel.values.forms import (
     Form,
     arguments,
+    fields_of,
     is_class_with_fields,
     is_literal,
+    is_model,
     item_of,
     members,
     origin_of,
+    plain,
     show,
     tuple_items,
 )
@@ -188,10 +192,11 @@ def _without_absorbed(forms: tuple[Form, ...]) -> tuple[Form, ...]:
 
 
 def _by_fields(classes: list[Form], codecs: dict[Form, Codec]) -> Convert:
+    known = {_known_to_cattrs(each): each for each in classes}
     try:
         choose = cast(
             "Callable[[object], Form]",
-            create_default_dis_func(_CONVERTER, *cast("list[type]", classes), overrides={}),
+            create_default_dis_func(_CONVERTER, *cast("list[type]", list(known)), overrides={}),
         )
     except TypeError:
         names = " and ".join(show(each) for each in classes)
@@ -205,12 +210,25 @@ def _by_fields(classes: list[Form], codecs: dict[Form, Codec]) -> Convert:
             chosen = choose(data)
         except (KeyError, ValueError):
             chosen = None
-        codec = codecs.get(chosen)
+        codec = codecs.get(known.get(chosen))
         if codec is None:
             raise misfit(f"its fields are those of none of {', '.join(show(each) for each in classes)}")
         return codec.decode(data)
 
     return decode
+
+
+def _known_to_cattrs(form: Form) -> Form:
+    """Return the class itself, or for a model an attrs class with the same fields."""
+    if not is_model(form):
+        return form
+    fields = {
+        field.key: attrs.field(
+            type=cast("type", plain(field.form)), default=attrs.NOTHING if field.required else None
+        )
+        for field in fields_of(form)
+    }
+    return attrs.make_class(show(form), fields, kw_only=True)
 
 
 def _integer_keys(key: Codec) -> Codec:

@@ -18,6 +18,11 @@ _QUALIFIERS: Final = (typing.Required, typing.NotRequired, typing_extensions.Rea
 
 Form: TypeAlias = object
 
+MODEL_MARK: Final = "__pydantic_validator__"
+"""What pydantic, from version 2 on, puts into each model and each dataclass that it makes."""
+
+_MODEL_MODULES: Final = ("pydantic.main", "pydantic.v1.main")
+
 
 @attrs.frozen
 class Field:
@@ -73,9 +78,25 @@ def is_literal(form: Form) -> bool:
 
 
 def is_class_with_fields(form: Form) -> bool:
-    """Whether this is an attrs class or a dataclass, or one of them with its type arguments."""
+    """Whether this is an attrs class, a dataclass or a pydantic model, or one of them with its type arguments."""
     origin = origin_of(form)
-    return isinstance(origin, type) and (attrs.has(origin) or dataclasses.is_dataclass(origin))
+    return is_model(form) or (
+        isinstance(origin, type) and (attrs.has(origin) or dataclasses.is_dataclass(origin))
+    )
+
+
+def is_model(form: Form) -> bool:
+    """Whether pydantic made this class: a model of whatever version, or a dataclass. Does not import pydantic."""
+    origin = origin_of(form)
+    return isinstance(origin, type) and (
+        MODEL_MARK in vars(origin)
+        or any(each.__name__ == "BaseModel" and each.__module__ in _MODEL_MODULES for each in origin.__mro__)
+    )
+
+
+def model_fields(form: Form) -> dict[str, Any]:
+    """Return what pydantic calls the FieldInfo of each field of a model."""
+    return cast("dict[str, Any]", getattr(origin_of(form), "__pydantic_fields__", {}))
 
 
 def is_named_tuple(form: Form) -> bool:
@@ -95,12 +116,17 @@ def item_of(form: Form) -> Form:
 
 
 def fields_of(form: Form) -> tuple[Field, ...]:
-    """Return the stored fields of an attrs class, dataclass, NamedTuple or TypedDict, in their order.
+    """Return the stored fields of an attrs class, dataclass, NamedTuple, TypedDict or model, in their order.
 
     Raises:
         NameError: An annotation names what its module does not have when the program runs.
     """
     origin = cast("type", origin_of(form))
+    if is_model(form):
+        return tuple(
+            Field(name, name, info.annotation, info.is_required())
+            for name, info in model_fields(form).items()
+        )
     hints = cast("dict[str, Form]", typing_extensions.get_type_hints(origin, include_extras=True))
     variables = _variables(form)
 

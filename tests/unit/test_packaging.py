@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGES = ("adapters", "hosts", "kernel", "ports", "testing")
-OPTIONAL = ("alembic", "click", "hypothesis", "psycopg", "pytest", "rich")
+OPTIONAL = ("alembic", "click", "hypothesis", "psycopg", "pydantic", "pytest", "rich")
 IMPORT_SECONDS_MAX = 0.2
 """Of the processor: what else a machine does is not the import's fault."""
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, TypedD
 
 import attrs
 import pytest
+from pydantic import BaseModel
 
 from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.shapes import fits, read_shape
@@ -47,6 +48,18 @@ class Row(TypedDict):
     a: int
 
 
+class Model(BaseModel):
+    text: str
+
+
+class LongModel(Model):
+    words: int = 0
+
+
+class ModelOf(BaseModel, Generic[T]):
+    content: T
+
+
 class Mode(enum.StrEnum):
     FAST = "fast"
 
@@ -70,6 +83,10 @@ def takes_one_and_an_optional(pages: list[Page], limit: int = 3) -> int:
     raise NotImplementedError
 
 
+def takes_models(ctx: StageContext[Model], models: list[Model]) -> ModelOf[int]:
+    raise NotImplementedError
+
+
 def takes_three(ctx: StageContext[None], a: Document, b: dict[str, int], c: "list[Page]") -> str | None:
     raise NotImplementedError
 
@@ -82,6 +99,7 @@ def takes_three(ctx: StageContext[None], a: Document, b: dict[str, int], c: "lis
         (takes_only_context, True, None, 0, object, int),
         (takes_one, False, None, 1, Sequence[Page], int),
         (takes_one_and_an_optional, False, None, 1, list[Page], int),
+        (takes_models, True, Model, 1, list[Model], ModelOf[int]),
         (takes_three, True, None, 3, tuple[Document, dict[str, int], list[Page]], str | None),
     ],
 )
@@ -141,6 +159,13 @@ def default_after_two(x: int, y: int, z: int = 3) -> int:
     raise NotImplementedError
 
 
+def gives_any_model() -> ModelOf[Any]:
+    raise NotImplementedError
+
+
+gives_any_model.__annotations__["return"] = ModelOf
+
+
 unresolved = without("page", plain)
 unresolved.__annotations__["page"] = "Missing"
 
@@ -194,6 +219,7 @@ def bad_config(ctx: StageContext[Iterator[int]]) -> int:
         (generator, "is a generator; give all its values at once, in a list"),
         (async_generator, "is a generator"),
         (generic, "T can't be stored: name the type"),
+        (gives_any_model, "gives what can't be kept: ModelOf can't be stored: name its types in brackets"),
         (bad_config, "has a config that can't be kept"),
     ],
 )
@@ -236,6 +262,10 @@ def test_a_body_that_no_engine_can_call_is_refused(body: Callable[..., object], 
         (Row, Mapping[str, object]),
         (Box[int], Box[int]),
         (LongPage, LongPage),
+        (Model, Model | None),
+        (list[Model], Sequence[Model | Page]),
+        (dict[str, ModelOf[int]], Mapping[str, ModelOf[int]]),
+        (Model, object),
     ],
 )
 def test_what_can_be_read_as_wanted_fits(given: object, wanted: object) -> None:
@@ -267,6 +297,12 @@ def test_what_can_be_read_as_wanted_fits(given: object, wanted: object) -> None:
         (Row, Mapping[str, int]),
         (dict[str, int], Row),
         (Box[int], Box[str]),
+        (LongModel, Model),
+        (Model, LongModel),
+        (Model, Page),
+        (Model | None, Model),
+        (Model, Mapping[str, object]),
+        (ModelOf[int], ModelOf[str]),
     ],
 )
 def test_what_cannot_be_read_as_wanted_does_not_fit(given: object, wanted: object) -> None:

@@ -8,6 +8,7 @@ from typing import Any, ParamSpec, TypedDict, TypeVar
 
 import attrs
 import pytest
+from pydantic import BaseModel, Field
 
 from holdfast.kernel.authoring import ConfigurableStage, Pipeline, Retry, Stage, StageContext, each, stage
 from holdfast.ports.errors import DefinitionError
@@ -23,6 +24,15 @@ class Extraction:
 
 @attrs.frozen
 class Model:
+    name: str
+
+
+class Limits(BaseModel):
+    lowest: int = 0
+    highest: int = Field(default=9, alias="max")
+
+
+class Needed(BaseModel):
     name: str
 
 
@@ -52,6 +62,16 @@ def ask(ctx: StageContext[Model], x: int) -> int:
 
 @stage
 def choose(ctx: StageContext[Choice], x: int) -> int:
+    return x
+
+
+@stage
+def limit(ctx: StageContext[Limits], x: int) -> int:
+    return min(x, ctx.config.highest)
+
+
+@stage
+def need(ctx: StageContext[Needed], x: int) -> int:
     return x
 
 
@@ -183,6 +203,7 @@ def test_a_stage_that_declares_no_config_takes_none() -> None:
 
 def test_a_stage_without_config_gets_the_default_of_its_class() -> None:
     assert extract.with_default_config().config_text == '{"dpi":300}'
+    assert limit.with_default_config().config_text == '{"highest":9,"lowest":0}'
     assert choose.with_default_config().config_text == "{}"
     assert double.with_default_config() is double
 
@@ -197,6 +218,7 @@ def test_a_config_that_was_given_is_not_replaced_by_the_default() -> None:
     ("unconfigured", "message"),
     [
         (ask, "stage 'ask' needs a config, for Model has not a default for every field"),
+        (need, r"for Needed has not a default for every field \(\$\.name: Field required\): need.configure"),
         (bounded, r"stage 'bounded' needs a config: bounded.configure\(...\), of int"),
     ],
 )

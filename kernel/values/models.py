@@ -1,0 +1,219 @@
+"""The codec of pydantic's models and dataclasses, which pydantic itself writes and reads.
+
+Inside a model pydantic's types, serializers and validators hold: a timedelta is written as pydantic writes it. What
+every codec promises is promised here too. Reading is strict, as pydantic is with JSON: nothing is coerced. Fields have
+the names that the class gives them, never their aliases, so that renaming an alias for some other system does not make
+stored values unreadable. And since a model may lose what it writes (masked secrets, excluded fields, children declared
+as their parent), what is written is read back at once, and refused where it would not come back equal.
+
+pydantic is optional, and slow to import. Whoever has a model has imported it, so it is found in `sys.modules`.
+"""
+
+import dataclasses
+import sys
+from collections.abc import Mapping
+from typing import Any, Final, Protocol, cast
+
+from holdfast.kernel.values.codec import KINDS, Codec, Misfit, Problem, described, misfit, segment
+from holdfast.kernel.values.forms import MODEL_MARK, Form, is_model, model_fields, origin_of, show
+from holdfast.kernel.values.plain_json import MAX_DEPTH, check_data
+from holdfast.ports.json import canonical
+
+PYDANTIC_MIN: Final = (2, 11)
+"""The first that can be told, call by call, to go by the names of fields instead of their aliases."""
+
+_MISSING: Final = object()
+
+
+class _Adapter(Protocol):
+    """What is used of pydantic's TypeAdapter."""
+
+    def rebuild(self, *, raise_errors: bool) -> object: ...
+    def dump_python(
+        self, instance: object, /, *, mode: str, include: Any, by_alias: bool, round_trip: bool, warnings: str
+    ) -> object: ...
+    def validate_json(self, data: str, /, *, strict: bool, by_alias: bool, by_name: bool) -> object: ...
+
+
+def model_codec(form: Form) -> Codec:
+    """Return the codec of a model: an object with all its fields, but for those that are private or computed.
+
+    Raises:
+        TypeError: It is no model that can be stored.
+        NameError: An annotation names what its module does not have when the program runs.
+    """
+    cls = cast("type", origin_of(form))
+    adapter = _adapter(form)
+
+    def encode(value: object) -> object:
+        if type(value) is not cls:
+            hint = ", but of a subclass, which must be declared itself" if isinstance(value, cls) else ""
+            raise misfit(f"{described(value)} is no {show(form)}{hint}")
+        data = _written(adapter, value)
+        if KINDS.get(type(data)) != "object":
+            raise misfit(f"{show(form)} writes itself as {described(data)}; only a dict is read again")
+        try:
+            data = _with_sorted_sets(value, data)
+            back = _read(adapter, data, form)
+        except ValueError:  # NaN or an infinity: find out where
+            check_data(data)
+            raise
+        _check_same(value, back)
+        return data
+
+    def decode(data: object) -> object:
+        return _read(adapter, data, form)
+
+    return Codec(encode, decode, frozenset({"object"}), (cls,))
+
+
+def _adapter(form: Form) -> _Adapter:
+    cls = cast("type", origin_of(form))
+    if MODEL_MARK not in vars(cls):
+        raise TypeError(
+            "models of pydantic's version 1 are not supported; derive it from the BaseModel of version 2"
+        )
+    pydantic = cast("Any", sys.modules["pydantic"])
+    version = cast("str", pydantic.VERSION)
+    if tuple(int(part) for part in version.split(".")[:2]) < PYDANTIC_MIN:
+        raise TypeError(f"pydantic {version} is too old for it; install holdfast[pydantic]")
+    if getattr(cls, "__pydantic_root_model__", False):
+        raise TypeError("a RootModel has no fields; declare what it holds, or a model with one field")
+    if getattr(form, "__parameters__", ()):
+        raise TypeError(
+            "name its types in brackets; a type variable does not say how to read the value again"
+        )
+    try:
+        adapter = cast("_Adapter", pydantic.TypeAdapter(form))
+        adapter.rebuild(raise_errors=True)
+    except NameError as error:  # its text goes on with a link
+        raise NameError(str(error).partition("\n")[0]) from None
+    except pydantic.PydanticUserError as error:
+        raise TypeError(str(error).partition("\n")[0]) from None
+    return adapter
+
+
+def _written(adapter: _Adapter, value: object) -> object:
+    try:
+        return _dump(adapter, value, None)
+    except Exception as error:  # a serializer of the user's may raise anything
+        raise _place(adapter, value, error) from error
+
+
+def _dump(adapter: _Adapter, value: object, include: object) -> object:
+    return adapter.dump_python(
+        value, mode="json", include=include, by_alias=False, round_trip=True, warnings="none"
+    )
+
+
+def _place(adapter: _Adapter, value: object, error: Exception) -> Misfit:
+    """Return the error for the innermost part that can't be written: pydantic does not say which it is."""
+    path: list[object] = []
+    seen = [value]
+    while len(path) < MAX_DEPTH:
+        for key, part in _children(seen[-1]).items():
+            try:
+                _dump(adapter, value, _only([*path, key]))
+            except Exception as inner:  # noqa: BLE001  # it is told below
+                error = inner
+                path.append(key)
+                if any(part is each for each in seen):
+                    return _misfit_at(path, "it holds itself")
+                seen.append(part)
+                break
+        else:
+            return _misfit_at(path, f"it can't be written as JSON: {type(error).__name__}: {error}")
+    return _misfit_at(path, f"more than {MAX_DEPTH} arrays and objects inside each other")
+
+
+def _only(path: list[object]) -> object:
+    """Return what pydantic calls `include`, for one part alone."""
+    include: object = {path[-1]}
+    for key in reversed(path[:-1]):
+        include = {key: include}
+    return include
+
+
+def _misfit_at(path: list[object], reason: str) -> Misfit:
+    return Misfit(Problem("".join(map(segment, path)), reason))
+
+
+def _read(adapter: _Adapter, data: object, form: Form) -> object:
+    text = canonical(data)
+    try:
+        return adapter.validate_json(text, strict=True, by_alias=False, by_name=True)
+    except Exception as error:  # a validator of the user's may raise anything
+        check_data(data)  # pydantic's parser has limits of its own, and would not say where
+        if isinstance(error, cast("Any", sys.modules["pydantic"]).ValidationError):
+            found = cast("Any", error).errors(include_url=False, include_context=False, include_input=False)
+            raise Misfit(*(_problem(each, data) for each in found)) from None
+        raise misfit(f"{show(form)} refuses it: {type(error).__name__}: {error}") from error
+
+
+def _problem(error: Mapping[str, Any], data: object) -> Problem:
+    """Return what pydantic found. Its places also name members of unions and such, which are no part of a path."""
+    where, reason = cast("tuple[object, ...]", error["loc"]), cast("str", error["msg"])
+    path, at = "", data
+    for number, key in enumerate(where, 1):
+        inside = _children(at)
+        if key in inside:
+            path, at = path + segment(key), inside[key]
+        elif number == len(where) and error["type"] == "missing":
+            path += segment(key)
+        else:
+            reason += " (as a key)" if key == "[key]" else f" (as {key})"
+    return Problem(path, reason)
+
+
+def _check_same(given: object, back: object) -> None:
+    """Raise Misfit if what comes back is not what was given, but for private attributes."""
+    parts, parts_back = _children(given), _children(back)
+    if type(given) is type(back) and (parts or parts_back):
+        if parts.keys() != parts_back.keys():
+            raise misfit(f"{described(given)} would come back with other parts")
+        for key, part in parts.items():
+            try:
+                _check_same(part, parts_back[key])
+            except Misfit as error:
+                raise Misfit(*error.inside(segment(key))) from None
+        return
+    try:
+        if given == back:
+            return
+    except Exception as error:  # a class of the user's may raise anything
+        raise misfit(f"{described(given)} can't be compared: {type(error).__name__}: {error}") from error
+    if type(given) is type(back):
+        raise misfit(f"{described(given)} would not come back equal")
+    raise misfit(f"{described(given)} would come back as {described(back)}")
+
+
+def _with_sorted_sets(value: object, data: object) -> object:
+    """Return what was written of a value, with the items of sets in order, so that equal sets are stored alike."""
+    parts = _children(value)
+    if isinstance(data, list):
+        items = cast("list[object]", data)
+        if isinstance(value, set | frozenset) and len(given := cast("set[object]", value)) == len(items):
+            return sorted(map(_with_sorted_sets, given, items), key=canonical)
+        return list(map(_with_sorted_sets, parts.values(), items)) if len(parts) == len(items) else items
+    if isinstance(data, dict):
+        fields = cast("dict[str, object]", data)
+        if isinstance(value, dict):  # its keys may be written otherwise; their order is kept
+            parts = dict(zip(fields, parts.values(), strict=False))
+        return {key: _with_sorted_sets(parts.get(key), item) for key, item in fields.items()}
+    return data
+
+
+def _children(value: object) -> dict[object, object]:
+    """Return the parts of a value with what they are called in a path; empty for what is one piece."""
+    if isinstance(value, dict):
+        return cast("dict[object, object]", value)
+    if isinstance(value, list | tuple):
+        return dict(enumerate(cast("list[object]", value)))
+    cls = type(value)
+    names: list[str] = []
+    if is_model(cls):
+        names = [*model_fields(cls), *(getattr(value, "__pydantic_extra__", None) or ())]
+    elif dataclasses.is_dataclass(cls):
+        names = [field.name for field in dataclasses.fields(cls)]
+    found = {name: getattr(value, name, _MISSING) for name in names}
+    return {name: part for name, part in found.items() if part is not _MISSING}
