@@ -1,0 +1,232 @@
+"""Carries out what a worker's machine decides: runs bodies on an event loop and in threads, and calls the store."""
+
+import math
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import anyio
+from anyio import CancelScope, CapacityLimiter, lowlevel, to_thread
+from anyio.abc import TaskGroup
+
+from holdfast.hosts.bodies import Body
+from holdfast.hosts.core import Core
+from holdfast.hosts.process import protocol as p
+from holdfast.hosts.process.calls import StoreCalls
+from holdfast.hosts.process.machine import WorkerMachine
+from holdfast.hosts.process.renewal import Renewal
+from holdfast.hosts.process.running import run_body
+from holdfast.hosts.process.settings import Settings
+from holdfast.hosts.process.threads import make_in_thread
+from holdfast.kernel.commands import Attempt, JobSettle
+
+T = TypeVar("T")
+
+LEAVE_SECONDS: Final = 5.0
+"""How long a worker that ends waits for the store, which may be away, before it leaves its jobs to the reaper."""
+
+
+class Driver:
+    """A machine at work, in one event loop, for as long as `serve` runs. `lease` is in seconds."""
+
+    def __init__(self, core: Core, settings: Settings, *, lease: float) -> None:
+        self._core = core
+        self.machine = WorkerMachine(settings)
+        self.calls = StoreCalls(core, lease=lease)
+        self._renewal = Renewal(
+            core,
+            lease=lease,
+            sessions=lambda: self.calls.sessions,
+            lost=lambda: self.post_from_thread(p.SessionLost()),
+        )
+        self._threads = CapacityLimiter(settings.concurrency)
+        self._db_threads = CapacityLimiter(8)
+        self._inputs: list[p.Input] = []
+        self._woken: anyio.Event | None = None
+        self._bodies: dict[Attempt, Body] = {}
+        self._ended: dict[tuple[str, int], Body] = {}
+        self._scopes: dict[Attempt, CancelScope] = {}
+        self._store_calls: set[CancelScope] = set()
+        self._leave_by = math.inf
+        self._group: TaskGroup | None = None
+        self._stopped = False
+
+    async def serve(self, serving: Callable[[], None]) -> None:
+        """Work in the running loop until the machine has finished. Calls `serving` when what is posted is heard.
+
+        Cancelling it cancels what runs, and gives it back.
+        """
+        await to_thread.run_sync(self._core.connect)
+        self._woken = anyio.Event()
+        self._renewal.watch_loop()
+        self._core.listener.add_worker(self._wake, self._doubt)
+        serving()
+        try:
+            async with anyio.create_task_group() as group:
+                self._group = group
+                await self._drive()
+        finally:
+            self._core.listener.remove_worker(self._wake)
+            self._renewal.stop()
+            if not self._stopped:
+                # What has happened since the machine was last asked: bodies have ended, a claim has come back.
+                last = self.machine.step(self._core.stores.clock.monotonic(), self._inputs)
+                settles, attempts = self.machine.leave()
+                attempts += tuple(
+                    attempt for action in last if isinstance(action, p.Release) for attempt in action.attempts
+                )
+                with CancelScope(shield=True):
+                    await self._in_thread(lambda: self.calls.leave(settles, attempts), LEAVE_SECONDS)
+
+    def stop(self) -> None:
+        """Stop at once. From the loop's thread, as `post`."""
+        self._stopped = True
+        self.post(p.Stop())
+
+    def post(self, happened: p.Input) -> None:
+        """Tell the machine what has happened. From the loop's thread."""
+        self._inputs.append(happened)
+        if self._woken is not None:
+            self._woken.set()
+
+    def post_from_thread(self, happened: p.Input) -> None:
+        """Tell the machine what has happened. From any thread, while `serve` runs."""
+        self._renewal.in_loop(lambda: self.post(happened))
+
+    async def _drive(self) -> None:
+        clock = self._core.stores.clock
+        assert self._woken is not None
+        while True:
+            inputs, self._inputs = self._inputs, []
+            for action in self.machine.step(clock.monotonic(), inputs):
+                if isinstance(action, p.Finish):
+                    self._finish()
+                    return
+                self._carry_out(action)
+            if self._inputs:
+                # Bodies that were just started run before the next decision: so their ends are settled together.
+                await lowlevel.checkpoint()
+                continue
+            at = self.machine.next_step()
+            with anyio.move_on_after(None if at is None else max(0.0, at - clock.monotonic())):
+                await self._woken.wait()
+            self._woken = anyio.Event()
+
+    def _carry_out(self, action: p.Action) -> None:
+        assert self._group is not None
+        match action:
+            case p.Start(attempt):
+                body = self._bodies.pop(attempt)
+                self.calls.counts.started += 1
+                self.calls.said[attempt] = body.runtime
+                self._scopes[attempt] = CancelScope()
+                self._group.start_soon(self._run, body)
+            case p.Cancel(attempt):
+                self._cancel(attempt)
+            case p.Finish():
+                pass
+            case _:
+                self._group.start_soon(self._call, action)
+
+    async def _call(self, action: p.Action) -> None:
+        """Do what an action asks of the store, in a thread, and tell the machine what came of it."""
+        match action:
+            case p.OpenSession():
+                happened = await self._in_thread(self.calls.open_session)
+            case p.Claim():
+                claimed = await self._in_thread(lambda: self.calls.claim(action))
+                if claimed is None:
+                    return
+                happened, bodies = claimed
+                self._bodies.update((body.attempt, body) for body in bodies)
+            case p.Settle(settles):
+                ended = {key: self._ended[key] for key in map(_key, settles) if key in self._ended}
+                settled = await self._in_thread(lambda: self.calls.settle(action, ended))
+                if settled is None:
+                    return
+                happened, bodies = settled
+                self._bodies.update((body.attempt, body) for body in bodies)
+                if isinstance(happened, p.Settled):
+                    for key in ended:
+                        del self._ended[key]
+            case p.Heartbeat(attempts):
+                happened = await self._in_thread(lambda: self.calls.heartbeat(action, attempts))
+            case p.Sweep():
+                happened = await self._in_thread(lambda: self.calls.sweep(action))
+            case p.WakeDue():
+                happened = await self._in_thread(lambda: self.calls.wake_due(action))
+            case p.Release(attempts):
+                with CancelScope(shield=True):  # it may be the last thing that this worker does
+                    await self._in_thread(lambda: self.calls.release(attempts))
+                return
+            case _:
+                return
+        if happened is None:
+            return
+        if isinstance(happened, p.SessionReady):
+            self._renewal.start()
+        self.post(happened)
+
+    async def _run(self, body: Body) -> None:
+        attempt = body.attempt
+        settle: JobSettle | None = None
+        scope = self._scopes[attempt]
+        with scope:
+            settle = body.settle(await run_body(body, self._threads))
+        del self._scopes[attempt], self.calls.said[attempt]
+        if settle is not None and not scope.cancel_called:
+            self._ended[_key(settle)] = body
+        self.post(p.Ended(attempt, settle))
+
+    def _cancel(self, attempt: Attempt) -> None:
+        self._ended.pop(_key(attempt), None)
+        if attempt in self._scopes:
+            self.calls.said[attempt].cancel()
+            self._scopes[attempt].cancel()
+
+    def _finish(self) -> None:
+        for attempt in list(self._scopes):
+            self._cancel(attempt)
+        assert self._group is not None
+        self._group.cancel_scope.cancel()
+        self._leave_by = anyio.current_time() + (0.0 if self._stopped else LEAVE_SECONDS)
+        for scope in tuple(self._store_calls):
+            scope.deadline = self._leave_by
+
+    async def _in_thread(self, call: Callable[[], T], seconds: float | None = None) -> T | None:
+        """Run a call in a thread. Once it runs it is waited for whatever happens: so is a transaction that was sent.
+
+        Only when the worker ends the call is left behind after a while, and at once if it was told to stop at once: the
+        store may be away. Then there is no result, and None is returned.
+        """
+        results: list[T] = []
+        errors: list[BaseException] = []
+
+        def make() -> None:
+            try:
+                results.append(call())
+            except BaseException as error:  # noqa: BLE001  # it is raised again where the call is awaited
+                errors.append(error)
+
+        async with self._db_threads:
+            deadline = self._leave_by if seconds is None else anyio.current_time() + seconds
+            with CancelScope(shield=True, deadline=deadline) as scope:
+                self._store_calls.add(scope)
+                try:
+                    await make_in_thread(make)
+                finally:
+                    self._store_calls.discard(scope)
+        if errors:
+            raise errors[0]
+        return results[0] if results else None
+
+    def _wake(self) -> None:
+        self.post_from_thread(p.Woken())
+
+    def _doubt(self, runs: frozenset[str]) -> None:
+        # Most runs that end are none of this worker's, and cost its loop nothing.
+        if any(attempt.run in runs for attempt in tuple(self._scopes)):
+            self.post_from_thread(p.RunsEnded(runs))
+
+
+def _key(one: JobSettle | Attempt) -> tuple[str, int]:
+    return one.job, one.epoch
