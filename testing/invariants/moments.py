@@ -1,0 +1,229 @@
+"""What must be true of a store at every moment."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise, takewhile
+from typing import Final
+
+from holdfast.kernel.plan import MapPlan, stage_of
+from holdfast.ports.records import TERMINAL, JobKind, JobState, RunStatus
+from holdfast.ports.references import reference_text
+from holdfast.ports.tables import Tables
+from holdfast.testing.invariants.histories import Item, Seen, fact, look
+from holdfast.testing.invariants.snapshots import Snapshot, as_snapshot
+from holdfast.testing.invariants.violations import Violation
+
+_ENDS: Final = {
+    "run.completed": RunStatus.COMPLETED,
+    "run.failed": RunStatus.FAILED,
+    "run.cancelled": RunStatus.CANCELLED,
+    "run.terminated": RunStatus.CANCELLED,
+}
+
+
+def check(store: Snapshot | Tables) -> list[Violation]:
+    """Return what is wrong with the rows of a store; nothing, if the engine keeps its promises."""
+    snapshot = as_snapshot(store)
+    found = [*_generations(snapshot)]
+    for key in sorted(snapshot.runs.keys() | snapshot.jobs.keys() | snapshot.history.keys()):
+        run = snapshot.runs.get(key)
+        if run is None:
+            found.append(Violation("S7", key, "rows of a run that is not there"))
+            continue
+        plan = snapshot.plans.get(run.plan)
+        if plan is None:
+            found.append(Violation("S7", key, f"its plan {run.plan} is not stored"))
+            continue
+        seen = look(run, plan, snapshot)
+        found += (Violation(name, key, what) for name, rule in _RULES for what in rule(seen))
+    return found
+
+
+def _generations(snapshot: Snapshot) -> Iterator[Violation]:
+    """S5: one row for each generation of a run, and only the newest is active."""
+    runs = sorted(snapshot.runs.values(), key=lambda run: (run.name, run.generation))
+    for older, newer in pairwise(runs):
+        if older.name == newer.name and older.generation == newer.generation:
+            yield Violation("S5", newer.key, f"generation {newer.generation} of {newer.id!r} is there twice")
+        elif older.name == newer.name and older.status not in TERMINAL:
+            yield Violation("S5", older.key, "it is active, and there is a newer generation of it")
+
+
+def _numbered(seen: Seen) -> Iterator[str]:
+    """O1: the history is numbered from 1 without gaps."""
+    numbers = [row.number for row in seen.history]
+    if numbers != list(range(1, seen.run.last_row + 1)):
+        yield f"its rows are {_short(numbers)}, its row says that the last is {seen.run.last_row}"
+    if seen.history and seen.history[0].type != "run.created":
+        yield f"its history begins with {seen.history[0].type}"
+
+
+def _epochs(seen: Seen) -> Iterator[str]:
+    """S1: one attempt for each epoch of a job, in order."""
+    if seen.is_repaired:
+        return
+    live = {(job.node, job.item): job for job in seen.jobs}
+    for item, rows in seen.attempts().items():
+        epochs = [row.epoch or 0 for row in rows]
+        if any(after <= before for before, after in pairwise(epochs)):
+            yield f"the attempts of {_named(item)} ended in the epochs {epochs}"
+        job = live.get(item)
+        if job is not None and epochs and job.epoch - (job.state is JobState.LEASED) < epochs[-1]:
+            yield f"job {job.number} is at epoch {job.epoch}, and one ended in epoch {epochs[-1]}"
+
+
+def _outputs(seen: Seen) -> Iterator[str]:
+    """S4: what is completed is completed once, and the run's row refers to exactly that."""
+    yield from seen.twice
+    place, progress = seen.place, seen.progress
+    if (place.group, place.input, place.kept) != (progress.group, progress.input, progress.kept):
+        yield f"its history leads to group {place.group} with {place.input}, its row says {seen.run.progress}"
+        return
+    if place.nodes and place.nodes.keys() != progress.nodes.keys():
+        yield f"the nodes of its group are {sorted(place.nodes)}, its row says {seen.run.progress}"
+    for name, node in progress.nodes.items():
+        if node.output != place.outputs.get(name):
+            yield f"{name!r} gave {place.outputs.get(name)}, its row says {node.output}"
+
+
+def _ends(seen: Seen) -> Iterator[str]:
+    """S6: a run ended for the reason that its last row gives, and no other."""
+    run = seen.run
+    ends = [row for row in seen.history if row.type in _ENDS]
+    if run.status not in TERMINAL:
+        if ends:
+            yield f"it is {run.status}, and row {ends[0].number} is {ends[0].type}"
+        return
+    if len(ends) != 1 or ends[0] is not seen.history[-1] or _ENDS[ends[0].type] is not run.status:
+        yield f"it is {run.status}, and its ends are {[(row.number, row.type) for row in ends]}"
+    if run.status is RunStatus.COMPLETED:
+        if seen.place.nodes:
+            yield f"it completed in group {seen.place.group} of {len(seen.place.plan.groups)}"
+        if run.result != reference_text(seen.place.input) or run.error is not None:
+            yield f"its result is {run.result}, its last group gave {seen.place.input}, its error is {run.error}"
+    elif run.result is not None or run.error is None:
+        yield f"it is {run.status}, its result is {run.result}, its error is {run.error}"
+    if run.status is RunStatus.FAILED and not any(row.type == "stage.failed" for row in seen.history):
+        yield "it failed, and none of its stages did"
+
+
+def _absorbed(seen: Seen) -> Iterator[str]:
+    """S5: a run that has ended has nothing left to do."""
+    run = seen.run
+    if (run.status in TERMINAL) != (run.ended_at is not None):
+        yield f"it is {run.status}, and ended at {run.ended_at}"
+    if run.status in TERMINAL and (seen.jobs or run.open_jobs):
+        yield f"it is {run.status}, counts {run.open_jobs} jobs and has {len(seen.jobs)}"
+
+
+def _orphans(seen: Seen) -> Iterator[str]:
+    """S7: an active run has exactly the jobs that its place in the plan asks for, and counts them right."""
+    run, place = seen.run, seen.place
+    if run.open_jobs != len(seen.jobs):
+        yield f"its row counts {run.open_jobs} jobs, and it has {len(seen.jobs)}"
+    if run.status in TERMINAL or run.status is RunStatus.PENDING:
+        return
+    if not seen.jobs:
+        yield f"it is {run.status} and has no job"
+    have = Counter((job.kind, job.node, job.item) for job in seen.jobs)
+    want = Counter(place.due())
+    if have != want:
+        yield f"it lacks {_jobs(want - have)} and has {_jobs(have - want)} too many"
+    for name, node in seen.progress.nodes.items():
+        if node.job is not None and not any(job.number == node.job and job.node == name for job in seen.jobs):
+            yield f"{name!r} waits for job {node.job}, which is not there"
+        planned = place.nodes.get(name)
+        if node.map is not None and isinstance(planned, MapPlan) and name in place.totals:
+            counted = (node.map.total, node.map.done, node.map.next, node.map.first_row)
+            true = (place.totals[name], len(place.done[name]), place.turn(planned), place.first_rows[name])
+            if counted != true:
+                yield f"{name!r} counts (total, done, next, first row) {counted}, and they are {true}"
+
+
+def _leases(seen: Seen) -> Iterator[str]:
+    """S7: each job is in a state from which somebody or something will take it on."""
+    for job in seen.jobs:
+        if job.number > seen.run.last_job or job.namespace != seen.run.namespace:
+            yield f"job {job.number} is none that the run has given out"
+        if job.definition != seen.place.plan.definition:
+            yield f"job {job.number} asks for the code of {job.definition}"
+        match job.state:
+            case JobState.LEASED:
+                fine = job.session in seen.sessions and job.leased_at is not None and job.wake_at is None
+            case JobState.SLEEPING:
+                fine = job.session is None and job.leased_at is None and job.wake_at is not None
+            case JobState.QUEUED:
+                fine = job.session is None and job.leased_at is None and job.wake_at is None
+            case _:
+                fine = job.session is None and job.leased_at is None
+        is_paused = seen.run.status is RunStatus.PAUSED
+        if (job.state is JobState.HELD) != is_paused and job.state is not JobState.LEASED:
+            yield f"the run is {seen.run.status}, and job {job.number} is {job.state}"
+        if not fine:
+            yield f"nobody will ever take {job}"
+
+
+def _attempts(seen: Seen) -> Iterator[str]:
+    """S8: attempts are counted, one by one, and never exceed the maximum."""
+    ends = seen.attempts()
+    for job in seen.jobs:
+        node = seen.place.plan.nodes.get(job.node)
+        is_held = job.state is JobState.LEASED
+        if node is None or job.max_attempts != stage_of(node).retry.attempts:
+            yield f"job {job.number} may be tried {job.max_attempts} times; its plan says otherwise"
+        if not is_held <= job.attempts <= job.max_attempts - (not is_held):
+            yield f"job {job.number} is {job.state} with {job.attempts} of {job.max_attempts} attempts"
+        if job.attempts > job.epoch:
+            yield f"job {job.number} has {job.attempts} attempts in {job.epoch} claims"
+        ended = [row for row in ends.get((job.node, job.item), ()) if row.type != "stage.expanded"]
+        if not seen.is_repaired and len(ended) != job.attempts - is_held:
+            yield f"job {job.number} counts {job.attempts} attempts, and {len(ended)} of them ended"
+        lost = len(list(takewhile(lambda row: row.type == "stage.lost", reversed(ended))))
+        if not seen.is_repaired and lost != job.losses:
+            yield f"job {job.number} counts {job.losses} losses in a row, and there were {lost}"
+    for item, rows in ends.items():
+        node = seen.place.plan.nodes.get(item[0])
+        numbers = [fact(row, "attempt") for row in rows if row.type != "stage.expanded"]
+        most = stage_of(node).retry.attempts if node else 0
+        if not seen.is_repaired and numbers != list(range(1, len(numbers) + 1)):
+            yield f"the attempts of {_named(item)} that ended are {numbers}"
+        if any(number > most for number in numbers):
+            yield f"{_named(item)} may be tried {most} times; the attempts that ended are {numbers}"
+
+
+def _in_order(seen: Seen) -> Iterator[str]:
+    """S9: nothing of a stage happens before all groups before its own are done."""
+    yield from seen.early
+    if seen.run.status not in TERMINAL:
+        for job in seen.jobs:
+            if job.node not in seen.place.nodes:
+                yield f"job {job.number} is of {job.node!r}, which is not of group {seen.place.group}"
+
+
+_RULES: Final[Sequence[tuple[str, Callable[[Seen], Iterator[str]]]]] = (
+    ("O1", _numbered),
+    ("S1", _epochs),
+    ("S4", _outputs),
+    ("S5", _absorbed),
+    ("S6", _ends),
+    ("S7", _orphans),
+    ("S7", _leases),
+    ("S8", _attempts),
+    ("S9", _in_order),
+)
+
+
+def _named(item: Item) -> str:
+    return repr(item[0]) if item[1] is None else f"item {item[1]} of {item[0]!r}"
+
+
+def _jobs(jobs: Counter[tuple[JobKind, str, int | None]]) -> str:
+    return (
+        "nothing"
+        if not jobs
+        else _short([f"{kind} {_named((node, item))}" for kind, node, item in jobs.elements()])
+    )
+
+
+def _short(things: Sequence[object]) -> str:
+    return str(list(things)) if len(things) <= 10 else f"{[*things[:10]]} and {len(things) - 10} more"

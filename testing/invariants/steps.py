@@ -1,0 +1,127 @@
+"""What must be true between two moments of a store."""
+
+from collections.abc import Iterator, Sequence
+
+from holdfast.kernel.progress import progress_from
+from holdfast.kernel.transitions import RUN_TRANSITIONS
+from holdfast.ports.records import TERMINAL, HistoryRow, Job, JobState, Run, RunStatus, SessionState
+from holdfast.ports.tables import Tables
+from holdfast.testing.invariants.snapshots import Snapshot, as_snapshot
+from holdfast.testing.invariants.violations import Violation
+
+
+def check_step(
+    before: Snapshot | Tables, after: Snapshot | Tables, *, commands: int | None = 1
+) -> list[Violation]:
+    """Return what can't have happened between two moments, in which at most that many commands were carried out.
+
+    With `commands` None it may have been any number, and only what holds for any number is checked.
+    """
+    old, new = as_snapshot(before), as_snapshot(after)
+    found: list[Violation] = []
+    for key, run in old.runs.items():
+        if key not in new.runs:
+            found.append(Violation("S5", key, "the run is gone"))
+            continue
+        then, now = _history(old, key), _history(new, key)
+        if now[: len(then)] != then:
+            found.append(Violation("O1", key, "rows of its history have changed"))
+        found += (Violation("S5", key, what) for what in _run_steps(run, new.runs[key], commands))
+        found += (Violation("S4", key, what) for what in _output_steps(run, new.runs[key]))
+        found += (Violation("S1", key, what) for what in _job_steps(run, old, new, commands))
+    for fingerprint, plan in old.plans.items():
+        if new.plans.get(fingerprint, plan) != plan:
+            found.append(Violation("S4", fingerprint, "a plan has changed"))
+    for session in old.sessions.values():
+        later = new.sessions.get(session.id, session)
+        if session.state is SessionState.DEAD and later != session:
+            found.append(Violation("S5", session.id, "a dead session has changed"))
+        elif later.state is SessionState.OPEN and later.expires_at < session.expires_at:
+            found.append(Violation("S5", session.id, "a session ends earlier than it did"))
+    return found
+
+
+def _run_steps(before: Run, after: Run, commands: int | None) -> Iterator[str]:
+    """S5: from status to status only as the table says; a run that has ended stays as it is."""
+    if before.status in TERMINAL and after != before:
+        yield f"it had ended as {before}, and is {after}"
+    if after.status not in _reachable(before.status, commands):
+        yield f"it went from {before.status} to {after.status}"
+    for field in (
+        "namespace",
+        "id",
+        "generation",
+        "workflow",
+        "version",
+        "plan",
+        "queue",
+        "priority",
+        "created_at",
+    ):
+        if getattr(before, field) != getattr(after, field):
+            yield f"its {field} has changed from {getattr(before, field)} to {getattr(after, field)}"
+    if after.last_row < before.last_row or after.last_job < before.last_job:
+        yield "numbers are given out a second time"
+
+
+def _output_steps(before: Run, after: Run) -> Iterator[str]:
+    """S4: what is done stays done, with the output that it has."""
+    then, now = progress_from(before.progress), progress_from(after.progress)
+    if now.group < then.group:
+        yield f"it went back from group {then.group} to {now.group}"
+    if any(now.kept.get(name) != output for name, output in then.kept.items()):
+        yield f"an output that is kept has changed: {then.kept}, {now.kept}"
+    if now.group != then.group:
+        return
+    for name, node in then.nodes.items():
+        later = now.nodes.get(name)
+        if node.output is not None and (later is None or later.output != node.output):
+            yield f"the output of {name!r} has changed"
+        if node.map is not None and later is not None and later.map is not None:
+            is_same = (node.map.total, node.map.first_row) == (later.map.total, later.map.first_row)
+            if not is_same or later.map.done < node.map.done or later.map.next < node.map.next:
+                yield f"the counters of {name!r} went from {node.map} to {later.map}"
+
+
+def _job_steps(run: Run, old: Snapshot, new: Snapshot, commands: int | None) -> Iterator[str]:
+    """S1: a claim is a new epoch, one higher, with one attempt more; only a new epoch changes hands."""
+    then, now = old.jobs.get(run.key, {}), new.jobs.get(run.key, {})
+    for number, job in now.items():
+        known = then.get(number)
+        if known is None:
+            if number <= run.last_job:
+                yield f"job {number} is back"
+            continue
+        claims = job.epoch - known.epoch
+        if claims < 0 or (commands is not None and claims > commands):
+            yield f"the epoch of job {number} went from {known.epoch} to {job.epoch}"
+        if job.attempts > known.attempts + max(claims, 0):
+            yield f"the attempts of job {number} went from {known.attempts} to {job.attempts} in {claims} claims"
+        if claims == 0 and job.state is JobState.LEASED and _lease(job) != _lease(known):
+            yield f"job {number} changed hands within epoch {job.epoch}: {_lease(known)}, {_lease(job)}"
+        fixed = (job.kind, job.node, job.item, job.definition, job.queue, job.max_attempts, job.input)
+        if fixed != (
+            known.kind,
+            known.node,
+            known.item,
+            known.definition,
+            known.queue,
+            known.max_attempts,
+            known.input,
+        ):
+            yield f"job {number} became another: {known}, {job}"
+
+
+def _reachable(status: RunStatus, steps: int | None) -> frozenset[RunStatus]:
+    reached = frozenset({status})
+    for _ in range(len(RunStatus) if steps is None else min(steps, len(RunStatus))):
+        reached |= {after for before in reached for after in RUN_TRANSITIONS[before]}
+    return reached
+
+
+def _history(snapshot: Snapshot, run: str) -> Sequence[HistoryRow]:
+    return list(snapshot.history.get(run, ()))
+
+
+def _lease(job: Job) -> tuple[object, ...]:
+    return job.state, job.session, job.leased_at
