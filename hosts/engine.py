@@ -14,6 +14,7 @@ from anyio import to_thread
 from typing_extensions import TypeVar
 
 from holdfast.hosts.core import Core
+from holdfast.hosts.finding import FilterOptions, ListOptions, Wanted, run_filter, wanted_runs
 from holdfast.hosts.loops import caller_into_loop
 from holdfast.hosts.stores import Stores, open_stores
 from holdfast.kernel.authoring.calls import Call, Definition
@@ -24,8 +25,8 @@ from holdfast.kernel.values import decode
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import RunCancelledError, RunFailedError, RunNotFoundError
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import FindRun, HistoryOf, ListRuns
-from holdfast.ports.records import TERMINAL, HistoryRow, Run, RunName, RunStatus
+from holdfast.ports.persistence import CountRuns, FindRun, HistoryOf, ListRuns
+from holdfast.ports.records import TERMINAL, HistoryRow, Run, RunName, RunStatus, attribute_texts
 from holdfast.ports.references import reference_from
 
 R = TypeVar("R")
@@ -43,6 +44,7 @@ class RunInfo:
     Attributes:
         error: Why it failed or was cancelled, for people; None if neither.
         attributes: The texts that it was started with.
+        cursor: Its place in lists of runs: give it to `runs(after=...)` for those that follow. Opaque.
     """
 
     id: str
@@ -55,6 +57,7 @@ class RunInfo:
     ended_at: datetime | None
     error: str | None
     attributes: dict[str, str]
+    cursor: str
 
 
 @attrs.frozen(kw_only=True)
@@ -255,27 +258,43 @@ class SyncEngine:
         """Return a handle of a run, which need not exist."""
         return SyncRunHandle(self.core, id, workflow.output_type)
 
-    def runs(
-        self, *, workflow: Definition[object] | None = None, status: RunStatus | str | None = None
-    ) -> Iterator[RunInfo]:
-        """Yield the runs of this namespace, newest first."""
-        before: str | None = None
-        while rows := self._page(workflow, status, before):
-            yield from map(info_of, rows)
-            before = rows[-1].key
+    def runs(self, **options: Unpack[ListOptions]) -> Iterator[RunInfo]:
+        """Return the runs of this namespace one by one, newest first, read some at a time.
 
-    def _page(
-        self, workflow: Definition[object] | None, status: RunStatus | str | None, before: str | None
-    ) -> tuple[Run, ...]:
+        Args:
+            options: Which ones, by `workflow`, `status`, `attributes`, `since` and `until`; in what order, by
+                `oldest_first`; and how many, by `after` and `limit`. See `ListOptions`.
+
+        Raises:
+            InvalidFilterError: One of these can't be. Nothing was asked of the store.
+        """
+        return self._listed(wanted_runs(self.core.namespace, options, "runs"))
+
+    def count(self, **options: Unpack[FilterOptions]) -> dict[RunStatus, int]:
+        """Return how many runs there are of each status that is asked for, which may be none.
+
+        Args:
+            options: Which ones, by `workflow`, `status`, `attributes`, `since` and `until`. See `FilterOptions`.
+
+        Raises:
+            InvalidFilterError: One of these can't be. Nothing was asked of the store.
+        """
+        which = run_filter(self.core.namespace, options, "count")
         self.core.connect()
-        query = ListRuns(
-            namespace=self.core.namespace,
-            workflow=None if workflow is None else workflow.name,
-            status=None if status is None else RunStatus(status),
-            before=before,
-            limit=_PAGE,
-        )
-        return self.core.stores.persistence.read(query)
+        found = self.core.stores.persistence.read(CountRuns(which))
+        return {status: found.get(status, 0) for status in RunStatus if status in (which.statuses or found)}
+
+    def _listed(self, wanted: Wanted) -> Iterator[RunInfo]:
+        after, left = wanted.after, wanted.limit
+        while left is None or left > 0:
+            page = _PAGE if left is None else min(_PAGE, left)
+            query = ListRuns(wanted.which, after=after, oldest_first=wanted.oldest_first, limit=page)
+            self.core.connect()
+            rows = self.core.stores.persistence.read(query)
+            yield from map(info_of, rows)
+            if len(rows) < page:
+                return
+            after, left = rows[-1].place, None if left is None else left - page
 
 
 class Engine:
@@ -362,15 +381,20 @@ class Engine:
         """Return a handle of a run, which need not exist."""
         return RunHandle(self.core, id, workflow.output_type)
 
-    async def runs(
-        self, *, workflow: Definition[object] | None = None, status: RunStatus | str | None = None
-    ) -> AsyncIterator[RunInfo]:
-        """Yield the runs of this namespace, newest first."""
-        infos = self._sync.runs(workflow=workflow, status=status)
-        nothing = object()
-        following: Callable[[], object] = partial(next, infos, nothing)
-        while (info := await to_thread.run_sync(following)) is not nothing:
-            yield cast("RunInfo", info)
+    def runs(self, **options: Unpack[ListOptions]) -> AsyncIterator[RunInfo]:
+        """Return the runs of this namespace one by one. See `SyncEngine.runs`."""
+        return _awaited(self._sync.runs(**options))
+
+    async def count(self, **options: Unpack[FilterOptions]) -> dict[RunStatus, int]:
+        """Return how many runs there are of each status. See `SyncEngine.count`."""
+        return await to_thread.run_sync(partial(self._sync.count, **options))
+
+
+async def _awaited(infos: Iterator[RunInfo]) -> AsyncIterator[RunInfo]:
+    nothing = object()
+    following: Callable[[], object] = partial(next, infos, nothing)
+    while (info := await to_thread.run_sync(following)) is not nothing:
+        yield cast("RunInfo", info)
 
 
 def info_of(run: Run) -> RunInfo:
@@ -385,7 +409,8 @@ def info_of(run: Run) -> RunInfo:
         updated_at=instant(run.updated_at),
         ended_at=None if run.ended_at is None else instant(run.ended_at),
         error=error_text(run),
-        attributes=cast("dict[str, str]", parse(run.attributes)) if run.attributes else {},
+        attributes=attribute_texts(run.attributes),
+        cursor=run.place.text,
     )
 
 

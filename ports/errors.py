@@ -183,6 +183,17 @@ class NoBlobStoreError(HoldfastError):
         super().__init__(f"{what!r} needs a blob store; open the engine with blobs='file:///a/folder'")
 
 
+class InvalidFilterError(HoldfastError):
+    """Runs were asked for by something that they can't be asked for by. The store was not asked."""
+
+    code = "invalid_filter"
+
+    def __init__(self, option: str, reason: str) -> None:
+        self.option = option
+        self.reason = reason
+        super().__init__(f"runs can't be asked for like this: {option} {reason}")
+
+
 class InvalidMessageError(HoldfastError):
     """A message names no job; it will never be of use, so put it aside."""
 

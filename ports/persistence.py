@@ -20,6 +20,7 @@ from holdfast.ports.records import (
     Reply,
     Run,
     RunName,
+    RunPlace,
     RunStatus,
     Session,
 )
@@ -201,14 +202,40 @@ class RunsByKey(Query[tuple[Run, ...]]):
 
 
 @attrs.frozen(kw_only=True)
-class ListRuns(Query[tuple[Run, ...]]):
-    """Runs of a namespace, newest first. For the next page give the key of the last run of this one as `before`."""
+class RunFilter:
+    """Which runs are asked for: those of which all that is said here is true.
+
+    `statuses` are those of which a run has one; none stands for all. `created_from` is the first instant that counts,
+    `created_before` the first that does not any more. `attributes` are names and texts: a run has each exactly so.
+    """
 
     namespace: str
     workflow: str | None = None
-    status: RunStatus | None = None
-    before: str | None = None
-    limit: int = 50
+    statuses: frozenset[RunStatus] = frozenset()
+    created_from: Micros | None = None
+    created_before: Micros | None = None
+    attributes: tuple[tuple[str, str], ...] = ()
+
+
+@attrs.frozen
+class ListRuns(Query[tuple[Run, ...]]):
+    """Runs by when they were created, those of one instant by key: newest first, or oldest first.
+
+    For the next page give the place of the last run of this one as `after`. Runs that are created meanwhile move none
+    that was there from one page to another. The run of that place need not exist any more.
+    """
+
+    which: RunFilter
+    after: RunPlace | None = attrs.field(default=None, kw_only=True)
+    oldest_first: bool = attrs.field(default=False, kw_only=True)
+    limit: int = attrs.field(default=50, kw_only=True)
+
+
+@attrs.frozen
+class CountRuns(Query[dict[RunStatus, int]]):
+    """How many of these runs there are of each status that any of them has."""
+
+    which: RunFilter
 
 
 @attrs.frozen

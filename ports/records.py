@@ -5,9 +5,11 @@ them alike, and no session's time zone can shift them. The public API speaks in 
 """
 
 from enum import StrEnum
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, cast
 
 import attrs
+
+from holdfast.ports.json import parse
 
 Micros: TypeAlias = int
 """An instant, or a length of time, in microseconds."""
@@ -96,6 +98,43 @@ def job_key(text: str) -> JobKey:
     return JobKey(run, int(number))
 
 
+_INSTANT_DIGITS: Final = 18
+_KEY_LENGTH: Final = 64
+
+
+class RunPlace(NamedTuple):
+    """Where a run is in the order in which runs are listed: when it was created, and its key."""
+
+    created_at: Micros
+    key: str
+
+    @property
+    def text(self) -> str:
+        """The place as people hand it on, to go on listing from there."""
+        return f"{self.created_at}.{self.key}"
+
+
+def run_place(text: str) -> RunPlace:
+    """Return the place that a text names. ValueError if it names none."""
+    created_at, dot, key = text.partition(".")
+    is_number = created_at.isascii() and created_at.isdigit() and len(created_at) <= _INSTANT_DIGITS
+    if not dot or not is_number or not (key.isascii() and key.isalnum()) or len(key) > _KEY_LENGTH:
+        raise ValueError(f"{text[:100]!r} is no place in a list of runs; one looks like <number>.<run key>")
+    return RunPlace(int(created_at), key)
+
+
+def attribute_texts(attributes: str | None) -> dict[str, str]:
+    """Return the texts in a run's attributes by name. What is no text has no place among them."""
+    if not attributes:
+        return {}
+    try:
+        found = parse(attributes)
+    except (ValueError, RecursionError):
+        return {}
+    items = cast("dict[str, object]", found).items() if isinstance(found, dict) else ()
+    return {name: text for name, text in items if isinstance(text, str)}
+
+
 @attrs.frozen(kw_only=True)
 class Payload:
     """A stored value: its canonical JSON text, or the key of the blob that holds that text."""
@@ -116,6 +155,8 @@ class Run:
     `last_row` and `last_job` are the highest numbers given out so far in its history and among its jobs.
     `open_jobs` is how many jobs it has. `progress` is the JSON text of its place in its plan.
     `result` is a reference to its output, `error` the JSON text of why it failed or was cancelled.
+    `attributes` is the JSON text of an object of texts, by which runs are found. Like the key, the name, the workflow
+    and `created_at` it never changes.
     """
 
     key: str
@@ -143,6 +184,11 @@ class Run:
     def name(self) -> RunName:
         """What users call it."""
         return RunName(self.namespace, self.id)
+
+    @property
+    def place(self) -> RunPlace:
+        """Where it is in the order in which runs are listed."""
+        return RunPlace(self.created_at, self.key)
 
 
 @attrs.frozen(kw_only=True)

@@ -1,11 +1,14 @@
 """Answers the questions of `Persistence.read` from plain dictionaries."""
 
+from collections import Counter
+from collections.abc import Iterator
 from typing import TypeVar, cast
 
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import (
     CompletedRow,
     CountAll,
+    CountRuns,
     FindRun,
     HistoryOf,
     JobsOfRun,
@@ -16,13 +19,14 @@ from holdfast.ports.persistence import (
     PlansByFingerprint,
     Query,
     QueuedJobs,
+    RunFilter,
     RunsByKey,
     SchemaVersion,
     StoreCounts,
     StoredValue,
     StoreTime,
 )
-from holdfast.ports.records import STAGE_COMPLETED, Job, JobState, Payload, Run
+from holdfast.ports.records import STAGE_COMPLETED, Job, JobState, Payload, Run, attribute_texts
 from holdfast.ports.references import Reference
 from holdfast.ports.tables import Tables
 
@@ -45,6 +49,8 @@ def _answer(tables: Tables, query: object) -> object:  # one arm a question
             return tuple(tables.runs[key] for key in keys if key in tables.runs)
         case ListRuns():
             return _list_runs(tables, query)
+        case CountRuns(which):
+            return dict(Counter(run.status for run in _matching(tables, which)))
         case JobsOfRun(run):
             return tuple(job for _, job in sorted(tables.jobs.get(run, {}).items()))
         case QueuedJobs():
@@ -77,15 +83,26 @@ def _answer(tables: Tables, query: object) -> object:  # one arm a question
 
 
 def _list_runs(tables: Tables, query: ListRuns) -> tuple[Run, ...]:
-    matching = [
-        run
-        for run in tables.runs.values()
-        if run.namespace == query.namespace
-        and (query.workflow is None or run.workflow == query.workflow)
-        and (query.status is None or run.status is query.status)
-        and (query.before is None or run.key < query.before)
-    ]
-    return tuple(sorted(matching, key=lambda run: run.key, reverse=True)[: query.limit])
+    newest_first = not query.oldest_first
+    found = sorted(_matching(tables, query.which), key=lambda run: run.place, reverse=newest_first)
+    if query.after is not None:
+        after = query.after
+        found = [run for run in found if (run.place < after if newest_first else run.place > after)]
+    return tuple(found[: query.limit])
+
+
+def _matching(tables: Tables, which: RunFilter) -> Iterator[Run]:
+    wanted = set(which.attributes)
+    for run in tables.runs.values():
+        if (
+            run.namespace == which.namespace
+            and (which.workflow is None or run.workflow == which.workflow)
+            and (not which.statuses or run.status in which.statuses)
+            and (which.created_from is None or run.created_at >= which.created_from)
+            and (which.created_before is None or run.created_at < which.created_before)
+            and (not wanted or wanted <= attribute_texts(run.attributes).items())
+        ):
+            yield run
 
 
 def _queued_jobs(tables: Tables, query: QueuedJobs) -> tuple[Job, ...]:

@@ -8,12 +8,14 @@ from typing import Any, Final, TypeVar, cast
 from holdfast.adapters.sql import rows
 from holdfast.adapters.sql.database import Database, Link
 from holdfast.adapters.sql.dialects import Dialect
+from holdfast.adapters.sql.finding import runs_counted, runs_listed
 from holdfast.adapters.sql.rows import askable, is_askable
 from holdfast.adapters.sql.values import load_values
 from holdfast.ports.errors import SchemaError
 from holdfast.ports.persistence import (
     CompletedRow,
     CountAll,
+    CountRuns,
     FindRun,
     HistoryOf,
     JobsOfRun,
@@ -29,7 +31,7 @@ from holdfast.ports.persistence import (
     StoreCounts,
     StoreTime,
 )
-from holdfast.ports.records import STAGE_COMPLETED, HistoryRow, Job, Micros, Note, PlanRow, Run
+from holdfast.ports.records import STAGE_COMPLETED, HistoryRow, Job, Micros, Note, PlanRow, Run, RunStatus
 
 R = TypeVar("R")
 
@@ -47,6 +49,7 @@ class Answers:
             FindRun: self._find_run,
             RunsByKey: self._runs_by_key,
             ListRuns: self._list_runs,
+            CountRuns: self._count_runs,
             JobsOfRun: self._jobs_of_run,
             QueuedJobs: self._queued_jobs,
             HistoryOf: self._history_of,
@@ -66,7 +69,7 @@ class Answers:
             raise TypeError(f"{query!r} is no question to a store")
         return cast("R", known(link, query))
 
-    def _ask(self, link: Link, sql: str, **parameters: object) -> Sequence[rows.Row]:
+    def _ask(self, link: Link, sql: str, /, **parameters: object) -> Sequence[rows.Row]:
         return link.query(self._dialect.bound(sql), parameters)
 
     def _find_run(self, link: Link, query: FindRun) -> Run | None:
@@ -88,18 +91,17 @@ class Answers:
         )
 
     def _list_runs(self, link: Link, query: ListRuns) -> tuple[Run, ...]:
-        conditions = {
-            "namespace = :namespace": query.namespace,
-            "workflow = :workflow": query.workflow,
-            "status = :status": None if query.status is None else query.status.value,
-            "key < :before": query.before,
-        }
-        given = {condition: value for condition, value in conditions.items() if value is not None}
-        if not all(map(is_askable, given.values())):
-            return ()
-        sql = f"{_RUNS}{' AND '.join(given)} ORDER BY key DESC LIMIT :limit"
-        values = {condition.rpartition(":")[2]: value for condition, value in given.items()}
-        return tuple(map(rows.run_from, self._ask(link, sql, limit=query.limit, **values)))
+        question = runs_listed(query)
+        return (
+            tuple(map(rows.run_from, self._ask(link, question.sql, **question.parameters)))
+            if question
+            else ()
+        )
+
+    def _count_runs(self, link: Link, query: CountRuns) -> dict[RunStatus, int]:
+        question = runs_counted(query.which)
+        found = self._ask(link, question.sql, **question.parameters) if question else ()
+        return {RunStatus(status): number for status, number in found}
 
     def _jobs_of_run(self, link: Link, query: JobsOfRun) -> tuple[Job, ...]:
         sql = f"SELECT {', '.join(rows.JOB)} FROM holdfast_jobs WHERE run = :run ORDER BY number"

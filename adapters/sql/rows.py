@@ -40,6 +40,7 @@ PLAN: Final = _fields(PlanRow)
 SESSION: Final = _fields(Session)
 REPLY: Final = _fields(Reply)
 DUTY: Final = _fields(Duty)
+ATTRIBUTE: Final = ("pair", "created_at", "run")
 NOTE: Final = ("run", "id", "job", "epoch", "at", "kind", "data")
 
 _STATUS: Final = {status.value: status for status in RunStatus}

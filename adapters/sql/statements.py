@@ -44,9 +44,13 @@ class Reads:
 
 @attrs.frozen
 class Writes:
-    """What transactions write, in the order of `NetChanges`. `closed_runs` takes the jobs of runs away."""
+    """What transactions write, in the order of `NetChanges`. `closed_runs` takes the jobs of runs away.
+
+    `attributes` is what new runs are found by.
+    """
 
     new_runs: Write
+    attributes: Write
     runs: Write
     closed_runs: Write
     closed_jobs: Write
@@ -121,6 +125,7 @@ def writes_for(dialect: Dialect) -> Writes:
     job_columns = [name for name in rows.JOB if name not in _JOB_KEY]
     return Writes(
         new_runs=dialect.insert(tables.runs, rows.RUN),
+        attributes=dialect.insert(tables.attributes, rows.ATTRIBUTE),
         runs=dialect.update(tables.runs, ("key",), run_columns),
         closed_runs=dialect.delete(tables.jobs, ("run",)),
         closed_jobs=dialect.delete(tables.jobs, _JOB_KEY),

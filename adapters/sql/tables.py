@@ -62,13 +62,32 @@ runs: Final = Table(
     _text("attributes", nullable=True),
     UniqueConstraint("namespace", "id", "generation", name="holdfast_runs_name"),
 )
-Index("holdfast_runs_listed", runs.c.namespace, runs.c.key)
+# Lists go by one of the next three, or by attributes. Of their columns only the status ever changes. Settling a job
+# leaves it as it is, so that PostgreSQL writes no index; and a change of it is one for the index of active runs anyway.
+Index("holdfast_runs_listed", runs.c.namespace, runs.c.created_at, runs.c.key)
+Index(
+    "holdfast_runs_by_workflow",
+    runs.c.namespace,
+    runs.c.workflow,
+    runs.c.status,
+    runs.c.created_at,
+    runs.c.key,
+)
+Index("holdfast_runs_by_status", runs.c.namespace, runs.c.status, runs.c.created_at, runs.c.key)
 Index(
     "holdfast_runs_active",
     runs.c.key,
     postgresql_where=text(f"status NOT IN {ENDED}"),
     sqlite_where=text(f"status NOT IN {ENDED}"),
 )
+
+attributes: Final = Table(
+    "holdfast_attributes", metadata, _key("pair"), _number("created_at", key=True), _key("run")
+)
+"""An index of what runs were started with, in the order of lists: one row for each attribute of each run.
+
+`pair` is a digest of the namespace, the name and the text, so that texts may be of any length and of any characters.
+"""
 
 jobs: Final = Table(
     "holdfast_jobs",

@@ -5,6 +5,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from holdfast.adapters.sql.dialects import Write
+from holdfast.adapters.sql.finding import attribute_rows
 from holdfast.adapters.sql.rows import Row, history_values, values_of
 from holdfast.adapters.sql.statements import Writes
 from holdfast.ports.changes import NetChanges
@@ -17,6 +18,7 @@ def write_plan(net: NetChanges, writes: Writes) -> list[tuple[Write, Sequence[Ro
     """Return the statements that a batch needs, in the order of the fields of `NetChanges`."""
     steps: list[tuple[Write, Sequence[Row]]] = [
         (writes.new_runs, _by_key(net.new_runs, writes.new_runs)),
+        (writes.attributes, sorted(row for run in net.new_runs.values() for row in attribute_rows(run))),
         (writes.runs, _by_key(net.runs, writes.runs)),
         (writes.closed_runs, [(run,) for run in sorted(net.closed_runs)]),
         (writes.closed_jobs, sorted(net.closed_jobs)),

@@ -80,6 +80,7 @@ _EXITS: Final[Sequence[tuple[type[Exception], Exit]]] = (
     (e.InvalidValueError, Exit.USAGE),
     (e.UnstorableValueError, Exit.USAGE),
     (e.InvalidUrlError, Exit.USAGE),
+    (e.InvalidFilterError, Exit.USAGE),
     (e.InvalidKeyError, Exit.USAGE),
     (e.NoBlobStoreError, Exit.USAGE),
     (e.DefinitionError, Exit.USAGE),

@@ -1,7 +1,13 @@
 """`holdfast run list`."""
 
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Final, cast
+
 import click
 
+from holdfast.hosts.cli.asking import filter_options, instant_of, named_texts
 from holdfast.hosts.cli.documents import run_document, run_length
 from holdfast.hosts.cli.exits import Exit
 from holdfast.hosts.cli.help import exits
@@ -9,26 +15,26 @@ from holdfast.hosts.cli.screen import Screen, safe, screen_options, status_text,
 from holdfast.hosts.cli.spans import span
 from holdfast.hosts.cli.target import Target, engine_options
 from holdfast.hosts.core import Core
+from holdfast.hosts.finding import FilterOptions, ListOptions, Wanted, run_filter, wanted_runs
 from holdfast.ports.clock import micros
-from holdfast.ports.errors import RunNotFoundError
-from holdfast.ports.persistence import FindRun, ListRuns, RunsByKey
-from holdfast.ports.records import Micros, Run, RunName, RunStatus
+from holdfast.ports.persistence import CountRuns, ListRuns, RunFilter
+from holdfast.ports.records import Micros, Run, RunStatus
 
-LIMIT_MAX = 10_000
+LIMIT_MAX: Final = 10_000
+LIMIT: Final = 20
 
 
 @click.command("list", epilog=exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.UNAVAILABLE, Exit.SCHEMA))
 @click.argument("words", nargs=-1, metavar="[ENGINE]")
-@click.option("--status", type=click.Choice([status.value for status in RunStatus], case_sensitive=False))
-@click.option("--workflow", metavar="NAME", help="Only runs of this workflow.")
+@filter_options
 @click.option(
-    "--limit",
-    type=click.IntRange(1, LIMIT_MAX),
-    default=20,
-    show_default=True,
-    help="How many at most.",
+    "--limit", type=click.IntRange(1, LIMIT_MAX), metavar="N", help=f"How many at most; {LIMIT} if left out."
 )
-@click.option("--before", metavar="RUN", help="Only runs started before this one, for the next page.")
+@click.option(
+    "--after", metavar="CURSOR", help="For the next page: what the last one said, or a run's cursor."
+)
+@click.option("--oldest-first", is_flag=True, help="Begin with the oldest.")
+@click.option("--count", "counts", is_flag=True, help="Show only how many there are of each status.")
 @engine_options
 @screen_options
 def list_command(
@@ -36,43 +42,76 @@ def list_command(
     screen: Screen,
     target: Target,
     words: tuple[str, ...],
-    status: str | None,
-    workflow: str | None,
-    limit: int,
-    before: str | None,
+    limit: int | None,
+    after: str | None,
+    oldest_first: bool,
+    counts: bool,
+    **filters: object,
 ) -> None:
     """List runs, newest first."""
+    if counts and (limit or after or oldest_first):
+        raise click.UsageError(
+            "--count counts all of them: it goes without --limit, --after and --oldest-first"
+        )
+    attributes = named_texts(cast("tuple[str, ...]", filters["attributes"]))
     spec, _ = target.split(words)
     with target.opened(spec) as engine:
         core = engine.core
         core.connect()
-        query = ListRuns(
-            namespace=core.namespace,
-            workflow=workflow,
-            status=None if status is None else RunStatus(status),
-            before=None if before is None else _key_of(core, before),
-            limit=limit + 1,
-        )
-        found = core.stores.persistence.read(query)
-        runs, has_more = found[:limit], len(found) > limit
-        now = micros(core.clock.now())
-        if screen.as_json:
-            screen.data([run_document(run, now) for run in runs])
-        elif not runs:
-            screen.note("There are no such runs." if status or workflow or before else "There are no runs.")
-        else:
-            _show(screen, runs, now)
-            if has_more:
-                screen.note(f"There are more: --before {runs[-1].key}")
+        now = core.clock.now()
+        which: FilterOptions = {
+            "workflow": cast("str | None", filters["workflow"]),
+            "status": cast("tuple[str, ...]", filters["statuses"]) or None,
+            "attributes": attributes or None,
+            "since": _instant(filters["since"], now, screen),
+            "until": _instant(filters["until"], now, screen),
+        }
+        if counts:
+            _count(screen, core, run_filter(core.namespace, which, "run list"))
+            return
+        options: ListOptions = {
+            **which,
+            "oldest_first": oldest_first,
+            "after": after,
+            "limit": limit or LIMIT,
+        }
+        _list(screen, core, wanted_runs(core.namespace, options, "run list"), micros(now))
 
 
-def _key_of(core: Core, name: str) -> str:
-    """Return the key of a run that is named by its key, as JSON has it, or by its id."""
-    read = core.stores.persistence.read
-    found = read(RunsByKey((name,))) or (read(FindRun(RunName(core.namespace, name))),)
-    if found[0] is None:
-        raise RunNotFoundError(name)
-    return found[0].key
+def _instant(moment: object, now: datetime, screen: Screen) -> datetime | None:
+    return instant_of(cast("datetime | timedelta | None", moment), now, utc=screen.zone is not None)
+
+
+def _list(screen: Screen, core: Core, wanted: Wanted, now: Micros) -> None:
+    limit = cast("int", wanted.limit)
+    query = ListRuns(wanted.which, after=wanted.after, oldest_first=wanted.oldest_first, limit=limit + 1)
+    found = core.stores.persistence.read(query)
+    runs = tuple(islice(found, limit))
+    if screen.as_json:
+        screen.data([{**run_document(run, now), "cursor": run.place.text} for run in runs])
+    elif not runs:
+        is_narrowed = wanted.after is not None or wanted.which != RunFilter(namespace=core.namespace)
+        screen.note("There are no such runs." if is_narrowed else "There are no runs.")
+    else:
+        _show(screen, runs, now)
+        if len(found) > limit:
+            screen.note(f"There are more: --after {runs[-1].place.text}")
+
+
+def _count(screen: Screen, core: Core, which: RunFilter) -> None:
+    found: Mapping[RunStatus, int] = core.stores.persistence.read(CountRuns(which))
+    asked = [status for status in RunStatus if not which.statuses or status in which.statuses]
+    total = sum(found.values())
+    if screen.as_json:
+        by_status = {status.value: found.get(status, 0) for status in asked}
+        screen.data({"total": total, "by_status": by_status})
+        return
+    rows = table("status", "runs", right=("runs",))
+    for status in asked:
+        if which.statuses or found.get(status):
+            rows.add_row(status_text(status), str(found.get(status, 0)))
+    rows.add_row("total", str(total))
+    screen.say(rows)
 
 
 def _show(screen: Screen, runs: tuple[Run, ...], now: Micros) -> None:

@@ -6,6 +6,7 @@ from typing import Any, Literal, cast
 
 import click
 
+from holdfast.hosts.cli.asking import named_texts
 from holdfast.hosts.cli.exits import Exit
 from holdfast.hosts.cli.facts import find_run
 from holdfast.hosts.cli.help import exits
@@ -109,14 +110,7 @@ def _options(settings: dict[str, object]) -> StartOptions:
         options["idempotency_key"] = str(key)
     if (queue := settings["queue"]) is not None:
         options["queue"] = str(queue)
-    attributes: dict[str, str] = {}
-    for given in cast("tuple[str, ...]", settings["attributes"]):
-        name, equals, value = given.partition("=")
-        if not equals or not name or name in attributes:
-            why = f"{name!r} was given before" if name in attributes else "write NAME=TEXT"
-            raise click.UsageError(f"--attribute {given}: {why}")
-        attributes[name] = value
-    if attributes:
+    if attributes := named_texts(cast("tuple[str, ...]", settings["attributes"])):
         options["attributes"] = attributes
     return options
 

@@ -12,9 +12,10 @@ from holdfast.ports.persistence import (
     ListRuns,
     Persistence,
     PlansByFingerprint,
+    RunFilter,
     RunsByKey,
 )
-from holdfast.ports.records import HistoryRow, Job, Run, Session
+from holdfast.ports.records import HistoryRow, Job, Run, RunPlace, Session
 from holdfast.ports.tables import Tables
 
 _PAGE: Final = 500
@@ -83,10 +84,10 @@ def _of_database(store: Persistence, namespaces: Sequence[str]) -> Snapshot:
 
 def _runs(store: Persistence, namespaces: Sequence[str]) -> Iterator[Run]:
     for namespace in namespaces:
-        before: str | None = None
-        while page := store.read(ListRuns(namespace=namespace, before=before, limit=_PAGE)):
+        after: RunPlace | None = None
+        while page := store.read(ListRuns(RunFilter(namespace=namespace), after=after, limit=_PAGE)):
             yield from page
-            before = page[-1].key
+            after = page[-1].place
 
 
 def _read_run(store: Persistence, run: Run) -> tuple[Run, dict[int, Job], list[HistoryRow]]:

@@ -12,8 +12,8 @@ from holdfast.hosts.process.worker import Worker
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.commands import RunCreate
 from holdfast.ports.errors import CommandError
-from holdfast.ports.persistence import ListRuns
-from holdfast.ports.records import Payload, Run, RunStatus
+from holdfast.ports.persistence import ListRuns, RunFilter
+from holdfast.ports.records import Payload, Run, RunPlace, RunStatus
 from holdfast.ports.references import reference_from
 from tests.benchmarks.floors import BATCH, WARM_UP, check
 from tests.benchmarks.meter import Meter, Sample, wait_until
@@ -180,14 +180,15 @@ def _check_results(engine: SyncEngine, expected: Sequence[int]) -> None:
 
 def _runs(engine: SyncEngine) -> list[Run]:
     found: list[Run] = []
-    before: str | None = None
+    which = RunFilter(namespace=engine.core.namespace)
+    after: RunPlace | None = None
     while True:
-        query = ListRuns(namespace=engine.core.namespace, before=before, limit=_PAGE)
+        query = ListRuns(which, after=after, limit=_PAGE)
         page = engine.core.stores.persistence.read(query)
         found += page
         if len(page) < _PAGE:
             return found
-        before = page[-1].key
+        after = page[-1].place
 
 
 def _id(value: int) -> str:

@@ -25,7 +25,15 @@ from holdfast.ports.changes import (
     UpdateJob,
     UpdateRun,
 )
-from holdfast.ports.persistence import HistoryOf, JobsOfRun, ListRuns, Persistence, RunsByKey, Transaction
+from holdfast.ports.persistence import (
+    HistoryOf,
+    JobsOfRun,
+    ListRuns,
+    Persistence,
+    RunFilter,
+    RunsByKey,
+    Transaction,
+)
 from holdfast.ports.records import Job, JobState, RunName
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
@@ -150,7 +158,7 @@ class Concurrency(PersistenceCase):
 
         assert len({tuple(keys) for keys in found}) == 1
         assert sorted(found[0]) == sorted(
-            run.key for run in store.read(ListRuns(namespace=NAMESPACE, limit=1_000))
+            run.key for run in store.read(ListRuns(RunFilter(namespace=NAMESPACE), limit=1_000))
         )
         assert sorted(found[0]) == [job.run for job in jobs_of(store, *found[0])]
 

@@ -4,6 +4,7 @@ from holdfast.testing.conformance.persistence.changes import Changes
 from holdfast.testing.conformance.persistence.claims import Claims
 from holdfast.testing.conformance.persistence.concurrency import Concurrency
 from holdfast.testing.conformance.persistence.conflicts import Conflicts
+from holdfast.testing.conformance.persistence.finding import Finding
 from holdfast.testing.conformance.persistence.jobs import JobReads
 from holdfast.testing.conformance.persistence.maintenance import Maintenance
 from holdfast.testing.conformance.persistence.queries import Queries
@@ -13,7 +14,17 @@ from holdfast.testing.conformance.persistence.values import Values
 
 
 class PersistenceContract(
-    RunReads, JobReads, Claims, Maintenance, Changes, Conflicts, Retries, Concurrency, Values, Queries
+    RunReads,
+    JobReads,
+    Claims,
+    Maintenance,
+    Changes,
+    Conflicts,
+    Retries,
+    Concurrency,
+    Values,
+    Queries,
+    Finding,
 ):
     """Every promise of `Persistence` and `Transaction`. Derive a test class and define `make_persistence`.
 

@@ -9,7 +9,6 @@ from holdfast.ports.persistence import (
     FindRun,
     HistoryOf,
     JobsOfRun,
-    ListRuns,
     LoadValues,
     NotesOf,
     OutputRows,
@@ -83,45 +82,6 @@ class Queries(PersistenceCase):
         assert isinstance(found, tuple)
         assert [a_run(1), FULL_RUN] == sorted(found, key=lambda run: run.key)
         assert store.read(RunsByKey(())) == ()
-
-    def test_runs_are_listed_newest_first(self, store: Persistence) -> None:
-        """Those of one namespace, up to the limit."""
-        put(store, *(CreateRun(a_run(number)) for number in (3, 1, 2)))
-        put(store, CreateRun(a_run(4, namespace="tenant-2")))
-
-        assert (a_run(3), a_run(2), a_run(1)) == store.read(ListRuns(namespace=NAMESPACE))
-        assert (a_run(3), a_run(2)) == store.read(ListRuns(namespace=NAMESPACE, limit=2))
-        assert store.read(ListRuns(namespace="nobody's")) == ()
-
-    def test_runs_are_listed_by_workflow_and_status(self, store: Persistence) -> None:
-        """By both if both are given."""
-        put(store, CreateRun(a_run(1)), CreateRun(a_run(2, workflow="users")))
-        put(store, CreateRun(a_run(3, status=RunStatus.FAILED)))
-        put(store, CreateRun(a_run(4, workflow="users", status=RunStatus.FAILED)))
-
-        def listed(workflow: str | None, status: RunStatus | None) -> list[str]:
-            query = ListRuns(namespace=NAMESPACE, workflow=workflow, status=status)
-            return [run.key for run in store.read(query)]
-
-        assert [a_key(4), a_key(2)] == listed("users", None)
-        assert [a_key(4), a_key(3)] == listed(None, RunStatus.FAILED)
-        assert [a_key(4)] == listed("users", RunStatus.FAILED)
-        assert listed("users", RunStatus.PAUSED) == []
-
-    def test_runs_are_listed_page_by_page(self, store: Persistence) -> None:
-        """With a filter, while new runs are created: none is repeated and none of the old ones left out."""
-        put(store, *(CreateRun(a_run(number, workflow=f"w{number % 2}")) for number in range(1, 26)))
-        seen: list[str] = []
-        before = None
-        for extra in range(100, 110):
-            page = store.read(ListRuns(namespace=NAMESPACE, workflow="w1", before=before, limit=4))
-            seen += [run.key for run in page]
-            if len(page) < 4:
-                break
-            before = page[-1].key
-            put(store, CreateRun(a_run(extra, workflow="w1")))
-
-        assert [a_key(number) for number in range(25, 0, -2)] == seen
 
     def test_jobs_of_a_run_come_by_number(self, store: Persistence) -> None:
         """JobsOfRun, in any state; 9 comes before 10; every field survives."""

@@ -163,6 +163,32 @@ def test_creating_many_runs_costs_no_more_statements_than_creating_few(
     assert (within.commits, within.queries) == (1, 3 + worked.receipt)
 
 
+def test_attributes_of_runs_cost_one_statement_more_however_many_they_are(
+    worked: Worked, statements: Statements
+) -> None:
+    def create(number: int) -> None:
+        attributes = canonical({f"name-{n}": "text" for n in range(min(number, 20))})
+        command = RunCreate(
+            namespace=worked.namespace, workflow="short", input=payload(1), attributes=attributes
+        )
+        worked.kernel.dispatch_many([command] * number)
+
+    within = costs(statements, create)
+
+    assert (within.commits, within.queries) == (1, 4 + worked.receipt)
+
+
+def test_runs_are_listed_and_counted_with_one_statement(worked: Worked, statements: Statements) -> None:
+    worked.create(MANY, "short")
+    with statements.of() as listed:
+        asked = worked.engine.sync.runs(workflow="short", status=["running", "failed"], limit=50)
+        assert len(list(asked)) == 50
+    with statements.of() as counted:
+        assert worked.engine.sync.count(workflow="short", status="running") == {"running": MANY}
+
+    assert (listed.queries, listed.commits) == (counted.queries, counted.commits) == (1, 0)
+
+
 # Jobs -----------------------------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ import pytest
 import holdfast
 from holdfast.hosts.cli.app import command_line
 from holdfast.hosts.cli.exits import MEANINGS
+from holdfast.hosts.finding import FilterOptions, ListOptions
 from holdfast.kernel.authoring.options import BodyDefaults, BodyOptions, StartOptions
 from holdfast.kernel.codec import command_data, from_data, to_data
 from holdfast.kernel.commands import Command
@@ -143,10 +144,11 @@ def test_the_page_of_public_names_has_each_of_them() -> None:
     options = {
         row[0]: set(re.findall(r"`(\w+)`", row[1])) for row in table(page, "What may be given to what")
     }
-    of_stages, of_pipelines, of_starts, of_engines, of_workers = options.values()
+    of_stages, of_pipelines, of_starts, of_lists, of_engines, of_workers = options.values()
     assert of_stages == BodyOptions.__optional_keys__
     assert of_pipelines == BodyDefaults.__optional_keys__ | {"input", "version"}
     assert of_starts == StartOptions.__optional_keys__
+    assert of_lists == ListOptions.__optional_keys__ >= FilterOptions.__optional_keys__
     assert of_engines == _keywords(holdfast.Engine.open)
     assert of_workers == _keywords(holdfast.Worker.__init__)
 

@@ -23,6 +23,7 @@ from holdfast.ports.errors import (
     DefinitionError,
     HoldfastError,
     IdempotencyConflictError,
+    InvalidFilterError,
     RunCancelledError,
     RunExistsError,
     RunFailedError,
@@ -168,8 +169,50 @@ def test_runs_are_listed_newest_first_by_workflow_and_status(open_engine: OpenEn
     assert ids(workflow=SIMPLE) == [third, first]
     assert ids(status="cancelled") == ids(status=RunStatus.CANCELLED) == [first]
     assert ids(workflow=FAILING, status="cancelled") == []
-    with pytest.raises(ValueError, match="unheard"):
+    assert ids(workflow="simple") == [third, first]
+    assert ids(workflow="nobody's") == []
+    assert ids(status=["cancelled", RunStatus.RUNNING], oldest_first=True) == [first, second, third]
+    with pytest.raises(InvalidFilterError, match="unheard"):
         ids(status="unheard-of")
+
+
+def test_runs_are_listed_by_what_they_were_started_with_and_by_time(open_engine: OpenEngine) -> None:
+    engine = open_engine(SIMPLE).sync
+    first = engine.start(SIMPLE(1), attributes={"who": "me", "what": "x"}).info()
+    second = engine.start(SIMPLE(1), attributes={"who": "me"}).info()
+    third = engine.start(SIMPLE(1)).info()
+
+    assert list(engine.runs(attributes={"who": "me"})) == [second, first]
+    assert list(engine.runs(attributes={"who": "me", "what": "x"})) == [first]
+    assert list(engine.runs(attributes={"who": "m"})) == []
+    assert list(engine.runs(attributes={})) == [third, second, first]
+    assert list(engine.runs(since=second.created_at)) == [third, second]
+    assert list(engine.runs(until=second.created_at, oldest_first=True)) == [first]
+
+
+def test_a_list_of_runs_goes_on_where_another_one_ended(open_engine: OpenEngine) -> None:
+    engine = open_engine(SIMPLE).sync
+    ids = [engine.start(SIMPLE(1)).id for _ in range(5)]
+
+    page = list(engine.runs(limit=2))
+    engine.start(SIMPLE(1))
+    rest = list(engine.runs(after=page[-1].cursor))
+
+    assert [info.id for info in (*page, *rest)] == ids[::-1]
+    assert [info.id for info in engine.runs(after=rest[-1].cursor, oldest_first=True, limit=3)] == ids[1:4]
+
+
+def test_runs_are_counted_by_status(open_engine: OpenEngine) -> None:
+    engine = open_engine(SIMPLE, FAILING).sync
+    engine.start(SIMPLE(1), attributes={"who": "me"}).cancel()
+    for call in (SIMPLE(1), SIMPLE(1), FAILING(1)):
+        engine.start(call)
+
+    assert engine.count() == {RunStatus.RUNNING: 3, RunStatus.CANCELLED: 1}
+    assert engine.count(workflow=SIMPLE, status="running") == {"running": 2}
+    assert engine.count(status=["failed", "cancelled"]) == {"failed": 0, "cancelled": 1}
+    assert engine.count(attributes={"who": "me"}) == {"cancelled": 1}
+    assert engine.count(attributes={"who": "you"}) == {}
 
 
 def test_more_runs_than_fit_on_a_page_are_listed_each_once(open_engine: OpenEngine) -> None:
@@ -302,6 +345,10 @@ async def test_a_run_is_started_watched_and_waited_for_in_an_event_loop(open_eng
             await engine.run(FAILING(7))
         assert len([info async for info in engine.runs()]) == 3
         assert [info.id async for info in engine.runs(workflow=SIMPLE)][-1] == "order-1"
+        assert [info.id async for info in engine.runs(oldest_first=True, limit=1)] == ["order-1"]
+        assert await engine.count(status=["completed", "failed"]) == {"completed": 2, "failed": 1}
+        with pytest.raises(InvalidFilterError):
+            engine.runs(limit=0)
 
 
 @pytest.mark.anyio

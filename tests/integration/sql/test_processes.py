@@ -61,7 +61,7 @@ def test_processes_that_set_up_the_same_database_do_not_disturb_each_other(
 ) -> None:
     run_together(SETUP, *[[url]] * 4)
 
-    assert open_store(url).read(SchemaVersion()) == "0001"
+    assert open_store(url).read(SchemaVersion()) == "0002"
 
 
 def test_processes_that_write_the_same_row_lose_nothing(store: SqlPersistence, url: str) -> None:

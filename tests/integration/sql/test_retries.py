@@ -10,7 +10,15 @@ import pytest
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.ports.changes import AppendHistory, CreateRun, UpdateRun
 from holdfast.ports.errors import ConflictError, HoldfastError, RefusedError, SchemaError, UnavailableError
-from holdfast.ports.persistence import HistoryOf, ListRuns, RunsByKey, SchemaVersion, StoreTime, Transaction
+from holdfast.ports.persistence import (
+    HistoryOf,
+    ListRuns,
+    RunFilter,
+    RunsByKey,
+    SchemaVersion,
+    StoreTime,
+    Transaction,
+)
 from holdfast.testing.conformance.builders import NAMESPACE, a_key, a_row, a_run
 from holdfast.testing.conformance.threads import in_threads
 
@@ -35,7 +43,7 @@ def test_what_can_not_be_stored_is_refused(store: SqlPersistence) -> None:
         store.transact(lambda tx: tx.apply([CreateRun(a_run(1, priority=2**70))]))
     with pytest.raises(RefusedError):
         store.transact(lambda tx: tx.apply([CreateRun(a_run(1, workflow="\ud800"))]))
-    assert store.read(ListRuns(namespace=NAMESPACE)) == ()
+    assert store.read(ListRuns(RunFilter(namespace=NAMESPACE))) == ()
 
 
 def test_an_update_of_a_row_that_is_not_there_is_not_lost_in_silence(store: SqlPersistence) -> None:

@@ -5,9 +5,12 @@ import threading
 import warnings
 from collections.abc import Callable
 
+import attrs
 import psycopg
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 from psycopg import sql
 from sqlalchemy import create_engine, text
@@ -16,7 +19,9 @@ from holdfast.adapters.sql import tables
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.schema import MIGRATIONS
 from holdfast.ports.errors import SchemaError, UnavailableError
-from holdfast.ports.persistence import SchemaVersion
+from holdfast.ports.persistence import CountRuns, ListRuns, RunFilter, SchemaVersion
+from holdfast.ports.records import Run, RunStatus
+from holdfast.testing.conformance.builders import NAMESPACE, a_run
 from tests.postgres import PrivatePostgres
 
 OpenStore = Callable[..., SqlPersistence]
@@ -88,6 +93,47 @@ def test_postgres_has_the_very_tables_of_the_code(postgres_database: str, open_s
     assert stored == tables.STORAGE
 
 
+def at_version(url: str, version: str, *runs: Run) -> None:
+    """Make the tables as they were in that version, with these runs in them."""
+    engine = create_engine(engine_url(url))
+    with engine.begin() as connection:
+        config = Config()
+        config.set_main_option("script_location", str(MIGRATIONS))
+        config.set_main_option("path_separator", "os")
+        config.attributes["connection"] = connection
+        command.upgrade(config, version)
+        # What a run's row holds is the same in all versions so far.
+        connection.execute(tables.runs.insert(), [attrs.asdict(run) for run in runs])
+    engine.dispose()
+
+
+def test_tables_of_the_first_version_are_brought_up_to_date_with_their_runs(
+    url: str, open_store: OpenStore
+) -> None:
+    attributes = (
+        '{"customer":"c-1","text":"\\u00e9 \\u0000 \\ud83d\\ude00"}',
+        '{"customer":"c-2"}',
+        None,
+        "[1]",
+        "{",
+    )
+    runs = [a_run(number, attributes=attributes[number % len(attributes)]) for number in range(2_500)]
+    at_version(url, "0001", *runs)
+    store = open_store(url)
+    assert store.read(SchemaVersion()) == "0001"
+
+    store.setup()
+
+    assert store.read(SchemaVersion()) == "0002"
+    for kind, attribute in enumerate(
+        ((("customer", "c-1"), ("text", "\u00e9 \0 \U0001f600")), (("customer", "c-2"),))
+    ):
+        which = RunFilter(namespace=NAMESPACE, attributes=attribute)
+        listed = store.read(ListRuns(which, oldest_first=True, limit=1_000))
+        assert runs[kind :: len(attributes)] == list(listed)
+    assert store.read(CountRuns(RunFilter(namespace=NAMESPACE))) == {RunStatus.RUNNING: 2_500}
+
+
 def test_tables_of_an_unknown_version_are_refused(store: SqlPersistence, url: str) -> None:
     engine = create_engine(engine_url(url))
     with engine.begin() as connection:
@@ -116,13 +162,13 @@ def test_setup_waits_for_a_server_that_starts(open_store: OpenStore) -> None:
         server.start()
         setup.join(60)
 
-        assert store.read(SchemaVersion()) == "0001"
+        assert store.read(SchemaVersion()) == "0002"
 
 
 def test_setup_is_harmless_when_repeated(store: SqlPersistence) -> None:
     store.setup()
 
-    assert store.read(SchemaVersion()) == "0001"
+    assert store.read(SchemaVersion()) == "0002"
 
 
 def test_migrations_are_files_of_the_package() -> None:

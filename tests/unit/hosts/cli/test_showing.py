@@ -1,6 +1,7 @@
 """`holdfast run list` and `holdfast run show`."""
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -31,6 +32,50 @@ def test_a_list_can_be_narrowed(holdfast: CommandLine) -> None:
     assert listed("--status", "cancelled") == ["b"]
     assert listed("--workflow", "order") == ["a"]
     assert listed("--workflow", "order", "--status", "failed") == []
+    assert listed("--status", "cancelled", "--status", "RUNNING") == ["b", "a"]
+    assert listed("--oldest-first") == ["a", "b"]
+
+
+def test_a_list_can_be_narrowed_by_attributes(holdfast: CommandLine) -> None:
+    for name, *attributes in (("a", "who=me", "what=x=y"), ("b", "who=me"), ("c",)):
+        given = [word for attribute in attributes for word in ("--attribute", attribute)]
+        holdfast("run", "start", "shop:engine", "nothing", "--id", name, *given)
+
+    def listed(*attributes: str) -> list[str]:
+        given = [word for attribute in attributes for word in ("--attribute", attribute)]
+        return [run["id"] for run in holdfast("run", "list", "shop:engine", "--json", *given).json]
+
+    assert listed("who=me") == ["b", "a"]
+    assert listed("who=me", "what=x=y") == ["a"]
+    assert listed("who=m") == listed("who=") == []
+    answer = holdfast("run", "list", "shop:engine", "--attribute", "who")
+    assert (answer.code, "NAME=TEXT" in answer.err) == (2, True)
+
+
+def test_a_list_can_be_narrowed_by_time(holdfast: CommandLine) -> None:
+    holdfast.start("x", id="a")
+
+    def listed(*options: str) -> list[str]:
+        return [run["id"] for run in holdfast("run", "list", "shop:engine", "--json", *options).json]
+
+    now = datetime.now(UTC).replace(microsecond=0)
+    early, late = now - timedelta(minutes=1), now + timedelta(minutes=1)
+    assert listed("--since", "1h") == listed("--since", "2w", "--until", late.isoformat()) == ["a"]
+    assert listed("--until", "60s") == listed("--since", late.isoformat()) == []
+    # Without a zone it is a time of where we are, or with --utc one of UTC.
+    assert listed("--since", early.astimezone().replace(tzinfo=None).isoformat()) == ["a"]
+    assert listed("--since", early.replace(tzinfo=None).isoformat(), "--utc") == ["a"]
+    assert listed("--since", late.replace(tzinfo=None).isoformat(), "--utc") == []
+    for bad in (
+        ("--since", "yesterday"),
+        ("--since", "1.5h"),
+        ("--until", "999999999w"),
+        ("--since", "999999999h"),
+        ("--since", "0001-01-01T00:00+23:59", "--until", "0001-01-01T00:00+23:59"),
+        ("--since", "1h", "--until", "2h"),
+    ):
+        answer = holdfast("run", "list", "shop:engine", *bad)
+        assert (answer.code, answer.out) == (2, ""), bad
 
 
 def test_a_list_goes_on_where_the_last_one_ended(holdfast: CommandLine) -> None:
@@ -38,12 +83,33 @@ def test_a_list_goes_on_where_the_last_one_ended(holdfast: CommandLine) -> None:
         holdfast.start("x", id=f"run-{number}")
     first = holdfast("run", "list", "shop:engine", "--limit", "2")
     assert [line.split()[0] for line in first.out.splitlines()[1:]] == ["run-4", "run-3"]
-    (key,) = re.findall("There are more: --before (.*)", first.err)
-    second = holdfast("run", "list", "shop:engine", "--limit", "3", "--before", key)
+    (cursor,) = re.findall("There are more: --after (.*)", first.err)
+    holdfast.start("x", id="meanwhile")
+    second = holdfast("run", "list", "shop:engine", "--limit", "3", "--after", cursor)
     assert [line.split()[0] for line in second.out.splitlines()[1:]] == ["run-2", "run-1", "run-0"]
     assert second.err == ""
-    assert len(holdfast("run", "list", "shop:engine", "--before", "run-1", "--json").json) == 1
-    assert holdfast("run", "list", "shop:engine", "--before", "nobody").code == 3
+    listed = holdfast("run", "list", "shop:engine", "--json").json
+    assert cursor == listed[2]["cursor"]
+    back = holdfast("run", "list", "shop:engine", "--after", cursor, "--oldest-first", "--json").json
+    assert [run["id"] for run in back] == ["run-4", "meanwhile"]
+    for bad in ("nobody", "run-1", "", "1.", "x.Y", f"{cursor} "):
+        answer = holdfast("run", "list", "shop:engine", "--after", bad, "--json")
+        assert (answer.code, answer.error["code"]) == (2, "invalid_filter")
+
+
+def test_runs_are_counted(holdfast: CommandLine) -> None:
+    for name in ("a", "b", "c"):
+        holdfast.start("x", id=name)
+    holdfast("run", "cancel", "shop:engine", "b")
+
+    counted = holdfast("run", "list", "shop:engine", "--count")
+    lines = [line.split() for line in counted.out.splitlines()]
+    assert lines == [["STATUS", "RUNS"], ["running", "2"], ["cancelled", "1"], ["total", "3"]]
+    asked = ("--status", "failed", "--status", "running", "--workflow", "order", "--since", "1h")
+    found = holdfast("run", "list", "shop:engine", "--count", "--json", *asked).json
+    assert found == {"total": 2, "by_status": {"running": 2, "failed": 0}}
+    for wrong in (("--limit", "3"), ("--after", "1.A"), ("--oldest-first",)):
+        assert holdfast("run", "list", "shop:engine", "--count", *wrong).code == 2
 
 
 def test_no_runs_are_no_error(holdfast: CommandLine) -> None:

@@ -100,11 +100,11 @@ def test_looking_at_a_database_that_is_not_there_makes_none(
 
 def test_upgrading_makes_the_tables_once(holdfast: CommandLine, url: str) -> None:
     first, second = holdfast("db", "upgrade", url), holdfast("db", "upgrade", url, "--json")
-    assert (first.code, first.out) == (0, "Made the tables: version 0001\n")
-    assert second.json == {"before": "0001", "after": "0001", "changed": False}
+    assert (first.code, first.out) == (0, "Made the tables: version 0002\n")
+    assert second.json == {"before": "0002", "after": "0002", "changed": False}
     status = holdfast("db", "status", url)
     assert status.code == 0
-    assert "0001 up to date" in status.out
+    assert "0002 up to date" in status.out
 
 
 def test_what_needs_no_code_works_by_url(

@@ -1,0 +1,162 @@
+"""How runs are found: the statements that list and count them, and the index of their attributes.
+
+Runs are listed by when they were created and, those of one instant, by key. Each statement reads an index in this order
+and stops at its limit. The index by workflow, and that by status, has a run's status before that order, so they are
+read once for each status that is asked for, which is nine times at most, and the answers are merged.
+
+A page ends at a place in that order, and the next one begins there. Both ends of a span of time are places too, so each
+side of what is read has one bound, which an index can go to at once.
+"""
+
+# ruff: noqa: S608  # statements are put together from names that are constants of this program
+
+from collections.abc import Collection, Iterator, Mapping
+from hashlib import blake2b
+from typing import NamedTuple
+
+import attrs
+
+from holdfast.adapters.sql import rows
+from holdfast.adapters.sql.rows import Row, is_askable
+from holdfast.ports.json import canonical
+from holdfast.ports.persistence import ListRuns, RunFilter
+from holdfast.ports.records import Run, RunPlace, RunStatus, attribute_texts
+
+
+class Question(NamedTuple):
+    """A statement, and its parameters by name."""
+
+    sql: str
+    parameters: Mapping[str, object]
+
+
+def pair(namespace: str, name: str, text: str) -> str:
+    """Return what stands for an attribute in the index. Migration 0002 does the same: it can't change."""
+    return blake2b(canonical([namespace, name, text]).encode(), digest_size=16).hexdigest()
+
+
+def attribute_rows(run: Run) -> Iterator[Row]:
+    """Yield the rows by which a run is found."""
+    for name, text in attribute_texts(run.attributes).items():
+        yield pair(run.namespace, name, text), run.created_at, run.key
+
+
+def runs_listed(query: ListRuns) -> Question | None:
+    """Return what gives a page of runs, in order; None if there can't be any."""
+    which = query.which
+    if not _is_askable(which):
+        return None
+    low, high = _bounds(query)
+    parameters = {**_parameters(which, low, high), "limit": query.limit}
+    direction = "" if query.oldest_first else " DESC"
+    source = _source(which, low, high)
+    created_at, key = source.place
+    columns = ", ".join(f"r.{name}" for name in rows.RUN)
+    branches = [
+        f"SELECT {columns} FROM {source.tables} WHERE {' AND '.join([*source.conditions, *of_status])} "
+        f"ORDER BY {created_at}{direction}, {key}{direction} LIMIT :limit"
+        for of_status in _by_status(which)
+    ]
+    if len(branches) == 1:
+        return Question(branches[0], parameters)
+    merged = " UNION ALL ".join(f"SELECT * FROM ({sql}) AS b{number}" for number, sql in enumerate(branches))
+    order = f"ORDER BY r.created_at{direction}, r.key{direction} LIMIT :limit"
+    return Question(f"SELECT {columns} FROM ({merged}) AS r {order}", parameters)
+
+
+def runs_counted(which: RunFilter) -> Question | None:
+    """Return what counts runs by status; None if there can't be any."""
+    if not _is_askable(which):
+        return None
+    low, high = _bounds(ListRuns(which))
+    source = _source(which, low, high)
+    conditions = [*source.conditions, *_of_statuses(which.statuses)]
+    sql = f"SELECT r.status, count(*) FROM {source.tables} WHERE {' AND '.join(conditions)} GROUP BY r.status"
+    return Question(sql, _parameters(which, low, high))
+
+
+def _bounds(query: ListRuns) -> tuple[RunPlace | None, RunPlace | None]:
+    """Return the places between which the runs are that are asked for; neither is itself one of theirs."""
+    which, after = query.which, query.after
+    # No key is empty, so the first run of an instant comes after this.
+    low = None if which.created_from is None else RunPlace(which.created_from, "")
+    high = None if which.created_before is None else RunPlace(which.created_before, "")
+    if after is None:
+        return low, high
+    if query.oldest_first:
+        return (after if low is None else max(low, after)), high
+    return low, (after if high is None else min(high, after))
+
+
+@attrs.frozen(kw_only=True)
+class _Source:
+    """Where runs come from: tables, of which `r` is that of runs, what must be true, and what they are ordered by."""
+
+    tables: str
+    conditions: tuple[str, ...]
+    place: tuple[str, str]
+
+
+def _source(which: RunFilter, low: RunPlace | None, high: RunPlace | None) -> _Source:
+    conditions = ["r.namespace = :namespace"]
+    if which.workflow is not None:
+        conditions.append("r.workflow = :workflow")
+    if not which.attributes:
+        conditions += _between("r.created_at", "r.key", low, high)
+        place = ("r.created_at", "r.key")
+        return _Source(tables="holdfast_runs AS r", conditions=tuple(conditions), place=place)
+    names = list(_pairs(which))
+    for name in names:
+        conditions.append(f"{name}.pair = :{name}")
+        # Of each of them, so that a database may begin with whichever is the rarest.
+        conditions += _between(f"{name}.created_at", f"{name}.run", low, high)
+    first, *others = names
+    joined = "".join(
+        f" JOIN holdfast_attributes AS {name} ON {name}.created_at = {first}.created_at AND {name}.run = {first}.run"
+        for name in others
+    )
+    return _Source(
+        tables=f"holdfast_attributes AS {first}{joined} JOIN holdfast_runs AS r ON r.key = {first}.run",
+        conditions=tuple(conditions),
+        place=(f"{first}.created_at", f"{first}.run"),
+    )
+
+
+def _between(created_at: str, key: str, low: RunPlace | None, high: RunPlace | None) -> Iterator[str]:
+    if low is not None:
+        yield f"({created_at}, {key}) > (:low_at, :low_key)"
+    if high is not None:
+        yield f"({created_at}, {key}) < (:high_at, :high_key)"
+
+
+def _by_status(which: RunFilter) -> list[tuple[str, ...]]:
+    """Return what else must be true of the runs that each part of the statement gives."""
+    if which.attributes or (which.workflow is None and not which.statuses):
+        return [_of_statuses(which.statuses)]
+    return [_of_statuses({status}) for status in sorted(which.statuses or RunStatus)]
+
+
+def _of_statuses(statuses: Collection[RunStatus]) -> tuple[str, ...]:
+    listed = ", ".join(f"'{status.value}'" for status in sorted(statuses))
+    return (f"r.status IN ({listed})",) if statuses else ()
+
+
+def _parameters(which: RunFilter, low: RunPlace | None, high: RunPlace | None) -> dict[str, object]:
+    parameters: dict[str, object] = {"namespace": which.namespace, **_pairs(which)}
+    if which.workflow is not None:
+        parameters["workflow"] = which.workflow
+    if low is not None:
+        parameters |= {"low_at": low.created_at, "low_key": low.key}
+    if high is not None:
+        parameters |= {"high_at": high.created_at, "high_key": high.key}
+    return parameters
+
+
+def _pairs(which: RunFilter) -> dict[str, str]:
+    """Return what stands for each attribute that is asked for, by a name for it in the statement."""
+    found = [pair(which.namespace, name, text) for name, text in sorted(set(which.attributes))]
+    return {f"pair_{'i' * number}": value for number, value in enumerate(found, 1)}
+
+
+def _is_askable(which: RunFilter) -> bool:
+    return is_askable(which.namespace) and (which.workflow is None or is_askable(which.workflow))

@@ -1,0 +1,79 @@
+"""What options say of runs: their attributes, and when they were created."""
+
+import re
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import click
+
+from holdfast.ports.records import RunStatus
+
+_AGO: Final = re.compile(r"(\d{1,9})([smhdw])", re.ASCII)
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def named_texts(given: Iterable[str]) -> dict[str, str]:
+    """Return what `--attribute NAME=TEXT` says, each time that it is there. UsageError."""
+    attributes: dict[str, str] = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals or not name or name in attributes:
+            why = f"{name!r} was given before" if name in attributes else "write NAME=TEXT"
+            raise click.UsageError(f"--attribute {one}: {why}")
+        attributes[name] = value
+    return attributes
+
+
+def moment(text: str) -> datetime | timedelta:
+    """Return an instant in ISO 8601, naive if it has no zone, or how long ago it is: `90m`, `7d`. BadParameter."""
+    if ago := _AGO.fullmatch(text):
+        try:
+            return timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+        except OverflowError:
+            raise click.BadParameter(f"{text!r} is too long ago") from None
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is no time: write 2026-11-21T08:00Z, 2026-11-21, or how long ago, as 90m or 7d"
+        ) from None
+
+
+def instant_of(moment: datetime | timedelta | None, now: datetime, *, utc: bool) -> datetime | None:
+    """Return the instant, aware. Without a zone it is one of UTC, or of where we are. UsageError if there is none."""
+    try:
+        if isinstance(moment, timedelta):
+            return now - moment
+        if moment is None or moment.tzinfo is not None:
+            return moment
+        return moment.replace(tzinfo=UTC) if utc else moment.astimezone()
+    except (OverflowError, ValueError, OSError):
+        raise click.UsageError(f"{moment} is out of all time") from None
+
+
+def filter_options(body: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that say which runs it is about."""
+    statuses = click.Choice([status.value for status in RunStatus], case_sensitive=False)
+    for option in reversed(
+        (
+            click.option("--status", "statuses", type=statuses, multiple=True, help="May be repeated."),
+            click.option("--workflow", metavar="NAME", help="Only runs of this workflow."),
+            click.option(
+                "--attribute",
+                "attributes",
+                multiple=True,
+                metavar="NAME=TEXT",
+                help="Only runs that were started with this. May be repeated.",
+            ),
+            click.option(
+                "--since",
+                type=moment,
+                metavar="TIME",
+                help="Created at this time or later: 2026-11-21T08:00Z, 2026-11-21, or how long ago, as 90m or 7d.",
+            ),
+            click.option("--until", type=moment, metavar="TIME", help="Created before this time."),
+        )
+    ):
+        body = option(body)
+    return body

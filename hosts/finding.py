@@ -1,0 +1,160 @@
+"""What runs can be asked for by, in the words of users: checked before the store is asked."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final, TypedDict, cast
+
+import attrs
+
+from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.options import check_options
+from holdfast.ports.clock import micros
+from holdfast.ports.errors import InvalidFilterError
+from holdfast.ports.persistence import RunFilter
+from holdfast.ports.records import Micros, RunPlace, RunStatus, run_place
+
+ATTRIBUTES_MAX: Final = 10
+"""By how many attributes runs can be asked for at once: each is one more table in the statement."""
+
+
+class FilterOptions(TypedDict, total=False):
+    """Which runs are asked for. All that is given must be true of a run.
+
+    Attributes:
+        workflow: The workflow, of any version, or its name.
+        status: A status, or several: a run has one of them.
+        attributes: Texts by name: a run was started with each of them, to the letter. At most 10.
+        since: Created at this instant or later. Aware.
+        until: Created before this instant. Aware.
+    """
+
+    workflow: Definition[Any] | str | None
+    status: RunStatus | str | Iterable[RunStatus | str] | None
+    attributes: Mapping[str, str] | None
+    since: datetime | None
+    until: datetime | None
+
+
+class ListOptions(FilterOptions, total=False):
+    """Which runs are asked for, and in what order.
+
+    Attributes:
+        oldest_first: Otherwise the newest come first.
+        after: Begin after this place: the `cursor` of a `RunInfo`, or what `holdfast run list` gave.
+        limit: How many at most, 1 or more; all if left out.
+    """
+
+    oldest_first: bool
+    after: str | None
+    limit: int | None
+
+
+@attrs.frozen(kw_only=True)
+class Wanted:
+    """What a list of runs is made of."""
+
+    which: RunFilter
+    oldest_first: bool
+    after: RunPlace | None
+    limit: int | None
+
+
+def wanted_runs(namespace: str, options: ListOptions, where: str) -> Wanted:
+    """Return what is asked for. TypeError for an unknown option, InvalidFilterError for a value that can't be."""
+    given = cast("dict[str, object]", options)
+    _check_names(given, ListOptions, where)
+    filters = {name: value for name, value in given.items() if name in FilterOptions.__optional_keys__}
+    limit = given.get("limit")
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+        raise InvalidFilterError("limit", f"is {limit!r}; it must be an integer of at least 1")
+    oldest_first = given.get("oldest_first", False)
+    if not isinstance(oldest_first, bool):
+        raise InvalidFilterError("oldest_first", f"is {oldest_first!r}; it must be True or False")
+    return Wanted(
+        which=run_filter(namespace, cast("FilterOptions", filters), where),
+        oldest_first=oldest_first,
+        after=_place(given.get("after")),
+        limit=limit,
+    )
+
+
+def run_filter(namespace: str, options: FilterOptions, where: str) -> RunFilter:
+    """Return which runs are asked for. TypeError and InvalidFilterError as above."""
+    given = cast("dict[str, object]", options)
+    _check_names(given, FilterOptions, where)
+    since, until = _instant("since", given.get("since")), _instant("until", given.get("until"))
+    if since is not None and until is not None and since >= until:
+        raise InvalidFilterError("until", "is not after `since`, so no run can be between them")
+    return RunFilter(
+        namespace=namespace,
+        workflow=_workflow(given.get("workflow")),
+        statuses=_statuses(given.get("status")),
+        created_from=since,
+        created_before=until,
+        attributes=_attributes(given.get("attributes")),
+    )
+
+
+def _check_names(given: Mapping[str, object], possible: type, where: str) -> None:
+    """Raise TypeError for an option that there is not; what those that there are say is looked at here."""
+    names = cast("frozenset[str]", getattr(possible, "__optional_keys__", frozenset[str]()))
+    check_options({name: value for name, value in given.items() if name not in names}, possible, where)
+
+
+def _workflow(value: object) -> str | None:
+    if value is None or (isinstance(value, str) and value):
+        return value
+    name = getattr(value, "name", None)
+    if isinstance(value, str) or not isinstance(name, str):
+        raise InvalidFilterError("workflow", f"is {value!r}; it must be a workflow or the name of one")
+    return name
+
+
+def _statuses(value: object) -> frozenset[RunStatus]:
+    if value is None:
+        return frozenset()
+    several = (
+        list(cast("Iterable[object]", value))
+        if isinstance(value, Iterable) and not isinstance(value, str)
+        else [value]
+    )
+    try:
+        found = frozenset(RunStatus(cast("str", status)) for status in several)
+    except ValueError:
+        known = ", ".join(status.value for status in RunStatus)
+        raise InvalidFilterError("status", f"is {value!r}; a run is {known}") from None
+    if not found:
+        raise InvalidFilterError("status", "has no status in it; leave it out for runs of every status")
+    return found
+
+
+def _attributes(value: object) -> tuple[tuple[str, str], ...]:
+    if value is None:
+        return ()
+    items = list(cast("Mapping[object, object]", value).items()) if isinstance(value, Mapping) else [(0, 0)]
+    if not all(isinstance(name, str) and isinstance(text, str) for name, text in items):
+        raise InvalidFilterError("attributes", f"is {value!r}; it must be a dict of strings by strings")
+    if len(items) > ATTRIBUTES_MAX:
+        raise InvalidFilterError("attributes", f"has {len(items)} names; {ATTRIBUTES_MAX} are possible")
+    return tuple(sorted(cast("list[tuple[str, str]]", items)))
+
+
+def _instant(option: str, value: object) -> Micros | None:
+    if value is None:
+        return None
+    if not isinstance(value, datetime) or value.utcoffset() is None:
+        raise InvalidFilterError(
+            option, f"is {value!r}; it must be an aware datetime, as datetime.now(UTC) is"
+        )
+    return micros(value)
+
+
+def _place(value: object) -> RunPlace | None:
+    if value is None:
+        return None
+    try:
+        return run_place(cast("str", value))
+    except (ValueError, AttributeError):
+        raise InvalidFilterError(
+            "after", f"is {value!r}; it must be the cursor of a run that was listed before"
+        ) from None
