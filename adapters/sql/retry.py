@@ -1,5 +1,6 @@
 """How long to go on trying, and how long to wait in between."""
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Final
@@ -9,16 +10,23 @@ from holdfast.ports.errors import ConflictError, UnavailableError
 
 PAUSE_SECONDS_MIN: Final = 0.02
 PAUSE_SECONDS_MAX: Final = 2.0
+NOTICE_SECONDS: Final = 2.0
+"""After how long somebody who waits, or reads a log, is told what is waited for."""
 CONFLICTS_MAX: Final = 10
 """How often work may run into rows that others have added, before the caller hears of it."""
+
+_log = logging.getLogger("holdfast.sql")
 
 
 class Patience:
     """The tries of one call: counts them, waits between them, and says when it is enough."""
 
-    def __init__(self, seconds: float, random: Callable[[], float]) -> None:
+    def __init__(
+        self, seconds: float, random: Callable[[], float], *, notice_after: float = NOTICE_SECONDS
+    ) -> None:
         """`random` gives numbers from 0 to 1, so that those who collided do not collide again."""
         self._until = time.monotonic() + seconds
+        self._notice_at = time.monotonic() + notice_after
         self._seconds = seconds
         self._random = random
         self._failures = 0
@@ -38,6 +46,9 @@ class Patience:
                 f"the database could not be used for {self._seconds:g} seconds and {self._failures} tries; "
                 f"the last error was: {error}"
             ) from error
+        if time.monotonic() >= self._notice_at:
+            self._notice_at = self._until
+            _log.warning("trying again for up to %.0f more seconds: %s", self.left, error)
         time.sleep(pause)
 
     def after_conflict(self, error: ConflictError) -> None:

@@ -89,6 +89,16 @@ def test_patience_ends_with_the_deadline() -> None:
     assert UnavailableError is type(caught.value)
 
 
+def test_whoever_waits_for_long_is_told_once_for_what(caplog: pytest.LogCaptureFixture) -> None:
+    patience = Patience(60.0, lambda: 0.0, notice_after=0.0)
+
+    for _ in range(3):
+        patience.after_failure(TransientError("no such host"))
+
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "again for up to 60 more seconds: no such host" in caplog.text
+
+
 def test_patience_with_conflicts_ends_with_their_number() -> None:
     patience = Patience(60.0, lambda: 0.0)
 
