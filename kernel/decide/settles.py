@@ -125,9 +125,13 @@ def _taker(state: State, command: JobSettle, job: Job) -> Taker | None:
 def _settled(
     draft: RunDraft, *, retry_at: Micros | None = None, row: int | None = None
 ) -> Decision[JobSettled]:
-    reply = JobSettled(status="settled", run_status=draft.status, retry_at=retry_at)
-    if draft.taken is not None:
-        reply = evolve(reply, next=attempt_of(draft.taken), row=row, more=bool(draft.hints))
+    if draft.taken is None:
+        reply = JobSettled(status="settled", run_status=draft.status, retry_at=retry_at)
+    else:
+        taken = attempt_of(draft.taken)
+        reply = JobSettled(
+            status="settled", run_status=draft.status, next=taken, row=row, more=bool(draft.hints)
+        )
     return Decision(reply, draft.changes(), tuple(draft.hints))
 
 
