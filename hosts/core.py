@@ -19,9 +19,9 @@ from holdfast.kernel.commands import RunCreate
 from holdfast.kernel.kernel import Executor, Kernel
 from holdfast.kernel.values import encode
 from holdfast.ports.blobs import is_blob_key_part
-from holdfast.ports.errors import InvalidNamespaceError, UnknownWorkflowError
+from holdfast.ports.errors import InvalidNamespaceError, SchemaError, UnknownWorkflowError
 from holdfast.ports.json import canonical
-from holdfast.ports.persistence import StoreTime
+from holdfast.ports.persistence import SchemaVersion, StoreTime
 from holdfast.ports.records import Payload
 
 CLOCK_AGE_MAX: Final = 10.0
@@ -90,6 +90,10 @@ class Core:
             if not self._ready:
                 if self._migrate:
                     self.stores.persistence.setup()
+                elif self.stores.persistence.read(SchemaVersion()) is None:
+                    raise SchemaError(
+                        "the database has no tables of Holdfast's; run `holdfast db upgrade` first"
+                    )
                 self.sync_clock()
                 self._ready = True
 
@@ -100,6 +104,9 @@ class Core:
 
     def create(self, call: Call[object], options: StartOptions) -> RunCreate:
         """Return the command that starts a call. Bad options and values are refused here, before anything is stored."""
+        if not isinstance(call, Call):  # pyright: ignore[reportUnnecessaryIsInstance]
+            hint = f"; call it with its input: {call.name}(...)" if isinstance(call, Definition) else ""
+            raise TypeError(f"a start takes the call of a workflow, not {call!r}{hint}")
         check_options(cast("dict[str, object]", options), StartOptions, "start")
         definition = call.definition
         pipeline = self.registry.pipeline(definition.name, definition.version)

@@ -98,10 +98,12 @@ class SyncRunHandle(Generic[Out]):
 
         Raises:
             TimeoutError: It has not ended within `timeout`. It goes on.
+            TypeError: `timeout` is no timedelta.
             RunFailedError: It failed.
             RunCancelledError: It was cancelled.
             RunNotFoundError: There is no such run.
         """
+        seconds = _seconds(timeout)
         run = self._row()
         if run.status not in TERMINAL:
             future = self._core.listener.when_ended(run.key)
@@ -109,7 +111,7 @@ class SyncRunHandle(Generic[Out]):
                 # It may have ended before anybody listened for it.
                 run = self._row()
                 if run.status not in TERMINAL:
-                    run = future.result(None if timeout is None else timeout.total_seconds())
+                    run = future.result(seconds)
             except FutureTimeoutError:
                 raise TimeoutError(_too_long(self.id, timeout)) from None
             except CancelledError:
@@ -178,6 +180,7 @@ class RunHandle(Generic[Out]):
 
     async def result(self, *, timeout: timedelta | None = None) -> Out:
         """Wait until the run ends, and return what it gave. Raises what `SyncRunHandle.result` does."""
+        seconds = _seconds(timeout)
         run = await to_thread.run_sync(self._sync.row)
         if run.status not in TERMINAL:
             future = self._core.listener.when_ended(run.key)
@@ -185,7 +188,7 @@ class RunHandle(Generic[Out]):
                 # It may have ended before anybody listened for it.
                 run = await to_thread.run_sync(self._sync.row)
                 if run.status not in TERMINAL:
-                    with anyio.fail_after(None if timeout is None else timeout.total_seconds()):
+                    with anyio.fail_after(seconds):
                         run = await _resolved(future)
             except TimeoutError:
                 raise TimeoutError(_too_long(self.id, timeout)) from None
@@ -439,6 +442,14 @@ def error_text(run: Run) -> str | None:
 
 def _reason(run: Run) -> str:
     return str(cast("dict[str, Any]", parse(run.error))["message"]) if run.error else ""
+
+
+def _seconds(timeout: timedelta | None) -> float | None:
+    if timeout is None:
+        return None
+    if not isinstance(timeout, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"timeout is {timeout!r}; it must be a timedelta, as timedelta(seconds=10)")
+    return timeout.total_seconds()
 
 
 def _too_long(id: str, timeout: timedelta | None) -> str:

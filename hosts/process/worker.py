@@ -75,12 +75,26 @@ class Worker:
         poll_interval: float = 1.0,
         drain_grace: float = 20.0,
     ) -> None:
+        if isinstance(only_queues, str):
+            raise TypeError(f"only_queues is a tuple of names, as ({only_queues!r},)")
+        for name, seconds in (
+            ("lease", lease),
+            ("poll_interval", poll_interval),
+            ("drain_grace", drain_grace),
+        ):
+            if not isinstance(seconds, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError(f"{name} is {seconds!r}; it is a number of seconds")
         if concurrency < 1 or any(limit < 1 for limit in (queues or {}).values()):
             raise ValueError("concurrency and the limits of queues are at least 1")
         if not (math.isfinite(lease) and lease >= 1 and poll_interval > 0 and drain_grace >= 0):
             raise ValueError("lease is at least 1 s, poll_interval more than 0, drain_grace not negative")
         core = engine.core
-        served = only_queues or tuple(dict.fromkeys((*core.registry.queues(DEFAULT_QUEUE), *(queues or {}))))
+        named = core.registry.queues(DEFAULT_QUEUE)
+        served = only_queues or tuple(dict.fromkeys((*named, *(queues or {}))))
+        for queue in sorted({*served, *(queues or {})} - set(named)):
+            _log.warning(
+                "no stage names the queue %r; only runs that are started with it have work there", queue
+            )
         settings = Settings(
             definitions=core.registry.definitions,
             queues=served,

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import attrs
@@ -104,6 +104,28 @@ def test_a_run_is_ended_once_and_whoever_waits_is_told_why(open_engine: OpenEngi
     assert [str(error).rpartition(": ")[2] for error in told] == ["enough"]
     with pytest.raises(RunCancelledError, match="enough"):
         handle.result()
+
+
+@pytest.mark.anyio
+async def test_a_timeout_that_is_no_timedelta_is_refused_at_once(open_engine: OpenEngine) -> None:
+    engine = open_engine(SIMPLE)
+    handle = engine.sync.start(SIMPLE(1))
+    wrong: Any = 3
+
+    with pytest.raises(TypeError, match="timeout is 3; it must be a timedelta"):
+        handle.result(timeout=wrong)
+    with pytest.raises(TypeError, match="timeout is 3; it must be a timedelta"):
+        await engine.handle(SIMPLE, handle.id).result(timeout=wrong)
+
+
+def test_what_is_no_call_is_not_started(open_engine: OpenEngine) -> None:
+    engine = open_engine(SIMPLE)
+    wrong: list[Any] = [SIMPLE, None]
+
+    with pytest.raises(TypeError, match=rf"call it with its input: {SIMPLE.name}\(\.\.\.\)"):
+        engine.sync.start(wrong[0])
+    with pytest.raises(TypeError, match="takes the call of a workflow, not None"):
+        engine.sync.start(wrong[1])
 
 
 def test_a_paused_run_rests_until_it_is_resumed(open_engine: OpenEngine) -> None:
@@ -478,8 +500,10 @@ def test_opening_an_engine_connects_to_nothing(tmp_path: Path) -> None:
 def test_tables_are_not_made_by_an_engine_that_is_told_not_to(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/holdfast.db"
     careful = Engine.open(url, workflows=[SIMPLE], migrate=False)
-    with pytest.raises(SchemaError):
+    with pytest.raises(SchemaError, match=r"no tables.*db upgrade"):
         careful.sync.start(SIMPLE(1))
+    with pytest.raises(SchemaError, match=r"no tables.*db upgrade"), Worker(careful):
+        pass
 
     with Engine.open(url, workflows=[SIMPLE]).sync as engine:
         engine.start(SIMPLE(1))

@@ -784,3 +784,21 @@ async def test_a_worker_without_workflows_waits_without_trying(caplog: pytest.Lo
 async def test_what_can_not_be_is_refused(options: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="at least"):
         Worker(engine_on(SIMPLE), **options)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"lease": timedelta(seconds=3)}, {"drain_grace": "20"}, {"only_queues": "default"}],
+)
+async def test_what_is_of_another_type_is_refused(options: dict[str, object]) -> None:
+    with pytest.raises(TypeError, match=f"{next(iter(options))} is"):
+        Worker(engine_on(SIMPLE), **options)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+async def test_a_queue_that_no_stage_names_is_served_and_pointed_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    Worker(engine_on(SIMPLE), queues={"defualt": 3})
+    Worker(engine_on(SIMPLE), only_queues=("gpu",))
+
+    assert [record.args for record in caplog.records] == [("defualt",), ("gpu",)]
