@@ -40,10 +40,16 @@ def terminate_command(*, screen: Screen, target: Target, words: tuple[str, ...],
 
 
 def _tell(screen: Screen, run_id: str, ended: RunEnded) -> None:
-    if not ended.changed and ended.status is not RunStatus.CANCELLED:
-        raise CliError(Exit.REFUSED, "run_ended", f"run {run_id!r} has ended before, as {ended.status}")
+    refused = not ended.changed and ended.status is not RunStatus.CANCELLED
+    tell_status(screen, run_id, ended.status, changed=ended.changed, refused=refused)
+
+
+def tell_status(screen: Screen, run_id: str, status: RunStatus, *, changed: bool, refused: bool) -> None:
+    """Say what the status of a run is after a command that was to change it. CliError if the run had ended before."""
+    if refused:
+        raise CliError(Exit.REFUSED, "run_ended", f"run {run_id!r} has ended before, as {status}")
     if screen.as_json:
-        screen.data({"id": run_id, "status": ended.status.value, "changed": ended.changed})
+        screen.data({"id": run_id, "status": status.value, "changed": changed})
         return
-    before = "" if ended.changed else " already"
-    screen.say(Text.assemble(safe(run_id), " is ", status_text(ended.status), before))
+    before = "" if changed else " already"
+    screen.say(Text.assemble(safe(run_id), " is ", status_text(status), before))

@@ -1,11 +1,11 @@
 """`holdfast run pause` and `holdfast run resume`."""
 
 import click
-from rich.text import Text
 
-from holdfast.hosts.cli.exits import CliError, Exit
+from holdfast.hosts.cli.ending import tell_status
+from holdfast.hosts.cli.exits import Exit
 from holdfast.hosts.cli.help import exits
-from holdfast.hosts.cli.screen import Screen, safe, screen_options, status_text
+from holdfast.hosts.cli.screen import Screen, screen_options
 from holdfast.hosts.cli.target import Target, engine_options
 from holdfast.kernel.commands import RunPause, RunPaused, RunResume
 from holdfast.ports.records import TERMINAL
@@ -40,10 +40,4 @@ def resume_command(*, screen: Screen, target: Target, words: tuple[str, ...], re
 
 
 def _tell(screen: Screen, run_id: str, now: RunPaused) -> None:
-    if now.status in TERMINAL:
-        raise CliError(Exit.REFUSED, "run_ended", f"run {run_id!r} has ended before, as {now.status}")
-    if screen.as_json:
-        screen.data({"id": run_id, "status": now.status.value, "changed": now.changed})
-        return
-    before = "" if now.changed else " already"
-    screen.say(Text.assemble(safe(run_id), " is ", status_text(now.status), before))
+    tell_status(screen, run_id, now.status, changed=now.changed, refused=now.status in TERMINAL)

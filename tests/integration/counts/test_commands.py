@@ -93,15 +93,29 @@ class Worked:
         command = JobClaim(namespace=self.namespace, session=self.session, lanes=(lane,), limit=number)
         return self.kernel.dispatch(command).attempts
 
-    def settle(self, attempts: Sequence[Attempt], outcome: Outcome, *, said: tuple[Said, ...] = ()) -> None:
+    def settle(
+        self,
+        attempts: Sequence[Attempt],
+        outcome: Outcome,
+        *,
+        said: tuple[Said, ...] = (),
+        take_next: str | None = None,
+    ) -> list[Attempt]:
+        """Settle attempts, and return those that were taken with them."""
         commands = [
             JobSettle(
-                namespace=self.namespace, job=attempt.job, epoch=attempt.epoch, outcome=outcome, said=said
+                namespace=self.namespace,
+                job=attempt.job,
+                epoch=attempt.epoch,
+                outcome=outcome,
+                said=said,
+                take_next=take_next,
             )
             for attempt in attempts
         ]
         answers = self.kernel.dispatch_many(commands)
         assert all(not isinstance(answer, CommandError) and answer.status == "settled" for answer in answers)
+        return [answer.next for answer in answers if not isinstance(answer, CommandError) and answer.next]
 
     def row(self, id: str) -> Run:
         run = self.engine.core.stores.persistence.read(FindRun(RunName(self.namespace, id)))
@@ -237,6 +251,23 @@ def test_settling_many_jobs_is_one_commit_and_costs_no_more_statements_than_sett
     within = costs(statements, lambda _: worked.settle(next(attempts), outcome))
 
     assert (within.commits, within.queries) == (1, queries + worked.receipt)
+
+
+def test_settles_that_take_the_next_jobs_are_one_commit_and_cost_one_statement_more(
+    worked: Worked, statements: Statements
+) -> None:
+    """The session is read. In return there is no claim, and nothing to be rewritten by one."""
+    worked.create(FEW + MANY, "long")
+    attempts = iter([worked.claim(FEW), worked.claim(MANY)])
+    taken: list[int] = []
+
+    def settle(_: int) -> None:
+        taken.append(len(worked.settle(next(attempts), COMPLETED, take_next=worked.session)))
+
+    within = costs(statements, settle)
+
+    assert taken == [FEW, MANY]
+    assert (within.commits, within.queries) == (1, 7 + worked.receipt)
 
 
 def test_what_bodies_have_said_costs_one_statement_more_however_much_it_is(

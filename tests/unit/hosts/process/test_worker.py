@@ -474,19 +474,34 @@ async def test_jobs_of_a_claim_whose_answer_was_lost_are_done_while_other_bodies
     assert worker.stats().fenced == worker.stats().sessions_lost == 0
 
 
+async def test_a_job_that_was_taken_by_a_settle_whose_answer_was_lost_is_done_all_the_same() -> None:
+    """The settle is not stored twice, and the job that it leased is not held for ever by a session that lives."""
+    chain = Pipeline("chain", input=int).pipe(double).pipe(double.options(name="again"))
+    store = LosesAnAnswer()
+    store.lose_next_settle.set()
+    async with at_work(engine := engine_on(chain, persistence=store), poll_interval=0.02) as worker:
+        with anyio.fail_after(10):
+            assert await engine.run(chain(1)) == 4
+
+    assert not store.lose_next_settle.is_set()
+    assert (worker.stats().fenced, worker.stats().sessions_lost, worker.stats().store_errors) == (1, 0, 1)
+
+
 class LosesAnAnswer(MemoryPersistence):
-    """A store that, when told to, does not answer the next claim which found jobs."""
+    """A store that, when told to, does not answer the next claim, or the next settle, which leased jobs."""
 
     def __init__(self) -> None:
         super().__init__()
         self.lose_next_claim = threading.Event()
+        self.lose_next_settle = threading.Event()
 
     @override
     def transact(self, work: Callable[[MemoryTransaction], R], /) -> R:
         result = super().transact(work)
-        if self.lose_next_claim.is_set() and "JobsClaimed" in repr(result) and "Attempt(" in repr(result):
-            self.lose_next_claim.clear()
-            raise UnavailableError("it was stored, but who knows")
+        for kind, lose in (("JobsClaimed", self.lose_next_claim), ("JobSettled", self.lose_next_settle)):
+            if lose.is_set() and kind in repr(result) and "Attempt(" in repr(result):
+                lose.clear()
+                raise UnavailableError("it was stored, but who knows")
         return result
 
 
