@@ -1,40 +1,25 @@
 """Turns attempts into calls of users' functions, and what these give or raise into outcomes."""
 
-import traceback
 from collections.abc import Sequence
-from datetime import timedelta
-from types import TracebackType
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import attrs
 
+from holdfast.hosts.failures import failure_of, timeout_failure, total_failure
 from holdfast.hosts.inputs import NOTHING_KNOWN, Inputs, Known, Work
 from holdfast.hosts.payloads import Payloads, Place
 from holdfast.hosts.registry import Registry
-from holdfast.hosts.runtime import AttemptRuntime, printable
+from holdfast.hosts.runtime import AttemptRuntime
 from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.commands import Attempt, Completed, Expanded, Failed, Failure, JobSettle, Outcome
 from holdfast.kernel.plan import StagePlan, stage_of
 from holdfast.kernel.values import decode, encode
 from holdfast.ports.clock import Clock, instant, micros
-from holdfast.ports.errors import (
-    BlobMissingError,
-    HoldfastError,
-    InvalidValueError,
-    UnstorableValueError,
-)
+from holdfast.ports.errors import InvalidValueError
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.records import JobKind, Micros
-
-MESSAGE_MAX: Final = 2_000
-TRACEBACK_MAX: Final = 8_000
-
-_OURS: Final = ("holdfast.hosts.", "anyio.")
-
-_NEVER_AGAIN: Final = (InvalidValueError, UnstorableValueError, BlobMissingError)
-"""What another attempt would only meet again."""
 
 
 @attrs.frozen(kw_only=True)
@@ -62,8 +47,21 @@ class Body:
     @property
     def timeout(self) -> float | None:
         """How many seconds the body may take; None if for ever."""
-        timeout_us = self._plan.timeout_us
-        return None if timeout_us is None else timeout_us / 1_000_000
+        until = self._until
+        return None if until is None else max(0.0, (until - self.started_at) / 1_000_000)
+
+    @property
+    def is_out_of_time(self) -> bool:
+        """Whether the time for all attempts was over before this one could begin."""
+        until = self.attempt.total_until
+        return until is not None and self.started_at >= until
+
+    @property
+    def _until(self) -> Micros | None:
+        """When the attempt times out: by itself, or because the time for all attempts is over."""
+        timeout = self._plan.timeout_us
+        ends = (None if timeout is None else self.started_at + timeout, self.attempt.total_until)
+        return min((end for end in ends if end is not None), default=None)
 
     @property
     def _plan(self) -> StagePlan:
@@ -99,14 +97,21 @@ class Body:
 
     def failed(self, error: BaseException) -> Outcome:
         """Return the outcome of a body that raised `error`."""
-        final = isinstance(error, (*_NEVER_AGAIN, *self.stage.give_up_on))
-        code = error.code if isinstance(error, HoldfastError) else "body_error"
-        return _failure(code, error, retryable=not final)
+        return Failed(failure=failure_of(error, self.stage, self._plan))
 
     def timed_out(self) -> Outcome:
         """Return the outcome of a body that took too long."""
-        message = f"the attempt took longer than {timedelta(seconds=self.timeout or 0)}"
-        return Failed(failure=Failure(code="timeout", message=message, type="TimeoutError"))
+        attempt = self.attempt
+        if attempt.total_until is not None and self._until == attempt.total_until:
+            return Failed(failure=self._total_failure(attempt.attempt, started=True))
+        return Failed(failure=timeout_failure(self.timeout or 0, self.stage, self._plan))
+
+    def out_of_time(self) -> Outcome:
+        """Return the outcome of an attempt that may not begin any more."""
+        return Failed(failure=self._total_failure(self.attempt.attempt - 1, started=False))
+
+    def _total_failure(self, attempts: int, *, started: bool) -> Failure:
+        return total_failure(attempts, self._plan.timeout_total_us or 0, started=started)
 
     def settle(self, outcome: Outcome) -> JobSettle:
         """Return the command that ends this attempt."""
@@ -123,8 +128,7 @@ class Body:
     def _context(self) -> StageContext[Any] | None:
         if not self.stage.shape.takes_context:
             return None
-        attempt, plan = self.attempt, self._plan
-        deadline = None if plan.timeout_us is None else instant(self.started_at + plan.timeout_us)
+        attempt, plan, until = self.attempt, self._plan, self._until
         return StageContext(
             run_id=self.work.run.id,
             workflow=self.work.run.workflow,
@@ -133,7 +137,7 @@ class Body:
             attempt=attempt.attempt,
             epoch=attempt.epoch,
             idempotency_key=idempotency_key(attempt),
-            deadline=deadline,
+            deadline=None if until is None else instant(until),
             config=self.stage.read_config(plan.config),
             runtime=self.runtime,
         )
@@ -204,28 +208,3 @@ def idempotency_key(attempt: Attempt) -> str:
     """Return the same text for every attempt of a stage of a run, and of an item of a map."""
     key = f"{attempt.run}/{attempt.node}"
     return key if attempt.item is None else f"{key}/{attempt.item}"
-
-
-def _failure(code: str, error: BaseException, *, retryable: bool) -> Outcome:
-    try:
-        message = str(error)
-    except Exception:  # noqa: BLE001  # a user's class may do anything when it is printed
-        message = "(its message can't be printed)"
-    lines = "".join(traceback.format_exception(type(error), error, _of_the_user(error.__traceback__)))
-    return Failed(
-        failure=Failure(
-            code=code,
-            message=printable(message)[:MESSAGE_MAX],
-            type=f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins."),
-            traceback=printable(lines)[-TRACEBACK_MAX:],
-            retryable=retryable,
-        )
-    )
-
-
-def _of_the_user(frames: TracebackType | None) -> TracebackType | None:
-    """Return a traceback without the frames that led to the user's code; all of it if there is none of that."""
-    frame = frames
-    while frame is not None and str(frame.tb_frame.f_globals.get("__name__")).startswith(_OURS):
-        frame = frame.tb_next
-    return frame or frames

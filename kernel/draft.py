@@ -102,8 +102,9 @@ class RunDraft:
             node=stage.name,
             item=item,
             priority=run.priority if stage.priority is None else stage.priority,
-            max_attempts=stage.retry.attempts,
+            max_attempts=stage.max_attempts,
             input=reference_text(gets),
+            timeout_total=stage.timeout_total_us if kind is JobKind.STAGE else None,
         )
         taker = self._taker
         if self._status is RunStatus.PAUSED:
@@ -184,7 +185,12 @@ def leased(job: Job, session: str, now: Micros) -> Job:
         session=session,
         wake_at=None,
         leased_at=now,
+        first_claimed_at=_first_claim(job, now),
     )
+
+
+def _first_claim(job: Job, now: Micros) -> Micros | None:
+    return now if job.timeout_total is not None and job.first_claimed_at is None else job.first_claimed_at
 
 
 def rested(job: Job, wake_at: Micros, now: Micros, status: RunStatus) -> Job:

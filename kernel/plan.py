@@ -30,8 +30,23 @@ class RetryPolicy:
 
 
 @attrs.frozen(kw_only=True)
+class RetryRule:
+    """How attempts are repeated that failed by some kinds of errors. `error` names their class for people.
+
+    Which errors these are is for the host to say: it has the class, and a name is never imported.
+    """
+
+    error: str
+    policy: RetryPolicy
+
+
+@attrs.frozen(kw_only=True)
 class StagePlan:
-    """One stage. `config` is the canonical JSON of its config, or None."""
+    """One stage. `config` is the canonical JSON of its config, or None.
+
+    `retry` is for failures that none of the `retry_rules` is for. `timeout_us` is for one attempt, `timeout_total_us`
+    for all of them, from the first claim on.
+    """
 
     name: str
     queue: str | None = None
@@ -39,6 +54,22 @@ class StagePlan:
     retry: RetryPolicy = RetryPolicy()
     timeout_us: int | None = None
     config: str | None = None
+    retry_rules: tuple[RetryRule, ...] = ()
+    timeout_total_us: int | None = None
+
+    @property
+    def max_attempts(self) -> int:
+        """How many attempts there can be, whatever they fail by."""
+        return max(self.retry.attempts, *(rule.policy.attempts for rule in self.retry_rules), 1)
+
+    def policy(self, rule: int | None) -> RetryPolicy:
+        """Return the policy of this rule; that of the stage if there is no such rule."""
+        known = rule is not None and 0 <= rule < len(self.retry_rules)
+        return self.retry_rules[rule].policy if known and rule is not None else self.retry
+
+
+_ALWAYS_STORED: Final = frozenset({"name", "queue", "priority", "retry", "timeout_us", "config"})
+"""Other fields are left out where they say nothing, so that plans without them keep their fingerprints."""
 
 
 @attrs.frozen(kw_only=True)
@@ -140,8 +171,16 @@ def stage_of(node: NodePlan) -> StagePlan:
     return node.stage if isinstance(node, MapPlan) else node
 
 
+_SAYS_NOTHING: Final = StagePlan(name="")
+
+
 def _node_data(node: NodePlan) -> dict[str, object]:
-    stage = attrs.asdict(stage_of(node))
+    plan = stage_of(node)
+    stage = {
+        name: value
+        for name, value in attrs.asdict(plan).items()
+        if name in _ALWAYS_STORED or value != getattr(_SAYS_NOTHING, name)
+    }
     if isinstance(node, MapPlan):
         return {"kind": "map", "stage": stage, "over": node.over, "limit": node.limit}
     return {"kind": "stage", "stage": stage}
@@ -149,8 +188,17 @@ def _node_data(node: NodePlan) -> dict[str, object]:
 
 def _node_from(data: dict[str, object]) -> NodePlan:
     fields = dict(cast("dict[str, object]", data["stage"]))
-    retry = RetryPolicy(**cast("dict[str, int]", fields.pop("retry")))
-    stage = StagePlan(retry=retry, **cast("dict[str, str]", fields))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    retry = _policy_from(fields.pop("retry"))
+    rules = tuple(map(_rule_from, cast("list[dict[str, object]]", fields.pop("retry_rules", []))))
+    stage = StagePlan(retry=retry, retry_rules=rules, **cast("dict[str, str]", fields))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     if data["kind"] == "map":
         return MapPlan(stage=stage, over=cast("str | None", data["over"]), limit=cast("int", data["limit"]))
     return stage
+
+
+def _policy_from(data: object) -> RetryPolicy:
+    return RetryPolicy(**cast("dict[str, int]", data))
+
+
+def _rule_from(data: dict[str, object]) -> RetryRule:
+    return RetryRule(error=cast("str", data["error"]), policy=_policy_from(data["policy"]))

@@ -1,5 +1,6 @@
 """Every error that Holdfast raises on purpose. Each has a stable `code` and a section in the docs."""
 
+from datetime import timedelta
 from typing import ClassVar
 
 
@@ -236,6 +237,27 @@ class OutputMissingError(HoldfastError):
     def __init__(self, stage: str, reason: str) -> None:
         self.stage = stage
         super().__init__(f"there is no output of stage {stage!r}: {reason}")
+
+
+class GiveUp(HoldfastError):  # noqa: N818  # it is raised to say what to do, as StopIteration is
+    """Raised by a body: no attempt is to follow, however many are left."""
+
+    code = "give_up"
+
+
+class RetryAfter(HoldfastError):  # noqa: N818  # as above
+    """Raised by a body: try again, but not before so long. At most seven days; what is longer is cut to that.
+
+    Raised `from` another error it counts as that one, where `by_error` has a rule for it.
+    """
+
+    code = "retry_after"
+
+    def __init__(self, wait: timedelta, why: str = "") -> None:
+        if not isinstance(wait, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"RetryAfter takes a timedelta, as timedelta(minutes=1), not {wait!r}")
+        self.wait = wait
+        super().__init__(why or f"to be tried again after {wait}")
 
 
 class StageCancelledError(HoldfastError):

@@ -199,6 +199,8 @@ class Job:
     `epoch` rises by one with every claim and is never reused; `attempts` counts the claims that were not given back.
     `losses` is how many attempts in a row were lost with the worker that held them.
     `input` is a reference to what the body gets (see `holdfast.ports.references`).
+    `timeout_total` is how long all its attempts together may take. Where there is one, `first_claimed_at` is when the
+    first of them began that was not given back.
     """
 
     run: str
@@ -219,6 +221,15 @@ class Job:
     leased_at: Micros | None = None
     losses: int = 0
     input: str = "null"
+    timeout_total: Micros | None = None
+    first_claimed_at: Micros | None = None
+
+    @property
+    def total_until(self) -> Micros | None:
+        """When the time for all its attempts is over; None if it has no end, or none has begun."""
+        if self.timeout_total is None or self.first_claimed_at is None:
+            return None
+        return self.first_claimed_at + self.timeout_total
 
     @property
     def is_suspect(self) -> bool:

@@ -110,6 +110,8 @@ jobs: Final = Table(
     _number("leased_at", nullable=True),
     _number("losses"),
     _text("input"),
+    _number("timeout_total", nullable=True),
+    _number("first_claimed_at", nullable=True),
 )
 Index(
     "holdfast_jobs_claim",

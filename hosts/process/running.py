@@ -19,6 +19,8 @@ async def run_body(body: Body, threads: CapacityLimiter) -> Outcome:
     A sync body that is cancelled or times out is told so and left behind: its thread can't be stopped, and what it
     gives in the end is thrown away.
     """
+    if body.is_out_of_time:
+        return body.out_of_time()
     if body.is_expansion:
         return body.expand() if len(body.work.input) <= INLINE_MAX else await to_thread.run_sync(body.expand)
     try:

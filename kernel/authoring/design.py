@@ -9,7 +9,7 @@ from holdfast.kernel.authoring.nodes import Node
 from holdfast.kernel.authoring.options import BodyDefaults, Retry
 from holdfast.kernel.authoring.shapes import fits
 from holdfast.kernel.authoring.stages import Each, Stage
-from holdfast.kernel.plan import MapPlan, NodePlan, RetryPolicy, StagePlan
+from holdfast.kernel.plan import MapPlan, NodePlan, RetryPolicy, RetryRule, StagePlan
 from holdfast.kernel.values.forms import plain, show
 from holdfast.ports.errors import DefinitionError
 
@@ -87,17 +87,32 @@ def stage_of(node: Node[Any, object]) -> Stage[Any, object]:
 def plan_of(node: Node[Any, object]) -> NodePlan:
     """Return what the plan says of a node."""
     stage = stage_of(node)
+    retry = stage.retry or Retry()
     plan = StagePlan(
         name=stage.name,
         queue=stage.queue,
         priority=stage.priority,
-        retry=_policy_of(stage.retry or Retry()),
-        timeout_us=None if stage.timeout is None else stage.timeout // _MICROSECOND,
+        retry=_policy_of(retry),
+        timeout_us=_micros(stage.timeout),
         config=stage.config_text,
+        retry_rules=tuple(
+            RetryRule(error=rule_name(error), policy=_policy_of(policy))
+            for error, policy in retry.by_error.items()
+        ),
+        timeout_total_us=_micros(stage.timeout_total),
     )
     if isinstance(node, Each):
         return MapPlan(stage=plan, over=node.over.name if node.over else None, limit=node.limit)
     return plan
+
+
+def rule_name(error: type[Exception]) -> str:
+    """Return how a plan names the errors that a rule is for. Not by their module: that differs for a script."""
+    return error.__qualname__
+
+
+def _micros(length: timedelta | None) -> int | None:
+    return None if length is None else length // _MICROSECOND
 
 
 def _policy_of(retry: Retry) -> RetryPolicy:

@@ -49,6 +49,26 @@ def _give_up_on(_: object, __: object, value: object) -> None:
         raise DefinitionError(f"Retry: give_up_on is {value!r}; it must be a tuple of exception classes")
 
 
+def _by_error(retry: "Retry", __: object, value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise DefinitionError(
+            f"Retry: by_error is {value!r}; it must be a dict of Retry(...) by exception classes"
+        )
+    for error, policy in cast("Mapping[object, object]", value).items():
+        if not (isinstance(error, type) and issubclass(error, Exception)):
+            raise DefinitionError(f"Retry: by_error has {error!r}; it must be an exception class")
+        if not isinstance(policy, Retry):
+            raise DefinitionError(f"Retry: by_error[{error.__name__}] is {policy!r}; it must be a Retry(...)")
+        if policy.by_error or policy.give_up_on:
+            raise DefinitionError(
+                f"Retry: by_error[{error.__name__}] has by_error or give_up_on itself; say these in the outer Retry"
+            )
+        if error in retry.give_up_on:
+            raise DefinitionError(
+                f"Retry: {error.__name__} is in give_up_on and in by_error; it can't be in both"
+            )
+
+
 @attrs.frozen(kw_only=True)
 class Retry:
     """How often, and how patiently, a body is tried again.
@@ -60,6 +80,9 @@ class Retry:
         wait_max: What no wait exceeds.
         jitter: Which share of a wait is left to chance, 0 to 1, so that many failures do not come back together.
         give_up_on: Exceptions after which no attempt is made, however many are left. Their subclasses count.
+        by_error: What holds instead for some exceptions and their subclasses. Of several classes that an exception is
+            of, the one nearest to its own decides, whether it is here or in `give_up_on`. Attempts are counted
+            together, whatever they failed by. A timeout counts as a TimeoutError.
 
     Raises:
         DefinitionError: A value is out of its bounds.
@@ -71,16 +94,21 @@ class Retry:
     wait_max: timedelta = attrs.field(default=timedelta(minutes=5), validator=_waiting)
     jitter: float = attrs.field(default=0.2, validator=_jitter)
     give_up_on: tuple[type[Exception], ...] = attrs.field(default=(), validator=_give_up_on)
+    by_error: Mapping[type[Exception], "Retry"] = attrs.field(
+        factory=dict[type[Exception], "Retry"], validator=_by_error, hash=False
+    )
 
 
 class BodyDefaults(TypedDict, total=False):
     """What a pipeline can say for all its stages. What a stage says itself comes first.
 
-    `timeout` is for one attempt. A `priority` that is greater is served first.
+    `timeout` is for one attempt, `timeout_total` for all attempts of a stage, or of an item of a map, from when the
+    first one begins. A `priority` that is greater is served first.
     """
 
     retry: Retry
     timeout: timedelta
+    timeout_total: timedelta
     queue: str
     priority: int
 
@@ -174,6 +202,7 @@ _CHECKS: Final = {
     "queue": _check_name,
     "retry": _check_retry,
     "timeout": _check_timeout,
+    "timeout_total": _check_timeout,
     "priority": _check_priority,
     "id": _check_text,
     "idempotency_key": _check_text,

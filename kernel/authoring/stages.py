@@ -27,7 +27,8 @@ class Stage(Node[In, Out], Generic[In, Out]):
     Attributes:
         body: The function. Call it with what `arguments` gives.
         shape: What the body takes and gives.
-        retry, timeout, queue, priority: How it is treated; None where neither the stage nor its pipeline says.
+        retry, timeout, timeout_total, queue, priority: How it is treated; None where neither the stage nor its
+            pipeline says.
         config_text: The config as canonical JSON; None if there is none, or none was given yet.
     """
 
@@ -35,6 +36,7 @@ class Stage(Node[In, Out], Generic[In, Out]):
     shape: Shape
     retry: Retry | None = None
     timeout: timedelta | None = None
+    timeout_total: timedelta | None = None
     queue: str | None = None
     priority: int | None = None
     config_text: str | None = None
@@ -111,6 +113,13 @@ class Stage(Node[In, Out], Generic[In, Out]):
     def give_up_on(self) -> tuple[type[Exception], ...]:
         """Exceptions after which no attempt is made, however many are left."""
         return self.retry.give_up_on if self.retry else ()
+
+    def treatment(self, error: type[BaseException]) -> type[Exception] | None:
+        """Return which class in `give_up_on` or `by_error` says how to treat errors of this one; None if none does."""
+        if self.retry is None:
+            return None
+        said = {*self.retry.give_up_on, *self.retry.by_error}
+        return next((each for each in error.__mro__ if each in said), None)
 
     @override
     def __repr__(self) -> str:

@@ -12,7 +12,10 @@ from holdfast.ports.records import JobKind, Micros, PassOver, Payload, RunStatus
 
 @attrs.frozen(kw_only=True, cache_hash=True)
 class Attempt:
-    """The right to run one job once: named by (`job`, `epoch`), which every write of it must show."""
+    """The right to run one job once: named by (`job`, `epoch`), which every write of it must show.
+
+    `total_until` is when the time for all attempts of the job is over; None if it has no end.
+    """
 
     job: str
     epoch: int
@@ -26,6 +29,7 @@ class Attempt:
     max_attempts: int
     losses: int = 0
     input: str
+    total_until: Micros | None = None
 
     @property
     def is_suspect(self) -> bool:
@@ -94,13 +98,19 @@ class JobClaimOne(Command[JobClaimed]):
 
 @attrs.frozen(kw_only=True)
 class Failure:
-    """Why a body failed: `code` is stable, `message` for people. With `retryable` False no attempt follows."""
+    """Why a body failed: `code` is stable, `message` for people. With `retryable` False no attempt follows.
+
+    `rule` is the number, from 0, of the plan's retry rule that it falls under; None if under none. `retry_after` is how
+    long to wait, in microseconds, if the body has said so; at most `RETRY_AFTER_MAX`.
+    """
 
     code: str
     message: str
     type: str = ""
     traceback: str = ""
     retryable: bool = True
+    rule: int | None = None
+    retry_after: Micros | None = None
 
 
 @attrs.frozen(kw_only=True)

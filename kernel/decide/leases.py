@@ -58,6 +58,7 @@ def attempt_of(job: Job) -> Attempt:
         max_attempts=job.max_attempts,
         losses=job.losses,
         input=job.input,
+        total_until=job.total_until,
     )
 
 
@@ -73,7 +74,9 @@ def decide_release(state: State, command: JobRelease, now: Micros, _: Ids) -> De
     if held is None:
         return Decision(JobReleased(status="fenced"))
     run, job = held
-    free = rested(evolve(job, attempts=job.attempts - 1), now + command.delay, now, run.status)
+    first_claimed_at = job.first_claimed_at if job.attempts > 1 else None
+    unused = evolve(job, attempts=job.attempts - 1, first_claimed_at=first_claimed_at)
+    free = rested(unused, now + command.delay, now, run.status)
     return Decision(JobReleased(status="released"), (UpdateJob(free),), hints_of(free))
 
 

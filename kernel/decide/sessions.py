@@ -4,6 +4,7 @@ from itertools import groupby
 
 from attrs import evolve
 
+from holdfast.kernel.advance import stage_failed
 from holdfast.kernel.commands import (
     DutyTake,
     DutyTaken,
@@ -17,7 +18,7 @@ from holdfast.kernel.commands import (
     SessionRenew,
     SessionRenewed,
 )
-from holdfast.kernel.decide.failures import LOST_WORKER, fail_attempt
+from holdfast.kernel.decide.failures import LOST_WORKER, fail_attempt, is_over, out_of_time
 from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.plan import Plan
 from holdfast.kernel.state import Decision, Expired, Lost, Reads, State
@@ -126,6 +127,10 @@ def _free(draft: RunDraft, plan: Plan, job: Job, now: Micros) -> bool:
     if job.attempts >= job.max_attempts:
         message = f"the worker that held attempt {job.attempts} of {job.max_attempts} was lost"
         fail_attempt(draft, plan, job, Failure(code=LOST_WORKER, message=message), now, {})
+        return False
+    if is_over(job, now):
+        message = f"the worker that held attempt {job.attempts} was lost"
+        stage_failed(draft, job, out_of_time(job, Failure(code=LOST_WORKER, message=message)), {})
         return False
     draft.append("stage.lost", node=job.node, item=job.item, epoch=job.epoch, data={"attempt": job.attempts})
     draft.rest_job(evolve(job, losses=job.losses + 1), now)

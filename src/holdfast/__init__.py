@@ -13,7 +13,7 @@ from holdfast.kernel.authoring.nodes import Node
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stages import Stage
-from holdfast.ports.errors import HoldfastError
+from holdfast.ports.errors import GiveUp, HoldfastError, RetryAfter
 from holdfast.ports.records import RunStatus
 
 if TYPE_CHECKING:
@@ -26,12 +26,14 @@ __all__ = [
     "Call",
     "Definition",
     "Engine",
+    "GiveUp",
     "HoldfastError",
     "JobMessage",
     "JobOutcome",
     "Node",
     "Pipeline",
     "Retry",
+    "RetryAfter",
     "RunEvent",
     "RunHandle",
     "RunInfo",

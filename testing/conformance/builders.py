@@ -82,6 +82,8 @@ class JobFields(TypedDict, total=False):
     leased_at: Micros | None
     losses: int
     input: str
+    timeout_total: Micros | None
+    first_claimed_at: Micros | None
 
 
 class RowFields(TypedDict, total=False):

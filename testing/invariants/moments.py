@@ -169,7 +169,7 @@ def _attempts(seen: Seen) -> Iterator[str]:
     for job in seen.jobs:
         node = seen.place.plan.nodes.get(job.node)
         is_held = job.state is JobState.LEASED
-        if node is None or job.max_attempts != stage_of(node).retry.attempts:
+        if node is None or job.max_attempts != stage_of(node).max_attempts:
             yield f"job {job.number} may be tried {job.max_attempts} times; its plan says otherwise"
         if not is_held <= job.attempts <= job.max_attempts - (not is_held):
             yield f"job {job.number} is {job.state} with {job.attempts} of {job.max_attempts} attempts"
@@ -184,7 +184,7 @@ def _attempts(seen: Seen) -> Iterator[str]:
     for item, rows in ends.items():
         node = seen.place.plan.nodes.get(item[0])
         numbers = [fact(row, "attempt") for row in rows if row.type != "stage.expanded"]
-        most = stage_of(node).retry.attempts if node else 0
+        most = stage_of(node).max_attempts if node else 0
         if not seen.is_repaired and numbers != list(range(1, len(numbers) + 1)):
             yield f"the attempts of {_named(item)} that ended are {numbers}"
         if any(number > most for number in numbers):

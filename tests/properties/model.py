@@ -82,8 +82,15 @@ class RunModel:
         return self.kept[node.over] if isinstance(node, MapPlan) and node.over else self.came_in
 
     def attempts_max(self, task: Task) -> int:
-        """How often a task may be tried."""
-        return stage_of(self.plan.node(task.node)).retry.attempts
+        """How often a task may be tried, whatever it fails by."""
+        stage = stage_of(self.plan.node(task.node))
+        return max(policy.attempts for policy in (stage.retry, *(rule.policy for rule in stage.retry_rules)))
+
+    def attempts_after(self, task: Task, rule: int | None) -> int:
+        """How often a task may have been tried that has now failed under this rule, and is tried again."""
+        stage = stage_of(self.plan.node(task.node))
+        has_rule = rule is not None and rule < len(stage.retry_rules)
+        return (stage.retry_rules[rule].policy if has_rule and rule is not None else stage.retry).attempts
 
     def expand(self, task: Task, items: list[Value]) -> None:
         """A map goes over these."""

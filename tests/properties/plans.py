@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from holdfast.kernel.plan import Group, MapPlan, NodePlan, Plan, RetryPolicy, StagePlan
+from holdfast.kernel.plan import Group, MapPlan, NodePlan, Plan, RetryPolicy, RetryRule, StagePlan
 
 _RETRIES = st.builds(
     RetryPolicy,
@@ -11,6 +11,7 @@ _RETRIES = st.builds(
     backoff=st.sampled_from([1.0, 2.0]),
     jitter=st.sampled_from([0.0, 0.5]),
 )
+_RULES = st.lists(st.builds(RetryRule, error=st.just("Error"), policy=_RETRIES), max_size=2).map(tuple)
 
 
 @st.composite
@@ -26,6 +27,7 @@ def pipelines(draw: st.DrawFn, *, workflow: str = "w", groups_max: int = 4) -> P
             stage = StagePlan(
                 name=name,
                 retry=draw(_RETRIES),
+                retry_rules=draw(_RULES),
                 queue=draw(st.none() | st.just("other")),
                 priority=draw(st.none() | st.integers(-1, 1)),
             )

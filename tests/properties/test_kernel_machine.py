@@ -85,7 +85,7 @@ Judge: TypeAlias = Callable[[Any], None]
 Step: TypeAlias = tuple[Command[Any], Judge]
 
 _SMALL: Final = st.integers(0, 7)
-_HOW: Final = st.sampled_from(["ok", "ok", "ok", "ok", "fail", "fatal", "odd"])
+_HOW: Final = st.sampled_from(["ok", "ok", "ok", "ok", "fail", "fail 0", "fail 1", "fatal", "odd"])
 _RUN: Final = st.integers(0, 7)
 _WHICH: Final = st.sampled_from(["held", "held", "held", "any", "stale"])
 _LIMIT: Final = st.sampled_from([1, 2, 500])
@@ -513,9 +513,10 @@ class KernelMachine(RuleBasedStateMachine):
         is_reader = attempt.kind is JobKind.EXPAND
         items = [self._fresh() for _ in range(size % 6)]
         value = [attempt.job, attempt.epoch, self._fresh()]
-        if how in {"fail", "fatal"}:
+        if how.startswith(("fail", "fatal")):
+            rule = int(how[-1]) if how[-1].isdigit() else None
             outcome: Completed | Expanded | Failed = Failed(
-                failure=Failure(code="c", message="m", retryable=how == "fail")
+                failure=Failure(code="c", message="m", retryable=how != "fatal", rule=rule)
             )
         elif is_reader == (how == "ok"):
             outcome = Expanded(items=tuple(map(_payload, items)))
@@ -570,7 +571,7 @@ class KernelMachine(RuleBasedStateMachine):
             case Expanded():
                 job.run.expand(job.task, items)
             case Failed(failure=failure):
-                if failure.retryable and job.attempts < job.run.attempts_max(job.task):
+                if failure.retryable and job.attempts < job.run.attempts_after(job.task, failure.rule):
                     assert answer.retry_at is not None
                     job.wake_at = answer.retry_at if answer.retry_at > self.now else None
                     job.losses = 0

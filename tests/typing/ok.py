@@ -39,6 +39,20 @@ assert_type(d.extract.configure(d.Extraction(3)), ConfigurableStage[d.Document, 
 assert_type(stage(queue="gpu")(retry=Retry()), StageDecorator)
 
 
+@stage(
+    retry=Retry(
+        give_up_on=(LookupError,),
+        by_error={ConnectionError: Retry(attempts=9), ValueError: Retry(attempts=2)},
+    ),
+    timeout_total=timedelta(hours=1),
+)
+async def picky(x: int) -> str:
+    return str(x)
+
+
+assert_type(picky, Stage[int, str])
+
+
 @stage
 async def may_be(x: int | None) -> str | None:
     return str(x)

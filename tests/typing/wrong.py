@@ -4,6 +4,7 @@ This file is only read, never run.
 """
 
 from holdfast.kernel.authoring import Call, Pipeline, Retry, StageContext, each, stage
+from holdfast.ports.errors import RetryAfter
 from tests.typing import documents as d
 
 documents = Pipeline("x", input=d.Document)
@@ -54,6 +55,9 @@ async def option_type(page: d.Page) -> d.Summary:
     return d.Summary(page.text)
 
 
+Retry(by_error={ValueError: 3})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
+Retry(by_error={int: Retry()})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
+RetryAfter(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 d.extract.configure(d.Page("x"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 d.summarise.configure(d.Page("x"))  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
 d.extract.options(retries=Retry())  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

@@ -37,6 +37,8 @@ FULL_JOB = Job(
     session=a_key(9),
     leased_at=NOW + 2,
     input='["item","bill",0,3]',
+    timeout_total=3_600 * 1_000_000,
+    first_claimed_at=NOW - 1,
 )
 """A job with every field set."""
 

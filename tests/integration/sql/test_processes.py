@@ -10,6 +10,7 @@ from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.ports.changes import CreateRun
 from holdfast.ports.persistence import CountAll, FindRun, SchemaVersion
 from holdfast.testing.conformance.builders import NAMESPACE, a_run
+from tests.schema import NEWEST
 
 OpenStore = Callable[..., SqlPersistence]
 
@@ -61,7 +62,7 @@ def test_processes_that_set_up_the_same_database_do_not_disturb_each_other(
 ) -> None:
     run_together(SETUP, *[[url]] * 4)
 
-    assert open_store(url).read(SchemaVersion()) == "0002"
+    assert open_store(url).read(SchemaVersion()) == NEWEST
 
 
 def test_processes_that_write_the_same_row_lose_nothing(store: SqlPersistence, url: str) -> None:

@@ -3,15 +3,17 @@
 import asyncio
 import threading
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import anyio
 import attrs
+import pydantic
 import pytest
 from anyio import lowlevel, to_thread
 from typing_extensions import override
 
-from holdfast.hosts.bodies import MESSAGE_MAX, TRACEBACK_MAX, idempotency_key
+from holdfast.hosts.bodies import idempotency_key
+from holdfast.hosts.failures import MESSAGE_MAX, TRACEBACK_MAX
 from holdfast.hosts.payloads import INLINE_MAX
 from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.decorators import stage
@@ -19,7 +21,13 @@ from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.commands import Failed
 from holdfast.kernel.values import MAX_DEPTH, MAX_VALUE_BYTES
-from holdfast.ports.errors import UnavailableError
+from holdfast.ports.errors import (
+    GiveUp,
+    InvalidValueError,
+    RetryAfter,
+    UnavailableError,
+    UnstorableValueError,
+)
 from holdfast.ports.json import parse
 from holdfast.testing.blobs import MemoryBlobStore
 from tests.unit.hosts.bench import Bench, items, value
@@ -320,7 +328,198 @@ async def test_an_error_that_a_stage_gives_up_on_is_not_tried_again(
     assert (await bench.failure_of(pipeline(1))).retryable is retryable
 
 
+class Busy(Temporary):
+    pass
+
+
+PICKY = Retry(
+    attempts=2,
+    give_up_on=(Final, LookupError),
+    by_error={
+        Temporary: Retry(attempts=3),
+        KeyError: Retry(attempts=4),
+        TimeoutError: Retry(attempts=5),
+        UnstorableValueError: Retry(attempts=6),
+        Exception: Retry(attempts=7),
+    },
+)
+
+
+def caused(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "rule", "retryable", "code"),
+    [
+        (Temporary(), 0, True, "body_error"),
+        (Busy(), 0, True, "body_error"),
+        (KeyError(), 1, True, "body_error"),
+        (IndexError(), None, False, "body_error"),
+        (VeryFinal(), None, False, "body_error"),
+        (TimeoutError(), 2, True, "body_error"),
+        (ValueError(), 4, True, "body_error"),
+        (SystemExit(), None, True, "body_error"),
+        (UnstorableValueError("$", "no"), 3, True, "unstorable_value"),
+        (InvalidValueError("it", ()), None, False, "invalid_value"),
+        (GiveUp("no use"), None, False, "give_up"),
+        (RetryAfter(timedelta(seconds=5)), 4, True, "retry_after"),
+        (caused(RetryAfter(timedelta(seconds=5)), Busy()), 0, True, "retry_after"),
+        (caused(RetryAfter(timedelta(seconds=5)), Final()), 4, True, "retry_after"),
+    ],
+)
+async def test_the_class_nearest_to_an_error_says_how_it_is_treated(
+    error: BaseException, rule: int | None, retryable: bool, code: str
+) -> None:
+    @stage(retry=PICKY)
+    async def body(x: int) -> int:
+        raise error
+
+    bench = Bench(pipeline := Pipeline("w", input=int).pipe(body))
+    failure = await bench.failure_of(pipeline(1))
+
+    assert (failure.rule, failure.retryable, failure.code) == (rule, retryable, code)
+
+
+async def test_a_validation_error_within_a_body_is_an_error_like_any_other() -> None:
+    """What a model answered did not parse: the next answer may."""
+
+    class Answer(pydantic.BaseModel):
+        score: int
+
+    @stage
+    async def judge(x: int) -> int:
+        return Answer.model_validate_json('{"score": "high"}').score
+
+    bench = Bench(pipeline := Pipeline("w", input=int).pipe(judge))
+
+    assert (await bench.failure_of(pipeline(1))).retryable
+
+
+@pytest.mark.parametrize(
+    ("wait", "asked"),
+    [
+        (timedelta(seconds=5), 5_000_000),
+        (timedelta(seconds=-5), 0),
+        (timedelta(days=30), 7 * 24 * 3600 * 1_000_000),
+    ],
+)
+async def test_a_body_says_when_it_is_to_be_tried_again(wait: timedelta, asked: int) -> None:
+    @stage
+    def body(x: int) -> int:
+        raise RetryAfter(wait, "slow down")
+
+    bench = Bench(pipeline := Pipeline("w", input=int).pipe(body))
+    failure = await bench.failure_of(pipeline(1))
+
+    assert (failure.retry_after, failure.message, failure.retryable) == (asked, "slow down", True)
+
+
+def test_a_number_is_no_time_to_be_tried_again_after() -> None:
+    with pytest.raises(TypeError, match=r"takes a timedelta, as timedelta\(minutes=1\), not 5"):
+        RetryAfter(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+async def test_a_rule_is_found_by_name_in_a_plan_that_is_older_than_the_code() -> None:
+    """A run keeps the plan that it began with; the code may have got other rules since."""
+
+    def pipeline_with(*errors: type[Exception]) -> Pipeline[int, int]:
+        @stage(name="body", retry=Retry(by_error={error: Retry() for error in errors}))
+        async def body(x: int) -> int:
+            raise KeyError if x else IndexError
+
+        return Pipeline("w", input=int).pipe(body)
+
+    old, new = pipeline_with(ValueError, KeyError), pipeline_with(KeyError, IndexError)
+    bench = Bench(old)
+    bench.start(old(1), "known")
+    bench.start(old(0), "unknown")
+    newer = Bench(new, persistence=bench.store)
+    known, unknown = newer.prepare()
+    rules = [
+        outcome.failure.rule
+        for outcome in (await newer.run(known), await newer.run(unknown))
+        if isinstance(outcome, Failed)
+    ]
+
+    assert rules == [1, None]
+
+
 # Time and cancellation ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("retry", "rule", "retryable"),
+    [
+        (Retry(by_error={TimeoutError: Retry(attempts=9)}), 0, True),
+        (Retry(by_error={ValueError: Retry(), OSError: Retry(attempts=9)}), 1, True),
+        (Retry(give_up_on=(TimeoutError,)), None, False),
+        (Retry(), None, True),
+    ],
+)
+async def test_a_timeout_counts_as_a_timeout_error(retry: Retry, rule: int | None, retryable: bool) -> None:
+    @stage(timeout=timedelta(milliseconds=20), retry=retry)
+    async def body(x: int) -> int:
+        await anyio.sleep_forever()
+        return x
+
+    bench = Bench(pipeline := Pipeline("w", input=int).pipe(body))
+    failure = await bench.failure_of(pipeline(1))
+
+    assert (failure.code, failure.rule, failure.retryable) == ("timeout", rule, retryable)
+
+
+async def test_an_attempt_is_cut_to_what_is_left_of_the_time_for_all() -> None:
+    seen: list[datetime | None] = []
+
+    @stage(timeout=timedelta(minutes=5), timeout_total=timedelta(seconds=10), retry=Retry(wait=timedelta(0)))
+    async def body(ctx: StageContext, x: int) -> int:
+        seen.append(ctx.deadline)
+        if ctx.attempt == 2:
+            await anyio.sleep_forever()
+        raise KeyError
+
+    bench = Bench(pipeline := Pipeline("w", input=int).pipe(body))
+    began = bench.clock.now()
+    bench.start(pipeline(1))
+    first = bench.body()
+    bench.settle(first, await bench.run(first))
+    bench.clock.advance(timedelta(seconds=9.98))
+    second = bench.body()
+    settled = bench.settle(second, await bench.run(second))
+
+    assert seen == [began + timedelta(seconds=10)] * 2
+    assert (settled.run_status, settled.retry_at) == ("failed", None)
+    error = parse(bench.row().error or "")
+    assert (error["code"], error["message"]) == (
+        "timeout_total",
+        "2 attempts were made within the 0:00:10 for all of them; the last of them was cut off then",
+    )
+
+
+async def test_no_attempt_begins_after_the_time_for_all() -> None:
+    seen: list[int] = []
+
+    @stage(timeout_total=timedelta(seconds=10), retry=Retry(wait=timedelta(0)))
+    async def body(ctx: StageContext, x: int) -> int:
+        seen.append(ctx.attempt)
+        raise KeyError
+
+    bench = Bench(pipeline := Pipeline("w", input=int).pipe(body))
+    bench.start(pipeline(1))
+    first = bench.body()
+    bench.settle(first, await bench.run(first))
+    bench.clock.advance(timedelta(seconds=10))  # nobody claimed it in time: a backlog, or no worker
+    second = bench.body()
+    bench.settle(second, await bench.run(second))
+
+    error = parse(bench.row().error or "")
+    assert seen == [1]
+    assert (error["code"], error["message"]) == (
+        "timeout_total",
+        "1 attempt was made within the 0:00:10 for all of them; the next one was claimed too late to begin",
+    )
 
 
 async def test_an_async_body_that_takes_too_long_is_cancelled() -> None:

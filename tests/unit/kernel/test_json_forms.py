@@ -85,7 +85,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             said=(c.Said(kind="progress", at=5, data="0.5"),),
         ),
         (
-            f'{{{SETTLE}{{"failure":{{"code":"e","message":"m","retryable":true,"traceback":"","type":""}},'
+            f'{{{SETTLE}{{"failure":{{"code":"e","message":"m","retry_after":null,"retryable":true,"rule":null,"traceback":"","type":""}},'
             '"kind":"Failed"},"said":[{"at":5,"data":"0.5","kind":"progress"}],"started_at":null,'
             '"take_next":null,"type":"job.settle"}'
         ),
@@ -144,7 +144,7 @@ REPLIES: list[tuple[object, str]] = [
         c.JobsClaimed(attempts=(ATTEMPT,)),
         (
             '{"attempts":[{"attempt":1,"definition":"w@1","epoch":2,"input":"1","item":null,"job":"r.1",'
-            '"kind":"expand","losses":0,"max_attempts":3,"node":"n","queue":"q","run":"r"}]}'
+            '"kind":"expand","losses":0,"max_attempts":3,"node":"n","queue":"q","run":"r","total_until":null}]}'
         ),
     ),
     (

@@ -11,6 +11,7 @@ from holdfast.kernel.plan import (
     NodePlan,
     Plan,
     RetryPolicy,
+    RetryRule,
     StagePlan,
     plan_from_json,
     stage_of,
@@ -25,6 +26,7 @@ RETRIES = st.builds(
     wait_max_us=st.integers(0, 10**12),
     jitter=st.floats(0.0, 1.0),
 )
+RULES = st.builds(RetryRule, error=st.text(max_size=5), policy=RETRIES)
 STAGES = st.builds(
     StagePlan,
     name=st.text(max_size=5),
@@ -33,6 +35,8 @@ STAGES = st.builds(
     retry=RETRIES,
     timeout_us=st.none() | st.integers(1, 10**12),
     config=st.none() | st.text(max_size=5),
+    retry_rules=st.lists(RULES, max_size=3).map(tuple),
+    timeout_total_us=st.none() | st.integers(1, 10**12),
 )
 MAPS = st.builds(MapPlan, stage=STAGES, over=st.none() | st.text(max_size=5), limit=st.integers(1, 10**6))
 NODES: st.SearchStrategy[NodePlan] = STAGES | MAPS
@@ -69,6 +73,29 @@ def test_this_is_the_text_of_a_plan() -> None:
     )
     assert plan.fingerprint == pipeline(stage("a"), (each("m", over="a", limit=5), stage("b"))).fingerprint
     assert len(plan.fingerprint) == 32
+
+
+def test_a_stage_says_no_more_than_it_has_to() -> None:
+    """Otherwise every plan would get another fingerprint with each thing that stages can be told."""
+    plan = pipeline(
+        StagePlan(
+            name="a",
+            retry_rules=(RetryRule(error="Busy", policy=RetryPolicy(attempts=9)),),
+            timeout_total_us=5,
+        )
+    )
+
+    assert '"retry_rules":[{"error":"Busy","policy":{"attempts":9,' in plan.to_json()
+    assert '"timeout_total_us":5' in plan.to_json()
+    assert plan_from_json(plan.to_json()) == plan
+
+
+def test_there_are_as_many_attempts_as_the_most_patient_policy_has() -> None:
+    rules = tuple(RetryRule(error="E", policy=RetryPolicy(attempts=number)) for number in (2, 9, 4))
+    plan = StagePlan(name="a", retry=RetryPolicy(attempts=3), retry_rules=rules)
+
+    assert (plan.max_attempts, StagePlan(name="a").max_attempts) == (9, 3)
+    assert [plan.policy(rule).attempts for rule in (None, 0, 1, 2, 3, -1)] == [3, 2, 9, 4, 3, 3]
 
 
 def test_any_difference_is_another_fingerprint() -> None:

@@ -15,13 +15,14 @@ from holdfast.kernel.commands import (
     JobClaim,
     JobClaimOne,
     JobRelease,
+    JobSettled,
     JobsWoken,
     JobWakeDue,
     RunCancel,
     RunCreate,
 )
-from holdfast.kernel.decide.failures import backoff
-from holdfast.kernel.plan import RetryPolicy, StagePlan
+from holdfast.kernel.decide.failures import RETRY_AFTER_MAX, backoff
+from holdfast.kernel.plan import MapPlan, RetryPolicy, RetryRule, StagePlan
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import parse
 from holdfast.ports.records import JobKey, JobState, RunStatus
@@ -173,6 +174,207 @@ def test_retries_end_when_the_run_does(world: World) -> None:
 
     with world.unchanged():
         assert world.wake_due() == 0
+
+
+# By error -------------------------------------------------------------------------------------------------------
+
+SLOW = RetryPolicy(attempts=6, wait_us=60 * SECOND, backoff=1.0, jitter=0.0)
+ONCE = RetryPolicy(attempts=1)
+RULED = StagePlan(
+    name="a",
+    retry=attrs.evolve(PATIENT, attempts=3),
+    retry_rules=(RetryRule(error="Busy", policy=SLOW), RetryRule(error="Broken", policy=ONCE)),
+)
+
+
+def failing(world: World, rule: int | None = None, retry_after: int | None = None) -> JobSettled:
+    """Claim the one job, and let it fail under this rule."""
+    world.wait(3600)
+    world.wake_due()
+    failure = Failure(code="E", message="no", rule=rule, retry_after=retry_after)
+    return world.settle(world.claim_one(world.open()), Failed(failure=failure))
+
+
+def test_each_kind_of_error_has_its_own_patience() -> None:
+    world = World(pipeline(RULED))
+    world.create()
+    waits: list[int] = []
+    for rule in (0, None, 0, 0):
+        retry_at = failing(world, rule).retry_at
+        assert retry_at is not None
+        waits.append(retry_at - world.now)
+
+    assert waits == [60 * SECOND, 30 * SECOND, 60 * SECOND, 60 * SECOND]
+    assert world.jobs()[0].max_attempts == 6
+
+
+@pytest.mark.parametrize(("rule", "attempts"), [(0, 6), (1, 1), (None, 3), (7, 3)])
+def test_each_kind_of_error_has_its_own_number_of_attempts(rule: int | None, attempts: int) -> None:
+    world = World(pipeline(RULED))
+    world.create()
+    for _ in range(attempts - 1):
+        assert failing(world, rule).run_status == "running"
+
+    assert failing(world, rule).run_status == "failed"
+
+
+def test_attempts_count_whatever_they_failed_by() -> None:
+    world = World(pipeline(RULED))
+    world.create()
+    for _ in range(3):
+        assert failing(world, 0).run_status == "running"
+
+    assert failing(world, None).run_status == "failed"
+
+
+def test_a_lost_worker_costs_one_of_the_highest_number_of_attempts() -> None:
+    world = World(pipeline(RULED))
+    world.create()
+    for _ in range(5):
+        world.claim_one(world.open())
+        assert world.lose().freed == 1
+    world.claim_one(world.open())
+
+    assert world.lose().dead == 1
+    assert parse(world.run().error or "")["code"] == "worker_lost"
+
+
+@pytest.mark.parametrize(
+    ("asked", "waited"),
+    [(5 * SECOND, 5 * SECOND), (0, 0), (-5, 0), (10**18, RETRY_AFTER_MAX)],
+)
+def test_a_body_says_itself_when_it_is_tried_again(asked: int, waited: int) -> None:
+    world = World(pipeline(RULED))
+    world.create()
+
+    assert failing(world, retry_after=asked).retry_at == world.now + waited
+
+
+def test_a_body_that_asks_for_patience_gets_no_further_attempts() -> None:
+    world = World(pipeline(RULED))
+    world.create()
+    settled = [failing(world, retry_after=1) for _ in range(3)]
+
+    assert [one.run_status for one in settled] == ["running", "running", "failed"]
+
+
+# The time for all attempts --------------------------------------------------------------------------------------
+
+
+def limited(total: float, policy: RetryPolicy = PATIENT) -> World:
+    world = World(pipeline(StagePlan(name="a", retry=policy, timeout_total_us=round(total * SECOND))))
+    world.create()
+    return world
+
+
+def test_a_retry_that_would_begin_too_late_is_none() -> None:
+    world = limited(40)
+    world.wait(3600)  # what it waited for its first claim does not count
+    session = world.open()
+    first = world.claim_one(session)
+    assert first.total_until == world.now + 40 * SECOND
+    world.wait(1)
+    world.fail(first)
+    world.wait(10)
+    world.wake_due()
+    second = world.claim_one(session)
+    assert second.total_until == first.total_until
+    settled = world.fail(second)
+
+    assert (settled.run_status, settled.retry_at) == ("failed", None)
+    error = parse(world.run().error or "")
+    assert (error["code"], error["attempt"]) == ("timeout_total", 2)
+    assert error["message"] == (
+        "2 attempts were made, and the next would begin after the 0:00:40 for all of them; the last one: it broke"
+    )
+    assert world.events() == ["run.created", "stage.retrying", "stage.failed", "run.failed"]
+
+
+def test_a_retry_that_begins_at_the_last_moment_is_one() -> None:
+    world = limited(10.000001)
+    world.fail(world.claim_one(world.open()))
+
+    assert world.run().status == "running"
+
+
+def test_what_has_no_attempt_left_did_not_run_out_of_time() -> None:
+    world = limited(1, attrs.evolve(PATIENT, attempts=1))
+    attempt = world.claim_one(world.open())
+    world.wait(5)
+    world.fail(attempt, code="E1")
+
+    assert parse(world.run().error or "")["code"] == "E1"
+
+
+def test_a_lost_worker_s_job_ends_when_it_is_freed_too_late() -> None:
+    world = limited(60)
+    world.claim_one(world.open())
+    freed = world.lose()
+
+    error = parse(world.run().error or "")
+    assert (freed.freed, freed.dead, error["code"]) == (0, 1, "timeout_total")
+    assert error["message"].startswith("1 attempt was made")
+    assert error["message"].endswith("the worker that held attempt 1 was lost")
+
+
+def test_an_attempt_that_is_given_back_starts_no_clock() -> None:
+    world = limited(60)
+    session = world.open()
+    world.release(world.claim_one(session))
+    assert world.jobs()[0].first_claimed_at is None
+    world.wait(20)
+    world.fail(world.claim_one(session))
+    world.wait(10)
+    world.wake_due()
+    world.release(world.claim_one(session))
+
+    assert world.jobs()[0].first_claimed_at == world.now - 10 * SECOND
+
+
+def test_each_item_of_a_map_has_its_own_time() -> None:
+    item = StagePlan(name="m", retry=PATIENT, timeout_total_us=60 * SECOND)
+    world = World(pipeline(MapPlan(stage=item, limit=1)))
+    world.create()
+    session = world.open()
+    expand = world.claim_one(session)
+    assert expand.total_until is None
+    world.expand(expand, range(2))
+    world.complete(world.claim_one(session))
+    world.wait(100)
+
+    assert world.claim_one(session).total_until == world.now + 60 * SECOND
+
+
+@given(
+    policy=st.builds(
+        RetryPolicy,
+        attempts=st.integers(1, 6),
+        wait_us=st.integers(0, 60 * SECOND),
+        backoff=st.floats(1.0, 4.0),
+        jitter=st.floats(0.0, 1.0),
+    ),
+    total=st.integers(1, 200 * SECOND),
+    lasts=st.lists(st.integers(0, 40 * SECOND), min_size=6, max_size=6),
+)
+def test_no_attempt_begins_when_the_time_for_all_is_over(
+    policy: RetryPolicy, total: int, lasts: list[int]
+) -> None:
+    world = limited(total / SECOND, policy)
+    session = world.open(lease=10**15)
+    began: list[int] = []
+    while attempts := world.claim(session):
+        began.append(world.now)
+        world.wait(lasts[len(began) - 1] / SECOND)
+        retry_at = world.fail(attempts[0]).retry_at
+        if retry_at is not None:
+            world.wait((retry_at - world.now) / SECOND)
+            world.wake_due()
+
+    assert world.run().status == "failed"
+    assert all(at < began[0] + total for at in began)
+    assert len(began) <= policy.attempts
+    code = parse(world.run().error or "")["code"]
+    assert code == ("oops" if len(began) == policy.attempts else "timeout_total")
 
 
 # Waking ---------------------------------------------------------------------------------------------------------

@@ -25,6 +25,19 @@ from holdfast.ports.errors import DefinitionError
         ({"jitter": "a"}, "jitter is 'a'"),
         ({"give_up_on": ValueError}, "give_up_on is .*; it must be a tuple of exception classes"),
         ({"give_up_on": (ValueError, int)}, "give_up_on is"),
+        ({"by_error": (ValueError,)}, "by_error is .*; it must be a dict of Retry"),
+        ({"by_error": {int: Retry()}}, "by_error has <class 'int'>; it must be an exception class"),
+        ({"by_error": {"ValueError": Retry()}}, "by_error has 'ValueError'"),
+        ({"by_error": {ValueError: 3}}, r"by_error\[ValueError\] is 3; it must be a Retry"),
+        (
+            {"by_error": {ValueError: Retry(by_error={KeyError: Retry()})}},
+            r"by_error\[ValueError\] has by_error or give_up_on itself",
+        ),
+        ({"by_error": {ValueError: Retry(give_up_on=(KeyError,))}}, "say these in the outer Retry"),
+        (
+            {"give_up_on": (ValueError,), "by_error": {ValueError: Retry()}},
+            "ValueError is in give_up_on and in by_error",
+        ),
     ],
 )
 def test_a_retry_out_of_bounds_is_refused(said: dict[str, Any], message: str) -> None:
@@ -45,7 +58,8 @@ def test_a_misspelt_option_is_named_with_what_there_is() -> None:
         check_options({"quue": "gpu"}, BodyOptions, "stage 'extract'")
 
     assert str(caught.value) == (
-        "stage 'extract' has no option 'quue' (did you mean 'queue'?); it has name, priority, queue, retry, timeout"
+        "stage 'extract' has no option 'quue' (did you mean 'queue'?); it has name, priority, queue, retry, timeout,"
+        " timeout_total"
     )
 
 
@@ -55,6 +69,7 @@ def test_a_misspelt_option_is_named_with_what_there_is() -> None:
         ({"retry": 3}, r"x: retry is 3; it must be a Retry\(...\)"),
         ({"timeout": timedelta(0)}, "timeout is .*; it must be a timedelta longer than nothing"),
         ({"timeout": 3}, "timeout is 3"),
+        ({"timeout_total": timedelta(0)}, "timeout_total is .*; it must be a timedelta longer than nothing"),
         ({"queue": "a b"}, "queue is 'a b'; it must be 1 to 128 letters"),
         ({"priority": 32_768}, "priority is 32768; it must be an integer from -32767 to 32767"),
         ({"priority": True}, "priority is True"),

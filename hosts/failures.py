@@ -1,0 +1,122 @@
+"""What a body raises becomes the failure of its attempt: the retry rule it falls under, and what people read of it."""
+
+import traceback
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Final
+
+import attrs
+
+from holdfast.hosts.runtime import printable
+from holdfast.kernel.authoring.design import rule_name
+from holdfast.kernel.authoring.stages import Stage
+from holdfast.kernel.commands import Failure
+from holdfast.kernel.decide.failures import RETRY_AFTER_MAX, TIMEOUT_TOTAL
+from holdfast.kernel.plan import StagePlan
+from holdfast.ports.errors import (
+    BlobMissingError,
+    GiveUp,
+    HoldfastError,
+    InvalidValueError,
+    RetryAfter,
+    UnstorableValueError,
+)
+from holdfast.ports.records import Micros
+
+MESSAGE_MAX: Final = 2_000
+TRACEBACK_MAX: Final = 8_000
+
+_OURS: Final = ("holdfast.hosts.", "anyio.")
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+_NEVER_AGAIN: Final = (InvalidValueError, UnstorableValueError, BlobMissingError)
+"""What another attempt would only meet again, unless the stage says of just these that it would not."""
+
+
+@attrs.frozen
+class _Treatment:
+    """Under which rule of the plan a failure falls, and whether it is the last."""
+
+    rule: int | None = None
+    final: bool = False
+
+
+def failure_of(error: BaseException, stage: Stage[Any, object], plan: StagePlan) -> Failure:
+    """Return the failure of an attempt whose body raised this."""
+    treatment = _treatment_of(error, stage, plan)
+    try:
+        message = str(error)
+    except Exception:  # noqa: BLE001  # a user's class may do anything when it is printed
+        message = "(its message can't be printed)"
+    lines = "".join(traceback.format_exception(type(error), error, _of_the_user(error.__traceback__)))
+    return Failure(
+        code=error.code if isinstance(error, HoldfastError) else "body_error",
+        message=printable(message)[:MESSAGE_MAX],
+        type=f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins."),
+        traceback=printable(lines)[-TRACEBACK_MAX:],
+        retryable=not treatment.final,
+        rule=treatment.rule,
+        retry_after=_wait(error.wait) if isinstance(error, RetryAfter) else None,
+    )
+
+
+def timeout_failure(seconds: float, stage: Stage[Any, object], plan: StagePlan) -> Failure:
+    """Return the failure of an attempt that took longer than so many seconds. It counts as a TimeoutError."""
+    treatment = _by_class(TimeoutError, stage, plan)
+    return Failure(
+        code="timeout",
+        message=f"the attempt took longer than {timedelta(seconds=seconds)}",
+        type="TimeoutError",
+        retryable=not treatment.final,
+        rule=treatment.rule,
+    )
+
+
+def total_failure(attempts: int, total: Micros, *, started: bool) -> Failure:
+    """Return the failure of an attempt when the time for all attempts is over. `attempts` counts those that began."""
+    made = "1 attempt was" if attempts == 1 else f"{attempts} attempts were"
+    end = "the last of them was cut off then" if started else "the next one was claimed too late to begin"
+    message = f"{made} made within the {timedelta(microseconds=total)} for all of them; {end}"
+    return Failure(code=TIMEOUT_TOTAL, message=message, type="TimeoutError", retryable=False)
+
+
+def _treatment_of(error: BaseException, stage: Stage[Any, object], plan: StagePlan) -> _Treatment:
+    if isinstance(error, GiveUp):
+        return _Treatment(final=True)
+    if isinstance(error, RetryAfter):
+        causes = (each for each in (error.__cause__, error) if each is not None)
+        found = (_by_class(type(each), stage, plan).rule for each in causes)
+        return _Treatment(rule=next((rule for rule in found if rule is not None), None))
+    return _by_class(type(error), stage, plan)
+
+
+def _by_class(kind: type[BaseException], stage: Stage[Any, object], plan: StagePlan) -> _Treatment:
+    """Return what the class says that is nearest to this one. A rule that the plan lacks is none."""
+    hopeless = issubclass(kind, _NEVER_AGAIN)
+    said = stage.treatment(kind)
+    if said is None or stage.retry is None or (hopeless and not issubclass(said, _NEVER_AGAIN)):
+        return _Treatment(final=hopeless)
+    if said in stage.retry.give_up_on:
+        return _Treatment(final=True)
+    return _Treatment(rule=_rule_for(said, list(stage.retry.by_error), plan))
+
+
+def _rule_for(said: type[Exception], known: list[type[Exception]], plan: StagePlan) -> int | None:
+    """Return which rule of the plan is for this class. The run may follow a plan that is older than the code."""
+    names = [rule.error for rule in plan.retry_rules]
+    place = known.index(said)
+    if names == [rule_name(each) for each in known]:
+        return place
+    return names.index(rule_name(said)) if rule_name(said) in names else None
+
+
+def _wait(wait: timedelta) -> Micros:
+    return max(0, min(wait // _MICROSECOND, RETRY_AFTER_MAX))
+
+
+def _of_the_user(frames: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without the frames that led to the user's code; all of it if there is none of that."""
+    frame = frames
+    while frame is not None and str(frame.tb_frame.f_globals.get("__name__")).startswith(_OURS):
+        frame = frame.tb_next
+    return frame or frames
