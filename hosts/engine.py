@@ -1,6 +1,6 @@
 """The application's side: start runs, wait for them, look at them, end them."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from datetime import datetime, timedelta
@@ -15,7 +15,17 @@ from typing_extensions import TypeVar
 
 from holdfast.hosts.core import Core
 from holdfast.hosts.finding import FilterOptions, ListOptions, Wanted, run_filter, wanted_runs
+from holdfast.hosts.flushing import Flushed, Flusher
 from holdfast.hosts.loops import caller_into_loop
+from holdfast.hosts.sinks import (
+    DeadLetterInfo,
+    SinkInfo,
+    dead_letters,
+    list_sinks,
+    register_sink,
+    remove_sink,
+    replay_dead_letters,
+)
 from holdfast.hosts.stores import Stores, open_stores
 from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.authoring.options import StartOptions
@@ -24,6 +34,7 @@ from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.values import decode
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import RunCancelledError, RunFailedError, RunNotFoundError
+from holdfast.ports.events import EventSink
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import CountRuns, FindRun, HistoryOf, ListRuns
 from holdfast.ports.records import TERMINAL, HistoryRow, Run, RunName, RunStatus, attribute_texts
@@ -287,6 +298,55 @@ class SyncEngine:
         found = self.core.stores.persistence.read(CountRuns(which))
         return {status: found.get(status, 0) for status in RunStatus if status in (which.statuses or found)}
 
+    def register_sink(
+        self, name: str, /, *, since: datetime | None = None, types: Collection[str] = ()
+    ) -> SinkInfo:
+        """Let events go to the sink of this name. One that is there stays as it is.
+
+        Args:
+            name: 1 to 100 of `a-z 0-9 _ . -`. What takes the events is given to workers under this name.
+            since: Events stored from then on go there; from now on if not given. Aware.
+            types: Only these types of events: `run.failed`, or `user.*` for all that begin so. All if there are none.
+
+        Raises:
+            InvalidCommandError: The name or a type can't be.
+        """
+        register_sink(self.core, name, since, types)
+        return next(sink for sink in list_sinks(self.core) if sink.name == name)
+
+    def remove_sink(self, name: str, /) -> bool:
+        """Forget a sink, what it had to get, and its dead letters. Return whether there was one."""
+        return remove_sink(self.core, name)
+
+    def sinks(self) -> list[SinkInfo]:
+        """Return the sinks of this namespace, by name."""
+        return list_sinks(self.core)
+
+    def flush(self, sinks: Mapping[str, EventSink], /) -> Flushed:
+        """Bring what has happened to these sinks, until there is nothing left that they take now.
+
+        Workers do this all the time for the sinks that they are given.
+        """
+        self.core.connect()
+        return Flusher(self.core, sinks).flush()
+
+    def dead_letters(self, *, sink: str = "", run_id: str = "") -> Iterator[DeadLetterInfo]:
+        """Return one by one the runs whose events are parked: of one sink, of one run, or all."""
+        return dead_letters(self.core, sink, run_id)
+
+    def replay_dead_letters(
+        self, *, sink: str = "", run_id: str = "", skip: bool = False, reason: str = ""
+    ) -> int:
+        """Let parked events go on from the one that was refused: of one sink, one run, or all. Return of how many runs.
+
+        Args:
+            sink: Only those of this sink.
+            run_id: Only those of this run.
+            skip: Leave the refused event out. The sink gets an `event.skipped` in its place, with the `reason`.
+            reason: For people.
+        """
+        return replay_dead_letters(self.core, sink, run_id, skip=skip, reason=reason)
+
     def _listed(self, wanted: Wanted) -> Iterator[RunInfo]:
         after, left = wanted.after, wanted.limit
         while left is None or left > 0:
@@ -392,12 +452,41 @@ class Engine:
         """Return how many runs there are of each status. See `SyncEngine.count`."""
         return await to_thread.run_sync(partial(self._sync.count, **options))
 
+    async def register_sink(
+        self, name: str, /, *, since: datetime | None = None, types: Collection[str] = ()
+    ) -> SinkInfo:
+        """Let events go to the sink of this name. See `SyncEngine.register_sink`."""
+        return await to_thread.run_sync(partial(self._sync.register_sink, name, since=since, types=types))
 
-async def _awaited(infos: Iterator[RunInfo]) -> AsyncIterator[RunInfo]:
+    async def remove_sink(self, name: str, /) -> bool:
+        """Forget a sink. See `SyncEngine.remove_sink`."""
+        return await to_thread.run_sync(self._sync.remove_sink, name)
+
+    async def sinks(self) -> list[SinkInfo]:
+        """Return the sinks of this namespace, by name."""
+        return await to_thread.run_sync(self._sync.sinks)
+
+    async def flush(self, sinks: Mapping[str, EventSink], /) -> Flushed:
+        """Bring what has happened to these sinks. See `SyncEngine.flush`."""
+        return await to_thread.run_sync(self._sync.flush, sinks)
+
+    def dead_letters(self, *, sink: str = "", run_id: str = "") -> AsyncIterator[DeadLetterInfo]:
+        """Return one by one the runs whose events are parked. See `SyncEngine.dead_letters`."""
+        return _awaited(self._sync.dead_letters(sink=sink, run_id=run_id))
+
+    async def replay_dead_letters(
+        self, *, sink: str = "", run_id: str = "", skip: bool = False, reason: str = ""
+    ) -> int:
+        """Let parked events go on. See `SyncEngine.replay_dead_letters`."""
+        replay = partial(self._sync.replay_dead_letters, sink=sink, run_id=run_id, skip=skip, reason=reason)
+        return await to_thread.run_sync(replay)
+
+
+async def _awaited(infos: Iterator[T]) -> AsyncIterator[T]:
     nothing = object()
     following: Callable[[], object] = partial(next, infos, nothing)
     while (info := await to_thread.run_sync(following)) is not nothing:
-        yield cast("RunInfo", info)
+        yield cast("T", info)
 
 
 def info_of(run: Run) -> RunInfo:

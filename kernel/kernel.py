@@ -1,6 +1,7 @@
 """Takes commands, has them decided, and stores what they come to: one transaction for a batch."""
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
@@ -20,13 +21,16 @@ from holdfast.kernel.commands import (
     JobSettle,
     RunCreate,
     SessionRenew,
+    SinkRegister,
+    SinkRemove,
 )
+from holdfast.kernel.decide.outbox import news_of
 from holdfast.kernel.loading import load
 from holdfast.kernel.plan import Plan
 from holdfast.kernel.record import Recording, recorded
 from holdfast.kernel.rules import RULES, reply_type
 from holdfast.kernel.state import Decision, Reads, State
-from holdfast.ports.changes import Change, StoreReply
+from holdfast.ports.changes import AppendHistory, Change, StoreReply
 from holdfast.ports.clock import Clock, Ids, micros
 from holdfast.ports.errors import (
     CommandError,
@@ -36,7 +40,7 @@ from holdfast.ports.errors import (
     StorageRefusedError,
 )
 from holdfast.ports.persistence import Persistence, Transaction
-from holdfast.ports.records import Micros, Payload, Reply
+from holdfast.ports.records import Micros, Payload, Reply, Sink
 from holdfast.ports.transport import Hint, JobTransport
 
 R = TypeVar("R")
@@ -44,6 +48,8 @@ R = TypeVar("R")
 BATCH_COMMANDS_MAX: Final = 500
 BATCH_BYTES_MAX: Final = 4 * 1024 * 1024
 IDEMPOTENCY_KEY_MAX: Final = 255
+SINKS_KNOWN_FOR: Final = 15.0
+"""Seconds after which it is asked again which sinks there are; far less than `KNOWN_EVERYWHERE`."""
 
 Answer: TypeAlias = object | CommandError
 
@@ -93,6 +99,8 @@ class Kernel:
         self._recorder = recorder
         self._known_plans: dict[str, Plan] = {}
         self._stored_plans: frozenset[str] = frozenset()
+        self._sinks: tuple[Sink, ...] = ()
+        self._sinks_until = -math.inf
 
     def dispatch(self, command: Command[R], /) -> R:
         """Carry out one command and return its reply. A CommandError says that it was refused and changed nothing."""
@@ -122,6 +130,8 @@ class Kernel:
             return self._halved(batch, error)
         if plans:
             self._stored_plans |= plans
+        if any(isinstance(command, SinkRegister | SinkRemove) for command in batch):
+            self._sinks_until = -math.inf
         if hints and self._transport is not None:
             self._transport.announce(hints)
         return answers
@@ -164,9 +174,24 @@ class Kernel:
         for index, command in enumerate(batch):
             if answers[index] is None:
                 answers[index] = self._answer(state, command, now, changes, hints)
+        changes += self._news(tx, state, changes)
         if changes:
             tx.apply(changes)
         return answers, tuple(hints), frozenset(state.tables.plans)
+
+    def _news(self, tx: Transaction, state: State, changes: Sequence[Change]) -> Sequence[Change]:
+        """Return what sinks are to know of the rows that are about to be stored.
+
+        Which sinks there are is asked every few seconds. What is stored before a new one is known is found by
+        `outbox.sweep`.
+        """
+        rows = [change.row for change in changes if isinstance(change, AppendHistory)]
+        if not rows:
+            return ()
+        if self.clock.monotonic() >= self._sinks_until:
+            self._sinks = tuple(tx.all_sinks())
+            self._sinks_until = self.clock.monotonic() + SINKS_KNOWN_FOR
+        return news_of(rows, state.tables.runs, self._sinks) if self._sinks else ()
 
     def _answer(
         self, state: State, command: Command[Any], now: Micros, changes: list[Change], hints: dict[Hint, None]

@@ -1,11 +1,24 @@
 """Reads what a batch of commands needs, many rows at once, in the one order in which locks are taken."""
 
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 
 from holdfast.kernel.plan import Plan, plan_from_json
-from holdfast.kernel.state import Claimable, Due, Expired, Found, Lost, Reads, Search, State, Unsound
+from holdfast.kernel.state import (
+    Claimable,
+    Due,
+    DueStreams,
+    Expired,
+    Found,
+    Lost,
+    Parked,
+    Reads,
+    Search,
+    State,
+    Unheard,
+    Unsound,
+)
 from holdfast.ports.persistence import Transaction
-from holdfast.ports.records import JobKey, Micros, RunName
+from holdfast.ports.records import JobKey, Micros, RunName, SinkName, Stream
 from holdfast.ports.tables import Tables
 
 
@@ -49,6 +62,7 @@ def load(
     duties = {name for reads in all_needs for name in reads.duties}
     if duties:
         state.tables.duties.update((duty.name, duty) for duty in tx.duties(sorted(duties)))
+    _sinks(tx, state, all_needs)
     _plans(tx, state, known_plans)
     return state
 
@@ -76,6 +90,33 @@ def _search(tx: Transaction, tables: Tables, search: Search, now: Micros) -> Fou
             unsound = tx.unsound_runs(keys) if keys else ()
             following = keys[-1] if keys and len(keys) == limit else None
             return Found(runs=tuple(unsound), checked=len(keys), next=following)
+        case DueStreams(namespace, sink, limit):
+            return _found_streams(tables, tx.due_streams(SinkName(namespace, sink), now, limit))
+        case Parked(namespace, sink, run_id, limit):
+            return _found_streams(tables, tx.parked_streams(namespace, sink, run_id, limit))
+        case Unheard(namespace, sinks, after, limit):
+            keys = tx.run_keys(after, limit)
+            unheard = tx.unheard(namespace, sinks, keys) if keys else ()
+            following = keys[-1] if keys and len(keys) == limit else None
+            return Found(news=tuple(unheard), checked=len(keys), next=following)
+
+
+def _sinks(tx: Transaction, state: State, needs: list[Reads]) -> None:
+    """Read sinks, then streams: that is the order of their locks."""
+    tables = state.tables
+    locked = {name for reads in needs if reads.locks_sinks for name in reads.sinks}
+    plain = {name for reads in needs if not _found_nothing(state, reads) for name in reads.sinks} - locked
+    for names, lock in ((locked, True), (plain, False)):
+        if names:
+            tables.sinks.update((sink.key, sink) for sink in tx.sinks(sorted(names), lock=lock))
+    streams = {key for reads in needs for key in reads.streams} - tables.streams.keys()
+    if streams:
+        tables.streams.update((stream.key, stream) for stream in tx.streams(sorted(streams)))
+
+
+def _found_streams(tables: Tables, streams: Sequence[Stream]) -> Found:
+    tables.streams.update((stream.key, stream) for stream in streams)
+    return Found(streams=tuple(stream.key for stream in streams))
 
 
 def _lock(
@@ -121,8 +162,14 @@ def _sessions(tx: Transaction, state: State, needs: list[Reads]) -> None:
 
 
 def _found_nothing(state: State, reads: Reads) -> bool:
-    """Whether a claim has nothing to claim: an idle worker's claim is one query, so its session is not looked at."""
-    return isinstance(reads.search, Claimable) and not state.found[reads.search].jobs
+    """Whether there is nothing to claim, or to flush: that is one query, so nothing that goes with it is looked at."""
+    match reads.search:
+        case Claimable():
+            return not state.found[reads.search].jobs
+        case DueStreams():
+            return not state.found[reads.search].streams
+        case _:
+            return False
 
 
 def _plans(tx: Transaction, state: State, known: MutableMapping[str, Plan]) -> None:

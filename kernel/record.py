@@ -8,16 +8,30 @@ import attrs
 from holdfast.kernel.codec import command_data, from_data, to_data
 from holdfast.kernel.commands import Command
 from holdfast.kernel.plan import Plan, plan_from_json
-from holdfast.kernel.state import Claimable, Decision, Due, Expired, Found, Lost, Search, State, Unsound
+from holdfast.kernel.state import (
+    Claimable,
+    Decision,
+    Due,
+    DueStreams,
+    Expired,
+    Found,
+    Lost,
+    Parked,
+    Search,
+    State,
+    Unheard,
+    Unsound,
+)
 from holdfast.ports.changes import Change
 from holdfast.ports.clock import Ids
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import CompletedRow
-from holdfast.ports.records import Duty, Job, Micros, PlanRow, Reply, Run, Session
+from holdfast.ports.records import Duty, Job, Micros, PlanRow, Reply, Run, Session, Sink, Stream
 from holdfast.ports.tables import Tables
 from holdfast.ports.transport import Hint
 
-_SEARCHES: Final[dict[str, type]] = {kind.__name__: kind for kind in (Claimable, Due, Expired, Lost, Unsound)}
+_KINDS: Final = (Claimable, Due, Expired, Lost, Unsound, DueStreams, Parked, Unheard)
+_SEARCHES: Final[dict[str, type]] = {kind.__name__: kind for kind in _KINDS}
 
 
 @attrs.frozen(kw_only=True)
@@ -113,6 +127,8 @@ def state_json(state: State) -> str:
             "jobs": to_data(list(tables.all_jobs()), list[Job]),
             "sessions": to_data(list(tables.sessions.values()), list[Session]),
             "duties": to_data(list(tables.duties.values()), list[Duty]),
+            "sinks": to_data(list(tables.sinks.values()), list[Sink]),
+            "streams": to_data(list(tables.streams.values()), list[Stream]),
             "replies": to_data(list(tables.replies.values()), list[Reply]),
             "stored": to_data(list(tables.plans.values()), list[PlanRow]),
             "stored_plans": sorted(state.stored_plans),
@@ -131,7 +147,7 @@ def state_json(state: State) -> str:
 
 def _search(kind: str, data: object) -> Search:
     search = cast("object", from_data(data, _SEARCHES[kind]))
-    assert isinstance(search, Claimable | Due | Expired | Lost | Unsound)
+    assert isinstance(search, Search)
     return search
 
 
@@ -145,6 +161,9 @@ def state_from(text: str) -> State:
         tables.put_job(job)
     tables.sessions = {session.id: session for session in from_data(data["sessions"], list[Session])}
     tables.duties = {duty.name: duty for duty in from_data(data["duties"], list[Duty])}
+    # Recordings from before there were sinks have none.
+    tables.sinks = {sink.key: sink for sink in from_data(data.get("sinks", []), list[Sink])}
+    tables.streams = {stream.key: stream for stream in from_data(data.get("streams", []), list[Stream])}
     tables.replies = {
         (reply.namespace, reply.key): reply for reply in from_data(data["replies"], list[Reply])
     }

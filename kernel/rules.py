@@ -7,7 +7,7 @@ import attrs
 
 from holdfast.kernel import commands as c
 from holdfast.kernel.codec import from_data
-from holdfast.kernel.decide import claims, leases, runs, sessions, settles
+from holdfast.kernel.decide import claims, leases, outbox, runs, sessions, settles, sinks
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
@@ -58,6 +58,12 @@ _ALL: Final = (
     _rule(c.SessionReap, c.LeasesReaped, sessions.reads_of_reap, sessions.decide_reap),
     _rule(c.LeaseReapStale, c.LeasesReaped, sessions.reads_of_reap_stale, sessions.decide_reap_stale),
     _rule(c.DutyTake, c.DutyTaken, sessions.reads_of_duty, sessions.decide_duty),
+    _rule(c.SinkRegister, c.SinkRegistered, sinks.reads_of_named, sinks.decide_register),
+    _rule(c.SinkRemove, c.SinkRemoved, sinks.reads_of_named, sinks.decide_remove),
+    _rule(c.OutboxFlush, c.OutboxFlushed, outbox.reads_of_flush, outbox.decide_flush),
+    _rule(c.OutboxSettle, c.OutboxSettled, outbox.reads_of_settle, outbox.decide_settle),
+    _rule(c.OutboxSweep, c.OutboxSwept, outbox.reads_of_sweep, outbox.decide_sweep),
+    _rule(c.DeadLetterReplay, c.DeadLettersReplayed, outbox.reads_of_replay, outbox.decide_replay),
 )
 
 RULES: Final[Mapping[type[c.Command[Any]], Rule]] = {rule.command: rule for rule in _ALL}

@@ -10,7 +10,17 @@ from holdfast.kernel.plan import Plan
 from holdfast.ports.changes import AppendHistory, Change
 from holdfast.ports.errors import InvalidCommandError, UnknownPlanError
 from holdfast.ports.persistence import CompletedRow, Lane
-from holdfast.ports.records import STAGE_COMPLETED, JobKey, Micros, PassOver, Run, RunName
+from holdfast.ports.records import (
+    STAGE_COMPLETED,
+    JobKey,
+    Micros,
+    News,
+    PassOver,
+    Run,
+    RunName,
+    SinkName,
+    StreamKey,
+)
 from holdfast.ports.tables import Tables
 from holdfast.ports.transport import Hint
 
@@ -70,16 +80,47 @@ class Unsound:
     limit: int = attrs.field(validator=_not_negative)
 
 
-Search: TypeAlias = Claimable | Due | Expired | Lost | Unsound
+@attrs.frozen
+class DueStreams:
+    """Search for a sink's streams that have news."""
+
+    namespace: str
+    sink: str
+    limit: int = attrs.field(validator=_not_negative)
+
+
+@attrs.frozen
+class Parked:
+    """Search for parked streams, of a sink and of a run if these are not ""."""
+
+    namespace: str
+    sink: str
+    run_id: str
+    limit: int = attrs.field(validator=_not_negative)
+
+
+@attrs.frozen
+class Unheard:
+    """Search, from the run key `after` on, for runs with rows that sinks have not heard of."""
+
+    namespace: str
+    sinks: tuple[str, ...]
+    after: str
+    limit: int = attrs.field(validator=_not_negative)
+
+
+Search: TypeAlias = Claimable | Due | Expired | Lost | Unsound | DueStreams | Parked | Unheard
 
 
 @attrs.frozen
 class Found:
-    """What a search gave: the keys of jobs, sessions or runs. `next` is where to go on; None at the end."""
+    """What a search gave: the keys of rows, or news. `next` is where to go on; None at the end."""
 
     jobs: tuple[JobKey, ...] = ()
     sessions: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
+    streams: tuple[StreamKey, ...] = ()
+    news: tuple[News, ...] = ()
     checked: int = 0
     next: str | None = None
 
@@ -97,6 +138,9 @@ class Reads:
     sessions: tuple[str, ...] = ()
     locks_sessions: bool = False
     duties: tuple[str, ...] = ()
+    sinks: tuple[SinkName, ...] = ()
+    locks_sinks: bool = False
+    streams: tuple[StreamKey, ...] = ()
     search: Search | None = None
 
 

@@ -5,7 +5,22 @@ from typing import TypeAlias
 
 import attrs
 
-from holdfast.ports.records import Duty, HistoryRow, ItemPage, Job, JobKey, Note, PlanRow, Reply, Run, Session
+from holdfast.ports.records import (
+    Duty,
+    HistoryRow,
+    ItemPage,
+    Job,
+    JobKey,
+    News,
+    Note,
+    PlanRow,
+    Reply,
+    Run,
+    Session,
+    Sink,
+    Stream,
+    StreamKey,
+)
 
 
 @attrs.frozen
@@ -106,6 +121,41 @@ class AddNote:
     note: Note
 
 
+@attrs.frozen
+class AddSink:
+    """Add a sink of events."""
+
+    sink: Sink
+
+
+@attrs.frozen
+class UpdateSink:
+    """Make a sink that exists look like this."""
+
+    sink: Sink
+
+
+@attrs.frozen
+class RemoveSink:
+    """Take a sink out of the table. Its streams are of no use any more."""
+
+    key: str
+
+
+@attrs.frozen
+class UpdateStream:
+    """Make a stream that exists look like this."""
+
+    stream: Stream
+
+
+@attrs.frozen
+class AddNews:
+    """Let a sink's host know of a run's rows. The stream is made if there is none; it never goes back."""
+
+    news: News
+
+
 Change: TypeAlias = (
     CreateRun
     | UpdateRun
@@ -121,6 +171,11 @@ Change: TypeAlias = (
     | AddDuty
     | PutDuty
     | AddNote
+    | AddSink
+    | UpdateSink
+    | RemoveSink
+    | UpdateStream
+    | AddNews
 )
 
 
@@ -146,6 +201,11 @@ class NetChanges:
     new_duties: dict[str, Duty] = attrs.field(factory=dict[str, Duty])
     duties: dict[str, Duty] = attrs.field(factory=dict[str, Duty])
     notes: list[Note] = attrs.field(factory=list[Note])
+    new_sinks: dict[str, Sink] = attrs.field(factory=dict[str, Sink])
+    sinks: dict[str, Sink] = attrs.field(factory=dict[str, Sink])
+    removed_sinks: set[str] = attrs.field(factory=set[str])
+    streams: dict[StreamKey, Stream] = attrs.field(factory=dict[StreamKey, Stream])
+    news: dict[StreamKey, News] = attrs.field(factory=dict[StreamKey, News])
 
     def _close_jobs(self, run: str) -> None:
         self.closed_runs.add(run)
@@ -169,6 +229,23 @@ class NetChanges:
             self.new_runs[run.key] = run
         else:
             self.runs[run.key] = run
+
+    def _update_sink(self, sink: Sink) -> None:
+        if sink.key in self.new_sinks:
+            self.new_sinks[sink.key] = sink
+        else:
+            self.sinks[sink.key] = sink
+
+    def _remove_sink(self, key: str) -> None:
+        self.sinks.pop(key, None)
+        if self.new_sinks.pop(key, None) is None:
+            self.removed_sinks.add(key)
+
+    def _add_news(self, news: News) -> None:
+        """The first one says since when the stream is due, the highest one what there is."""
+        key = StreamKey(news.sink, news.run)
+        known = self.news.get(key)
+        self.news[key] = news if known is None else attrs.evolve(known, news=max(known.news, news.news))
 
     def add(self, change: Change) -> None:
         """Take one more change into account."""
@@ -203,6 +280,16 @@ class NetChanges:
                 self.duties[duty.name] = duty
             case AddNote(note):
                 self.notes.append(note)
+            case AddSink(sink):
+                self.new_sinks[sink.key] = sink
+            case UpdateSink(sink):
+                self._update_sink(sink)
+            case RemoveSink(key):
+                self._remove_sink(key)
+            case UpdateStream(stream):
+                self.streams[stream.key] = stream
+            case AddNews(news):
+                self._add_news(news)
 
 
 def net_changes(changes: Iterable[Change]) -> NetChanges:

@@ -142,6 +142,22 @@ class UnavailableError(HoldfastError):
     code = "unavailable"
 
 
+class SinkUnavailableError(UnavailableError):
+    """A sink of events can't take anything now. `retry_after` is how many seconds it wants to be left alone."""
+
+    code = "sink_unavailable"
+
+    def __init__(self, message: str, retry_after: float = 0.0) -> None:
+        self.retry_after = retry_after
+        super().__init__(message)
+
+
+class EventRefusedError(HoldfastError):
+    """A sink will not take this event, however often it comes. Raised by sinks; the event's run is then parked."""
+
+    code = "event_refused"
+
+
 class RefusedError(HoldfastError):
     """The store refused the data of a transaction; nothing of it was stored and no retry will help."""
 

@@ -9,7 +9,11 @@ import attrs
 
 @attrs.frozen(kw_only=True)
 class Event:
-    """One history row as others see it. (`run`, `number`) is its stable identity; `data` is JSON text."""
+    """One history row as others see it.
+
+    (`run`, `number`) is its stable identity: it is the same whenever the event comes again. `data` is JSON text: what a
+    stage published, or an object of small facts. `stage` and `item` are what the event is about, if that is a stage.
+    """
 
     namespace: str
     run_id: str
@@ -18,11 +22,26 @@ class Event:
     type: str
     at: datetime
     data: str
+    workflow: str = ""
+    stage: str | None = None
+    item: int | None = None
+
+    @property
+    def id(self) -> str:
+        """Its identity in one text: `<run key>/<number>`."""
+        return f"{self.run}/{self.number}"
 
 
 class EventSink(Protocol):
     """Takes events: at least once, in order for each run."""
 
     def emit(self, events: Sequence[Event], /) -> None:
-        """Take these events. When it returns they are taken; if it raises they may or may not be, and come again."""
+        """Take these events. When it returns they are taken; if it raises they may or may not be, and come again.
+
+        It may block, but not for ever: half a minute is too long. It is called from one thread at a time, but not
+        always from the same, and by several processes at once if several have it.
+
+        UnavailableError if it can't take anything now (SinkUnavailableError says how long to leave it alone);
+        EventRefusedError if it is an event that it will never take. Any other error may be either.
+        """
         ...

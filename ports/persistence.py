@@ -13,6 +13,7 @@ from holdfast.ports.records import (
     Job,
     JobKey,
     Micros,
+    News,
     Note,
     PassOver,
     Payload,
@@ -23,6 +24,10 @@ from holdfast.ports.records import (
     RunPlace,
     RunStatus,
     Session,
+    Sink,
+    SinkName,
+    Stream,
+    StreamKey,
 )
 from holdfast.ports.references import Reference
 
@@ -133,6 +138,41 @@ class Transaction(Protocol):
         """Lock and return duties."""
         ...
 
+    def all_sinks(self) -> Sequence[Sink]:
+        """Return, without locks, every sink of every namespace, by key."""
+        ...
+
+    def sinks(self, names: Collection[SinkName], /, *, lock: bool) -> Sequence[Sink]:
+        """Return sinks by name, locked only if asked."""
+        ...
+
+    def streams(self, keys: Collection[StreamKey], /) -> Sequence[Stream]:
+        """Lock and return streams."""
+        ...
+
+    def due_streams(self, sink: SinkName, now: Micros, limit: int, /) -> Sequence[Stream]:
+        """Lock and return a sink's streams whose `due_at` is not after `now`, skipping those that others have locked.
+
+        Those that have been due for longest come first. None if the sink is to be left alone until later.
+        """
+        ...
+
+    def parked_streams(self, namespace: str, sink: str, run_id: str, limit: int, /) -> Sequence[Stream]:
+        """Lock and return parked streams, by key: of a sink of this name and a run of this id, unless these are ""."""
+        ...
+
+    def run_keys(self, after: str, limit: int, /) -> Sequence[str]:
+        """Return, without locks, the next keys after `after` of runs, ascending."""
+        ...
+
+    def unheard(self, namespace: str, sinks: Collection[str], runs: Collection[str], /) -> Sequence[News]:
+        """Return, without locks, what sinks of these names have not heard of these runs.
+
+        Those are the runs of which the last row is past the stream's news, and to which something has happened since
+        the sink's `since`. Each is said as of then.
+        """
+        ...
+
     def apply(self, changes: Sequence[Change], /) -> None:
         """Write these changes, in their order, all or none.
 
@@ -173,8 +213,9 @@ class Persistence(Protocol):
     def prune(self, before: Micros, /) -> int:
         """Remove what nobody will ask for again, and return how many rows that were.
 
-        Those are replies stored before this instant, dead sessions that expired before it and hold nothing, and what
-        the store keeps for itself about transactions that are long over.
+        Those are replies stored before this instant, dead sessions that expired before it and hold nothing, streams of
+        sinks that are no more, and what the store keeps for itself about transactions that are long over. History is
+        not among them. Once it is, no row of it may go that a stream of a sink has yet to deliver.
         """
         ...
 
@@ -275,6 +316,74 @@ class NotesOf(Query[tuple[Note, ...]]):
     run: str
     after: str = ""
     limit: int = 1_000
+
+
+@attrs.frozen
+class ListSinks(Query[tuple[Sink, ...]]):
+    """The sinks of a namespace, by name."""
+
+    namespace: str
+
+
+@attrs.frozen
+class SinksWithNews(Query[tuple[str, ...]]):
+    """Which of the sinks of these names have a stream that is due, and are not to be left alone at this instant."""
+
+    namespace: str
+    names: tuple[str, ...]
+    now: Micros
+
+
+@attrs.frozen
+class StreamStart:
+    """Where to read on in a run's history: after row `after`, or, if that is 0, from the first one since `since` on."""
+
+    run: str
+    after: int
+    since: Micros
+
+
+@attrs.frozen
+class StreamRows(Query[tuple[HistoryRow, ...]]):
+    """The next rows of several runs, at most `limit` of each, by run and number."""
+
+    starts: tuple[StreamStart, ...]
+    limit: int
+
+
+@attrs.frozen(kw_only=True)
+class DeadLetter:
+    """A stream that is parked at the event `number`, which its sink has refused again and again."""
+
+    sink: str
+    run: str
+    run_id: str
+    number: int
+    news: int
+    attempts: int
+    parked_at: Micros
+    error: str
+
+
+@attrs.frozen(kw_only=True)
+class ListDeadLetters(Query[tuple[DeadLetter, ...]]):
+    """Parked streams, by the name of the sink and the key of the run; of one sink and one run id, if these are not "".
+
+    For the next page give the last one of this page as `after`.
+    """
+
+    namespace: str
+    sink: str = ""
+    run_id: str = ""
+    after: DeadLetter | None = None
+    limit: int = 100
+
+
+@attrs.frozen
+class CountDeadLetters(Query[dict[str, int]]):
+    """How many parked streams each sink of a namespace has, those with none left out."""
+
+    namespace: str
 
 
 @attrs.frozen

@@ -56,6 +56,13 @@ class SessionState(StrEnum):
     DEAD = "dead"
 
 
+class StreamState(StrEnum):
+    """A parked stream stays where it is until an operator lets it go on."""
+
+    READY = "ready"
+    PARKED = "parked"
+
+
 class PassOver(StrEnum):
     """Which queued jobs a claim leaves to others, because of what its session holds.
 
@@ -88,6 +95,20 @@ class JobKey(NamedTuple):
     def text(self) -> str:
         """The job's id in messages and commands: `<run key>.<number>`."""
         return f"{self.run}.{self.number}"
+
+
+class SinkName(NamedTuple):
+    """How users name a sink of events: its namespace, and its name there."""
+
+    namespace: str
+    name: str
+
+
+class StreamKey(NamedTuple):
+    """One run's events on their way to one sink: the sink's key and the run's. Ordered like the locks."""
+
+    sink: str
+    run: str
 
 
 def job_key(text: str) -> JobKey:
@@ -335,3 +356,70 @@ class Note:
     at: Micros
     kind: str
     data: str
+
+
+@attrs.frozen(kw_only=True)
+class Sink:
+    """Where events go. What takes them is given to hosts, under the name.
+
+    `key` is this registration's own: one that is removed and made again begins anew. Rows that were stored at `since`
+    or later count. `options` is JSON text. `failures` are those in a row, after which nothing is sent before
+    `retry_at`. `walked_at` is when a walk over all runs began that has come to its end: none was overlooked until then.
+    """
+
+    key: str
+    namespace: str
+    name: str
+    since: Micros
+    created_at: Micros
+    options: str | None = None
+    failures: int = 0
+    retry_at: Micros | None = None
+    succeeded_at: Micros | None = None
+    walked_at: Micros | None = None
+    error: str | None = None
+
+    @property
+    def sink_name(self) -> SinkName:
+        """What users call it."""
+        return SinkName(self.namespace, self.name)
+
+
+@attrs.frozen(kw_only=True)
+class News:
+    """That a run has rows up to `news` for a sink, said at an instant."""
+
+    sink: str
+    run: str
+    news: int
+    at: Micros
+
+
+@attrs.frozen(kw_only=True)
+class Stream:
+    """One run's events on their way to one sink: there are rows up to `news`, and those up to `delivered` were taken.
+
+    It is to be looked at from `due_at` on; None: there is nothing to do. Whoever looks becomes its `holder` and puts
+    `due_at` off, so that it is looked at again if nothing more is heard of that one. `attempts` are those at event
+    `refused` that failed while the sink took others, the last at `failed_at`. `skips` is the JSON text of why an
+    operator had events left out, by their numbers.
+    """
+
+    sink: str
+    run: str
+    news: int
+    delivered: int = 0
+    state: StreamState = StreamState.READY
+    due_at: Micros | None = None
+    holder: str | None = None
+    attempts: int = 0
+    refused: int | None = None
+    failed_at: Micros | None = None
+    parked_at: Micros | None = None
+    error: str | None = None
+    skips: str | None = None
+
+    @property
+    def key(self) -> StreamKey:
+        """How the store names it."""
+        return StreamKey(self.sink, self.run)

@@ -8,7 +8,9 @@ from holdfast.ports.changes import (
     AddDuty,
     AddItems,
     AddJob,
+    AddNews,
     AddNote,
+    AddSink,
     AppendHistory,
     Change,
     CloseJob,
@@ -16,10 +18,13 @@ from holdfast.ports.changes import (
     CreateRun,
     PutDuty,
     PutSession,
+    RemoveSink,
     StorePlan,
     StoreReply,
     UpdateJob,
     UpdateRun,
+    UpdateSink,
+    UpdateStream,
 )
 from holdfast.ports.errors import ConflictError
 from holdfast.ports.records import (
@@ -28,12 +33,18 @@ from holdfast.ports.records import (
     ItemPage,
     Job,
     JobKey,
+    News,
     Note,
     PlanRow,
     Reply,
     Run,
     RunName,
     Session,
+    Sink,
+    SinkName,
+    Stream,
+    StreamKey,
+    StreamState,
 )
 
 
@@ -51,6 +62,8 @@ class Tables:
     replies: dict[tuple[str, str], Reply] = attrs.field(factory=dict[tuple[str, str], Reply])
     duties: dict[str, Duty] = attrs.field(factory=dict[str, Duty])
     notes: dict[str, Note] = attrs.field(factory=dict[str, Note])
+    sinks: dict[str, Sink] = attrs.field(factory=dict[str, Sink])
+    streams: dict[StreamKey, Stream] = attrs.field(factory=dict[StreamKey, Stream])
 
     def job(self, key: JobKey) -> Job | None:
         """Return a job, or None if it has none."""
@@ -78,6 +91,22 @@ class Tables:
         """Add or replace a job that was read."""
         self.jobs.setdefault(job.run, {})[job.number] = job
 
+    def sink_named(self, name: SinkName) -> Sink | None:
+        """Return a sink, or None if there is none of this name."""
+        return next((sink for sink in self.sinks.values() if sink.sink_name == name), None)
+
+    def put_news(self, news: News) -> None:
+        """Let a stream know of rows. It is due from then on, unless somebody looks at it or it is parked."""
+        key = StreamKey(news.sink, news.run)
+        known = self.streams.get(key)
+        if known is None:
+            stream = Stream(sink=news.sink, run=news.run, news=news.news, due_at=news.at)
+        else:
+            is_idle = known.state is StreamState.READY and known.due_at is None
+            due_at = news.at if is_idle else known.due_at
+            stream = attrs.evolve(known, news=max(known.news, news.news), due_at=due_at)
+        self.streams[key] = stream
+
     def conflicts(self, change: Change) -> str | None:
         """Return what stands in the way of a change: a unique name that is taken. None if it can be made."""
         match change:
@@ -104,6 +133,9 @@ class Tables:
             case AddDuty(duty):
                 if duty.name in self.duties:
                     return f"duty {duty.name!r} exists"
+            case AddSink(sink):
+                if sink.key in self.sinks or self.sink_named(sink.sink_name) is not None:
+                    return f"sink {sink.name!r} exists"
             case _:
                 pass
         return None
@@ -136,3 +168,11 @@ class Tables:
                 self.duties[duty.name] = duty
             case AddNote(note):
                 self.notes[note.id] = note
+            case AddSink(sink) | UpdateSink(sink):
+                self.sinks[sink.key] = sink
+            case RemoveSink(key):
+                self.sinks.pop(key, None)
+            case UpdateStream(stream):
+                self.streams[stream.key] = stream
+            case AddNews(news):
+                self.put_news(news)

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, TypeVar
 
-from holdfast.adapters.memory.queries import answer
+from holdfast.adapters.memory.queries import answer, parked_in
 from holdfast.adapters.memory.ready import JobOrder
 from holdfast.ports.changes import Change, net_changes
 from holdfast.ports.errors import ConflictError, HoldfastError
@@ -17,6 +17,7 @@ from holdfast.ports.records import (
     JobKey,
     JobState,
     Micros,
+    News,
     PassOver,
     PlanRow,
     Reply,
@@ -24,6 +25,10 @@ from holdfast.ports.records import (
     RunName,
     Session,
     SessionState,
+    Sink,
+    SinkName,
+    Stream,
+    StreamKey,
 )
 from holdfast.ports.tables import Tables
 
@@ -56,9 +61,12 @@ class MemoryPersistence:
             ]
             for key in old:
                 del tables.replies[key]
+            orphans = [key for key in tables.streams if key.sink not in tables.sinks]
             for session in gone:
                 del tables.sessions[session]
-            return len(old) + len(gone)
+            for stream in orphans:
+                del tables.streams[stream]
+            return len(old) + len(gone) + len(orphans)
 
     def close(self) -> None:
         """There is nothing to close: the rows live as long as this object does."""
@@ -92,6 +100,8 @@ class MemoryPersistence:
                 replies=dict(tables.replies),
                 duties=dict(tables.duties),
                 notes=dict(tables.notes),
+                sinks=dict(tables.sinks),
+                streams=dict(tables.streams),
             )
 
     def _attempt(self, work: Callable[["MemoryTransaction"], R]) -> R:
@@ -202,6 +212,61 @@ class MemoryTransaction:
         """See `Transaction.duties`."""
         return [self._tables.duties[name] for name in sorted(set(names)) if name in self._tables.duties]
 
+    def all_sinks(self) -> Sequence[Sink]:
+        """See `Transaction.all_sinks`."""
+        return [sink for _, sink in sorted(self._tables.sinks.items())]
+
+    def sinks(self, names: Collection[SinkName], /, *, lock: bool) -> Sequence[Sink]:
+        """See `Transaction.sinks`."""
+        del lock
+        found = [self._tables.sink_named(name) for name in sorted(set(names))]
+        return [sink for sink in found if sink is not None]
+
+    def streams(self, keys: Collection[StreamKey], /) -> Sequence[Stream]:
+        """See `Transaction.streams`."""
+        return [self._tables.streams[key] for key in sorted(set(keys)) if key in self._tables.streams]
+
+    def due_streams(self, sink: SinkName, now: Micros, limit: int, /) -> Sequence[Stream]:
+        """See `Transaction.due_streams`."""
+        known = self._tables.sink_named(sink)
+        if known is None or (known.retry_at is not None and known.retry_at > now):
+            return []
+        due = [
+            (stream.due_at, stream.run, stream)
+            for stream in self._tables.streams.values()
+            if stream.sink == known.key and stream.due_at is not None and stream.due_at <= now
+        ]
+        return [stream for _, _, stream in sorted(due, key=lambda one: one[:2])[:limit]]
+
+    def parked_streams(self, namespace: str, sink: str, run_id: str, limit: int, /) -> Sequence[Stream]:
+        """See `Transaction.parked_streams`."""
+        parked = [
+            stream
+            for stream in parked_in(self._tables, namespace)
+            if (not sink or self._tables.sinks[stream.sink].name == sink)
+            and (not run_id or self._tables.runs[stream.run].id == run_id)
+        ]
+        return parked[:limit]
+
+    def run_keys(self, after: str, limit: int, /) -> Sequence[str]:
+        """See `Transaction.run_keys`."""
+        return sorted(key for key in self._tables.runs if key > after)[:limit]
+
+    def unheard(self, namespace: str, sinks: Collection[str], runs: Collection[str], /) -> Sequence[News]:
+        """See `Transaction.unheard`."""
+        tables = self._tables
+        wanted = [
+            sink for sink in tables.sinks.values() if sink.namespace == namespace and sink.name in sinks
+        ]
+        found: list[News] = []
+        for run in self.runs(runs):
+            for sink in wanted:
+                stream = tables.streams.get(StreamKey(sink.key, run.key))
+                heard = 0 if stream is None else stream.news
+                if run.namespace == namespace and run.updated_at >= sink.since and heard < run.last_row:
+                    found.append(News(sink=sink.key, run=run.key, news=run.last_row, at=run.updated_at))
+        return sorted(found, key=lambda news: (news.sink, news.run))
+
     def apply(self, changes: Sequence[Change], /) -> None:
         """See `Transaction.apply`. Nothing is made of it before the work has returned."""
         if self.pending:
@@ -216,6 +281,9 @@ class MemoryTransaction:
         for key in net.jobs:
             if self._tables.job(key) is None:
                 raise HoldfastError(f"job {key.text} is to be updated and is not there")
+        for stream in net.streams:
+            if stream not in self._tables.streams:
+                raise HoldfastError(f"{stream} is to be updated and is not there")
         self.pending = tuple(changes)
 
     def _in_order(self, keys: Iterable[JobKey]) -> Sequence[Job]:

@@ -8,11 +8,15 @@ from holdfast.ports.json import parse
 from holdfast.ports.persistence import (
     CompletedRow,
     CountAll,
+    CountDeadLetters,
     CountRuns,
+    DeadLetter,
     FindRun,
     HistoryOf,
     JobsOfRun,
+    ListDeadLetters,
     ListRuns,
+    ListSinks,
     LoadValues,
     NotesOf,
     OutputRows,
@@ -22,11 +26,24 @@ from holdfast.ports.persistence import (
     RunFilter,
     RunsByKey,
     SchemaVersion,
+    SinksWithNews,
     StoreCounts,
     StoredValue,
     StoreTime,
+    StreamRows,
 )
-from holdfast.ports.records import STAGE_COMPLETED, Job, JobState, Payload, Run, attribute_texts
+from holdfast.ports.records import (
+    STAGE_COMPLETED,
+    HistoryRow,
+    Job,
+    JobState,
+    Payload,
+    Run,
+    SinkName,
+    Stream,
+    StreamState,
+    attribute_texts,
+)
 from holdfast.ports.references import Reference
 from holdfast.ports.tables import Tables
 
@@ -72,6 +89,17 @@ def _answer(tables: Tables, query: object) -> object:  # one arm a question
                 for row in tables.history.get(run, ())
                 if row.type == STAGE_COMPLETED and row.node == node
             )
+        case ListSinks(namespace):
+            sinks = (sink for sink in tables.sinks.values() if sink.namespace == namespace)
+            return tuple(sorted(sinks, key=lambda sink: sink.name))
+        case SinksWithNews():
+            return tuple(name for name in sorted(set(query.names)) if _has_news(tables, query, name))
+        case StreamRows():
+            return _stream_rows(tables, query)
+        case ListDeadLetters():
+            return _dead_letters(tables, query)
+        case CountDeadLetters(namespace):
+            return dict(Counter(tables.sinks[one.sink].name for one in parked_in(tables, namespace)))
         case CountAll(namespace):
             return _counts(tables, namespace)
         case StoreTime():
@@ -153,3 +181,60 @@ def _counts(tables: Tables, namespace: str) -> StoreCounts:
         if job.namespace == namespace:
             jobs[job.state] = jobs.get(job.state, 0) + 1
     return StoreCounts(runs=runs, jobs=jobs)
+
+
+def parked_in(tables: Tables, namespace: str) -> list[Stream]:
+    """Return the parked streams of a namespace's sinks, by key."""
+    return [
+        stream
+        for _, stream in sorted(tables.streams.items())
+        if stream.state is StreamState.PARKED
+        and stream.run in tables.runs
+        and (sink := tables.sinks.get(stream.sink)) is not None
+        and sink.namespace == namespace
+    ]
+
+
+def _has_news(tables: Tables, query: SinksWithNews, name: str) -> bool:
+    sink = tables.sink_named(SinkName(query.namespace, name))
+    if sink is None or (sink.retry_at is not None and sink.retry_at > query.now):
+        return False
+    return any(
+        stream.sink == sink.key and stream.due_at is not None and stream.due_at <= query.now
+        for stream in tables.streams.values()
+    )
+
+
+def _stream_rows(tables: Tables, query: StreamRows) -> tuple[HistoryRow, ...]:
+    found: list[HistoryRow] = []
+    for start in sorted(query.starts, key=lambda one: one.run):
+        rows = tables.history.get(start.run, [])
+        first = (
+            start.after + 1 if start.after else next((r.number for r in rows if r.at >= start.since), None)
+        )
+        if first is not None:
+            found += [row for row in rows if first <= row.number < first + query.limit]
+    return tuple(found)
+
+
+def _dead_letters(tables: Tables, query: ListDeadLetters) -> tuple[DeadLetter, ...]:
+    after = query.after
+    place = ("", "") if after is None else (after.sink, after.run)
+    found: list[DeadLetter] = []
+    for stream in parked_in(tables, query.namespace):
+        sink, run = tables.sinks[stream.sink].name, tables.runs[stream.run]
+        if query.sink not in {"", sink} or query.run_id not in {"", run.id} or (sink, run.key) <= place:
+            continue
+        found.append(
+            DeadLetter(
+                sink=sink,
+                run=run.key,
+                run_id=run.id,
+                number=stream.refused or 0,
+                news=stream.news,
+                attempts=stream.attempts,
+                parked_at=stream.parked_at or 0,
+                error=stream.error or "",
+            )
+        )
+    return tuple(sorted(found, key=lambda one: (one.sink, one.run))[: query.limit])

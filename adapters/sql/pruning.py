@@ -1,4 +1,8 @@
-"""Removes rows that nobody will ask for again, a few at a time, so that no statement takes long."""
+"""Removes rows that nobody will ask for again, a few at a time, so that no statement takes long.
+
+History is not among them. Once it is, its rows must stay for as long as a stream in the outbox, of a sink that is
+registered, has not delivered them: parked streams too.
+"""
 
 from typing import Final
 
@@ -17,6 +21,10 @@ _OLD_SESSIONS: Final = (
     "AND s.expires_at < :before AND NOT EXISTS "
     "(SELECT 1 FROM holdfast_jobs AS j WHERE j.session = s.id AND j.state = 'leased') LIMIT :limit) RETURNING 1"
 )
+_ORPHAN_STREAMS: Final = (
+    "DELETE FROM holdfast_outbox WHERE (sink, run) IN (SELECT o.sink, o.run FROM holdfast_outbox AS o "
+    "WHERE NOT EXISTS (SELECT 1 FROM holdfast_sinks AS s WHERE s.key = o.sink) LIMIT :limit) RETURNING 1"
+)
 _OLD_RECEIPTS: Final = (
     "DELETE FROM holdfast_receipts WHERE id IN "
     "(SELECT id FROM holdfast_receipts WHERE at < :before LIMIT :limit) RETURNING 1"
@@ -24,8 +32,9 @@ _OLD_RECEIPTS: Final = (
 
 
 def prune_rows(database: Database, before: Micros, seconds: float) -> int:
-    """Remove replies from before an instant, and dead sessions that expired before it and hold nothing."""
-    return sum(_remove(database, sql, before, seconds) for sql in (_OLD_REPLIES, _OLD_SESSIONS))
+    """Remove replies from before an instant, dead sessions that expired before it and hold nothing, lost streams."""
+    old = (_OLD_REPLIES, _OLD_SESSIONS, _ORPHAN_STREAMS)
+    return sum(_remove(database, sql, before, seconds) for sql in old)
 
 
 def prune_receipts(database: Database, seconds: float) -> int:

@@ -10,16 +10,26 @@ from holdfast.adapters.sql.database import Database, Link
 from holdfast.adapters.sql.dialects import Dialect
 from holdfast.adapters.sql.finding import runs_counted, runs_listed
 from holdfast.adapters.sql.rows import askable, is_askable
+from holdfast.adapters.sql.streams import (
+    count_dead_letters,
+    list_dead_letters,
+    list_sinks,
+    sinks_with_news,
+    stream_rows,
+)
 from holdfast.adapters.sql.values import load_values
 from holdfast.ports.errors import SchemaError
 from holdfast.ports.persistence import (
     CompletedRow,
     CountAll,
+    CountDeadLetters,
     CountRuns,
     FindRun,
     HistoryOf,
     JobsOfRun,
+    ListDeadLetters,
     ListRuns,
+    ListSinks,
     LoadValues,
     NotesOf,
     OutputRows,
@@ -28,8 +38,10 @@ from holdfast.ports.persistence import (
     QueuedJobs,
     RunsByKey,
     SchemaVersion,
+    SinksWithNews,
     StoreCounts,
     StoreTime,
+    StreamRows,
 )
 from holdfast.ports.records import STAGE_COMPLETED, HistoryRow, Job, Micros, Note, PlanRow, Run, RunStatus
 
@@ -60,6 +72,11 @@ class Answers:
             StoreTime: self._store_time,
             SchemaVersion: self._schema_version,
             CountAll: self._count_all,
+            ListSinks: lambda link, query: list_sinks(link, self._dialect, query),
+            SinksWithNews: lambda link, query: sinks_with_news(link, self._dialect, query),
+            StreamRows: lambda link, query: stream_rows(link, self._dialect, query),
+            ListDeadLetters: lambda link, query: list_dead_letters(link, self._dialect, query),
+            CountDeadLetters: lambda link, query: count_dead_letters(link, self._dialect, query),
         }
 
     def answer(self, link: Link, query: Query[R]) -> R:

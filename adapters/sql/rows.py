@@ -15,6 +15,7 @@ from holdfast.ports.records import (
     JobKey,
     JobKind,
     JobState,
+    News,
     Note,
     Payload,
     PlanRow,
@@ -23,6 +24,9 @@ from holdfast.ports.records import (
     RunStatus,
     Session,
     SessionState,
+    Sink,
+    Stream,
+    StreamState,
 )
 
 Row: TypeAlias = tuple[Any, ...]
@@ -41,6 +45,9 @@ SESSION: Final = _fields(Session)
 REPLY: Final = _fields(Reply)
 DUTY: Final = _fields(Duty)
 ATTRIBUTE: Final = ("pair", "created_at", "run")
+SINK: Final = _fields(Sink)
+STREAM: Final = _fields(Stream)
+NEWS: Final = ("sink", "run", "news", "delivered", "state", "due_at", "attempts")
 NOTE: Final = ("run", "id", "job", "epoch", "at", "kind", "data")
 
 _STATUS: Final = {status.value: status for status in RunStatus}
@@ -118,6 +125,29 @@ def reply_from(row: Row) -> Reply:
 def duty_from(row: Row) -> Duty:
     """Return the duty in a row of `DUTY`."""
     return Duty(**dict(zip(DUTY, row, strict=True)))
+
+
+def sink_from(row: Row) -> Sink:
+    """Return the sink in a row of `SINK`."""
+    return Sink(**dict(zip(SINK, row, strict=True)))
+
+
+def stream_from(row: Row) -> Stream:
+    """Return the stream in a row of `STREAM`."""
+    fields = dict(zip(STREAM, row, strict=True))
+    fields["state"] = StreamState(fields["state"])
+    return Stream(**fields)
+
+
+def news_from(row: Row) -> News:
+    """Return the news in a row of a sink, a run, a number and an instant."""
+    sink, run, news, at = row
+    return News(sink=sink, run=run, news=news, at=at)
+
+
+def news_values(record: News) -> Row:
+    """Return news as a row of `NEWS`: the stream as it is if there was none before."""
+    return (record.sink, record.run, record.news, 0, StreamState.READY.value, record.at, 0)
 
 
 def note_from(row: Row) -> Note:

@@ -3,6 +3,7 @@
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
 
 from collections.abc import Sequence
+from typing import Final
 
 import attrs
 
@@ -12,6 +13,17 @@ from holdfast.ports.records import STAGE_COMPLETED
 
 _RUN_NAME = ("namespace", "id", "generation")
 _JOB_KEY = ("run", "number")
+_STREAM_KEY = ("sink", "run")
+_SINK_FIXED = ("key", "namespace", "name")
+
+
+_HEARD: Final = (
+    " ON CONFLICT (sink, run) DO UPDATE SET "
+    "news = CASE WHEN excluded.news > holdfast_outbox.news THEN excluded.news ELSE holdfast_outbox.news END, "
+    "due_at = CASE WHEN holdfast_outbox.state = 'ready' AND holdfast_outbox.due_at IS NULL "
+    "THEN excluded.due_at ELSE holdfast_outbox.due_at END"
+)
+"""What news does to a stream that is there: see `Tables.put_news`."""
 
 
 def _listed(columns: Sequence[str], table: str) -> str:
@@ -40,6 +52,14 @@ class Reads:
     plans: str
     replies: str
     lock_duties: str
+    all_sinks: str
+    sinks: str
+    lock_sinks: str
+    lock_streams: str
+    lock_due_streams: str
+    lock_parked_streams: str
+    run_keys: str
+    unheard: str
 
 
 @attrs.frozen
@@ -64,6 +84,11 @@ class Writes:
     new_duties: Write
     duties: Write
     notes: Write
+    new_sinks: Write
+    sinks: Write
+    removed_sinks: Write
+    streams: Write
+    news: Write
 
 
 def reads_for(dialect: Dialect) -> Reads:
@@ -83,6 +108,13 @@ def reads_for(dialect: Dialect) -> Reads:
         f"SELECT {jobs} FROM {pairs} CROSS JOIN holdfast_jobs AS j "
         "WHERE j.run = k.run AND j.number = k.number ORDER BY j.run, j.number"
     )
+    sink_names = dialect.table_of("names", "n", {"namespace": "text", "name": "text"})
+    sinks, streams = f"SELECT {_listed(rows.SINK, 's')} FROM", f"SELECT {_listed(rows.STREAM, 'o')} FROM"
+    known_sinks = (
+        f"{sinks} {sink_names} CROSS JOIN holdfast_sinks AS s "
+        "WHERE s.namespace = n.namespace AND s.name = n.name ORDER BY s.key"
+    )
+    stream_keys = dialect.table_of("keys", "k", {"sink": "text", "run": "text"})
     lock = dialect.lock.format
     made = Reads(
         lock_runs=f"SELECT {runs} FROM holdfast_runs AS r WHERE {dialect.one_of('r.key', 'keys')} "
@@ -115,6 +147,26 @@ def reads_for(dialect: Dialect) -> Reads:
         "WHERE r.namespace = k.namespace AND r.key = k.key ORDER BY r.namespace, r.key",
         lock_duties=f"SELECT {_listed(rows.DUTY, 'd')} FROM holdfast_duties AS d "
         f"WHERE {dialect.one_of('d.name', 'names')} ORDER BY d.name{lock('d')}",
+        all_sinks=f"{sinks} holdfast_sinks AS s ORDER BY s.key",
+        sinks=known_sinks,
+        lock_sinks=known_sinks + lock("s"),
+        lock_streams=f"{streams} {stream_keys} CROSS JOIN holdfast_outbox AS o "
+        f"WHERE o.sink = k.sink AND o.run = k.run ORDER BY o.sink, o.run{lock('o')}",
+        lock_due_streams=f"{streams} holdfast_outbox AS o WHERE o.sink = (SELECT s.key FROM holdfast_sinks AS s "
+        "WHERE s.namespace = :namespace AND s.name = :name AND (s.retry_at IS NULL OR s.retry_at <= :now)) "
+        f"AND o.due_at <= :now ORDER BY o.due_at, o.run LIMIT :limit{dialect.skip_locked}",
+        lock_parked_streams=f"{streams} holdfast_outbox AS o WHERE o.state = 'parked' "
+        "AND o.sink IN (SELECT s.key FROM holdfast_sinks AS s WHERE s.namespace = :namespace "
+        "AND (CAST(:sink AS text) = '' OR s.name = :sink)) "
+        "AND (CAST(:run_id AS text) = '' OR o.run IN (SELECT r.key FROM holdfast_runs AS r "
+        "WHERE r.namespace = :namespace AND r.id = :run_id)) "
+        f"ORDER BY o.sink, o.run LIMIT :limit{lock('o')}",
+        run_keys="SELECT key FROM holdfast_runs WHERE key > :after ORDER BY key LIMIT :limit",
+        unheard="SELECT s.key, r.key, r.last_row, r.updated_at FROM holdfast_runs AS r "
+        "JOIN holdfast_sinks AS s ON s.namespace = r.namespace AND s.since <= r.updated_at "
+        "LEFT JOIN holdfast_outbox AS o ON o.sink = s.key AND o.run = r.key "
+        f"WHERE s.namespace = :namespace AND {dialect.one_of('s.name', 'names')} AND {dialect.one_of('r.key', 'keys')} "
+        "AND (o.run IS NULL OR o.news < r.last_row) AND r.last_row > 0 ORDER BY s.key, r.key",
     )
     return Reads(**{name: dialect.bound(sql) for name, sql in attrs.asdict(made).items()})
 
@@ -139,4 +191,11 @@ def writes_for(dialect: Dialect) -> Writes:
         new_duties=dialect.insert(tables.duties, rows.DUTY),
         duties=dialect.update(tables.duties, ("name",), [name for name in rows.DUTY if name != "name"]),
         notes=dialect.insert(tables.notes, rows.NOTE),
+        new_sinks=dialect.insert(tables.sinks, rows.SINK),
+        sinks=dialect.update(tables.sinks, ("key",), [name for name in rows.SINK if name not in _SINK_FIXED]),
+        removed_sinks=dialect.delete(tables.sinks, ("key",)),
+        streams=dialect.update(
+            tables.outbox, _STREAM_KEY, [name for name in rows.STREAM if name not in _STREAM_KEY]
+        ),
+        news=dialect.insert(tables.outbox, rows.NEWS, on_conflict=_HEARD),
     )

@@ -201,6 +201,57 @@ notes: Final = Table(
     _text("data"),
 )
 
+sinks: Final = Table(
+    "holdfast_sinks",
+    metadata,
+    _key("key"),
+    _name("namespace"),
+    _name("name"),
+    _number("since"),
+    _number("created_at"),
+    _text("options", nullable=True),
+    _number("failures"),
+    _number("retry_at", nullable=True),
+    _number("succeeded_at", nullable=True),
+    _number("walked_at", nullable=True),
+    _text("error", nullable=True),
+    UniqueConstraint("namespace", "name", name="holdfast_sinks_name"),
+)
+
+outbox: Final = Table(
+    "holdfast_outbox",
+    metadata,
+    _key("sink"),
+    _key("run"),
+    _number("news"),
+    _number("delivered"),
+    _name("state"),
+    _number("due_at", nullable=True),
+    _name("holder", nullable=True),
+    _number("attempts"),
+    _number("refused", nullable=True),
+    _number("failed_at", nullable=True),
+    _number("parked_at", nullable=True),
+    _text("error", nullable=True),
+    _text("skips", nullable=True),
+)
+"""One row for each run that a sink has heard of: how far it has come, and when to look at it again, if at all."""
+Index(
+    "holdfast_outbox_due",
+    outbox.c.sink,
+    outbox.c.due_at,
+    outbox.c.run,
+    postgresql_where=text("due_at IS NOT NULL"),
+    sqlite_where=text("due_at IS NOT NULL"),
+)
+Index(
+    "holdfast_outbox_parked",
+    outbox.c.sink,
+    outbox.c.run,
+    postgresql_where=text("state = 'parked'"),
+    sqlite_where=text("state = 'parked'"),
+)
+
 receipts: Final = Table("holdfast_receipts", metadata, _key("id"), _number("at"))
 """One row for each transaction that changed something, to tell a lost answer from a lost commit (PostgreSQL only)."""
 
@@ -212,5 +263,10 @@ STORAGE: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "holdfast_sessions": {"fillfactor": "50", "autovacuum_vacuum_scale_factor": "0.02"},
     "holdfast_duties": {"fillfactor": "50"},
+    "holdfast_sinks": {"fillfactor": "50"},
+    "holdfast_outbox": {
+        "autovacuum_vacuum_scale_factor": "0.02",
+        "autovacuum_analyze_scale_factor": "0.1",
+    },
 }
 """What PostgreSQL is told about tables: room in each page for updates that touch no index, and frequent vacuums."""

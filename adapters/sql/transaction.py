@@ -13,7 +13,23 @@ from holdfast.adapters.sql.writes import write_plan
 from holdfast.ports.changes import Change, net_changes
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.persistence import CompletedRow, Lane
-from holdfast.ports.records import Duty, Job, JobKey, Micros, PassOver, PlanRow, Reply, Run, RunName, Session
+from holdfast.ports.records import (
+    Duty,
+    Job,
+    JobKey,
+    Micros,
+    News,
+    PassOver,
+    PlanRow,
+    Reply,
+    Run,
+    RunName,
+    Session,
+    Sink,
+    SinkName,
+    Stream,
+    StreamKey,
+)
 
 T = TypeVar("T")
 
@@ -155,6 +171,58 @@ class SqlTransaction:
     def duties(self, names: Collection[str], /) -> Sequence[Duty]:
         """See `Transaction.duties`."""
         return self._by_text(self._reads.lock_duties, "names", names, rows.duty_from)
+
+    def all_sinks(self) -> Sequence[Sink]:
+        """See `Transaction.all_sinks`."""
+        return self._plain(self._reads.all_sinks, {}, rows.sink_from)
+
+    def sinks(self, names: Collection[SinkName], /, *, lock: bool) -> Sequence[Sink]:
+        """See `Transaction.sinks`."""
+        wanted = sorted(name for name in set(names) if is_askable(name.namespace) and is_askable(name.name))
+        if not wanted:
+            return ()
+        parameters = {"names": encode_rows(("namespace", "name"), wanted)}
+        if lock:
+            return self._locked(self._reads.lock_sinks, parameters, rows.sink_from)
+        return self._plain(self._reads.sinks, parameters, rows.sink_from)
+
+    def streams(self, keys: Collection[StreamKey], /) -> Sequence[Stream]:
+        """See `Transaction.streams`."""
+        wanted = sorted(key for key in set(keys) if is_askable(key.sink) and is_askable(key.run))
+        if not wanted:
+            return ()
+        parameters = {"keys": encode_rows(("sink", "run"), wanted)}
+        return self._locked(self._reads.lock_streams, parameters, rows.stream_from)
+
+    def due_streams(self, sink: SinkName, now: Micros, limit: int, /) -> Sequence[Stream]:
+        """See `Transaction.due_streams`."""
+        if not is_askable(sink.namespace) or not is_askable(sink.name):
+            return ()
+        parameters = {"namespace": sink.namespace, "name": sink.name, "now": now, "limit": limit}
+        return self._search(self._reads.lock_due_streams, parameters, rows.stream_from)
+
+    def parked_streams(self, namespace: str, sink: str, run_id: str, limit: int, /) -> Sequence[Stream]:
+        """See `Transaction.parked_streams`."""
+        if not all(map(is_askable, (namespace, sink, run_id))):
+            return ()
+        parameters = {"namespace": namespace, "sink": sink, "run_id": run_id, "limit": limit}
+        return self._search(self._reads.lock_parked_streams, parameters, rows.stream_from)
+
+    def run_keys(self, after: str, limit: int, /) -> Sequence[str]:
+        """See `Transaction.run_keys`."""
+        return self._plain(self._reads.run_keys, {"after": after, "limit": limit}, _first)
+
+    def unheard(self, namespace: str, sinks: Collection[str], runs: Collection[str], /) -> Sequence[News]:
+        """See `Transaction.unheard`."""
+        names, keys = askable(sinks), askable(runs)
+        if not names or not keys or not is_askable(namespace):
+            return ()
+        parameters: Parameters = {
+            "namespace": namespace,
+            "names": self._dialect.texts(names),
+            "keys": self._dialect.texts(keys),
+        }
+        return self._plain(self._reads.unheard, parameters, rows.news_from)
 
     def apply(self, changes: Sequence[Change], /) -> None:
         """See `Transaction.apply`."""

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from holdfast.adapters.sql.dialects import Write
 from holdfast.adapters.sql.finding import attribute_rows
-from holdfast.adapters.sql.rows import Row, history_values, values_of
+from holdfast.adapters.sql.rows import Row, history_values, news_values, values_of
 from holdfast.adapters.sql.statements import Writes
 from holdfast.ports.changes import NetChanges
 
@@ -32,6 +32,11 @@ def write_plan(net: NetChanges, writes: Writes) -> list[tuple[Write, Sequence[Ro
         (writes.new_duties, _by_key(net.new_duties, writes.new_duties)),
         (writes.duties, _by_key(net.duties, writes.duties)),
         (writes.notes, _sorted(net.notes, "run", "id", values=values_of(writes.notes.columns))),
+        (writes.new_sinks, _by_key(net.new_sinks, writes.new_sinks)),
+        (writes.sinks, _by_key(net.sinks, writes.sinks)),
+        (writes.removed_sinks, [(key,) for key in sorted(net.removed_sinks)]),
+        (writes.streams, _by_key(net.streams, writes.streams)),
+        (writes.news, [news_values(net.news[key]) for key in sorted(net.news)]),
     ]
     return [(write, rows) for write, rows in steps if rows]
 

@@ -22,6 +22,9 @@ from holdfast.ports.records import (
     RunStatus,
     Session,
     SessionState,
+    Sink,
+    Stream,
+    StreamState,
 )
 
 NOW: Final[Micros] = 1_767_225_600_000_000
@@ -114,6 +117,37 @@ class ReplyFields(TypedDict, total=False):
     fingerprint: str
     body: str
     created_at: Micros
+
+
+class SinkFields(TypedDict, total=False):
+    """Fields of a Sink."""
+
+    key: str
+    namespace: str
+    since: Micros
+    created_at: Micros
+    options: str | None
+    failures: int
+    retry_at: Micros | None
+    succeeded_at: Micros | None
+    walked_at: Micros | None
+    error: str | None
+
+
+class StreamFields(TypedDict, total=False):
+    """Fields of a Stream."""
+
+    news: int
+    delivered: int
+    state: StreamState
+    due_at: Micros | None
+    holder: str | None
+    attempts: int
+    refused: int | None
+    failed_at: Micros | None
+    parked_at: Micros | None
+    error: str | None
+    skips: str | None
 
 
 class NoteFields(TypedDict, total=False):
@@ -210,6 +244,19 @@ def a_reply(key: str = "key-1", **fields: Unpack[ReplyFields]) -> Reply:
 def a_duty(name: str = "maintenance", *, session: int = 1, until: Micros = NOW + SECOND) -> Duty:
     """Return a duty that a session has."""
     return Duty(name=name, session=a_key(session), until=until)
+
+
+def a_sink(name: str = "audit", **fields: Unpack[SinkFields]) -> Sink:
+    """Return a sink that gets what is stored from NOW on. Its key is made of its name."""
+    return evolve(
+        Sink(key=f"01SINK{name.upper()}", namespace=NAMESPACE, name=name, since=NOW, created_at=NOW), **fields
+    )
+
+
+def a_stream(run: int | str = 1, sink: str = "audit", **fields: Unpack[StreamFields]) -> Stream:
+    """Return the stream of a run to the sink of `a_sink(sink)`, which has news of one row."""
+    stream = Stream(sink=a_sink(sink).key, run=_run_key(run), news=1, due_at=NOW)
+    return evolve(stream, **fields)
 
 
 def a_note(number: int = 1, run: int | str = 1, **fields: Unpack[NoteFields]) -> Note:

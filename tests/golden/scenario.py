@@ -4,11 +4,17 @@ import attrs
 
 from holdfast.kernel.commands import (
     Completed,
+    DeadLetterReplay,
+    Delivered,
     DutyTake,
     Expanded,
     Held,
     JobClaimOne,
     JobHeartbeat,
+    OutboxFlush,
+    OutboxSettle,
+    OutboxSweep,
+    Refused,
     RunCancel,
     RunCreate,
     RunPause,
@@ -19,6 +25,8 @@ from holdfast.kernel.commands import (
     Said,
     SessionClose,
     SessionRenew,
+    SinkRegister,
+    SinkRemove,
 )
 from holdfast.kernel.record import Recording
 from holdfast.ports.changes import CloseJobs, UpdateRun
@@ -48,6 +56,7 @@ def play() -> list[Recording]:
     _an_operator_steps_in(world)
     _a_worker_takes_what_comes_next(world)
     _a_run_is_paused(world)
+    _events_go_to_a_sink(world)
     return recordings
 
 
@@ -115,3 +124,26 @@ def _a_run_is_paused(world: World) -> None:
     world.create("h")
     world.do(RunPause(run_id="h", reason="wait"))
     world.do(RunResume(run_id="h"))
+
+
+def _events_go_to_a_sink(world: World) -> None:
+    world.do(SinkRegister(sink="s", since=0, types=("run.*",)))
+    began = world.now
+    swept = world.do(OutboxSweep(sinks=("s",), began=began, limit=2))
+    while swept.next is not None:
+        swept = world.do(OutboxSweep(sinks=("s",), began=began, after=swept.next))
+    for _ in range(6):
+        leased = world.do(OutboxFlush(sink="s", lease=LEASE))
+        first, *rest = leased.streams
+        refused = Refused(
+            run=first.run, delivered=first.after, number=first.after + 1, error="no", final=True
+        )
+        settle = OutboxSettle(
+            sink="s", registration=leased.registration, holder=leased.holder, refused=(refused,)
+        )
+        delivered = tuple(Delivered(run=one.run, number=one.news) for one in rest[1:])
+        untouched = tuple(one.run for one in rest[:1])
+        world.do(attrs.evolve(settle, delivered=delivered, untouched=untouched, took=bool(delivered)))
+        world.wait(120)
+    world.do(DeadLetterReplay(sink="s", skip=True, reason="odd"))
+    world.do(SinkRemove(sink="s"))

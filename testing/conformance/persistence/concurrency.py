@@ -15,6 +15,8 @@ from attrs import evolve
 from holdfast.ports.changes import (
     AddDuty,
     AddJob,
+    AddNews,
+    AddSink,
     AppendHistory,
     Change,
     CreateRun,
@@ -24,6 +26,8 @@ from holdfast.ports.changes import (
     StoreReply,
     UpdateJob,
     UpdateRun,
+    UpdateSink,
+    UpdateStream,
 )
 from holdfast.ports.persistence import (
     HistoryOf,
@@ -34,7 +38,7 @@ from holdfast.ports.persistence import (
     RunsByKey,
     Transaction,
 )
-from holdfast.ports.records import Job, JobState, RunName
+from holdfast.ports.records import Job, JobState, News, RunName
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
     NOW,
@@ -46,6 +50,8 @@ from holdfast.testing.conformance.builders import (
     a_row,
     a_run,
     a_session,
+    a_sink,
+    a_stream,
 )
 from holdfast.testing.conformance.persistence.case import (
     PersistenceCase,
@@ -95,11 +101,14 @@ class Concurrency(PersistenceCase):
 
         assert list(range(1, 41)) == [row.number for row in store.read(HistoryOf(a_key(1)))]
 
-    @pytest.mark.parametrize("how", ["runs", "latest_runs", "jobs", "jobs_of", "sessions", "duties"])
+    @pytest.mark.parametrize(
+        "how", ["runs", "latest_runs", "jobs", "jobs_of", "sessions", "duties", "sinks", "streams"]
+    )
     def test_what_a_read_returned_stays_locked(self, store: Persistence, how: str) -> None:
         """Counting up in whatever was read loses no count."""
         put_run(store, a_run(), a_job())
         put(store, PutSession(a_session(expires_at=0)), AddDuty(a_duty(until=0)))
+        put(store, AddSink(a_sink()), AddNews(News(sink=a_sink().key, run=a_key(1), news=1, at=NOW)))
 
         def count(_: int) -> None:
             for _ in range(10):
@@ -221,13 +230,15 @@ class Concurrency(PersistenceCase):
 
         assert [a_key(2)] == store.transact(work)
 
-    @pytest.mark.parametrize("what", ["claimable", "due", "expired_sessions"])
+    @pytest.mark.parametrize("what", ["claimable", "due", "expired_sessions", "due_streams"])
     def test_what_others_have_locked_is_skipped(self, store: Persistence, what: str) -> None:
         """Nobody waits for it."""
         self._skip_if_serial()
         put_jobs(store, *(a_job(run, 1) for run in range(4)))
         put_jobs(store, *(a_job(run, 1, state=JobState.SLEEPING, wake_at=run) for run in range(4, 8)))
         put(store, *(PutSession(a_session(number, expires_at=number)) for number in range(4)))
+        news = (News(sink=a_sink().key, run=a_key(run), news=1, at=NOW) for run in range(4))
+        put(store, AddSink(a_sink()), *map(AddNews, news))
         search = SEARCHES[what]
 
         def work(tx: Transaction) -> tuple[list[str], list[str]]:
@@ -257,20 +268,21 @@ class Concurrency(PersistenceCase):
     def test_searches_without_locks_wait_for_none(self, store: Persistence) -> None:
         """`lost_jobs`, `active_runs` and `unsound_runs` pass by what others hold; so do reads without a lock."""
         self._skip_if_serial()
-        put(store, CreateRun(a_run(open_jobs=2)), AddJob(a_job()), PutSession(a_session()))
+        put(store, CreateRun(a_run(open_jobs=2)), AddJob(a_job()), PutSession(a_session()), AddSink(a_sink()))
 
         def look(tx: Transaction) -> tuple[int, ...]:
             searches = tx.lost_jobs(1), tx.active_runs("", 9), tx.unsound_runs([a_key(1)])
-            known = tx.sessions([a_key(1)], lock=False), tx.jobs([a_job().key], lock=False)
+            known = tx.sessions([a_key(1)], lock=False), tx.jobs([a_job().key], lock=False), tx.all_sinks()
             return tuple(map(len, (*searches, *known)))
 
         def work(tx: Transaction) -> list[tuple[int, ...]]:
             tx.runs([a_key(1)])
             tx.jobs([a_job().key])
             tx.sessions([a_key(1)], lock=True)
+            tx.sinks([a_sink().sink_name], lock=True)
             return in_threads(1, lambda _: store.transact(look))
 
-        assert store.transact(work) == [(0, 1, 1, 1, 1)]
+        assert store.transact(work) == [(0, 1, 1, 1, 1, 1)]
 
     def _skip_if_serial(self) -> None:
         if self.serial:
@@ -333,6 +345,16 @@ def _count_duty(tx: Transaction) -> Change:
     return PutDuty(evolve(duty, until=duty.until + 1))
 
 
+def _count_sink(tx: Transaction) -> Change:
+    (sink,) = tx.sinks([a_sink().sink_name], lock=True)
+    return UpdateSink(evolve(sink, failures=sink.failures + 1))
+
+
+def _count_stream(tx: Transaction) -> Change:
+    (stream,) = tx.streams([a_stream().key])
+    return UpdateStream(evolve(stream, attempts=stream.attempts + 1))
+
+
 def _count_in(change: Change) -> int:
     match change:
         case UpdateRun(run):
@@ -343,6 +365,10 @@ def _count_in(change: Change) -> int:
             return session.expires_at
         case PutDuty(duty):
             return duty.until
+        case UpdateSink(sink):
+            return sink.failures
+        case UpdateStream(stream):
+            return stream.attempts
         case _:
             raise AssertionError(change)
 
@@ -354,6 +380,8 @@ COUNTERS: Final[dict[str, Callable[[Transaction], Change]]] = {
     "jobs_of": _count_job_of_run,
     "sessions": _count_session,
     "duties": _count_duty,
+    "sinks": _count_sink,
+    "streams": _count_stream,
 }
 """For each read that locks, how it is used to count up in what it returns."""
 
@@ -361,5 +389,6 @@ SEARCHES: Final[dict[str, Callable[[Transaction, int], list[str]]]] = {
     "claimable": lambda tx, limit: [job.run for job in tx.claimable(NAMESPACE, [a_lane()], limit)],
     "due": lambda tx, limit: [job.run for job in tx.due(NOW, limit)],
     "expired_sessions": lambda tx, limit: [session.id for session in tx.expired_sessions(NOW, limit)],
+    "due_streams": lambda tx, limit: [one.run for one in tx.due_streams(a_sink().sink_name, NOW, limit)],
 }
 """For each read that skips what is locked, how it is used."""

@@ -11,6 +11,7 @@ from holdfast.ports.changes import (
     AddItems,
     AddJob,
     AddNote,
+    AddSink,
     AppendHistory,
     Change,
     CreateRun,
@@ -30,6 +31,7 @@ from holdfast.testing.conformance.builders import (
     a_reply,
     a_row,
     a_run,
+    a_sink,
 )
 from holdfast.testing.conformance.persistence.case import (
     PersistenceCase,
@@ -48,6 +50,7 @@ THERE: Final[Sequence[Change]] = (
     StoreReply(a_reply("key-1")),
     AddNote(a_note(1)),
     AddDuty(a_duty("maintenance")),
+    AddSink(a_sink("audit")),
 )
 
 TAKEN: Final[dict[str, Change]] = {
@@ -58,6 +61,8 @@ TAKEN: Final[dict[str, Change]] = {
     "page of items": AddItems(a_page(1, 0, items=(Payload(inline="2"),))),
     "idempotency key": StoreReply(a_reply("key-1", body="other")),
     "name of a duty": AddDuty(a_duty("maintenance", session=9)),
+    "key of a sink": AddSink(a_sink("other", key=a_sink("audit").key)),
+    "name of a sink": AddSink(a_sink("audit", key="01OTHER")),
     "id of a note": AddNote(a_note(1, data='"other"')),
 }
 """Rows to be added, each of which has something that a row of THERE has taken."""
@@ -76,6 +81,8 @@ NEAR_MISSES: Final[Sequence[Change]] = (
     StoreReply(a_reply("key-2")),
     AddNote(a_note(2)),
     AddDuty(a_duty("other")),
+    AddSink(a_sink("other")),
+    AddSink(a_sink("audit", key="01OTHER", namespace="tenant-2")),
 )
 """Rows to be added that have nothing that a row of THERE has taken."""
 

@@ -6,10 +6,12 @@ from datetime import timedelta
 import pytest
 
 from holdfast.hosts.engine import Engine
+from holdfast.hosts.flushing import Flusher
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.commands import (
+    FLUSH_LIMIT,
     Attempt,
     Completed,
     Expanded,
@@ -30,6 +32,7 @@ from holdfast.ports.errors import CommandError
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import FindRun, Lane
 from holdfast.ports.records import JobKind, Payload, Run, RunName
+from holdfast.testing.sink import MemorySink
 from tests.integration.counts.conftest import OpenEngine
 from tests.integration.counts.statements import Statements
 
@@ -389,3 +392,62 @@ def test_the_items_of_one_page_are_read_once_for_all_of_them(worked: Worked, sta
 
     assert sorted(body.arguments() for body in bodies) == [(n,) for n in range(50)]
     assert within.queries == 2
+
+
+# Events ---------------------------------------------------------------------------------------------------------
+
+
+def test_sinks_cost_a_transaction_one_statement_however_many_commands_and_sinks_there_are(
+    worked: Worked, statements: Statements
+) -> None:
+    for name in ("audit", "search"):
+        worked.engine.sync.register_sink(name)
+    worked.create(1, "short")  # which sinks there are is asked every few seconds
+    (attempt,) = worked.claim(10)
+    worked.settle([attempt], COMPLETED)
+
+    within = costs(statements, lambda number: worked.create(number, "short"))
+    assert (within.commits, within.queries) == (1, 4 + worked.receipt)
+    attempts = iter([worked.claim(FEW), worked.claim(MANY)])
+    within = costs(statements, lambda _: worked.settle(next(attempts), COMPLETED))
+    assert (within.commits, within.queries) == (1, 6 + worked.receipt)
+
+
+def test_which_sinks_there_are_costs_one_statement_and_no_claim(
+    worked: Worked, statements: Statements
+) -> None:
+    with statements.of() as within:
+        worked.engine.sync.start(SHORT(1))
+        worked.claim(10)
+    assert not within.texts_with("holdfast_sinks")
+    fresh = Engine.on(worked.engine.core.stores, workflows=[SHORT], namespace=worked.namespace)
+    with statements.of() as within:
+        fresh.sync.start(SHORT(1))
+        fresh.sync.start(SHORT(1))
+
+    assert sum(times for sql, times in within.sent.items() if "holdfast_sinks" in sql) == 1
+
+
+def test_a_flush_costs_no_more_statements_for_many_runs_than_for_few(
+    worked: Worked, statements: Statements
+) -> None:
+    sink = MemorySink()
+    worked.engine.sync.register_sink("audit")
+    flusher = Flusher(worked.engine.core, {"audit": sink})
+    flusher.flush()
+    found: list[Statements] = []
+    for number in (2, FLUSH_LIMIT):
+        worked.create(number, "short")
+        with statements.of() as within:
+            assert flusher.flush_once("audit").events == number
+        found.append(within)
+    few, many = found
+
+    # That a sink takes events is noted once a second at most.
+    seldom = set(few.texts_with("UPDATE holdfast_sinks"))
+    assert {sql: times for sql, times in few.sent.items() if sql not in seldom} == many.sent
+    # Two transactions: streams are found and leased, then their cursors are moved; between them rows and runs are read.
+    assert many.commits == 2
+    with statements.of() as within:
+        assert flusher.look() == ()
+    assert (within.queries, within.commits) == (1, 0)

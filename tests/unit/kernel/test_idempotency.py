@@ -9,6 +9,7 @@ import pytest
 from holdfast.kernel.codec import reply_json
 from holdfast.kernel.commands import (
     Command,
+    DeadLetterReplay,
     DutyTake,
     JobClaim,
     JobClaimOne,
@@ -16,6 +17,10 @@ from holdfast.kernel.commands import (
     JobRelease,
     JobWakeDue,
     LeaseReapStale,
+    OutboxFlush,
+    OutboxSettle,
+    OutboxSweep,
+    Refused,
     RunCancel,
     RunCreate,
     RunPause,
@@ -26,7 +31,10 @@ from holdfast.kernel.commands import (
     SessionOpen,
     SessionReap,
     SessionRenew,
+    SinkRegister,
+    SinkRemove,
 )
+from holdfast.kernel.decide.outbox import PARK_AFTER
 from holdfast.kernel.kernel import IDEMPOTENCY_KEY_MAX
 from holdfast.kernel.rules import RULES
 from holdfast.ports.errors import (
@@ -87,6 +95,23 @@ def _every_command(world: World) -> Iterator[Command[object]]:
     world.do(SessionClose(session=session))
     yield LeaseReapStale()
     yield RunCancel(run_id="x")
+    yield SinkRegister(sink="s", since=0)
+    yield OutboxSweep(sinks=("s",), began=world.now)
+    yield OutboxFlush(sink="s", lease=SECOND)
+    world.wait(2)
+    for _ in range(PARK_AFTER):
+        leased = world.do(OutboxFlush(sink="s", lease=SECOND))
+        settle = OutboxSettle(
+            sink="s",
+            registration=leased.registration,
+            holder=leased.holder,
+            refused=(Refused(run=leased.streams[0].run, delivered=0, number=1, error="e", final=True),),
+        )
+        yield settle
+        world.do(settle)
+        world.wait(60)
+    yield DeadLetterReplay()
+    yield SinkRemove(sink="s")
 
 
 def test_every_command_is_carried_out_once_and_answered_alike(world: World) -> None:

@@ -127,6 +127,45 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         c.DutyTake(name="d", session="s", lease=7),
         '{"idempotency_key":null,"lease":7,"name":"d","namespace":"default","session":"s","type":"duty.take"}',
     ),
+    (
+        c.SinkRegister(sink="s", types=("run.*",)),
+        f'{{{BASE},"since":null,"sink":"s","type":"sink.register","types":["run.*"]}}',
+    ),
+    (c.SinkRemove(sink="s"), f'{{{BASE},"sink":"s","type":"sink.remove"}}'),
+    (
+        c.OutboxFlush(sink="s", lease=7),
+        '{"idempotency_key":null,"lease":7,"limit":100,"namespace":"default","sink":"s","type":"outbox.flush"}',
+    ),
+    (
+        c.OutboxSettle(
+            sink="s",
+            registration="k",
+            holder="h",
+            delivered=(c.Delivered(run="r", number=3),),
+            refused=(c.Refused(run="q", delivered=1, number=2, error="e"),),
+            untouched=("p",),
+            took=True,
+        ),
+        (
+            '{"delivered":[{"number":3,"run":"r"}],"error":null,"holder":"h","idempotency_key":null,'
+            '"namespace":"default","refused":[{"delivered":1,"error":"e","final":false,"number":2,"run":"q"}],'
+            '"registration":"k","retry_after":0,"sink":"s","took":true,"type":"outbox.settle","untouched":["p"]}'
+        ),
+    ),
+    (
+        c.OutboxSweep(sinks=("s",), began=5),
+        (
+            '{"after":"","began":5,"idempotency_key":null,"limit":500,"namespace":"default","sinks":["s"],'
+            '"type":"outbox.sweep"}'
+        ),
+    ),
+    (
+        c.DeadLetterReplay(),
+        (
+            '{"idempotency_key":null,"limit":500,"namespace":"default","reason":"","run_id":"","sink":"",'
+            '"skip":false,"type":"dead_letter.replay"}'
+        ),
+    ),
 ]
 
 REPLIES: list[tuple[object, str]] = [
@@ -167,6 +206,27 @@ REPLIES: list[tuple[object, str]] = [
     (c.SessionRenewed(expires_at=5), '{"expires_at":5}'),
     (c.LeasesReaped(sessions=1, freed=2, dead=3), '{"dead":3,"freed":2,"sessions":1}'),
     (c.DutyTaken(taken=False, until=5), '{"taken":false,"until":5}'),
+    (c.SinkRegistered(sink="s", since=5, created=True), '{"created":true,"since":5,"sink":"s"}'),
+    (c.SinkRemoved(removed=True), '{"removed":true}'),
+    (
+        c.OutboxFlushed(
+            registration="k",
+            holder="h",
+            until=9,
+            since=5,
+            streams=(c.StreamLease(run="r", after=1, news=3),),
+        ),
+        (
+            '{"failing":false,"holder":"h","registration":"k","since":5,'
+            '"streams":[{"after":1,"news":3,"run":"r","skips":null,"suspect":false}],"types":[],"until":9}'
+        ),
+    ),
+    (c.OutboxSettled(fenced=("r",)), '{"fenced":["r"],"parked":[],"retry_at":null}'),
+    (
+        c.OutboxSwept(healed=1, checked=2, next=None, hurry=False),
+        '{"checked":2,"healed":1,"hurry":false,"next":null}',
+    ),
+    (c.DeadLettersReplayed(replayed=1, more=False), '{"more":false,"replayed":1}'),
 ]
 
 

@@ -1,0 +1,264 @@
+"""Brings what has happened to runs to sinks of events: a round at a time, for any host."""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, cast
+
+import attrs
+
+from holdfast.hosts.core import Core
+from holdfast.hosts.delivery import Delivery, Pending, deliver
+from holdfast.kernel.commands import (
+    FLUSH_LIMIT,
+    Delivered,
+    OutboxFlush,
+    OutboxFlushed,
+    OutboxSettle,
+    OutboxSettled,
+    OutboxSweep,
+    StreamLease,
+)
+from holdfast.ports.clock import instant, micros
+from holdfast.ports.events import Event, EventSink
+from holdfast.ports.json import canonical, parse
+from holdfast.ports.persistence import RunsByKey, SinksWithNews, StreamRows, StreamStart
+from holdfast.ports.records import HistoryRow, Micros, Run
+
+LEASE: Final = 60.0
+ROWS_EACH: Final = 100
+ROWS_AT_ONCE: Final = 1_000
+SWEEP_INTERVAL: Final = 10.0
+PAGES_AT_ONCE: Final = 20
+SKIPPED: Final = "event.skipped"
+USER_EVENTS: Final = "user."
+
+_log = logging.getLogger("holdfast.events")
+
+
+@attrs.frozen(kw_only=True)
+class Flushed:
+    """What a flush did.
+
+    Attributes:
+        events: How many events sinks have taken.
+        parked: How many runs' streams were parked, because their sink refuses an event again and again.
+        failing: The names of sinks that took nothing and are left alone for a while.
+        more: Whether there may be more to deliver at once.
+    """
+
+    events: int = 0
+    parked: int = 0
+    failing: tuple[str, ...] = ()
+    more: bool = False
+
+
+class Flusher:
+    """Flushes to some sinks. Keeps no truth: only when to look again for what nobody has said.
+
+    Safe to use from several threads, for different sinks.
+    """
+
+    def __init__(self, core: Core, sinks: Mapping[str, EventSink], *, lease: float = LEASE) -> None:
+        self._core = core
+        self._sinks = dict(sinks)
+        self._lease = lease
+        self._sweep_at = 0.0
+        self._sweep_after: str = ""
+        self._began: Micros | None = None
+        self._hurry = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The sinks that it can flush to."""
+        return tuple(self._sinks)
+
+    def look(self) -> tuple[str, ...]:
+        """Return the sinks that have news. Every ten seconds also look for what nobody has said."""
+        if not self._sinks:
+            return ()
+        if self._core.clock.monotonic() >= self._sweep_at:
+            self._sweep()
+        now = micros(self._core.clock.now())
+        return self._core.stores.persistence.read(SinksWithNews(self._core.namespace, self.names, now))
+
+    def flush(self, *, keep_on: Callable[[], bool] = lambda: True) -> Flushed:
+        """Flush until nothing is left that is due, or `keep_on` says no."""
+        total = Flushed()
+        while keep_on():
+            names = self.look()
+            if not names:
+                return attrs.evolve(total, more=False)
+            for name in names:
+                one = self.flush_once(name, keep_on)
+                total = Flushed(
+                    events=total.events + one.events,
+                    parked=total.parked + one.parked,
+                    failing=tuple(sorted({*total.failing, *one.failing})),
+                    more=True,
+                )
+        return total
+
+    def flush_once(self, name: str, keep_on: Callable[[], bool] = lambda: True) -> Flushed:
+        """Lease some streams of one sink, hand their events over, and say how far that went."""
+        clock = self._core.clock
+        # Half of the lease is left for the call that has been begun, and for the store.
+        until = clock.monotonic() + self._lease / 2
+        command = OutboxFlush(namespace=self._core.namespace, sink=name, lease=round(self._lease * 1_000_000))
+        leased = self._core.kernel.dispatch(command)
+        if not leased.streams:
+            return Flushed()
+        delivery = Delivery()
+        untouched = [stream.run for stream in leased.streams]
+
+        def may_go_on() -> bool:
+            return clock.monotonic() < until and keep_on()
+
+        try:
+            for group in _groups(leased.streams):
+                if delivery.error is not None or not may_go_on():
+                    break
+                pending = self._pending(leased, group)
+                del untouched[: len(group)]
+                deliver(self._sinks[name], pending, delivery, failing=leased.failing, may_go_on=may_go_on)
+        finally:
+            delivery.untouched += untouched
+            settled = self._settle(name, leased, delivery)
+        return self._told(name, leased, delivery, settled)
+
+    def _settle(self, name: str, leased: OutboxFlushed, delivery: Delivery) -> OutboxSettled:
+        return self._core.kernel.dispatch(
+            OutboxSettle(
+                namespace=self._core.namespace,
+                sink=name,
+                registration=leased.registration,
+                holder=leased.holder,
+                delivered=tuple(delivery.delivered),
+                refused=tuple(delivery.refused),
+                untouched=tuple(delivery.untouched),
+                took=delivery.took,
+                error=delivery.error,
+                retry_after=round(delivery.retry_after * 1_000_000),
+            )
+        )
+
+    def _told(self, name: str, leased: OutboxFlushed, delivery: Delivery, settled: OutboxSettled) -> Flushed:
+        numbers = {one.run: one for one in delivery.refused}
+        for run in settled.parked:
+            refused = numbers[run]
+            _log.error(
+                "sink %r refuses event %s of run %s again and again: the run's events are parked in the dead letters, "
+                "see `holdfast dead-letter list`: %s",
+                name,
+                refused.number,
+                run,
+                refused.error,
+            )
+        if settled.fenced:
+            _log.warning(
+                "sink %r was too slow: the events of %s runs may come to it twice", name, len(settled.fenced)
+            )
+        is_failing = settled.retry_at is not None
+        if is_failing:
+            error = delivery.error or next((one.error for one in delivery.refused), "")
+            _log.warning("sink %r takes no events now, nothing is lost: %s", name, error)
+        full = len(leased.streams) >= FLUSH_LIMIT or any(
+            one.number < stream.news for one, stream in _matched(delivery, leased.streams)
+        )
+        return Flushed(
+            events=delivery.events,
+            parked=len(settled.parked),
+            failing=(name,) if is_failing else (),
+            more=not is_failing and (full or bool(delivery.untouched)),
+        )
+
+    def _pending(self, leased: OutboxFlushed, streams: Sequence[StreamLease]) -> list[Pending]:
+        starts = tuple(StreamStart(one.run, one.after, leased.since) for one in streams)
+        persistence = self._core.stores.persistence
+        rows: dict[str, list[HistoryRow]] = {}
+        for row in persistence.read(StreamRows(starts, ROWS_EACH)):
+            rows.setdefault(row.run, []).append(row)
+        runs = {run.key: run for run in persistence.read(RunsByKey(tuple(one.run for one in streams)))}
+        return [_pending_of(one, rows.get(one.run, []), runs.get(one.run), leased.types) for one in streams]
+
+    def _sweep(self) -> None:
+        """Walk on over the runs: a page, or, if a sink is new, a good part of the way at once, from the start."""
+        for _ in range(PAGES_AT_ONCE):
+            if not self._sweep_after:
+                self._began = micros(self._core.clock.now())
+            swept = self._core.kernel.dispatch(
+                OutboxSweep(
+                    namespace=self._core.namespace,
+                    sinks=self.names,
+                    began=self._began if self._hurry else None,
+                    after=self._sweep_after,
+                )
+            )
+            if swept.healed:
+                _log.info("%s runs had events that no sink had heard of", swept.healed)
+            following: str | None = swept.next
+            began_anew = swept.hurry and not self._hurry
+            self._hurry = swept.hurry
+            self._sweep_after = "" if began_anew else following or ""
+            if not began_anew and (following is None or not swept.hurry):
+                break
+        is_under_way = self._hurry and self._sweep_after != ""
+        self._sweep_at = self._core.clock.monotonic() + (0.0 if is_under_way else SWEEP_INTERVAL)
+
+
+def _matched(delivery: Delivery, streams: Sequence[StreamLease]) -> Iterator[tuple[Delivered, StreamLease]]:
+    by_run = {one.run: one for one in streams}
+    return ((one, by_run[one.run]) for one in delivery.delivered)
+
+
+def _groups(streams: Sequence[StreamLease]) -> Iterator[Sequence[StreamLease]]:
+    """Part streams so that not too many rows are read at once."""
+    group: list[StreamLease] = []
+    size = 0
+    for stream in streams:
+        rows = max(1, min(stream.news - stream.after, ROWS_EACH))
+        if group and size + rows > ROWS_AT_ONCE:
+            yield group
+            group, size = [], 0
+        group.append(stream)
+        size += rows
+    yield group
+
+
+def _pending_of(
+    stream: StreamLease, rows: Sequence[HistoryRow], run: Run | None, types: tuple[str, ...]
+) -> Pending:
+    """Return the events in rows. With none left from `since` on, the stream is where the news is."""
+    skips = cast("dict[str, str]", parse(stream.skips)) if stream.skips else {}
+    events = [
+        event_of(row, run, skips.get(str(row.number)))
+        for row in rows
+        if run is not None and (_is_wanted(row.type, types) or str(row.number) in skips)
+    ]
+    end = rows[-1].number if rows else stream.news
+    return Pending(run=stream.run, events=tuple(events), before=stream.after, end=end, suspect=stream.suspect)
+
+
+def event_of(row: HistoryRow, run: Run, skipped: str | None = None) -> Event:
+    """Return a history row as others see it; if it is to be left out, the event that says so in its place."""
+    if skipped is not None:
+        kind, data = SKIPPED, canonical({"type": row.type, "reason": skipped})
+    elif row.type.startswith(USER_EVENTS) and row.payload is not None:
+        kind, data = row.type, row.payload.inline or "null"
+    else:
+        kind, data = row.type, row.data or "{}"
+    return Event(
+        namespace=run.namespace,
+        run_id=run.id,
+        run=run.key,
+        number=row.number,
+        type=kind,
+        at=instant(row.at),
+        data=data,
+        workflow=run.workflow,
+        stage=row.node,
+        item=row.item,
+    )
+
+
+def _is_wanted(kind: str, types: tuple[str, ...]) -> bool:
+    return not types or any(kind == one or (one.endswith("*") and kind.startswith(one[:-1])) for one in types)

@@ -1,0 +1,136 @@
+"""Sinks of events as users see them: registering them, and what they refuse."""
+
+from collections.abc import Collection, Iterator
+from datetime import datetime
+
+import attrs
+
+from holdfast.hosts.core import Core
+from holdfast.kernel.commands import DeadLetterReplay, SinkRegister, SinkRegistered, SinkRemove
+from holdfast.kernel.decide.sinks import types_of
+from holdfast.ports.clock import instant, micros
+from holdfast.ports.persistence import CountDeadLetters, DeadLetter, ListDeadLetters, ListSinks
+
+_PAGE = 100
+
+
+@attrs.frozen(kw_only=True)
+class SinkInfo:
+    """A sink as it was when it was asked for. Instants are aware, in UTC.
+
+    Attributes:
+        name: What it is called; what takes its events is given to workers under this name.
+        since: Events stored from then on go there.
+        created_at: When it was registered.
+        types: The types of events that it gets, as `run.failed` or `user.*`; none stands for all.
+        failures: How often in a row it has taken nothing.
+        retry_at: It is left alone until then, because it failed.
+        error: How it failed the last time; None if it takes events.
+        parked: How many runs' events are parked, because it refuses one of them.
+    """
+
+    name: str
+    since: datetime
+    created_at: datetime
+    types: tuple[str, ...]
+    failures: int
+    retry_at: datetime | None
+    error: str | None
+    parked: int
+
+
+@attrs.frozen(kw_only=True)
+class DeadLetterInfo:
+    """A run's events that are parked, because a sink has refused one of them again and again.
+
+    Attributes:
+        sink: The sink that refuses it.
+        run_id: The run.
+        number: The number of the event. It and those after it have not been taken.
+        waiting: How many events of the run wait, this one among them.
+        attempts: How often it was refused while the sink took others.
+        parked_at: When the sink was not asked any more. Aware, in UTC.
+        error: How the sink refused it the last time.
+    """
+
+    sink: str
+    run_id: str
+    number: int
+    waiting: int
+    attempts: int
+    parked_at: datetime
+    error: str
+
+
+def register_sink(core: Core, name: str, since: datetime | None, types: Collection[str]) -> SinkRegistered:
+    """Register a sink. TypeError if an argument is none."""
+    if isinstance(types, str):
+        raise TypeError(f"types is a list of types of events, as [{types!r}]")
+    if since is not None and since.tzinfo is None:
+        raise TypeError(f"since is {since!r}; it must be an aware datetime, as datetime.now(UTC)")
+    command = SinkRegister(
+        namespace=core.namespace,
+        sink=name,
+        since=None if since is None else micros(since),
+        types=tuple(types),
+    )
+    return core.kernel.dispatch(command)
+
+
+def remove_sink(core: Core, name: str) -> bool:
+    """Remove a sink. Return whether there was one."""
+    return core.kernel.dispatch(SinkRemove(namespace=core.namespace, sink=name)).removed
+
+
+def list_sinks(core: Core) -> list[SinkInfo]:
+    """Return the sinks of the engine's namespace, by name."""
+    core.connect()
+    parked = core.stores.persistence.read(CountDeadLetters(core.namespace))
+    return [
+        SinkInfo(
+            name=sink.name,
+            since=instant(sink.since),
+            created_at=instant(sink.created_at),
+            types=types_of(sink),
+            failures=sink.failures,
+            retry_at=None if sink.retry_at is None else instant(sink.retry_at),
+            error=sink.error,
+            parked=parked.get(sink.name, 0),
+        )
+        for sink in core.stores.persistence.read(ListSinks(core.namespace))
+    ]
+
+
+def dead_letters(core: Core, sink: str, run_id: str) -> Iterator[DeadLetterInfo]:
+    """Return dead letters one by one, read some at a time."""
+    core.connect()
+    query = ListDeadLetters(namespace=core.namespace, sink=sink, run_id=run_id, limit=_PAGE)
+    while True:
+        page = core.stores.persistence.read(query)
+        yield from map(_dead_letter, page)
+        if len(page) < _PAGE:
+            return
+        query = attrs.evolve(query, after=page[-1])
+
+
+def replay_dead_letters(core: Core, sink: str, run_id: str, *, skip: bool, reason: str) -> int:
+    """Let dead letters go on. Return how many."""
+    command = DeadLetterReplay(namespace=core.namespace, sink=sink, run_id=run_id, skip=skip, reason=reason)
+    replayed = 0
+    while True:
+        answer = core.kernel.dispatch(command)
+        replayed += answer.replayed
+        if not answer.more:
+            return replayed
+
+
+def _dead_letter(letter: DeadLetter) -> DeadLetterInfo:
+    return DeadLetterInfo(
+        sink=letter.sink,
+        run_id=letter.run_id,
+        number=letter.number,
+        waiting=max(1, letter.news - letter.number + 1),
+        attempts=letter.attempts,
+        parked_at=instant(letter.parked_at),
+        error=letter.error,
+    )

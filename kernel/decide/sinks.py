@@ -1,0 +1,86 @@
+"""Rules for registering and removing sinks of events."""
+
+import re
+from typing import Final, cast
+
+import attrs
+
+from holdfast.kernel.commands import SinkRegister, SinkRegistered, SinkRemove, SinkRemoved
+from holdfast.kernel.state import Decision, Reads, State
+from holdfast.ports.changes import AddSink, RemoveSink
+from holdfast.ports.clock import Ids
+from holdfast.ports.errors import InvalidCommandError
+from holdfast.ports.json import canonical, parse
+from holdfast.ports.records import Micros, Sink, SinkName
+
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,99}")
+_TYPE: Final = re.compile(r"[a-z][a-z0-9_.]{0,99}(?<!\.)|([a-z][a-z0-9_.]{0,98}\.)?\*")
+_TYPES_MAX: Final = 100
+
+
+def reads_of_named(command: SinkRegister | SinkRemove) -> Reads:
+    """Lock the sink."""
+    if not _NAME.fullmatch(command.sink):
+        raise InvalidCommandError(
+            f"{command.sink[:120]!r} is no name of a sink: use 1 to 100 of a-z 0-9 _ . -, the first a letter or a digit"
+        )
+    return Reads(sinks=(SinkName(command.namespace, command.sink),), locks_sinks=True)
+
+
+def decide_register(state: State, command: SinkRegister, now: Micros, ids: Ids) -> Decision[SinkRegistered]:
+    """Add it, unless it is there."""
+    if len(command.types) > _TYPES_MAX:
+        raise InvalidCommandError(f"a sink takes all types or names at most {_TYPES_MAX}")
+    for pattern in command.types:
+        if not _TYPE.fullmatch(pattern):
+            raise InvalidCommandError(
+                f"{pattern[:120]!r} is no type of event: write run.failed, or run.* for all that begin so"
+            )
+    known = state.tables.sink_named(SinkName(command.namespace, command.sink))
+    if known is not None:
+        return Decision(SinkRegistered(sink=known.name, since=known.since, created=False))
+    sink = Sink(
+        key=ids.new(),
+        namespace=command.namespace,
+        name=command.sink,
+        since=now if command.since is None else command.since,
+        created_at=now,
+        options=canonical({"types": command.types}) if command.types else None,
+    )
+    return Decision(SinkRegistered(sink=sink.name, since=sink.since, created=True), (AddSink(sink),))
+
+
+def decide_remove(state: State, command: SinkRemove, _: Micros, __: Ids) -> Decision[SinkRemoved]:
+    """Take it away. Its streams are pruned later: there may be millions."""
+    known = state.tables.sink_named(SinkName(command.namespace, command.sink))
+    if known is None:
+        return Decision(SinkRemoved(removed=False))
+    return Decision(SinkRemoved(removed=True), (RemoveSink(known.key),))
+
+
+def types_of(sink: Sink) -> tuple[str, ...]:
+    """Return the types of events that a sink takes; none stands for all."""
+    options = cast("dict[str, list[str]]", parse(sink.options)) if sink.options else {}
+    return tuple(options.get("types", ()))
+
+
+def with_failure(sink: Sink, now: Micros, error: str, retry_after: Micros) -> Sink:
+    """Return a sink that has failed once more: it is left alone for longer each time, up to five minutes."""
+    failures = sink.failures + 1
+    delay = min(_DELAY_MAX, _DELAY_MIN * 2 ** min(failures - 1, 20))
+    return attrs.evolve(
+        sink, failures=failures, retry_at=now + max(delay, min(retry_after, _RETRY_AFTER_MAX)), error=error
+    )
+
+
+def with_success(sink: Sink, now: Micros) -> Sink:
+    """Return a sink that has just taken something. That is noted to the second, so that it is seldom written."""
+    if not sink.failures and sink.succeeded_at is not None and now - sink.succeeded_at < _NOTED_EVERY:
+        return sink
+    return attrs.evolve(sink, failures=0, retry_at=None, succeeded_at=now, error=None)
+
+
+_DELAY_MIN: Final[Micros] = 1_000_000
+_DELAY_MAX: Final[Micros] = 300_000_000
+_RETRY_AFTER_MAX: Final[Micros] = 3_600_000_000
+_NOTED_EVERY: Final[Micros] = 1_000_000

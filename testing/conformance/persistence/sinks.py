@@ -1,0 +1,315 @@
+"""What a store promises about sinks of events, and about what is on its way to them."""
+
+from typing import Final
+
+from attrs import evolve
+
+from holdfast.ports.changes import (
+    AddNews,
+    AddSink,
+    AppendHistory,
+    CreateRun,
+    RemoveSink,
+    UpdateRun,
+    UpdateSink,
+    UpdateStream,
+)
+from holdfast.ports.persistence import (
+    CountDeadLetters,
+    DeadLetter,
+    ListDeadLetters,
+    ListSinks,
+    Persistence,
+    SinksWithNews,
+    StreamRows,
+    StreamStart,
+)
+from holdfast.ports.records import News, SinkName, Stream, StreamKey, StreamState
+from holdfast.testing.conformance.builders import (
+    NAMESPACE,
+    NOW,
+    SECOND,
+    a_key,
+    a_row,
+    a_run,
+    a_sink,
+    a_stream,
+)
+from holdfast.testing.conformance.persistence.case import PersistenceCase, ask, put
+
+AUDIT: Final = SinkName(NAMESPACE, "audit")
+
+
+def some_news(run: int = 1, number: int = 1, *, sink: str = "audit", at: int = NOW) -> AddNews:
+    """Return the change that lets a sink know of rows."""
+    return AddNews(News(sink=a_sink(sink).key, run=a_key(run), news=number, at=at))
+
+
+def put_streams(store: Persistence, *streams: Stream) -> None:
+    """Store streams as they are."""
+    put(store, *(AddNews(News(sink=one.sink, run=one.run, news=1, at=NOW)) for one in streams))
+    put(store, *map(UpdateStream, streams))
+
+
+def streams_of(store: Persistence, *runs: int, sink: str = "audit") -> list[Stream]:
+    """Return the streams of runs to a sink, by run."""
+    return ask(store, lambda tx: tx.streams([StreamKey(a_sink(sink).key, a_key(run)) for run in runs]))
+
+
+def due(store: Persistence, now: int = NOW, limit: int = 10, name: SinkName = AUDIT) -> list[str]:
+    """Return the keys of the runs whose streams to a sink are due, in order."""
+    return [stream.run for stream in ask(store, lambda tx: tx.due_streams(name, now, limit))]
+
+
+class Sinks(PersistenceCase):
+    """Sinks, streams, and the questions about them."""
+
+    def test_sinks_come_back_as_they_were_stored(self, store: Persistence) -> None:
+        """All of them, those of given names, and those of a namespace."""
+        plain = a_sink("audit")
+        full = a_sink(
+            "b.c-d",
+            since=1,
+            options='{"types":["run.*"]}',
+            failures=3,
+            retry_at=NOW + 1,
+            succeeded_at=NOW,
+            walked_at=NOW + 2,
+            error="OSError: \u00e9",
+        )
+        other = a_sink("audit", key="01OTHER", namespace="tenant-2")
+        put(store, AddSink(full), AddSink(plain), AddSink(other))
+
+        assert sorted([plain, full, other], key=lambda sink: sink.key) == ask(
+            store, lambda tx: tx.all_sinks()
+        )
+        assert [full] == ask(
+            store, lambda tx: tx.sinks([full.sink_name, SinkName(NAMESPACE, "none")], lock=True)
+        )
+        assert [other] == ask(store, lambda tx: tx.sinks([other.sink_name], lock=False))
+        assert (plain, full) == store.read(ListSinks(NAMESPACE))
+
+    def test_sinks_are_changed_and_removed(self, store: Persistence) -> None:
+        """Each by its key, also in the transaction that adds it."""
+        put(store, AddSink(a_sink("a")), AddSink(a_sink("b")), UpdateSink(a_sink("b", failures=1)))
+        put(store, UpdateSink(a_sink("a", failures=2)))
+        put(store, RemoveSink(a_sink("b").key), AddSink(a_sink("c")), RemoveSink(a_sink("c").key))
+
+        assert store.read(ListSinks(NAMESPACE)) == (a_sink("a", failures=2),)
+
+    def test_news_make_a_stream_that_is_due(self, store: Persistence) -> None:
+        """Of several news in one transaction the first says when, and the highest what."""
+        put(store, some_news(1, 1), some_news(1, 3, at=NOW + 5), some_news(1, 2), some_news(2, 1))
+
+        assert streams_of(store, 2, 1) == [a_stream(1, news=3), a_stream(2)]
+
+    def test_news_never_go_back(self, store: Persistence) -> None:
+        """A sweep may say what was said long since."""
+        put(store, some_news(1, 5))
+        put(store, some_news(1, 3, at=NOW + 9))
+
+        assert streams_of(store, 1) == [a_stream(1, news=5)]
+
+    def test_news_wake_an_idle_stream_and_no_other(self, store: Persistence) -> None:
+        """One that is held, or waits to be tried again, is looked at in its time; a parked one never."""
+        put_streams(
+            store,
+            a_stream(1, delivered=1, due_at=None),
+            a_stream(2, holder="h", due_at=NOW + 60),
+            a_stream(3, state=StreamState.PARKED, due_at=None, parked_at=NOW),
+        )
+        put(store, *(some_news(run, 2, at=NOW + 5) for run in (1, 2, 3)))
+
+        assert [(one.news, one.due_at) for one in streams_of(store, 1, 2, 3)] == [
+            (2, NOW + 5),
+            (2, NOW + 60),
+            (2, None),
+        ]
+
+    def test_streams_come_back_as_they_were_stored(self, store: Persistence) -> None:
+        """With every field."""
+        full = a_stream(
+            news=9,
+            delivered=4,
+            state=StreamState.PARKED,
+            due_at=None,
+            holder="h",
+            attempts=5,
+            refused=5,
+            failed_at=NOW,
+            parked_at=NOW + 1,
+            error="no",
+            skips='{"3":"odd"}',
+        )
+        put_streams(store, full, a_stream(2))
+
+        assert streams_of(store, 1, 2, 3) == [full, a_stream(2)]
+
+    def test_news_and_a_change_of_one_stream_come_to_both(self, store: Persistence) -> None:
+        """Whoever says how far it is delivered does not wipe out what is said in the same transaction."""
+        put(store, some_news())
+        put(store, UpdateStream(a_stream(1, delivered=1, due_at=None)), some_news(1, 2, at=NOW + 7))
+
+        assert streams_of(store, 1) == [a_stream(1, news=2, delivered=1, due_at=NOW + 7)]
+
+    def test_due_streams_come_longest_due_first(self, store: Persistence) -> None:
+        """Only of that sink, and not before their time."""
+        put(store, AddSink(a_sink()), AddSink(a_sink("other")))
+        put_streams(store, *(a_stream(run, due_at=NOW + 10 - run) for run in range(1, 8)))
+        put_streams(store, a_stream(8, "other"), a_stream(9, due_at=None), a_stream(10, due_at=NOW + 11))
+
+        assert due(store, NOW + 10, 3) == [a_key(7), a_key(6), a_key(5)]
+        assert due(store, NOW + 5, 10) == [a_key(7), a_key(6), a_key(5)]
+        assert due(store, NOW + 10, 0) == []
+        assert due(store, NOW, name=SinkName(NAMESPACE, "other")) == [a_key(8)]
+        assert due(store, NOW, name=SinkName("tenant-2", "audit")) == []
+
+    def test_a_sink_that_is_to_be_left_alone_has_nothing_due(self, store: Persistence) -> None:
+        """Until its time."""
+        put(store, AddSink(a_sink(retry_at=NOW + 5)), some_news())
+
+        assert due(store, NOW + 4) == []
+        assert due(store, NOW + 5) == [a_key(1)]
+        asked = SinksWithNews(NAMESPACE, ("audit", "none"), NOW + 4)
+        assert store.read(asked) == ()
+        assert store.read(evolve(asked, now=NOW + 5)) == ("audit",)
+
+    def test_sinks_with_news_are_those_with_a_due_stream(self, store: Persistence) -> None:
+        """Of the names that were asked for."""
+        put(store, *(AddSink(a_sink(name)) for name in ("a", "b", "c", "d")))
+        put(store, some_news(sink="a"), some_news(sink="b"), some_news(sink="c", at=NOW + 1))
+
+        assert store.read(SinksWithNews(NAMESPACE, ("d", "c", "b"), NOW)) == ("b",)
+        assert store.read(SinksWithNews(NAMESPACE, ("d", "c", "b"), NOW + 1)) == ("b", "c")
+        assert store.read(SinksWithNews("tenant-2", ("a",), NOW)) == ()
+
+    def test_rows_of_streams_come_by_run_and_number_and_so_many_of_each(self, store: Persistence) -> None:
+        """From after a row on."""
+        put(store, *(AppendHistory(a_row(run, number)) for run in (1, 2, 3) for number in range(1, 11)))
+        starts = (StreamStart(a_key(2), 8, NOW), StreamStart(a_key(1), 3, NOW), StreamStart(a_key(9), 1, NOW))
+
+        found = store.read(StreamRows(starts, 4))
+
+        assert [(row.run, row.number) for row in found] == [
+            *((a_key(1), number) for number in (4, 5, 6, 7)),
+            *((a_key(2), number) for number in (9, 10)),
+        ]
+        assert found[0] == a_row(1, 4)
+
+    def test_rows_of_a_new_stream_begin_with_the_first_one_from_since_on(self, store: Persistence) -> None:
+        """After that one, none is left out for the time that it has."""
+        instants = (NOW - 9, NOW - 1, NOW, NOW - 1, NOW + 1)
+        put(store, *(AppendHistory(a_row(1, number, at=at)) for number, at in enumerate(instants, 1)))
+
+        def numbers(since: int, limit: int = 10) -> list[int]:
+            return [row.number for row in store.read(StreamRows((StreamStart(a_key(1), 0, since),), limit))]
+
+        assert numbers(NOW) == [3, 4, 5]
+        assert numbers(NOW, 2) == [3, 4]
+        assert numbers(0) == [1, 2, 3, 4, 5]
+        assert numbers(NOW + 2) == []
+
+    def test_dead_letters_are_the_parked_streams(self, store: Persistence) -> None:
+        """By sink and run, page by page, those of a sink or a run if asked."""
+        put(store, AddSink(a_sink("b")), AddSink(a_sink("a")), *(CreateRun(a_run(run)) for run in (1, 2, 3)))
+        put_streams(
+            store,
+            *(
+                a_stream(
+                    run,
+                    sink,
+                    state=StreamState.PARKED,
+                    due_at=None,
+                    news=9,
+                    refused=run,
+                    attempts=5,
+                    parked_at=NOW,
+                    error="no",
+                )
+                for run in (1, 2)
+                for sink in ("a", "b")
+            ),
+            a_stream(3, "a"),
+        )
+        found = store.read(ListDeadLetters(namespace=NAMESPACE))
+
+        assert [(one.sink, one.run_id) for one in found] == [
+            (sink, run) for sink in ("a", "b") for run in ("run-1", "run-2")
+        ]
+        assert found[1] == DeadLetter(
+            sink="a",
+            run=a_key(2),
+            run_id="run-2",
+            number=2,
+            news=9,
+            attempts=5,
+            parked_at=NOW,
+            error="no",
+        )
+        pages = [
+            store.read(ListDeadLetters(namespace=NAMESPACE, after=after, limit=2))
+            for after in (None, found[1])
+        ]
+        assert [*pages[0], *pages[1]] == list(found)
+        assert store.read(ListDeadLetters(namespace=NAMESPACE, sink="b")) == found[2:]
+        assert store.read(ListDeadLetters(namespace=NAMESPACE, run_id="run-1")) == (found[0], found[2])
+        assert store.read(ListDeadLetters(namespace=NAMESPACE, sink="b", run_id="run-1")) == (found[2],)
+        assert store.read(ListDeadLetters(namespace="tenant-2")) == ()
+        assert store.read(CountDeadLetters(NAMESPACE)) == {"a": 2, "b": 2}
+        assert store.read(CountDeadLetters("tenant-2")) == {}
+
+        def parked(sink: str = "", run_id: str = "", limit: int = 9) -> list[tuple[str, str]]:
+            streams = ask(store, lambda tx: tx.parked_streams(NAMESPACE, sink, run_id, limit))
+            return [(stream.sink, stream.run) for stream in streams]
+
+        everything = [(a_sink(sink).key, a_key(run)) for sink in ("a", "b") for run in (1, 2)]
+        assert parked() == everything
+        assert parked(limit=3) == everything[:3]
+        assert parked(sink="b") == everything[2:]
+        assert parked(run_id="run-2") == everything[1::2]
+        assert parked(sink="c") == parked(run_id="run-3") == []
+
+    def test_what_sinks_have_not_heard_of_is_found(self, store: Persistence) -> None:
+        """Runs to which something has happened since the sink counts, with rows past what it knows."""
+        put(store, AddSink(a_sink(since=NOW + 3)), AddSink(a_sink("other")), AddSink(a_sink("third")))
+        runs = [a_run(number, last_row=5) for number in range(1, 7)]
+        put(store, *map(CreateRun, runs), CreateRun(a_run(7)), CreateRun(a_run(8, namespace="tenant-2")))
+        put(store, UpdateRun(evolve(runs[0], updated_at=NOW + 100)))
+        put(store, some_news(4, 5), some_news(5, 4), some_news(6, 6))
+        keys = [a_key(number) for number in range(1, 9)]
+
+        def unheard(*names: str) -> list[tuple[str, str, int]]:
+            found = ask(store, lambda tx: tx.unheard(NAMESPACE, names, keys))
+            return [(news.sink, news.run, news.news) for news in found]
+
+        assert unheard("audit") == [(a_sink().key, a_key(run), 5) for run in (1, 3, 5)]
+        assert unheard("other", "audit") == [
+            *unheard("audit"),
+            *((a_sink("other").key, a_key(run), 5) for run in range(1, 7)),
+        ]
+        assert unheard() == []
+        assert ask(store, lambda tx: tx.unheard(NAMESPACE, ["audit"], [])) == []
+        assert ask(store, lambda tx: tx.run_keys("", 3)) == keys[:3]
+        assert ask(store, lambda tx: tx.run_keys(a_key(6), 3)) == keys[6:]
+
+    def test_streams_of_sinks_that_are_no_more_are_pruned(self, store: Persistence) -> None:
+        """And no others."""
+        put(store, AddSink(a_sink()), some_news(1), some_news(1, sink="gone"), some_news(2, sink="gone"))
+
+        assert store.prune(NOW - SECOND) == 2
+        assert streams_of(store, 1) == [a_stream(1)]
+        assert streams_of(store, 1, 2, sink="gone") == []
+
+    def test_nasty_names_are_found_or_not_there(self, store: Persistence) -> None:
+        """No text breaks a question."""
+        for text in ("nul \0", "half \ud800", "'; DROP TABLE holdfast_runs; --", "%", "x" * 10_000):
+            assert store.read(ListSinks(text)) == ()
+            assert store.read(SinksWithNews(text, (text,), NOW)) == ()
+            assert store.read(ListDeadLetters(namespace=text, sink=text, run_id=text)) == ()
+            assert store.read(CountDeadLetters(text)) == {}
+            assert store.read(StreamRows((StreamStart(text, 0, 0),), 5)) == ()
+            assert due(store, name=SinkName(text, text)) == []
+            assert ask(store, lambda tx: tx.sinks([SinkName(text, text)], lock=True)) == []  # noqa: B023
+            assert ask(store, lambda tx: tx.streams([StreamKey(text, text)])) == []  # noqa: B023
+            assert ask(store, lambda tx: tx.parked_streams(text, text, text, 5)) == []  # noqa: B023
+            assert ask(store, lambda tx: tx.unheard(text, [text], [text])) == []  # noqa: B023
