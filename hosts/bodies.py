@@ -183,6 +183,7 @@ class Bodies:
         place = Place(namespace=run.namespace, run=run.key, stage=attempt.node, epoch=attempt.epoch)
         runtime = AttemptRuntime(
             run=run.key,
+            kept=run.kept,
             place=place,
             persistence=self._persistence,
             inputs=self._inputs,

@@ -28,9 +28,20 @@ from holdfast.hosts.sinks import (
 )
 from holdfast.hosts.stores import Stores, open_stores
 from holdfast.kernel.authoring.calls import Call, Definition
+from holdfast.kernel.authoring.nodes import AnyNode, Node
 from holdfast.kernel.authoring.options import StartOptions
-from holdfast.kernel.commands import RunCancel, RunEnded, RunPause, RunPaused, RunResume, RunTerminate
+from holdfast.kernel.commands import (
+    RunCancel,
+    RunEnded,
+    RunPause,
+    RunPaused,
+    RunRerun,
+    RunRerunFrom,
+    RunResume,
+    RunTerminate,
+)
 from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.previews import RerunPreview
 from holdfast.kernel.values import decode
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import RunCancelledError, RunFailedError, RunNotFoundError
@@ -56,6 +67,8 @@ class RunInfo:
         error: Why it failed or was cancelled, for people; None if neither.
         attributes: The texts that it was started with.
         cursor: Its place in lists of runs: give it to `runs(after=...)` for those that follow. Opaque.
+        rerun_of: The number of the generation that this one runs again; None if it runs none again.
+        rerun_from: The stage with which it began then; None if from the start.
     """
 
     id: str
@@ -69,6 +82,8 @@ class RunInfo:
     error: str | None
     attributes: dict[str, str]
     cursor: str
+    rerun_of: int | None = None
+    rerun_from: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -100,12 +115,15 @@ class SyncRunHandle(Generic[Out]):
         self._output_type = output_type
         self.id = id
 
-    def info(self) -> RunInfo:
-        """Return where the run is. RunNotFoundError."""
-        return info_of(self._row())
+    def info(self, *, generation: int | None = None) -> RunInfo:
+        """Return where the run is, or where an older generation of it ended. RunNotFoundError."""
+        return info_of(self._row(generation))
 
     def result(self, *, timeout: timedelta | None = None) -> Out:
         """Wait until the run ends, and return what it gave.
+
+        That is the generation of it which is the newest when this is called. If it is run again meanwhile, what is
+        waited for ends with a RunCancelledError that says so, and the next call waits for the new one.
 
         Raises:
             TimeoutError: It has not ended within `timeout`. It goes on.
@@ -131,9 +149,12 @@ class SyncRunHandle(Generic[Out]):
                 future.cancel()
         return self.output(run)
 
-    def history(self, *, after: int = 0, limit: int = 1_000) -> list[RunEvent]:
-        """Return what has happened to the run since event `after`, at most `limit` events. RunNotFoundError."""
-        query = HistoryOf(self._row().key, after, limit)
+    def history(self, *, after: int = 0, limit: int = 1_000, generation: int | None = None) -> list[RunEvent]:
+        """Return what has happened to the run since event `after`, at most `limit` events. RunNotFoundError.
+
+        Each generation has a history of its own; without a number it is that of the newest.
+        """
+        query = HistoryOf(self._row(generation).key, after, limit)
         return [_event(row) for row in self._core.stores.persistence.read(query)]
 
     def cancel(self, *, reason: str = "") -> RunEnded:
@@ -156,6 +177,34 @@ class SyncRunHandle(Generic[Out]):
         command = RunResume(namespace=self._core.namespace, run_id=self.id, reason=reason)
         return self._core.kernel.dispatch(command)
 
+    def rerun_from(
+        self, stage: AnyNode[object] | str | None = None, /, *, reason: str = "", version: str | None = None
+    ) -> RunRerun:
+        """Run it again from a stage on, as a new generation that keeps what the stages before have given.
+
+        A generation that is active is terminated by it. What runs has idempotency keys of its own, so whatever it does
+        outside is done again: `preview_rerun` tells what that would be.
+
+        Args:
+            stage: The stage, or its name. Without it the run goes on where it failed or stopped; if it was completed,
+                it runs again from the start. Of the stages beside it, in a `parallel`, those that were completed are
+                kept. A mapped stage runs whole.
+            reason: For people; kept in the history.
+            version: The version of the code to run it with; the same if left out.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+            RerunRefusedError: The plan has no such stage, or a stage before it has given nothing to keep.
+            UnknownWorkflowError: The engine was not given this version of the workflow.
+        """
+        return self._core.kernel.dispatch(self._rerun(stage, reason, version))
+
+    def preview_rerun(
+        self, stage: AnyNode[object] | str | None = None, /, *, version: str | None = None
+    ) -> RerunPreview:
+        """Return what `rerun_from` would do now, and change nothing. Raises what that does."""
+        return self._core.kernel.preview(self._rerun(stage, "", version))
+
     def row(self) -> Run:
         """Return the run's row in the store. RunNotFoundError."""
         return self._row()
@@ -169,11 +218,21 @@ class SyncRunHandle(Generic[Out]):
             raise RunFailedError(run.id, error_text(run) or "")
         raise RunCancelledError(run.id, _reason(run))
 
-    def _row(self) -> Run:
+    def _rerun(self, stage: AnyNode[object] | str | None, reason: str, version: str | None) -> RunRerunFrom:
+        return RunRerunFrom(
+            namespace=self._core.namespace,
+            run_id=self.id,
+            stage=stage.name if isinstance(stage, Node) else stage,
+            reason=reason,
+            version=version,
+        )
+
+    def _row(self, generation: int | None = None) -> Run:
         self._core.connect()
-        run = self._core.stores.persistence.read(FindRun(RunName(self._core.namespace, self.id)))
+        name = RunName(self._core.namespace, self.id)
+        run = self._core.stores.persistence.read(FindRun(name, generation))
         if run is None:
-            raise RunNotFoundError(self.id)
+            raise RunNotFoundError(self.id, generation)
         return run
 
 
@@ -185,9 +244,9 @@ class RunHandle(Generic[Out]):
         self._sync: SyncRunHandle[Out] = SyncRunHandle(core, id, output_type)
         self.id = id
 
-    async def info(self) -> RunInfo:
-        """Return where the run is. RunNotFoundError."""
-        return await to_thread.run_sync(self._sync.info)
+    async def info(self, *, generation: int | None = None) -> RunInfo:
+        """Return where the run is, or where an older generation of it ended. RunNotFoundError."""
+        return await to_thread.run_sync(partial(self._sync.info, generation=generation))
 
     async def result(self, *, timeout: timedelta | None = None) -> Out:
         """Wait until the run ends, and return what it gave. Raises what `SyncRunHandle.result` does."""
@@ -207,9 +266,12 @@ class RunHandle(Generic[Out]):
                 future.cancel()
         return await to_thread.run_sync(self._sync.output, run)
 
-    async def history(self, *, after: int = 0, limit: int = 1_000) -> list[RunEvent]:
-        """Return what has happened to the run since event `after`, at most `limit` events. RunNotFoundError."""
-        return await to_thread.run_sync(partial(self._sync.history, after=after, limit=limit))
+    async def history(
+        self, *, after: int = 0, limit: int = 1_000, generation: int | None = None
+    ) -> list[RunEvent]:
+        """Return what has happened to the run since event `after`. See `SyncRunHandle.history`."""
+        call = partial(self._sync.history, after=after, limit=limit, generation=generation)
+        return await to_thread.run_sync(call)
 
     async def cancel(self, *, reason: str = "") -> RunEnded:
         """End the run as cancelled, unless it has ended. RunNotFoundError."""
@@ -226,6 +288,19 @@ class RunHandle(Generic[Out]):
     async def resume(self, *, reason: str = "") -> RunPaused:
         """Let a paused run go on where it is. RunNotFoundError."""
         return await to_thread.run_sync(partial(self._sync.resume, reason=reason))
+
+    async def rerun_from(
+        self, stage: AnyNode[object] | str | None = None, /, *, reason: str = "", version: str | None = None
+    ) -> RunRerun:
+        """Run it again from a stage on, as a new generation. See `SyncRunHandle.rerun_from`."""
+        call = partial(self._sync.rerun_from, stage, reason=reason, version=version)
+        return await to_thread.run_sync(call)
+
+    async def preview_rerun(
+        self, stage: AnyNode[object] | str | None = None, /, *, version: str | None = None
+    ) -> RerunPreview:
+        """Return what `rerun_from` would do now, and change nothing. Raises what that does."""
+        return await to_thread.run_sync(partial(self._sync.preview_rerun, stage, version=version))
 
 
 class SyncEngine:
@@ -503,6 +578,9 @@ def info_of(run: Run) -> RunInfo:
         error=error_text(run),
         attributes=attribute_texts(run.attributes),
         cursor=run.place.text,
+        # What is run again is the newest generation, always.
+        rerun_of=None if run.rerun_of is None else run.generation - 1,
+        rerun_from=run.rerun_from,
     )
 
 

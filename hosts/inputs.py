@@ -11,7 +11,7 @@ from holdfast.kernel.plan import Plan, plan_from_json
 from holdfast.ports.errors import UnknownPlanError
 from holdfast.ports.persistence import LoadValues, Persistence, PlansByFingerprint, RunsByKey, StoredValue
 from holdfast.ports.records import Payload, Run
-from holdfast.ports.references import Reference, leaves, reference_from
+from holdfast.ports.references import Reference, is_map, leaves, located, reference_from
 
 Values = Mapping[tuple[str, Reference], tuple[Payload, ...]]
 
@@ -29,7 +29,7 @@ class Work:
 
 @attrs.frozen
 class Known:
-    """Runs by their keys, and values, that need not be read."""
+    """Runs by their keys, and values by where they are (see `located`), that need not be read."""
 
     runs: Mapping[str, Run] = attrs.field(factory=dict[str, Run])
     values: Values = attrs.field(factory=dict[tuple[str, Reference], tuple[Payload, ...]])
@@ -64,7 +64,7 @@ class Inputs:
             attempt.job: reference_from(attempt.input) for attempt in attempts if takes_input(attempt)
         }
         wanted = dict.fromkeys(
-            (attempt.run, leaf)
+            located(attempt.run, leaf)
             for attempt in attempts
             if attempt.job in references
             for leaf in leaves(references[attempt.job])
@@ -79,10 +79,11 @@ class Inputs:
 
     def text(self, run: str, reference: Reference) -> str:
         """Return the JSON text of one value of a run."""
-        return self._compose(run, reference, self.values(tuple((run, leaf) for leaf in leaves(reference))))
+        wanted = dict.fromkeys(located(run, leaf) for leaf in leaves(reference))
+        return self._compose(run, reference, self.values(tuple(wanted)))
 
     def values(self, wanted: tuple[tuple[str, Reference], ...]) -> Values:
-        """Return the payloads that references stand for."""
+        """Return the payloads that references stand for, by what was asked for."""
         found: tuple[StoredValue, ...] = self._persistence.read(LoadValues(wanted)) if wanted else ()
         return {(value.run, value.reference): value.payloads for value in found}
 
@@ -117,7 +118,8 @@ class Inputs:
         if isinstance(reference, tuple) and reference[0] == "list":
             parts = (self._compose(run, part, values) for part in reference[1:])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
             return f"[{','.join(parts)}]"
-        texts = [self._payloads.get(payload) for payload in values[run, reference]]
-        if isinstance(reference, tuple) and reference[0] == "map":
+        place = located(run, reference)
+        texts = [self._payloads.get(payload) for payload in values[place]]
+        if is_map(reference):
             return f"[{','.join(texts)}]"
         return texts[0]

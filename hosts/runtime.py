@@ -17,7 +17,7 @@ from holdfast.ports.clock import Clock, micros
 from holdfast.ports.errors import BlobCorruptError, NoBlobStoreError
 from holdfast.ports.json import canonical
 from holdfast.ports.persistence import OutputRows, Persistence
-from holdfast.ports.references import Reference
+from holdfast.ports.references import Reference, is_map, leaves, located, references_from
 
 R = TypeVar("R")
 
@@ -34,6 +34,7 @@ class AttemptRuntime:
         self,
         *,
         run: str,
+        kept: str | None,
         place: Place,
         persistence: Persistence,
         inputs: Inputs,
@@ -41,6 +42,7 @@ class AttemptRuntime:
         clock: Clock,
     ) -> None:
         self._run = run
+        self._kept = kept
         self._persistence = persistence
         self._inputs = inputs
         self._clock = clock
@@ -68,12 +70,22 @@ class AttemptRuntime:
         """See `StageRuntime.outputs`. Reads the store."""
         rows = self._persistence.read(OutputRows(self._run, stage))
         if not rows:
-            return None
+            return self._kept_outputs(stage)
         mapped = rows[0].item is not None
         in_order = sorted(rows, key=lambda row: row.item or 0)
         wanted: tuple[tuple[str, Reference], ...] = tuple((self._run, row.number) for row in in_order)
         values = self._inputs.values(wanted)
         return StageOutputs(tuple(self._inputs.one(values[key]) for key in wanted), mapped=mapped)
+
+    def _kept_outputs(self, stage: str) -> StageOutputs | None:
+        """Return what a stage gave that this generation of the run does not run again."""
+        reference = references_from(self._kept).get(stage)
+        if reference is None:
+            return None
+        wanted = tuple(located(self._run, leaf) for leaf in leaves(reference))
+        values = self._inputs.values(wanted)
+        texts = tuple(self._inputs.one((payload,)) for place in wanted for payload in values[place])
+        return StageOutputs(texts, mapped=is_map(reference))
 
     async def in_thread(self, call: Callable[[], R], /) -> R:
         """See `StageRuntime.in_thread`."""

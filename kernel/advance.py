@@ -1,6 +1,7 @@
 """How a run goes through its plan: pure functions from a place in the plan to the next one."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from holdfast.kernel.commands import Failure
 from holdfast.kernel.draft import RunDraft
@@ -9,10 +10,26 @@ from holdfast.kernel.progress import MapProgress, NodeProgress, Progress, finish
 from holdfast.ports.records import Job, JobKind, RunStatus
 from holdfast.ports.references import Reference, list_reference, reference_text
 
+_NOTHING: Final[Mapping[str, Reference]] = {}
 
-def begin(draft: RunDraft, plan: Plan, gets: Reference) -> None:
-    """Open the first group of a plan for a run that got `gets`."""
-    _go_on(draft, plan, _open_group(draft, plan, Progress(group=0, input=gets)))
+
+def begin(
+    draft: RunDraft, plan: Plan, gets: Reference, *, group: int = 0, keeps: Mapping[str, Reference] = _NOTHING
+) -> None:
+    """Open a group of a plan for a run that got `gets`: the first or, where it keeps all before it, a later one.
+
+    `keeps` is what nodes gave that are not to be done, by name; in the group itself they are done already.
+    """
+    progress = Progress(group=0, input=gets)
+    while progress.group < group:
+        progress = _leave_group(plan, _with_kept(plan, progress, keeps))
+    _go_on(draft, plan, _open_group(draft, plan, _with_kept(plan, progress, keeps)))
+
+
+def _with_kept(plan: Plan, progress: Progress, keeps: Mapping[str, Reference]) -> Progress:
+    names = [node.name for node in plan.groups[progress.group].nodes if node.name in keeps]
+    nodes = {name: NodeProgress(output=keeps[name]) for name in names}
+    return Progress(group=progress.group, input=progress.input, nodes=nodes, kept=progress.kept)
 
 
 def stage_completed(draft: RunDraft, plan: Plan, progress: Progress, job: Job, row: int) -> None:
@@ -106,7 +123,10 @@ def _leave_group(plan: Plan, progress: Progress) -> Progress:
 
 
 def _open_group(draft: RunDraft, plan: Plan, progress: Progress) -> Progress:
-    nodes = {node.name: open_node(draft, node, progress) for node in plan.groups[progress.group].nodes}
+    nodes = {
+        node.name: progress.nodes.get(node.name) or open_node(draft, node, progress)
+        for node in plan.groups[progress.group].nodes
+    }
     return Progress(group=progress.group, input=progress.input, nodes=nodes, kept=progress.kept)
 
 

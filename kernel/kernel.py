@@ -20,6 +20,7 @@ from holdfast.kernel.commands import (
     JobRelease,
     JobSettle,
     RunCreate,
+    RunRerunFrom,
     SessionRenew,
     SinkRegister,
     SinkRemove,
@@ -27,6 +28,7 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.decide.outbox import news_of
 from holdfast.kernel.loading import load
 from holdfast.kernel.plan import Plan
+from holdfast.kernel.previews import RerunPreview, preview_rerun
 from holdfast.kernel.record import Recording, recorded
 from holdfast.kernel.rules import RULES, reply_type
 from holdfast.kernel.state import Decision, Reads, State
@@ -122,6 +124,13 @@ class Kernel:
             else:
                 answers.extend(self._dispatch_batch(batch))
         return cast("list[R | CommandError]", answers)
+
+    def preview(self, command: RunRerunFrom, /) -> RerunPreview:
+        """Return what a command would do if nothing happens before it; nothing is changed, and nothing locked.
+
+        CommandError as `dispatch`.
+        """
+        return preview_rerun(self.persistence, self._workflows, command)
 
     def _dispatch_batch(self, batch: Sequence[Command[Any]]) -> list[Answer]:
         try:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 
 from holdfast.kernel.plan import Plan, plan_from_json
+from holdfast.kernel.reruns import Past
 from holdfast.kernel.state import (
     Claimable,
     Due,
@@ -63,6 +64,7 @@ def load(
     if duties:
         state.tables.duties.update((duty.name, duty) for duty in tx.duties(sorted(duties)))
     _sinks(tx, state, all_needs)
+    _past(tx, state, {name for reads in all_needs if reads.past_names for name in reads.names})
     _plans(tx, state, known_plans)
     return state
 
@@ -159,6 +161,18 @@ def _sessions(tx: Transaction, state: State, needs: list[Reads]) -> None:
     for ids, lock in ((locked, True), (plain, False)):
         if ids:
             tables.sessions.update((session.id, session) for session in tx.sessions(sorted(ids), lock=lock))
+
+
+def _past(tx: Transaction, state: State, names: set[RunName]) -> None:
+    keys = sorted(state.tables.newest[name] for name in names if name in state.tables.newest)
+    if not names:
+        return
+    state.past = past = {key: Past() for key in keys}
+    if keys:
+        for rows in tx.node_rows(keys):
+            past[rows.run].add(rows)
+        for row in tx.history([(key, 1) for key in keys]):
+            past[row.run].input = row.payload
 
 
 def _found_nothing(state: State, reads: Reads) -> bool:

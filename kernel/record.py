@@ -8,6 +8,7 @@ import attrs
 from holdfast.kernel.codec import command_data, from_data, to_data
 from holdfast.kernel.commands import Command
 from holdfast.kernel.plan import Plan, plan_from_json
+from holdfast.kernel.reruns import Past
 from holdfast.kernel.state import (
     Claimable,
     Decision,
@@ -140,6 +141,7 @@ def state_json(state: State) -> str:
                 [type(search).__name__, to_data(search), to_data(found)]
                 for search, found in state.found.items()
             ],
+            "past": to_data(state.past, dict[str, Past] | None),
             "completed": [to_data(row) for rows in state.completed.values() for row in rows],
         }
     )
@@ -176,6 +178,7 @@ def state_from(text: str) -> State:
         plans={name: plan_from_json(plan) for name, plan in data["plans"].items()},
         workflows=workflows,
         stored_plans=frozenset(data["stored_plans"]),
+        past=None if data.get("past") is None else from_data(data["past"], dict[str, Past]),
     )
     for kind, search, found in data["found"]:
         state.found[_search(kind, search)] = from_data(found, Found)

@@ -7,6 +7,7 @@ import attrs
 from typing_extensions import TypeVar
 
 from holdfast.kernel.plan import Plan
+from holdfast.kernel.reruns import Past
 from holdfast.ports.changes import AppendHistory, Change
 from holdfast.ports.errors import InvalidCommandError, UnknownPlanError
 from holdfast.ports.persistence import CompletedRow, Lane
@@ -141,6 +142,8 @@ class Reads:
     sinks: tuple[SinkName, ...] = ()
     locks_sinks: bool = False
     streams: tuple[StreamKey, ...] = ()
+    past_names: bool = False
+    """Whether what has happened in the runs that `names` names is read as well."""
     search: Search | None = None
 
 
@@ -161,6 +164,8 @@ class State:
     stored_plans: frozenset[str] = frozenset()
     found: dict[Search, Found] = attrs.field(factory=dict[Search, Found])
     completed: dict[str, list[CompletedRow]] = attrs.field(factory=dict[str, list[CompletedRow]])
+    past: dict[str, Past] | None = None
+    """What has happened in runs that are to be run again; None if no command of the batch is about that."""
 
     def plan_of(self, run: Run) -> Plan:
         """Return the plan that a run follows. UnknownPlanError if it is not stored."""
@@ -175,8 +180,12 @@ class State:
         """Make the changes of a decision, so that the commands after it see them."""
         for change in changes:
             self.tables.apply(change)
-            if isinstance(change, AppendHistory) and change.row.type == STAGE_COMPLETED:
-                row = change.row
+            if not isinstance(change, AppendHistory):
+                continue
+            row = change.row
+            if self.past is not None and (row.run in self.past or row.number == 1):
+                self.past.setdefault(row.run, Past()).append(row)
+            if row.type == STAGE_COMPLETED:
                 completed = CompletedRow(row.run, row.number, row.node or "", row.item)
                 self.completed.setdefault(row.run, []).append(completed)
 

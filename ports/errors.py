@@ -30,9 +30,11 @@ class RunNotFoundError(CommandError):
 
     code = "run_not_found"
 
-    def __init__(self, run_id: str) -> None:
+    def __init__(self, run_id: str, generation: int | None = None) -> None:
         self.run_id = run_id
-        super().__init__(f"there is no run {run_id!r}; `holdfast run list` shows those there are")
+        self.generation = generation
+        what = "" if generation is None else f"generation {generation} of "
+        super().__init__(f"there is no {what}run {run_id!r}; `holdfast run list` shows those there are")
 
 
 class RunExistsError(CommandError):
@@ -71,6 +73,17 @@ class UnknownPlanError(CommandError):
         super().__init__(
             f"plan {plan!r} is not stored; create runs through an engine that knows the workflow"
         )
+
+
+class RerunRefusedError(CommandError):
+    """A run can't be run again from there: the plan has no such stage, or something before it has no output."""
+
+    code = "rerun_refused"
+
+    def __init__(self, run_id: str, reason: str) -> None:
+        self.run_id = run_id
+        self.reason = reason
+        super().__init__(f"run {run_id!r} can't be run again like this: {reason}")
 
 
 class IdempotencyConflictError(CommandError):

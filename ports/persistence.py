@@ -54,6 +54,18 @@ class CompletedRow:
     item: int | None
 
 
+@attrs.frozen
+class NodeRows:
+    """The history rows of one type that are about one node of a run: the first, the last, and how many."""
+
+    run: str
+    node: str
+    type: str
+    first: int
+    last: int
+    rows: int
+
+
 class Transaction(Protocol):
     """Reads that lock what they return, many rows at once, and one write. Valid only inside `transact`'s work.
 
@@ -124,6 +136,14 @@ class Transaction(Protocol):
 
     def completed(self, runs: Collection[str], /) -> Sequence[CompletedRow]:
         """Return which stages and items of these runs were completed, in the order of the history."""
+        ...
+
+    def node_rows(self, runs: Collection[str], /) -> Sequence[NodeRows]:
+        """Return what the histories of these runs have about their nodes, in no order."""
+        ...
+
+    def history(self, rows: Collection[tuple[str, int]], /) -> Sequence[HistoryRow]:
+        """Return history rows by run and number, ascending."""
         ...
 
     def plans(self, fingerprints: Collection[str], /) -> Sequence[PlanRow]:
@@ -406,7 +426,8 @@ class StoredValue:
 class LoadValues(Query[tuple[StoredValue, ...]]):
     """The payloads that references of runs stand for; only for references that are not lists.
 
-    A reference to an item gives the one payload, to a map those of its items in order.
+    A reference to an item gives the one payload, to a map those of its items in order; one to what another run has
+    gives what it stands for there.
     """
 
     wanted: tuple[tuple[str, Reference], ...]
@@ -418,6 +439,13 @@ class OutputRows(Query[tuple[CompletedRow, ...]]):
 
     run: str
     node: str
+
+
+@attrs.frozen
+class NodeRowsOf(Query[tuple[NodeRows, ...]]):
+    """What the history of a run has about its nodes, in no order."""
+
+    run: str
 
 
 @attrs.frozen

@@ -78,6 +78,10 @@ STAGE_COMPLETED: Final = "stage.completed"
 """The type of the history rows in which a stage, or an item of a map, was completed: stores are asked for these."""
 
 
+STAGE_EXPANDED: Final = "stage.expanded"
+"""The type of the history rows in which it was read what a map goes over."""
+
+
 class RunName(NamedTuple):
     """How users name a run: its namespace and its public id."""
 
@@ -178,6 +182,9 @@ class Run:
     `result` is a reference to its output, `error` the JSON text of why it failed or was cancelled.
     `attributes` is the JSON text of an object of texts, by which runs are found. Like the key, the name, the workflow
     and `created_at` it never changes.
+    `rerun_of` is the key of the generation that this one runs again, `rerun_from` the stage that it begins with (None:
+    the first). `kept` is the JSON text of an object: by name, references to what the stages gave that it does not run
+    again. They never change either.
     """
 
     key: str
@@ -200,6 +207,9 @@ class Run:
     result: str | None = None
     error: str | None = None
     attributes: str | None = None
+    rerun_of: str | None = None
+    rerun_from: str | None = None
+    kept: str | None = None
 
     @property
     def name(self) -> RunName:

@@ -5,13 +5,15 @@ A reference is JSON, one of
 - `["item", node, page, at]`: the item at place `at` of a page of the items that map `node` goes over;
 - `["list", reference, ...]`: a list of these;
 - `["map", node, first, last]`: the outputs of map `node`, in the order of its items, which stand in the history
-  rows from `first` to `last`.
+  rows from `first` to `last`;
+- `["of", run, reference]`: what the reference stands for in the run of this key, an earlier generation, say. That is
+  never one of these itself, and never a list: see `of_run`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TypeAlias, cast
 
-from holdfast.ports.json import compact, parse
+from holdfast.ports.json import canonical, compact, parse
 
 Reference: TypeAlias = int | tuple[object, ...]
 
@@ -24,6 +26,18 @@ def reference_text(reference: Reference) -> str:
 def reference_from(text: str) -> Reference:
     """Return the reference that was stored as this text."""
     return _frozen(cast("object", parse(text)))
+
+
+def references_text(references: Mapping[str, Reference]) -> str | None:
+    """Return the stored form of references by name; None for none."""
+    return canonical(dict(references)) if references else None
+
+
+def references_from(text: str | None) -> dict[str, Reference]:
+    """Return the references by name that were stored as this text."""
+    if text is None:
+        return {}
+    return {name: _frozen(data) for name, data in cast("dict[str, object]", parse(text)).items()}
 
 
 def item_reference(node: str, page: int, at: int) -> Reference:
@@ -39,6 +53,33 @@ def list_reference(parts: tuple[Reference, ...]) -> Reference:
 def map_reference(node: str, first: int, last: int) -> Reference:
     """Refer to all outputs of a map."""
     return ("map", node, first, last)
+
+
+def of_run(run: str, reference: Reference) -> Reference:
+    """Refer from elsewhere to what a reference of this run stands for: always to where the value really is."""
+    if isinstance(reference, int):
+        return ("of", run, reference)
+    match reference[0]:
+        case "list":
+            return list_reference(tuple(of_run(run, cast("Reference", part)) for part in reference[1:]))
+        case "of":
+            return reference
+        case _:
+            return ("of", run, reference)
+
+
+def located(run: str, reference: Reference) -> tuple[str, Reference]:
+    """Return the key of the run in whose rows a reference of `run` is to be looked up, and what as."""
+    if isinstance(reference, tuple) and reference[0] == "of":
+        _, elsewhere, there = reference
+        return cast("str", elsewhere), cast("Reference", there)
+    return run, reference
+
+
+def is_map(reference: Reference) -> bool:
+    """Whether it stands for all outputs of a map, here or elsewhere; also if that has none."""
+    inner = located("", reference)[1]
+    return isinstance(inner, tuple) and (inner[0] == "map" or inner == ("list",))
 
 
 def leaves(reference: Reference) -> Iterator[Reference]:

@@ -4,15 +4,16 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, TypeVar
 
-from holdfast.adapters.memory.queries import answer, parked_in
+from holdfast.adapters.memory.queries import answer, node_rows, parked_in
 from holdfast.adapters.memory.ready import JobOrder
 from holdfast.ports.changes import Change, net_changes
 from holdfast.ports.errors import ConflictError, HoldfastError
-from holdfast.ports.persistence import CompletedRow, Lane, Query
+from holdfast.ports.persistence import CompletedRow, Lane, NodeRows, Query
 from holdfast.ports.records import (
     ACTIVE,
     STAGE_COMPLETED,
     Duty,
+    HistoryRow,
     Job,
     JobKey,
     JobState,
@@ -199,6 +200,19 @@ class MemoryTransaction:
             for row in self._tables.history.get(run, ())
             if row.type == STAGE_COMPLETED
         ]
+
+    def node_rows(self, runs: Collection[str], /) -> Sequence[NodeRows]:
+        """See `Transaction.node_rows`."""
+        return [rows for run in sorted(set(runs)) for rows in node_rows(self._tables, run)]
+
+    def history(self, rows: Collection[tuple[str, int]], /) -> Sequence[HistoryRow]:
+        """See `Transaction.history`."""
+        found: list[HistoryRow] = []
+        for run, number in sorted(set(rows)):
+            history = self._tables.history.get(run, [])
+            if 0 < number <= len(history):
+                found.append(history[number - 1])
+        return found
 
     def plans(self, fingerprints: Collection[str], /) -> Sequence[PlanRow]:
         """See `Transaction.plans`."""

@@ -18,6 +18,8 @@ from holdfast.ports.persistence import (
     ListRuns,
     ListSinks,
     LoadValues,
+    NodeRows,
+    NodeRowsOf,
     NotesOf,
     OutputRows,
     PlansByFingerprint,
@@ -44,7 +46,7 @@ from holdfast.ports.records import (
     StreamState,
     attribute_texts,
 )
-from holdfast.ports.references import Reference
+from holdfast.ports.references import Reference, located
 from holdfast.ports.tables import Tables
 
 R = TypeVar("R")
@@ -81,7 +83,8 @@ def _answer(tables: Tables, query: object) -> object:  # one arm a question
             return tuple(tables.plans[name] for name in fingerprints if name in tables.plans)
         case LoadValues(wanted):
             return tuple(
-                StoredValue(run, reference, _payloads(tables, run, reference)) for run, reference in wanted
+                StoredValue(run, reference, _payloads(tables, *located(run, reference)))
+                for run, reference in wanted
             )
         case OutputRows(run, node):
             return tuple(
@@ -100,6 +103,8 @@ def _answer(tables: Tables, query: object) -> object:  # one arm a question
             return _dead_letters(tables, query)
         case CountDeadLetters(namespace):
             return dict(Counter(tables.sinks[one.sink].name for one in parked_in(tables, namespace)))
+        case NodeRowsOf(run):
+            return tuple(node_rows(tables, run))
         case CountAll(namespace):
             return _counts(tables, namespace)
         case StoreTime():
@@ -108,6 +113,16 @@ def _answer(tables: Tables, query: object) -> object:  # one arm a question
             return "memory"
         case _:
             raise TypeError(f"{query!r} is no question to a store")
+
+
+def node_rows(tables: Tables, run: str) -> Iterator[NodeRows]:
+    """Yield what the history of a run has about its nodes."""
+    numbers: dict[tuple[str, str], list[int]] = {}
+    for row in tables.history.get(run, ()):
+        if row.node is not None:
+            numbers.setdefault((row.node, row.type), []).append(row.number)
+    for (node, kind), rows in numbers.items():
+        yield NodeRows(run, node, kind, rows[0], rows[-1], len(rows))
 
 
 def _list_runs(tables: Tables, query: ListRuns) -> tuple[Run, ...]:

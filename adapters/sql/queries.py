@@ -10,6 +10,7 @@ from holdfast.adapters.sql.database import Database, Link
 from holdfast.adapters.sql.dialects import Dialect
 from holdfast.adapters.sql.finding import runs_counted, runs_listed
 from holdfast.adapters.sql.rows import askable, is_askable
+from holdfast.adapters.sql.statements import node_rows
 from holdfast.adapters.sql.streams import (
     count_dead_letters,
     list_dead_letters,
@@ -31,6 +32,8 @@ from holdfast.ports.persistence import (
     ListRuns,
     ListSinks,
     LoadValues,
+    NodeRows,
+    NodeRowsOf,
     NotesOf,
     OutputRows,
     PlansByFingerprint,
@@ -69,6 +72,7 @@ class Answers:
             PlansByFingerprint: self._plans,
             LoadValues: self._load_values,
             OutputRows: self._output_rows,
+            NodeRowsOf: self._node_rows_of,
             StoreTime: self._store_time,
             SchemaVersion: self._schema_version,
             CountAll: self._count_all,
@@ -175,6 +179,9 @@ class Answers:
             f"WHERE run = :run AND node = :node AND type = '{STAGE_COMPLETED}' ORDER BY number"
         )
         return tuple(map(rows.completed_from, self._ask(link, sql, run=query.run, node=query.node)))
+
+    def _node_rows_of(self, link: Link, query: NodeRowsOf) -> tuple[NodeRows, ...]:
+        return tuple(map(rows.node_rows_from, self._ask(link, node_rows("run = :run"), run=query.run)))
 
     def _store_time(self, link: Link, query: StoreTime) -> Micros | None:
         del query

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from holdfast.ports.persistence import CompletedRow
+from holdfast.ports.persistence import CompletedRow, NodeRows
 from holdfast.ports.records import (
     Duty,
     HistoryRow,
@@ -159,6 +159,11 @@ def completed_from(row: Row) -> CompletedRow:
     """Return a row of run, number, node and item."""
     run, number, node, item = row
     return CompletedRow(run, number, node or "", item)
+
+
+def node_rows_from(row: Row) -> NodeRows:
+    """Return a row of run, node, type, first and last number, and how many."""
+    return NodeRows(*row)
 
 
 def values_of(columns: Sequence[str]) -> Callable[[object], Row]:

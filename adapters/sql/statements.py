@@ -12,6 +12,7 @@ from holdfast.adapters.sql.dialects import Dialect, Write, upsert
 from holdfast.ports.records import STAGE_COMPLETED
 
 _RUN_NAME = ("namespace", "id", "generation")
+_RUN_ORIGIN = ("rerun_of", "rerun_from", "kept")
 _JOB_KEY = ("run", "number")
 _STREAM_KEY = ("sink", "run")
 _SINK_FIXED = ("key", "namespace", "name")
@@ -49,6 +50,8 @@ class Reads:
     active_runs: str
     unsound_runs: str
     completed: str
+    node_rows: str
+    history: str
     plans: str
     replies: str
     lock_duties: str
@@ -89,6 +92,14 @@ class Writes:
     removed_sinks: Write
     streams: Write
     news: Write
+
+
+def node_rows(of_runs: str) -> str:
+    """Return what counts the history rows of runs by node and type. `of_runs` is the condition that says which runs."""
+    return (
+        "SELECT run, node, type, min(number), max(number), count(*) FROM holdfast_history "
+        f"WHERE {of_runs} AND node IS NOT NULL GROUP BY run, node, type"
+    )
 
 
 def reads_for(dialect: Dialect) -> Reads:
@@ -141,6 +152,9 @@ def reads_for(dialect: Dialect) -> Reads:
         f"AND status NOT IN {tables.ENDED}) AS r WHERE r.found <> r.open_jobs OR r.found = 0 ORDER BY r.key",
         completed="SELECT run, number, node, item FROM holdfast_history "
         f"WHERE {dialect.one_of('run', 'runs')} AND type = '{STAGE_COMPLETED}' ORDER BY run, number",
+        node_rows=node_rows(dialect.one_of("run", "runs")),
+        history=f"SELECT {_listed(rows.HISTORY, 'h')} FROM {pairs} CROSS JOIN holdfast_history AS h "
+        "WHERE h.run = k.run AND h.number = k.number ORDER BY h.run, h.number",
         plans=f"SELECT {', '.join(rows.PLAN)} FROM holdfast_plans "
         f"WHERE {dialect.one_of('fingerprint', 'fingerprints')} ORDER BY fingerprint",
         replies=f"SELECT {_listed(rows.REPLY, 'r')} FROM {replies} CROSS JOIN holdfast_replies AS r "
@@ -172,8 +186,8 @@ def reads_for(dialect: Dialect) -> Reads:
 
 
 def writes_for(dialect: Dialect) -> Writes:
-    """Put the writes together. A run's key and name, and a job's key, never change."""
-    run_columns = [name for name in rows.RUN if name not in {"key", *_RUN_NAME}]
+    """Put the writes together. A run's key, name and origin, and a job's key, never change."""
+    run_columns = [name for name in rows.RUN if name not in {"key", *_RUN_NAME, *_RUN_ORIGIN}]
     job_columns = [name for name in rows.JOB if name not in _JOB_KEY]
     return Writes(
         new_runs=dialect.insert(tables.runs, rows.RUN),

@@ -60,6 +60,9 @@ runs: Final = Table(
     _text("result", nullable=True),
     _text("error", nullable=True),
     _text("attributes", nullable=True),
+    _name("rerun_of", nullable=True),
+    _name("rerun_from", nullable=True),
+    _text("kept", nullable=True),
     UniqueConstraint("namespace", "id", "generation", name="holdfast_runs_name"),
 )
 # Lists go by one of the next three, or by attributes. Of their columns only the status ever changes. Settling a job

@@ -12,9 +12,10 @@ from holdfast.adapters.sql.statements import Reads, Writes
 from holdfast.adapters.sql.writes import write_plan
 from holdfast.ports.changes import Change, net_changes
 from holdfast.ports.errors import HoldfastError
-from holdfast.ports.persistence import CompletedRow, Lane
+from holdfast.ports.persistence import CompletedRow, Lane, NodeRows
 from holdfast.ports.records import (
     Duty,
+    HistoryRow,
     Job,
     JobKey,
     Micros,
@@ -155,6 +156,18 @@ class SqlTransaction:
     def completed(self, runs: Collection[str], /) -> Sequence[CompletedRow]:
         """See `Transaction.completed`."""
         return self._by_text(self._reads.completed, "runs", runs, rows.completed_from, lock=False)
+
+    def node_rows(self, runs: Collection[str], /) -> Sequence[NodeRows]:
+        """See `Transaction.node_rows`."""
+        return self._by_text(self._reads.node_rows, "runs", runs, rows.node_rows_from, lock=False)
+
+    def history(self, rows_: Collection[tuple[str, int]], /) -> Sequence[HistoryRow]:
+        """See `Transaction.history`."""
+        wanted = sorted(key for key in set(rows_) if is_askable(key[0]) and key[1] <= NUMBER_MAX)
+        if not wanted:
+            return ()
+        parameters = {"keys": encode_rows(("run", "number"), wanted)}
+        return self._plain(self._reads.history, parameters, rows.history_from)
 
     def plans(self, fingerprints: Collection[str], /) -> Sequence[PlanRow]:
         """See `Transaction.plans`."""

@@ -11,7 +11,7 @@ from holdfast.adapters.sql.rows import is_askable, payload_from
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import StoredValue
 from holdfast.ports.records import STAGE_COMPLETED, Payload
-from holdfast.ports.references import Reference
+from holdfast.ports.references import Reference, located
 
 _Key: TypeAlias = tuple[str, Reference]
 _Page: TypeAlias = tuple[str, str, int]
@@ -21,10 +21,11 @@ _Found: TypeAlias = dict[_Key, tuple[Payload, ...]]
 def load_values(link: Link, dialect: Dialect, wanted: Iterable[_Key]) -> tuple[StoredValue, ...]:
     """Return the payloads of each reference, in the order given; none where there is nothing."""
     wanted = tuple(wanted)
+    places = {key: located(*key) for key in wanted}
     rows: dict[_Key, tuple[str, int]] = {}
     items: dict[_Key, tuple[_Page, int]] = {}
     maps: dict[_Key, tuple[str, str, int, int]] = {}
-    for key in wanted:
+    for key in set(places.values()):
         run, reference = key
         match reference:
             case int():
@@ -41,7 +42,7 @@ def load_values(link: Link, dialect: Dialect, wanted: Iterable[_Key]) -> tuple[S
             cast("Callable[[Link, Dialect, Mapping[_Key, object], _Found], None]", load)(
                 link, dialect, asked, found
             )
-    return tuple(StoredValue(run, reference, found.get((run, reference), ())) for run, reference in wanted)
+    return tuple(StoredValue(*key, found.get(places[key], ())) for key in wanted)
 
 
 def _rows(link: Link, dialect: Dialect, asked: Mapping[_Key, tuple[str, int]], found: _Found) -> None:

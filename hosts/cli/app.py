@@ -15,6 +15,7 @@ from holdfast.hosts.cli.help import exits
 from holdfast.hosts.cli.listing import list_command
 from holdfast.hosts.cli.logs import log_holdfast, stop_logging
 from holdfast.hosts.cli.pausing import pause_command, resume_command
+from holdfast.hosts.cli.rerunning import rerun_command
 from holdfast.hosts.cli.screen import Screen
 from holdfast.hosts.cli.showing import show_command
 from holdfast.hosts.cli.starting import start_command
@@ -49,12 +50,12 @@ def command_line() -> None:
 
 @click.group("run")
 def runs() -> None:
-    """Start runs, look at them, wait for them, pause and end them."""
+    """Start runs, look at them, wait for them, pause and end them, run them again."""
 
 
 _of_runs = (
     *(start_command, list_command, show_command, wait_command),
-    *(pause_command, resume_command, cancel_command, terminate_command),
+    *(pause_command, resume_command, cancel_command, terminate_command, rerun_command),
 )
 for _command in _of_runs:
     runs.add_command(_command)

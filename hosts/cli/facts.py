@@ -10,7 +10,7 @@ from holdfast.kernel.plan import MapPlan, Plan
 from holdfast.kernel.progress import NodeProgress, progress_from
 from holdfast.ports.errors import RunNotFoundError
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import FindRun, HistoryOf, JobsOfRun
+from holdfast.ports.persistence import FindRun, HistoryOf, JobsOfRun, RunsByKey
 from holdfast.ports.records import (
     TERMINAL,
     HistoryRow,
@@ -22,7 +22,7 @@ from holdfast.ports.records import (
     RunStatus,
     Session,
 )
-from holdfast.ports.references import reference_from
+from holdfast.ports.references import leaves, located, reference_from, references_from
 
 ROWS_MAX: Final = 20_000
 """How many rows of a run's history are read to tell of its stages."""
@@ -35,7 +35,10 @@ Place = tuple[str, int | None]
 
 @attrs.define(kw_only=True)
 class StageStory:
-    """What happened in one stage. `total` is how many items it has if it is mapped, None if that is not known."""
+    """What happened in one stage. `total` is how many items it has if it is mapped, None if that is not known.
+
+    `kept_of` is the number of the generation that gave its output, if this one has not run it.
+    """
 
     name: str
     mapped: bool
@@ -50,6 +53,7 @@ class StageStory:
     host: str | None = None
     error: str | None = None
     traceback: str | None = None
+    kept_of: int | None = None
 
     def length(self, now: Micros) -> Micros | None:
         """Return how long it took or, if it is under way, has taken so far; of a map from first to last item."""
@@ -73,12 +77,12 @@ class RunFacts:
     whole: bool
 
 
-def find_run(core: Core, run_id: str) -> Run:
-    """Return the newest generation of a run. RunNotFoundError."""
+def find_run(core: Core, run_id: str, generation: int | None = None) -> Run:
+    """Return a generation of a run, the newest if no number is given. RunNotFoundError."""
     core.connect()
-    run = core.stores.persistence.read(FindRun(RunName(core.namespace, run_id)))
+    run = core.stores.persistence.read(FindRun(RunName(core.namespace, run_id), generation))
     if run is None:
-        raise RunNotFoundError(run_id)
+        raise RunNotFoundError(run_id, generation)
     return run
 
 
@@ -107,6 +111,7 @@ def read_facts(core: Core, run: Run, now: Micros) -> RunFacts:
     for job in jobs:
         _add_job(stages, places, job)
     _add_progress(stages, run, plan, jobs)
+    _add_kept(core, stages, run)
     return RunFacts(
         run=run,
         plan=plan,
@@ -183,6 +188,19 @@ def _add_progress(stages: Mapping[str, StageStory], run: Run, plan: Plan, jobs: 
                 stage.state = "waiting" if run.status not in TERMINAL else "not reached"
             else:
                 _add_node(stage, progress.nodes.get(node.name, NodeProgress()), run, jobs)
+
+
+def _add_kept(core: Core, stages: Mapping[str, StageStory], run: Run) -> None:
+    """Say of stages that this generation has not run where their outputs are from."""
+    kept = references_from(run.kept)
+    keys = {name: located(run.key, leaf)[0] for name, reference in kept.items() for leaf in leaves(reference)}
+    others = tuple(sorted(set(keys.values())))
+    found = core.stores.persistence.read(RunsByKey(others)) if others else ()
+    numbers = {other.key: other.generation for other in found}
+    for name in kept:
+        if name in stages:
+            stages[name].state = "kept"
+            stages[name].kept_of = numbers.get(keys.get(name, ""), run.generation - 1)
 
 
 def _add_node(stage: StageStory, node: NodeProgress, run: Run, jobs: Sequence[Job]) -> None:

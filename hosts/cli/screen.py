@@ -24,6 +24,7 @@ from holdfast.ports.records import Micros
 STATUS_STYLES: Final[Mapping[str, str]] = {
     "completed": "green",
     "done": "green",
+    "kept": "green",
     "running": "cyan",
     "leased": "cyan",
     "failed": "bold red",

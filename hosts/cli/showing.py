@@ -50,11 +50,24 @@ _PAGE = 1_000
 @click.argument("words", nargs=-1, metavar="[ENGINE] ID")
 @click.option("--history", is_flag=True, help="Also show all that has happened, row by row.")
 @click.option("--log", is_flag=True, help="Also show what its stages logged.")
+@click.option(
+    "--generation",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="An older generation of a run that runs again.",
+)
 @click.option("--output", is_flag=True, help="Show only its result, as JSON. 1, 4 or 5 if there is none.")
 @engine_options
 @screen_options
 def show_command(
-    *, screen: Screen, target: Target, words: tuple[str, ...], history: bool, log: bool, output: bool
+    *,
+    screen: Screen,
+    target: Target,
+    words: tuple[str, ...],
+    generation: int | None,
+    history: bool,
+    log: bool,
+    output: bool,
 ) -> None:
     """Show one run: how it is, its stages, its live jobs, and why it failed if it did."""
     if output and (history or log):
@@ -62,7 +75,7 @@ def show_command(
     spec, (run_id,) = target.split(words, "ID")
     with target.opened(spec) as engine:
         core = engine.core
-        run = find_run(core, run_id)
+        run = find_run(core, run_id, generation)
         if output:
             screen.value(_output(core, run))
             return
@@ -135,7 +148,7 @@ def _facts_table(screen: Screen, facts: RunFacts) -> Table:
     rows.add_column(overflow="fold")
     rows.add_row("Run", Text(safe(run.id), style="bold"))
     if run.generation > 1:
-        rows.add_row("Generation", str(run.generation))
+        rows.add_row("Generation", f"{run.generation}{_origin(run)}")
     rows.add_row("Workflow", f"{run.workflow}@{run.version}")
     rows.add_row("Status", status_text(run.status))
     rows.add_row(
@@ -150,6 +163,13 @@ def _facts_table(screen: Screen, facts: RunFacts) -> Table:
         rows.add_row("Attributes", safe(", ".join(f"{name}={text}" for name, text in attributes.items())))
     rows.add_row("History", f"{run.last_row} rows")
     return rows
+
+
+def _origin(run: Run) -> str:
+    if run.rerun_of is None:
+        return ""
+    begin = "from the start" if run.rerun_from is None else f"from {safe(run.rerun_from)}"
+    return f", which runs generation {run.generation - 1} again {begin}"
 
 
 def _stages_table(facts: RunFacts) -> Table:
@@ -168,7 +188,7 @@ def _stages_table(facts: RunFacts) -> Table:
         rows.add_row(
             stage.name,
             status_text(stage.state),
-            f"{stage.done}/{'?' if stage.total is None else stage.total}" if stage.mapped else "",
+            _items(stage),
             str(stage.attempts) if stage.attempts else "",
             span(length) if length is not None else "",
             Text(_remark(stage), style="dim"),
@@ -176,9 +196,17 @@ def _stages_table(facts: RunFacts) -> Table:
     return rows
 
 
+def _items(stage: StageStory) -> str:
+    if not stage.mapped or stage.kept_of is not None:
+        return ""
+    return f"{stage.done}/{'?' if stage.total is None else stage.total}"
+
+
 def _remark(stage: StageStory) -> str:
     """Return what is special about a stage."""
     parts: list[str] = []
+    if stage.kept_of is not None:
+        parts.append(f"of generation {stage.kept_of}")
     if stage.failed and stage.state != "failed":
         parts.append(f"{stage.failed} failed, last: {one_line(stage.error or '', 80)}")
     if stage.lost:

@@ -60,20 +60,28 @@ class RunEnded:
 
 @attrs.frozen(kw_only=True)
 class RunCancel(Command[RunEnded]):
-    """End a run as cancelled; what is under way loses its right to write. RunNotFoundError."""
+    """End a run as cancelled; what is under way loses its right to write. RunNotFoundError.
+
+    With a `generation`, nothing is done unless that is the newest one.
+    """
 
     type: ClassVar[Literal["run.cancel"]] = "run.cancel"
     run_id: str
     reason: str = ""
+    generation: int | None = None
 
 
 @attrs.frozen(kw_only=True)
 class RunTerminate(Command[RunEnded]):
-    """End a run as cancelled at once, whatever it has left to clean up. RunNotFoundError."""
+    """End a run as cancelled at once, whatever it has left to clean up. RunNotFoundError.
+
+    With a `generation`, nothing is done unless that is the newest one.
+    """
 
     type: ClassVar[Literal["run.terminate"]] = "run.terminate"
     run_id: str
     reason: str = ""
+    generation: int | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -86,19 +94,65 @@ class RunPaused:
 
 @attrs.frozen(kw_only=True)
 class RunPause(Command[RunPaused]):
-    """Start nothing more of a run until it is resumed; what is under way is settled as ever. RunNotFoundError."""
+    """Start nothing more of a run until it is resumed; what is under way is settled as ever. RunNotFoundError.
+
+    With a `generation`, nothing is done unless that is the newest one.
+    """
 
     type: ClassVar[Literal["run.pause"]] = "run.pause"
     run_id: str
     reason: str = ""
+    generation: int | None = None
 
 
 @attrs.frozen(kw_only=True)
 class RunResume(Command[RunPaused]):
-    """Let a paused run go on where it is. RunNotFoundError."""
+    """Let a paused run go on where it is. RunNotFoundError.
+
+    With a `generation`, nothing is done unless that is the newest one.
+    """
 
     type: ClassVar[Literal["run.resume"]] = "run.resume"
     run_id: str
+    reason: str = ""
+    generation: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class RunRerun:
+    """The newest generation of the run, and what it runs. `started` is False if it was there before.
+
+    `rerun_of` is the number of the generation that it came from; `terminated` says whether that one was active until
+    now. `stage` is the stage with which it begins (None: from the start), `runs` are all stages that it runs, `keeps`
+    those whose outputs it has from earlier generations, in the order of the plan.
+    """
+
+    run_id: str
+    run: str
+    generation: int
+    status: RunStatus
+    started: bool
+    rerun_of: int | None = None
+    stage: str | None = None
+    runs: tuple[str, ...] = ()
+    keeps: tuple[str, ...] = ()
+    terminated: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class RunRerunFrom(Command[RunRerun]):
+    """Run a run again from a stage on, as a new generation; an active one is terminated. RunNotFoundError.
+
+    Without a `stage` it goes on where the run failed or stopped, or begins from the start if it was completed. What
+    the stages before gave is kept. `version` is that of the code to run it with, the same if None. With a `generation`,
+    nothing is done unless that is the newest one. RerunRefusedError, UnknownWorkflowError.
+    """
+
+    type: ClassVar[Literal["run.rerun_from"]] = "run.rerun_from"
+    run_id: str
+    stage: str | None = None
+    version: str | None = None
+    generation: int | None = None
     reason: str = ""
 
 

@@ -14,6 +14,7 @@ from holdfast.kernel.commands import (
     RunPaused,
     RunRepair,
     RunRepaired,
+    RunRerunFrom,
     RunResume,
     RunTerminate,
     RunTransition,
@@ -29,7 +30,8 @@ from holdfast.ports.errors import RunExistsError, RunNotFoundError, UnknownWorkf
 from holdfast.ports.records import TERMINAL, JobKind, JobState, Micros, PlanRow, Run, RunName, RunStatus
 from holdfast.ports.transport import Hint, RunHint
 
-_INPUT_ROW: Final = 1
+INPUT_ROW: Final = 1
+"""The number of the history row that has what a run was given."""
 
 
 def reads_of_create(command: RunCreate) -> Reads:
@@ -65,11 +67,9 @@ def decide_create(state: State, command: RunCreate, now: Micros, ids: Ids) -> De
     )
     draft = RunDraft(run, now, is_new=True)
     row = draft.append("run.created", payload=command.input, data={"definition": plan.definition})
-    assert row == _INPUT_ROW
+    assert row == INPUT_ROW
     begin(draft, plan, row)
-    changes: tuple[Change, ...] = draft.changes()
-    if plan.fingerprint not in state.stored_plans and plan.fingerprint not in state.tables.plans:
-        changes = (StorePlan(_plan_row(plan)), *changes)
+    changes = (*storing(state, plan), *draft.changes())
     return Decision(_created(run, created=True), changes, tuple(draft.hints))
 
 
@@ -95,8 +95,8 @@ def reads_of_whole(command: RunPause | RunResume) -> Reads:
 
 def decide_pause(state: State, command: RunPause, now: Micros, _: Ids) -> Decision[RunPaused]:
     """Hold the jobs of a running run that are not under way. Those that are will be held when they are given back."""
-    run = _named(state, command)
-    if run.status is not RunStatus.RUNNING:
+    run = named_run(state, command)
+    if run.status is not RunStatus.RUNNING or is_older(run, command):
         return Decision(RunPaused(status=run.status, changed=False))
     draft = RunDraft(run, now)
     draft.append("run.paused", data=_reason(command.reason))
@@ -106,8 +106,8 @@ def decide_pause(state: State, command: RunPause, now: Micros, _: Ids) -> Decisi
 
 def decide_resume(state: State, command: RunResume, now: Micros, _: Ids) -> Decision[RunPaused]:
     """Queue the held jobs of a paused run, or let them sleep on."""
-    run = _named(state, command)
-    if run.status is not RunStatus.PAUSED:
+    run = named_run(state, command)
+    if run.status is not RunStatus.PAUSED or is_older(run, command):
         return Decision(RunPaused(status=run.status, changed=False))
     draft = RunDraft(run, now)
     draft.append("run.resumed", data=_reason(command.reason))
@@ -130,7 +130,7 @@ def _reason(reason: str) -> dict[str, object] | None:
 
 def decide_transition(state: State, command: RunTransition, now: Micros, _: Ids) -> Decision[RunTransitioned]:
     """Go on if the current group is done, which it never is where every settle went on by itself."""
-    run = _named(state, command)
+    run = named_run(state, command)
     if run.status in TERMINAL:
         return Decision(RunTransitioned(action="none", status=run.status))
     draft = RunDraft(run, now)
@@ -213,8 +213,8 @@ def _counting(run: Run, jobs: int) -> Run:
 
 
 def _end(state: State, command: RunCancel | RunTerminate, kind: str, now: Micros) -> Decision[RunEnded]:
-    run = _named(state, command)
-    if run.status in TERMINAL:
+    run = named_run(state, command)
+    if run.status in TERMINAL or is_older(run, command):
         return Decision(RunEnded(status=run.status, changed=False))
     draft = RunDraft(run, now)
     draft.append(kind, data=_reason(command.reason))
@@ -222,11 +222,19 @@ def _end(state: State, command: RunCancel | RunTerminate, kind: str, now: Micros
     return Decision(RunEnded(status=draft.status, changed=True), draft.changes(), (RunHint(run=run.key),))
 
 
-def _named(state: State, command: RunCancel | RunTerminate | RunPause | RunResume | RunTransition) -> Run:
+def named_run(
+    state: State, command: RunCancel | RunTerminate | RunPause | RunResume | RunRerunFrom | RunTransition
+) -> Run:
+    """Return the newest generation of the run that a command names. RunNotFoundError."""
     run = state.tables.run_named(RunName(command.namespace, command.run_id))
     if run is None:
         raise RunNotFoundError(command.run_id)
     return run
+
+
+def is_older(run: Run, command: RunCancel | RunTerminate | RunPause | RunResume | RunRerunFrom) -> bool:
+    """Whether a command is about an older generation of the run than this, the newest one."""
+    return command.generation is not None and command.generation != run.generation
 
 
 def _created(run: Run, *, created: bool) -> RunCreated:
@@ -235,7 +243,10 @@ def _created(run: Run, *, created: bool) -> RunCreated:
     )
 
 
-def _plan_row(plan: Plan) -> PlanRow:
-    return PlanRow(
-        fingerprint=plan.fingerprint, workflow=plan.workflow, version=plan.version, body=plan.to_json()
-    )
+def storing(state: State, plan: Plan) -> tuple[Change, ...]:
+    """Return what stores a plan, unless it is known to be stored."""
+    name = plan.fingerprint
+    if name in state.stored_plans or name in state.tables.plans or name in state.plans:
+        return ()
+    row = PlanRow(fingerprint=name, workflow=plan.workflow, version=plan.version, body=plan.to_json())
+    return (StorePlan(row),)

@@ -17,6 +17,7 @@ from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import compact
 from holdfast.ports.records import (
     STAGE_COMPLETED,
+    STAGE_EXPANDED,
     ItemPage,
     Job,
     JobKind,
@@ -83,7 +84,7 @@ def _expanded(
 ) -> Decision[JobSettled]:
     draft = RunDraft(run, now, taker=_taker(state, command, job))
     size = _page_size(items)
-    row = draft.append("stage.expanded", node=job.node, epoch=job.epoch, data={"items": len(items)})
+    row = draft.append(STAGE_EXPANDED, node=job.node, epoch=job.epoch, data={"items": len(items)})
     draft.close_job(job)
     counters = MapProgress(total=len(items), next=0, done=0, page_size=size, first_row=row)
     map_expanded(draft, state.plan_of(run), progress_from(run.progress), job.node, counters)

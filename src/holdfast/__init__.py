@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from holdfast.hosts.engine import Engine, RunEvent, RunHandle, RunInfo, SyncEngine, SyncRunHandle
     from holdfast.hosts.process.worker import Worker, WorkerStats
     from holdfast.hosts.serverless.host import JobMessage, JobOutcome, ServerlessHost
+    from holdfast.kernel.commands import RunRerun
+    from holdfast.kernel.previews import RerunPreview
 
 __all__ = [
     "BlobRef",
@@ -32,11 +34,13 @@ __all__ = [
     "JobOutcome",
     "Node",
     "Pipeline",
+    "RerunPreview",
     "Retry",
     "RetryAfter",
     "RunEvent",
     "RunHandle",
     "RunInfo",
+    "RunRerun",
     "RunStatus",
     "ServerlessHost",
     "Stage",
@@ -54,6 +58,8 @@ _LATER: Final = {
         ("Engine", "RunEvent", "RunHandle", "RunInfo", "SyncEngine", "SyncRunHandle"), "holdfast.hosts.engine"
     ),
     **dict.fromkeys(("Worker", "WorkerStats"), "holdfast.hosts.process.worker"),
+    "RunRerun": "holdfast.kernel.commands",
+    "RerunPreview": "holdfast.kernel.previews",
     **dict.fromkeys(("JobMessage", "JobOutcome", "ServerlessHost"), "holdfast.hosts.serverless.host"),
 }
 

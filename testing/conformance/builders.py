@@ -64,6 +64,9 @@ class RunFields(TypedDict, total=False):
     result: str | None
     error: str | None
     attributes: str | None
+    rerun_of: str | None
+    rerun_from: str | None
+    kept: str | None
 
 
 class JobFields(TypedDict, total=False):

@@ -10,7 +10,7 @@ from holdfast.kernel.plan import MapPlan, NodePlan, Plan, plan_from_json
 from holdfast.kernel.progress import Progress, progress_from
 from holdfast.ports.json import parse
 from holdfast.ports.records import HistoryRow, Job, JobKind, Run, Session
-from holdfast.ports.references import Reference, list_reference, map_reference
+from holdfast.ports.references import Reference, list_reference, map_reference, references_from
 from holdfast.testing.invariants.snapshots import Snapshot
 
 Item: TypeAlias = tuple[str, int | None]
@@ -33,6 +33,8 @@ class Place:
     first_rows: dict[str, int] = attrs.field(factory=dict[str, int])
     done: dict[str, set[int]] = attrs.field(factory=dict[str, set[int]])
     outputs: dict[str, Reference] = attrs.field(factory=dict[str, Reference])
+    gave: dict[str, Reference] = attrs.field(factory=dict[str, Reference])
+    """What all nodes gave that are done, those of former groups among them."""
 
     @property
     def nodes(self) -> dict[str, NodePlan]:
@@ -60,6 +62,12 @@ class Place:
                     for item in range(self.turn(node))
                     if item not in self.done[name]
                 )
+
+    def keep(self, kept: Mapping[str, Reference]) -> None:
+        """Begin where a rerun does, at the first group of which not everything is kept."""
+        for name in self.plan.nodes:
+            if name in kept:
+                self._give(name, kept[name])
 
     def expand(self, row: HistoryRow) -> str | None:
         """Take a `stage.expanded` row; return what is wrong with it."""
@@ -90,7 +98,7 @@ class Place:
         return None
 
     def _give(self, name: str, output: Reference) -> None:
-        self.outputs[name] = output
+        self.outputs[name] = self.gave[name] = output
         if len(self.outputs) < len(self.nodes):
             return
         outputs = tuple(self.outputs[node] for node in self.nodes)
@@ -130,6 +138,7 @@ class Seen:
 def look(run: Run, plan: str, snapshot: Snapshot) -> Seen:
     """Read the history of a run from its beginning. `plan` is the stored text of its plan."""
     place = Place(_plan(plan))
+    place.keep(references_from(run.kept))
     twice: list[str] = []
     early: list[str] = []
     history = snapshot.history.get(run.key, ())

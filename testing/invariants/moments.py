@@ -1,13 +1,13 @@
 """What must be true of a store at every moment."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise, takewhile
 from typing import Final
 
 from holdfast.kernel.plan import MapPlan, stage_of
 from holdfast.ports.records import TERMINAL, JobKind, JobState, RunStatus
-from holdfast.ports.references import reference_text
+from holdfast.ports.references import of_run, reference_text, references_from
 from holdfast.ports.tables import Tables
 from holdfast.testing.invariants.histories import Item, Seen, fact, look
 from holdfast.testing.invariants.snapshots import Snapshot, as_snapshot
@@ -25,6 +25,7 @@ def check(store: Snapshot | Tables) -> list[Violation]:
     """Return what is wrong with the rows of a store; nothing, if the engine keeps its promises."""
     snapshot = as_snapshot(store)
     found = [*_generations(snapshot)]
+    looked: dict[str, Seen] = {}
     for key in sorted(snapshot.runs.keys() | snapshot.jobs.keys() | snapshot.history.keys()):
         run = snapshot.runs.get(key)
         if run is None:
@@ -34,9 +35,33 @@ def check(store: Snapshot | Tables) -> list[Violation]:
         if plan is None:
             found.append(Violation("S7", key, f"its plan {run.plan} is not stored"))
             continue
-        seen = look(run, plan, snapshot)
+        seen = looked[key] = look(run, plan, snapshot)
         found += (Violation(name, key, what) for name, rule in _RULES for what in rule(seen))
+    for key, seen in looked.items():
+        found += (Violation("S4", key, what) for what in _kept(seen, looked))
     return found
+
+
+def _kept(seen: Seen, others: Mapping[str, Seen]) -> Iterator[str]:
+    """S4: what a rerun keeps is what the generation before it has, and that is in whichever generation gave it."""
+    run = seen.run
+    if run.rerun_of is None:
+        if run.kept is not None or run.rerun_from is not None:
+            yield f"it runs nothing again, keeps {run.kept} and begins with {run.rerun_from}"
+        return
+    before = others.get(run.rerun_of)
+    if before is None or (before.run.name, before.run.generation + 1) != (run.name, run.generation):
+        yield f"it runs {run.rerun_of} again, which is not the generation before it"
+        return
+    kept = references_from(run.kept)
+    for name, reference in kept.items():
+        output = before.place.gave.get(name)
+        if output is None or of_run(before.run.key, output) != reference:
+            yield f"it keeps {reference} of {name!r}, and that gave {output}"
+    if run.rerun_from is None and kept:
+        yield f"it begins from the start, and keeps {run.kept}"
+    if run.rerun_from is not None and run.rerun_from in kept:
+        yield f"it begins with {run.rerun_from!r}, and keeps what that gave"
 
 
 def _generations(snapshot: Snapshot) -> Iterator[Violation]:

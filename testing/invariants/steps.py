@@ -57,6 +57,9 @@ def _run_steps(before: Run, after: Run, commands: int | None) -> Iterator[str]:
         "queue",
         "priority",
         "created_at",
+        "rerun_of",
+        "rerun_from",
+        "kept",
     ):
         if getattr(before, field) != getattr(after, field):
             yield f"its {field} has changed from {getattr(before, field)} to {getattr(after, field)}"

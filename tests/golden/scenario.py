@@ -3,6 +3,7 @@
 import attrs
 
 from holdfast.kernel.commands import (
+    Attempt,
     Completed,
     DeadLetterReplay,
     Delivered,
@@ -19,6 +20,7 @@ from holdfast.kernel.commands import (
     RunCreate,
     RunPause,
     RunRepair,
+    RunRerunFrom,
     RunResume,
     RunTerminate,
     RunTransition,
@@ -57,6 +59,7 @@ def play() -> list[Recording]:
     _a_worker_takes_what_comes_next(world)
     _a_run_is_paused(world)
     _events_go_to_a_sink(world)
+    _a_run_is_run_again(world)
     return recordings
 
 
@@ -147,3 +150,18 @@ def _events_go_to_a_sink(world: World) -> None:
         world.wait(120)
     world.do(DeadLetterReplay(sink="s", skip=True, reason="odd"))
     world.do(SinkRemove(sink="s"))
+
+
+def _a_run_is_run_again(world: World) -> None:
+    world.create("r")
+    session = world.open()
+    world.do(RunCancel(run_id="h"))
+    while attempts := [one for one in world.claim(session) if one.node != "c"]:
+        for one in attempts:
+            world.settle(one, Expanded(items=(payload(1),)) if one.kind == "expand" else _gave(one))
+    world.do(RunRerunFrom(run_id="r", stage="c", reason="a bug"))
+    world.do(RunRerunFrom(run_id="r", generation=1))
+
+
+def _gave(attempt: Attempt) -> Completed:
+    return Completed(output=payload([attempt.node]))

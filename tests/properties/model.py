@@ -33,11 +33,23 @@ class Outcome(StrEnum):
 
 @attrs.define(kw_only=True)
 class RunModel:
-    """A run: the current group, what came into it, what its nodes gave, and what is kept of earlier ones."""
+    """A run: the current group, what came into it, what its nodes gave, and what is kept of earlier ones.
+
+    `given` is what the run was given. `ready` is what nodes of the current group gave in an earlier generation, and
+    `origins` says of all such nodes in which one. `to_run` are the stages that this generation runs.
+    """
 
     key: str
     plan: Plan
-    came_in: Value
+    given: Value
+    came_in: Value = attrs.field(default=attrs.Factory(lambda self: self.given, takes_self=True))
+    generation: int = 1
+    ready: dict[str, Value] = attrs.field(factory=dict[str, Value])
+    origins: dict[str, int] = attrs.field(factory=dict[str, int])
+    to_run: tuple[str, ...] = attrs.field(
+        default=attrs.Factory(lambda self: tuple(self.plan.nodes), takes_self=True)
+    )
+    failed_in: str | None = None
     status: Outcome = Outcome.RUNNING
     is_paused: bool = False
     group: int = 0
@@ -64,15 +76,20 @@ class RunModel:
     def tasks(self) -> Iterator[Task]:
         """Yield what must have a job now."""
         for node in self.nodes:
-            if not isinstance(node, MapPlan):
-                if Task(JobKind.STAGE, node.name) not in self.gave:
-                    yield Task(JobKind.STAGE, node.name)
-            elif node.name not in self.items:
-                yield Task(JobKind.EXPAND, node.name)
-            else:
-                items = [Task(JobKind.STAGE, node.name, item) for item in range(len(self.items[node.name]))]
-                done = sum(item in self.gave for item in items)
-                yield from (item for item in items[: done + node.limit] if item not in self.gave)
+            yield from self._tasks_of(node)
+
+    def _tasks_of(self, node: NodePlan) -> Iterator[Task]:
+        if node.name in self.ready:
+            return
+        if not isinstance(node, MapPlan):
+            if Task(JobKind.STAGE, node.name) not in self.gave:
+                yield Task(JobKind.STAGE, node.name)
+        elif node.name not in self.items:
+            yield Task(JobKind.EXPAND, node.name)
+        else:
+            items = [Task(JobKind.STAGE, node.name, item) for item in range(len(self.items[node.name]))]
+            done = sum(item in self.gave for item in items)
+            yield from (item for item in items[: done + node.limit] if item not in self.gave)
 
     def gets(self, task: Task) -> Value:
         """What the body of a task must be given."""
@@ -102,9 +119,60 @@ class RunModel:
         self.gave[task] = self.all_gave[task] = value
         self._go_on()
 
-    def end(self, status: Outcome) -> None:
+    def end(self, status: Outcome, failed_in: str | None = None) -> None:
         """The run is over."""
         self.status = status
+        self.failed_in = failed_in
+
+    def done(self) -> dict[str, Value]:
+        """What all stages gave that are done."""
+        group = self.plan.groups[self.group].nodes if self.group < len(self.plan.groups) else ()
+        return {
+            **self.kept,
+            **{
+                node.name: self._output(node) for node in group if not any(True for _ in self._tasks_of(node))
+            },
+        }
+
+    def stopped_at(self) -> str | None:
+        """Where a rerun begins that is not told where: at the start if that is None."""
+        if self.status is Outcome.COMPLETED:
+            return None
+        done = self.done()
+        return self.failed_in or next(name for name in self.plan.nodes if name not in done)
+
+    def again(self, stage: str | None) -> "RunModel | None":
+        """The generation after this one, that begins with a stage; None if it can't. Its key is not known yet."""
+        done = self.done()
+        start = stage or self.stopped_at()
+        places = {node.name: at for at, group in enumerate(self.plan.groups) for node in group.nodes}
+        if start is not None and start not in places:
+            return None
+        group = places[start] if start is not None else 0
+        before = [name for name, at in places.items() if at < group]
+        if not all(name in done for name in before):
+            return None
+        beside = [name for name, at in places.items() if at == group and name != start and name in done]
+        keeps = [*before, *(beside if start is not None else ())]
+        last = [done[node.name] for node in self.plan.groups[group - 1].nodes] if group else [self.given]
+        is_list = group > 0 and self.plan.groups[group - 1].parallel
+        return RunModel(
+            key="",
+            plan=self.plan,
+            given=self.given,
+            came_in=last if is_list else last[0],
+            generation=self.generation + 1,
+            group=group,
+            kept={name: done[name] for name in before},
+            ready={name: done[name] for name in keeps if name not in before},
+            origins={
+                name: self.generation
+                if done[name] == [] and isinstance(self.plan.node(name), MapPlan)
+                else self.origins.get(name, self.generation)
+                for name in keeps
+            },
+            to_run=tuple(name for name in places if name not in keeps),
+        )
 
     def _go_on(self) -> None:
         if any(True for _ in self.tasks()):
@@ -113,12 +181,14 @@ class RunModel:
         is_list = self.plan.groups[self.group].parallel
         self.came_in = list(outputs.values()) if is_list else next(iter(outputs.values()))
         self.kept |= outputs
-        self.items, self.gave = {}, {}
+        self.items, self.gave, self.ready = {}, {}, {}
         self.group += 1
         if self.group == len(self.plan.groups):
             self.status = Outcome.COMPLETED
 
     def _output(self, node: NodePlan) -> Value:
+        if node.name in self.ready:
+            return self.ready[node.name]
         if isinstance(node, MapPlan):
             return [
                 self.gave[Task(JobKind.STAGE, node.name, item)] for item in range(len(self.items[node.name]))
@@ -180,12 +250,19 @@ class Model:
     """All of it."""
 
     runs: dict[str, RunModel] = attrs.field(factory=dict[str, RunModel])
+    """The newest generations, by name."""
+    older: list[RunModel] = attrs.field(factory=list[RunModel])
     jobs: dict[str, JobModel] = attrs.field(factory=dict[str, JobModel])
     sessions: dict[str, SessionModel] = attrs.field(factory=dict[str, SessionModel])
 
     def by_key(self, key: str) -> RunModel:
         """The run of this key."""
-        return next(run for run in self.runs.values() if run.key == key)
+        return next(run for run in self.generations() if run.key == key)
+
+    def generations(self) -> Iterator[RunModel]:
+        """Yield all of them, of all runs."""
+        yield from self.runs.values()
+        yield from self.older
 
     def held(self, job: str, epoch: int) -> JobModel | None:
         """The job, if this attempt still holds it."""

@@ -46,6 +46,8 @@ from holdfast.kernel.commands import (
     RunPaused,
     RunRepair,
     RunRepaired,
+    RunRerun,
+    RunRerunFrom,
     RunResume,
     RunTerminate,
     RunTransition,
@@ -58,20 +60,23 @@ from holdfast.kernel.commands import (
     SessionRenewed,
 )
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.plan import Plan, stage_of
+from holdfast.kernel.plan import MapPlan, Plan, stage_of
+from holdfast.kernel.previews import RerunPreview
 from holdfast.ports.changes import CloseJob
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import (
+    CommandError,
     IdempotencyConflictError,
     InvalidCommandError,
+    RerunRefusedError,
     RunExistsError,
     RunNotFoundError,
     SessionLostError,
 )
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import Lane, LoadValues
-from holdfast.ports.records import JobKind, PassOver, Payload
-from holdfast.ports.references import Reference, reference_from
+from holdfast.ports.records import JobKind, PassOver, Payload, RunStatus
+from holdfast.ports.references import Reference, is_map, reference_from
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.ids import SeededIds
 from holdfast.testing.invariants import check, check_step
@@ -111,6 +116,7 @@ OPS: Final = st.one_of(
     st.tuples(st.just("wake_due"), _LIMIT),
     st.tuples(st.just("end"), _RUN, st.booleans()),
     st.tuples(st.just("pause"), _RUN, st.booleans()),
+    st.tuples(st.just("rerun"), _RUN, _SMALL, st.sampled_from([None, None, None, 1])),
     st.tuples(st.just("repair")),
     st.tuples(st.just("transition"), _RUN),
     st.tuples(st.just("again"), _SMALL),
@@ -167,6 +173,11 @@ class KernelMachine(RuleBasedStateMachine):
         for place, taker in settles:
             self._carry_out([("settle", "held", place, "ok", size, taker)])
             self._carry_out([("claim", 0, 2)])
+
+    @rule(place=_RUN, which=_SMALL)
+    def a_run_is_run_again(self, place: int, which: int) -> None:
+        """Alone, so that what the preview says can be held against it."""
+        self._carry_out([("rerun", place, which, None)])
 
     @rule(seconds=st.sampled_from([0.001, 1.0, 20.0, 100.0]))
     def time_passes(self, seconds: float) -> None:
@@ -235,8 +246,8 @@ class KernelMachine(RuleBasedStateMachine):
     def _compare(self) -> None:
         """The store has the rows that the model has, and no others."""
         tables = self.store.dump()
-        assert tables.runs.keys() == {run.key for run in self.model.runs.values()}
-        for run in self.model.runs.values():
+        assert tables.runs.keys() == {run.key for run in self.model.generations()}
+        for run in self.model.generations():
             assert tables.runs[run.key].status is run.run_status
             jobs = tables.jobs.get(run.key, {}).values()
             assert sorted(Task(job.kind, job.node, job.item) for job in jobs) == sorted(run.tasks())
@@ -254,7 +265,11 @@ class KernelMachine(RuleBasedStateMachine):
                 if row.type == "stage.completed"
             }
             assert outputs == run.all_gave
+            ran = {task.node for task in run.all_gave}
+            assert ran <= set(run.to_run)
             if run.status is Outcome.COMPLETED:
+                stages = {name for name in run.to_run if not isinstance(run.plan.node(name), MapPlan)}
+                assert stages <= ran
                 assert self._value(run.key, tables.runs[run.key].result or "") == run.came_in
 
     def _value(self, run: str, reference: str | Reference) -> Value:
@@ -264,7 +279,7 @@ class KernelMachine(RuleBasedStateMachine):
             return [self._value(run, cast("Reference", part)) for part in reference[1:]]
         (stored,) = self.store.read(LoadValues(((run, reference),)))
         values = [parse(payload.inline or "") for payload in stored.payloads]
-        return values if isinstance(reference, tuple) and reference[0] == "map" else values[0]
+        return values if is_map(reference) else values[0]
 
     # One method for each kind of command: it says what to send, and how to judge the answer.
 
@@ -318,7 +333,7 @@ class KernelMachine(RuleBasedStateMachine):
                 assert isinstance(answer, RunCreated)
                 assert answer.created == (known is None)
                 if known is None:
-                    self.model.runs[name] = RunModel(key=answer.run, plan=plan, came_in=value)
+                    self.model.runs[name] = RunModel(key=answer.run, plan=plan, given=value)
                 else:
                     assert (answer.run, answer.status) == (known.key, known.run_status)
                 if key is not None:
@@ -393,7 +408,7 @@ class KernelMachine(RuleBasedStateMachine):
                     continue
                 job.holder = None
                 if job.attempts >= job.run.attempts_max(job.task):
-                    job.run.end(Outcome.FAILED)
+                    job.run.end(Outcome.FAILED, job.task.node)
                     dead += 1
                 else:
                     job.losses += 1
@@ -577,7 +592,7 @@ class KernelMachine(RuleBasedStateMachine):
                     job.losses = 0
                 else:
                     assert answer.retry_at is None
-                    job.run.end(Outcome.FAILED)
+                    job.run.end(Outcome.FAILED, job.task.node)
         assert answer.status == "settled"
         assert answer.run_status is job.run.run_status
 
@@ -641,6 +656,75 @@ class KernelMachine(RuleBasedStateMachine):
             assert answer == RunPaused(status=run.run_status, changed=changed)
 
         return (RunResume if resumes else RunPause)(run_id=name), judge
+
+    def _rerun(self, place: int, which: int, generation: int | None) -> Step:
+        name = self._run(place)
+        known = self.model.runs.get(name)
+        stages = [None, None, *(known.plan.nodes if known else ()), "nothing"]
+        command = RunRerunFrom(run_id=name, stage=stages[which % len(stages)], generation=generation)
+        preview = self._preview(command) if self.is_alone else None
+
+        def judge(answer: object) -> None:
+            run = self.model.runs.get(name)
+            if run is None:
+                assert isinstance(answer, RunNotFoundError)
+            elif generation not in {None, run.generation}:
+                assert isinstance(answer, RunRerun)
+                assert (answer.started, answer.run, answer.status) == (False, run.key, run.run_status)
+            elif (again := run.again(command.stage)) is None:
+                assert isinstance(answer, RerunRefusedError)
+                assert preview is None or str(preview) == str(answer)
+            else:
+                self._reruns(name, run, again, command, answer, preview)
+
+        return command, judge
+
+    def _preview(self, command: RunRerunFrom) -> RerunPreview | CommandError:
+        before = self.store.dump()
+        try:
+            return self.kernel.preview(command)
+        except CommandError as error:
+            return error
+        finally:
+            assert self.store.dump() == before
+
+    def _reruns(
+        self,
+        name: str,
+        run: RunModel,
+        again: RunModel,
+        command: RunRerunFrom,
+        answer: object,
+        preview: RerunPreview | CommandError | None,
+    ) -> None:
+        assert isinstance(answer, RunRerun)
+        is_active = run.status is Outcome.RUNNING
+        again.key = answer.run
+        assert answer == RunRerun(
+            run_id=name,
+            run=again.key,
+            generation=again.generation,
+            status=RunStatus.RUNNING,
+            started=True,
+            rerun_of=run.generation,
+            stage=command.stage or run.stopped_at(),
+            runs=again.to_run,
+            keeps=tuple(node for node in again.plan.nodes if node in again.origins),
+            terminated=is_active,
+        )
+        if preview is not None:
+            assert isinstance(preview, RerunPreview)
+            assert (preview.generation, preview.stage) == (again.generation, answer.stage)
+            assert (preview.runs, preview.terminates) == (again.to_run, is_active)
+            assert preview.again == tuple(node for node in again.to_run if node in run.done())
+            assert preview.keeps == again.origins
+            event("a rerun was previewed")
+            if preview.keeps:
+                event("a rerun keeps something")
+        if is_active:
+            run.end(Outcome.CANCELLED)
+        self.model.older.append(run)
+        self.model.runs[name] = again
 
     def _transition(self, place: int) -> Step:
         """Every settle goes on by itself, so there is never anything left to do."""

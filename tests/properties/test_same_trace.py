@@ -50,6 +50,8 @@ from holdfast.kernel.commands import (
     RunCreated,
     RunPause,
     RunRepair,
+    RunRerun,
+    RunRerunFrom,
     RunResume,
     RunTerminate,
     RunTransition,
@@ -102,6 +104,9 @@ _VERBS: Final = (
     "resume",
     "resume",
     "cancel",
+    "rerun",
+    "rerun",
+    "rerun",
     "terminate",
     "transition",
     "repair",
@@ -187,7 +192,7 @@ class Player:
         match answer:
             case SessionOpened(session=session):
                 self.sessions.append(session)
-            case RunCreated(run=run):
+            case RunCreated(run=run) | RunRerun(run=run):
                 self.runs[run] = command.namespace
             case JobsClaimed(attempts=attempts):
                 self.attempts.extend(attempts)
@@ -253,6 +258,15 @@ class Player:
                 yield RunCancel(run_id=run, namespace=namespace, reason="why")
             case "terminate":
                 yield RunTerminate(run_id=run, namespace=namespace)
+            case "rerun":
+                named = (None, None, *self.plans[one % 2].nodes, "nothing")
+                yield RunRerunFrom(
+                    run_id=run,
+                    namespace=namespace,
+                    stage=named[two % len(named)],
+                    generation=1 if one == 6 else None,
+                    reason="why" if one == 5 else "",
+                )
             case "transition":
                 yield RunTransition(run_id=run, namespace=namespace)
             case "repair":

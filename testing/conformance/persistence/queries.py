@@ -20,7 +20,7 @@ from holdfast.ports.persistence import (
     StoreTime,
 )
 from holdfast.ports.records import JobKey, JobState, Payload, RunName, RunStatus
-from holdfast.ports.references import Reference, item_reference, map_reference
+from holdfast.ports.references import Reference, item_reference, map_reference, of_run
 from holdfast.testing.conformance.builders import (
     DEFINITION,
     NAMESPACE,
@@ -230,6 +230,30 @@ class Queries(PersistenceCase):
             assert [[f'"{run}"'], [f"[{run}]"], [f'"{run}"']] == [
                 values[a_key(run), which] for which in references
             ]
+
+    def test_a_value_of_another_run_is_loaded_from_there(self, store: Persistence) -> None:
+        """A row, an item and a map; the answer is by what was asked for."""
+        put_jobs(store, a_job(1, 1), a_job(2, 1))
+        for run in (1, 2):
+            put(
+                store,
+                AppendHistory(a_completed_row(run, 1, node="read", output=f'"of {run}"')),
+                *(
+                    AppendHistory(a_completed_row(run, 2 + at, item=at, output=f"{run}{at}"))
+                    for at in range(2)
+                ),
+                AddItems(a_page(run, 0, items=(Payload(inline=f"[{run}]"),))),
+            )
+        there: tuple[Reference, ...] = (1, item_reference("bill", 0, 0), map_reference("bill", 1, 3), 9)
+        wanted = tuple((a_key(1), of_run(a_key(2), reference)) for reference in there)
+
+        found = {
+            (value.run, value.reference): [payload.inline for payload in value.payloads]
+            for value in store.read(LoadValues((*wanted, (a_key(1), 1))))
+        }
+
+        assert [found[key] for key in wanted] == [['"of 2"'], ["[2]"], ["20", "21"], []]
+        assert found[a_key(1), 1] == ['"of 1"']
 
     def test_no_value_is_loaded_where_none_is_wanted(self, store: Persistence) -> None:
         """An empty question has an empty answer."""

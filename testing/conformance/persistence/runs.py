@@ -7,7 +7,7 @@ import attrs
 import pytest
 
 from holdfast.ports.changes import AppendHistory, CreateRun, UpdateRun
-from holdfast.ports.persistence import CompletedRow, Persistence, Transaction
+from holdfast.ports.persistence import CompletedRow, NodeRows, NodeRowsOf, Persistence, Transaction
 from holdfast.ports.records import TERMINAL, Run, RunName, RunStatus
 from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_completed_row, a_job, a_key, a_row, a_run
 from holdfast.testing.conformance.persistence.case import PersistenceCase, ask, put, put_run
@@ -33,12 +33,15 @@ FULL_RUN = Run(
     result='["list",1,2]',
     error='{"code":"x"}',
     attributes='{"customer":"c-1"}',
+    rerun_of=a_key(6),
+    rerun_from="bill",
+    kept='{"check":["of","k",2]}',
 )
 """A run with every field set."""
 
 
 class RunReads(PersistenceCase):
-    """`runs`, `latest_runs`, `active_runs`, `unsound_runs` and `completed`."""
+    """`runs`, `latest_runs`, `active_runs`, `unsound_runs`, `completed`, `node_rows` and `history`."""
 
     def test_a_run_is_read_as_it_was_stored(self, store: Persistence) -> None:
         """Every field of a run survives."""
@@ -84,6 +87,54 @@ class RunReads(PersistenceCase):
         assert ask(store, lambda tx: tx.latest_runs([])) == []
         assert ask(store, lambda tx: tx.unsound_runs([])) == []
         assert ask(store, lambda tx: tx.completed([])) == []
+        assert ask(store, lambda tx: tx.node_rows([])) == []
+        assert ask(store, lambda tx: tx.history([])) == []
+
+    def test_where_a_run_comes_from_stays_when_it_goes_on(self, store: Persistence) -> None:
+        """An update leaves it as it is."""
+        put(store, CreateRun(FULL_RUN))
+        put(store, UpdateRun(attrs.evolve(FULL_RUN, last_row=13)))
+
+        assert [attrs.evolve(FULL_RUN, last_row=13)] == ask(store, lambda tx: tx.runs([FULL_RUN.key]))
+
+    def test_what_a_history_has_about_nodes_is_counted_by_type(self, store: Persistence) -> None:
+        """First row, last row and how many; rows about no node do not count, nor do those of other runs."""
+        put(store, *(CreateRun(a_run(run)) for run in (1, 2, 3)))
+        rows = [
+            a_row(1, 1, type="run.created"),
+            a_row(1, 2, type="stage.retrying", node="check"),
+            a_completed_row(1, 3, node="check"),
+            a_row(1, 4, type="stage.expanded", node="bill"),
+            *(a_completed_row(1, 5 + item, node="bill", item=4 - item) for item in range(5)),
+            a_row(1, 10, type="run.completed"),
+            a_completed_row(2, 1, node="check"),
+            a_completed_row(3, 1, node="check"),
+        ]
+        put(store, *map(AppendHistory, rows))
+
+        expected = {
+            NodeRows(a_key(1), "check", "stage.retrying", 2, 2, 1),
+            NodeRows(a_key(1), "check", "stage.completed", 3, 3, 1),
+            NodeRows(a_key(1), "bill", "stage.expanded", 4, 4, 1),
+            NodeRows(a_key(1), "bill", "stage.completed", 5, 9, 5),
+        }
+        found = ask(store, lambda tx: tx.node_rows({a_key(1), a_key(2), a_key(9)}))
+        assert {rows for rows in found if rows.run == a_key(1)} == expected
+        assert {rows.run for rows in found} == {a_key(1), a_key(2)}
+        assert len(found) == len(expected) + 1
+        assert set(store.read(NodeRowsOf(a_key(1)))) == expected
+        assert store.read(NodeRowsOf(a_key(9))) == ()
+
+    def test_rows_of_a_history_are_read_by_number(self, store: Persistence) -> None:
+        """Of many runs at once, ascending; what is not there is passed over."""
+        put(store, *(CreateRun(a_run(run)) for run in (1, 2)))
+        rows = {(run, number): a_completed_row(run, number) for run in (1, 2) for number in (1, 2, 3)}
+        put(store, *map(AppendHistory, rows.values()))
+
+        wanted = [(a_key(2), 1), (a_key(1), 3), (a_key(1), 1), (a_key(1), 4), (a_key(1), 0), (a_key(3), 1)]
+        found = ask(store, lambda tx: tx.history(wanted))
+
+        assert found == [rows[1, 1], rows[1, 3], rows[2, 1]]
 
     def test_the_newest_generation_of_a_name_is_returned(self, store: Persistence) -> None:
         """Older generations are not in the answer."""

@@ -24,13 +24,14 @@ from holdfast.kernel.commands import (
     JobSettle,
     Outcome,
     RunCreate,
+    RunRerunFrom,
     Said,
     SessionOpen,
     SessionRenew,
 )
 from holdfast.ports.errors import CommandError
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.persistence import FindRun, Lane
+from holdfast.ports.persistence import FindRun, Lane, RunsByKey
 from holdfast.ports.records import JobKind, Payload, Run, RunName
 from holdfast.testing.sink import MemorySink
 from tests.integration.counts.conftest import OpenEngine
@@ -51,6 +52,11 @@ def two(x: int) -> int:
 
 
 @stage
+def last(x: list[int]) -> int:
+    return len(x)
+
+
+@stage
 def nothing() -> int:
     return 0
 
@@ -63,6 +69,7 @@ def up_to(x: int) -> list[int]:
 LONG = Pipeline("long", input=int).pipe(one).pipe(two)
 SHORT = Pipeline("short", input=int).pipe(two)
 WIDE = Pipeline("wide", input=list[int]).map(two, limit=100)
+BROAD = Pipeline("broad", input=list[int]).map(two, limit=10_000).pipe(last)
 
 
 def payload(value: object) -> Payload:
@@ -128,9 +135,9 @@ class Worked:
 
 @pytest.fixture
 def worked(open_engine: OpenEngine) -> Worked:
-    worked = Worked(open_engine(LONG, SHORT, WIDE))
+    worked = Worked(open_engine(LONG, SHORT, WIDE, BROAD))
     # Once, so that plans are known and stored: they are read and written once in a process's life.
-    for workflow, text in (("long", "1"), ("short", "1"), ("wide", "[]")):
+    for workflow, text in (("long", "1"), ("short", "1"), ("wide", "[]"), ("broad", "[]")):
         worked.create(1, workflow, parse(text))
     while attempts := worked.claim(10):
         worked.engine.core.bodies.prepare(attempts)
@@ -451,3 +458,53 @@ def test_a_flush_costs_no_more_statements_for_many_runs_than_for_few(
     with statements.of() as within:
         assert flusher.look() == ()
     assert (within.queries, within.commits) == (1, 0)
+
+
+# Again ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_running_again_costs_no_more_statements_for_a_run_of_ten_thousand_items_than_for_one_of_ten(
+    worked: Worked, statements: Statements, *, done: bool
+) -> None:
+    """Whether they are open or done: what is open is closed, and what is done is kept, without looking at any."""
+    found: list[Statements] = []
+    for width in (10, 10_000):
+        worked.create(1, "broad")
+        (expansion,) = worked.claim(1)
+        run = worked.engine.core.stores.persistence.read(RunsByKey((expansion.run,)))[0]
+        worked.settle([expansion], Expanded(items=tuple(payload(n) for n in range(width))))
+        assert worked.row(run.id).open_jobs == width
+        if done:
+            while attempts := [one for one in worked.claim(500) if one.item is not None]:
+                worked.settle(attempts, COMPLETED)
+            assert worked.row(run.id).open_jobs == 1
+        command = RunRerunFrom(namespace=worked.namespace, run_id=run.id, stage="last" if done else None)
+        with statements.of() as preview:
+            worked.kernel.preview(command)
+        with statements.of() as within:
+            answer = worked.kernel.dispatch(command)
+        assert (answer.terminated, answer.keeps) == (True, ("two",) if done else ())
+        # The run, its plan, and what its history has of its nodes.
+        assert (preview.commits, preview.queries) == (0, 3)
+        found.append(within)
+        worked.engine.sync.handle(WIDE, run.id).cancel()
+
+    narrow, wide = found
+    assert narrow.sent == wide.sent
+    # Read: the run, which is asked twice over, what its history has of its nodes, and what it was given. Written: the
+    # new run and the old one, the old one's jobs closed, the new one's job, and the histories.
+    assert (wide.commits, wide.queries) == (1, 9 + worked.receipt)
+
+
+def test_running_many_runs_again_costs_no_more_statements_than_running_few(
+    worked: Worked, statements: Statements
+) -> None:
+    ids = worked.create(MANY, "long")
+
+    def again(number: int) -> None:
+        commands = [RunRerunFrom(namespace=worked.namespace, run_id=one) for one in ids[:number]]
+        assert not [one for one in worked.kernel.dispatch_many(commands) if isinstance(one, CommandError)]
+
+    within = costs(statements, again)
+    assert (within.commits, within.queries) == (1, 9 + worked.receipt)

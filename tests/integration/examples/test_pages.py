@@ -237,6 +237,7 @@ def _cli_commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Co
         "resume",
         "cancel",
         "terminate",
+        "rerun",
         "db",
         "upgrade",
         "status",

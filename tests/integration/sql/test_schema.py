@@ -13,7 +13,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from psycopg import sql
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, inspect, text
 
 from holdfast.adapters.sql import tables
 from holdfast.adapters.sql.persistence import SqlPersistence
@@ -103,8 +103,9 @@ def at_version(url: str, version: str, *runs: Run) -> None:
         config.set_main_option("path_separator", "os")
         config.attributes["connection"] = connection
         command.upgrade(config, version)
-        # What a run's row holds is the same in all versions so far.
-        connection.execute(tables.runs.insert(), [attrs.asdict(run) for run in runs])
+        known = {column["name"] for column in inspect(connection).get_columns(tables.runs.name)}
+        rows = [{name: value for name, value in attrs.asdict(run).items() if name in known} for run in runs]
+        connection.execute(tables.runs.insert().inline(), rows)
     engine.dispose()
 
 

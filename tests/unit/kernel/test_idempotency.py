@@ -25,6 +25,7 @@ from holdfast.kernel.commands import (
     RunCreate,
     RunPause,
     RunRepair,
+    RunRerunFrom,
     RunResume,
     RunTransition,
     SessionClose,
@@ -112,6 +113,7 @@ def _every_command(world: World) -> Iterator[Command[object]]:
         world.wait(60)
     yield DeadLetterReplay()
     yield SinkRemove(sink="s")
+    yield RunRerunFrom(run_id="x", stage="a")
 
 
 def test_every_command_is_carried_out_once_and_answered_alike(world: World) -> None:

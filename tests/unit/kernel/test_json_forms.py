@@ -39,10 +39,20 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         ),
     ),
     (c.RunTransition(run_id="x"), f'{{{BASE},"run_id":"x","type":"run.transition"}}'),
-    (c.RunCancel(run_id="x"), f'{{{BASE},"reason":"","run_id":"x","type":"run.cancel"}}'),
-    (c.RunTerminate(run_id="x"), f'{{{BASE},"reason":"","run_id":"x","type":"run.terminate"}}'),
-    (c.RunPause(run_id="x"), f'{{{BASE},"reason":"","run_id":"x","type":"run.pause"}}'),
-    (c.RunResume(run_id="x"), f'{{{BASE},"reason":"","run_id":"x","type":"run.resume"}}'),
+    (c.RunCancel(run_id="x"), f'{{"generation":null,{BASE},"reason":"","run_id":"x","type":"run.cancel"}}'),
+    (
+        c.RunTerminate(run_id="x"),
+        f'{{"generation":null,{BASE},"reason":"","run_id":"x","type":"run.terminate"}}',
+    ),
+    (c.RunPause(run_id="x"), f'{{"generation":null,{BASE},"reason":"","run_id":"x","type":"run.pause"}}'),
+    (c.RunResume(run_id="x"), f'{{"generation":null,{BASE},"reason":"","run_id":"x","type":"run.resume"}}'),
+    (
+        c.RunRerunFrom(run_id="x", stage="b"),
+        (
+            f'{{"generation":null,{BASE},"reason":"","run_id":"x","stage":"b","type":"run.rerun_from",'
+            '"version":null}'
+        ),
+    ),
     (
         c.RunRepair(),
         '{"after":"","idempotency_key":null,"limit":500,"namespace":"default","type":"run.repair"}',
@@ -178,6 +188,23 @@ REPLIES: list[tuple[object, str]] = [
         '{"action":"advanced","status":"running"}',
     ),
     (c.RunEnded(status=RunStatus.CANCELLED, changed=True), '{"changed":true,"status":"cancelled"}'),
+    (
+        c.RunRerun(
+            run_id="x",
+            run="r",
+            generation=2,
+            status=RunStatus.RUNNING,
+            started=True,
+            rerun_of=1,
+            stage="b",
+            runs=("b",),
+            keeps=("a",),
+        ),
+        (
+            '{"generation":2,"keeps":["a"],"rerun_of":1,"run":"r","run_id":"x","runs":["b"],"stage":"b",'
+            '"started":true,"status":"running","terminated":false}'
+        ),
+    ),
     (c.RunRepaired(repaired=("x",), checked=2, next=None), '{"checked":2,"next":null,"repaired":["x"]}'),
     (
         c.JobsClaimed(attempts=(ATTEMPT,)),

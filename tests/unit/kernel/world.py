@@ -26,6 +26,8 @@ from holdfast.kernel.commands import (
     Outcome,
     RunCreate,
     RunCreated,
+    RunRerun,
+    RunRerunFrom,
     SessionOpen,
     SessionReap,
 )
@@ -38,7 +40,7 @@ from holdfast.ports.errors import CommandError
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import FindRun, Lane, LoadValues, Persistence
 from holdfast.ports.records import HistoryRow, Job, JobKey, Payload, Run, RunName
-from holdfast.ports.references import Reference, reference_from
+from holdfast.ports.references import Reference, is_map, reference_from
 from holdfast.ports.tables import Tables
 from holdfast.ports.transport import Hint, JobTransport
 from holdfast.testing.clock import ManualClock
@@ -150,8 +152,8 @@ class World:
     def tables(self) -> Tables:
         return self.store.dump()
 
-    def run(self, id: str = "x", namespace: str = "default") -> Run:
-        run = self.store.read(FindRun(RunName(namespace, id)))
+    def run(self, id: str = "x", namespace: str = "default", *, generation: int | None = None) -> Run:
+        run = self.store.read(FindRun(RunName(namespace, id), generation))
         assert run is not None
         return run
 
@@ -164,8 +166,8 @@ class World:
         assert job is not None
         return job
 
-    def history(self, id: str = "x") -> list[HistoryRow]:
-        return self.tables().history[self.run(id).key]
+    def history(self, id: str = "x", *, generation: int | None = None) -> list[HistoryRow]:
+        return self.tables().history[self.run(id, generation=generation).key]
 
     def events(self, id: str = "x") -> list[str]:
         """The types of a run's history rows."""
@@ -185,7 +187,7 @@ class World:
             return [self._resolved(run, cast("Reference", part)) for part in reference[1:]]
         (stored,) = self.store.read(LoadValues(((run, reference),)))
         values = [parse(one.inline or "") for one in stored.payloads]
-        return values if isinstance(reference, tuple) and reference[0] == "map" else values[0]
+        return values if is_map(reference) else values[0]
 
     @contextmanager
     def unchanged(self) -> Generator[None]:
@@ -260,6 +262,11 @@ class World:
         self.wait(3_600)
         self.do(SessionReap(grace=0))
         return self.do(LeaseReapStale())
+
+    def rerun(
+        self, stage: str | None = None, *, id: str = "x", reason: str = "", generation: int | None = None
+    ) -> RunRerun:
+        return self.do(RunRerunFrom(run_id=id, stage=stage, reason=reason, generation=generation))
 
     def drain(self, give: Callable[[Attempt], Outcome], *, limit: int = 1_000) -> None:
         """Work like one good worker until there is nothing to claim or to wait for."""

@@ -1,0 +1,85 @@
+"""`holdfast run rerun`."""
+
+import attrs
+import click
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.hosts.cli.exits import Exit
+from holdfast.hosts.cli.help import exits
+from holdfast.hosts.cli.screen import Screen, safe, screen_options
+from holdfast.hosts.cli.target import Target, engine_options
+from holdfast.kernel.commands import RunRerun, RunRerunFrom
+from holdfast.kernel.previews import RerunPreview
+
+
+@click.command(
+    "rerun", epilog=exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILABLE, Exit.SCHEMA)
+)
+@click.argument("words", nargs=-1, metavar="[ENGINE] ID")
+@click.option(
+    "--from",
+    "stage",
+    metavar="STAGE",
+    help="Begin with this stage. If left out: where it failed or stopped; the start if it was completed.",
+)
+@click.option("--version", metavar="VERSION", help="Run it with this version of the code.")
+@click.option("--preview", is_flag=True, help="Only show what would run again and what would be kept.")
+@click.option("--reason", default="", metavar="TEXT", help="For people; kept in the history.")
+@engine_options
+@screen_options
+def rerun_command(
+    *,
+    screen: Screen,
+    target: Target,
+    words: tuple[str, ...],
+    stage: str | None,
+    version: str | None,
+    preview: bool,
+    reason: str,
+) -> None:
+    """Run a run again from a stage on, as a new generation that keeps what the stages before have given.
+
+    If the run is still active, the generation that there is is terminated.
+    """
+    spec, (run_id,) = target.split(words, "ID")
+    with target.opened(spec) as engine:
+        kernel = engine.core.kernel
+        command = RunRerunFrom(
+            namespace=engine.core.namespace, run_id=run_id, stage=stage, version=version, reason=reason
+        )
+        if preview:
+            _show(screen, kernel.preview(command))
+        else:
+            _tell(screen, kernel.dispatch(command))
+
+
+def _show(screen: Screen, preview: RerunPreview) -> None:
+    if screen.as_json:
+        screen.data(attrs.asdict(preview))
+        return
+    begin = "from the start" if preview.stage is None else f"from {safe(preview.stage)}"
+    screen.say(f"{safe(preview.run_id)} would run again {begin}, as generation {preview.generation}")
+    rows = Table.grid(padding=(0, 2))
+    rows.add_column(style="dim", no_wrap=True)
+    rows.add_column(overflow="fold")
+    again = set(preview.again)
+    runs = [f"{safe(name)} (was completed before)" if name in again else safe(name) for name in preview.runs]
+    kept = [f"{safe(name)} (of generation {number})" for name, number in preview.keeps.items()]
+    rows.add_row("Workflow", f"{preview.workflow}@{preview.version}")
+    rows.add_row("Runs", ", ".join(runs))
+    rows.add_row("Keeps", ", ".join(kept) if kept else "nothing")
+    if preview.terminates:
+        rows.add_row("Terminates", f"generation {preview.generation - 1}, which is active")
+    screen.say(rows)
+
+
+def _tell(screen: Screen, answer: RunRerun) -> None:
+    if screen.as_json:
+        screen.data({**attrs.asdict(answer), "status": answer.status.value})
+        return
+    begin = "from the start" if answer.stage is None else f"from {safe(answer.stage)}"
+    line = Text(f"{safe(answer.run_id)} runs again {begin}, as generation {answer.generation}")
+    if answer.terminated:
+        line.append(f"; generation {answer.rerun_of} was terminated")
+    screen.say(line)

@@ -1,0 +1,110 @@
+"""The rule for running a run again: a new generation of it, which keeps what it does not run by reference."""
+
+from attrs import evolve
+
+from holdfast.kernel.advance import begin
+from holdfast.kernel.commands import RunRerun, RunRerunFrom
+from holdfast.kernel.decide.runs import INPUT_ROW, is_older, named_run, storing
+from holdfast.kernel.draft import RunDraft
+from holdfast.kernel.reruns import Rerun, followed_plan, planned_rerun
+from holdfast.kernel.state import Decision, Reads, State
+from holdfast.ports.changes import Change
+from holdfast.ports.clock import Ids
+from holdfast.ports.records import TERMINAL, Micros, Run, RunName, RunStatus
+from holdfast.ports.references import references_text
+from holdfast.ports.transport import Hint
+
+
+def reads_of_rerun(command: RunRerunFrom) -> Reads:
+    """Read the newest generation of the run, and what has happened in it."""
+    return Reads(names=(RunName(command.namespace, command.run_id),), past_names=True)
+
+
+def decide_rerun(state: State, command: RunRerunFrom, now: Micros, ids: Ids) -> Decision[RunRerun]:
+    """Store a generation that begins at the stage, and end the one before if it has not ended."""
+    before = named_run(state, command)
+    if is_older(before, command):
+        return Decision(
+            RunRerun(
+                run_id=before.id,
+                run=before.key,
+                generation=before.generation,
+                status=before.status,
+                started=False,
+            )
+        )
+    assert state.past is not None
+    past = state.past[before.key]
+    former = state.plan_of(before)
+    plan = followed_plan(state.workflows, before, former, command.version)
+    rerun = planned_rerun(before, past, former, plan, command.stage)
+    run = _next_generation(before, rerun, ids.new(), now)
+    draft = RunDraft(run, now, is_new=True)
+    facts: dict[str, object] = {
+        "definition": rerun.plan.definition,
+        "rerun_of": before.generation,
+        "from": rerun.stage,
+        "keeps": list(rerun.keeps),
+    }
+    if command.reason:
+        facts["reason"] = command.reason
+    # Copied, so that a generation has what it was given in its first row like any other.
+    row = draft.append("run.created", payload=past.input, data=facts)
+    assert row == INPUT_ROW
+    begin(draft, rerun.plan, row, group=rerun.group, keeps=rerun.keeps)
+    ended, hints = _ended(before, command, run.generation, now)
+    reply = RunRerun(
+        run_id=run.id,
+        run=run.key,
+        generation=run.generation,
+        status=draft.status,
+        started=True,
+        rerun_of=before.generation,
+        stage=rerun.stage,
+        runs=rerun.runs,
+        keeps=tuple(rerun.keeps),
+        terminated=bool(ended),
+    )
+    changes = (*ended, *storing(state, rerun.plan), *draft.changes())
+    return Decision(reply, changes, (*hints, *draft.hints))
+
+
+def _next_generation(before: Run, rerun: Rerun, key: str, now: Micros) -> Run:
+    return evolve(
+        before,
+        key=key,
+        generation=before.generation + 1,
+        version=rerun.plan.version,
+        plan=rerun.plan.fingerprint,
+        status=RunStatus.RUNNING,
+        created_at=now,
+        updated_at=now,
+        ended_at=None,
+        last_row=0,
+        last_job=0,
+        open_jobs=0,
+        progress="{}",
+        result=None,
+        error=None,
+        rerun_of=before.key,
+        rerun_from=rerun.stage,
+        kept=references_text(rerun.keeps),
+    )
+
+
+def _ended(
+    before: Run, command: RunRerunFrom, generation: int, now: Micros
+) -> tuple[tuple[Change, ...], tuple[Hint, ...]]:
+    """End the generation before: whoever works for it can write no more, and whoever waits for it is told."""
+    if before.status in TERMINAL:
+        return (), ()
+    draft = RunDraft(before, now)
+    facts: dict[str, object] = {"rerun": generation}
+    if command.reason:
+        facts["reason"] = command.reason
+    draft.append("run.terminated", data=facts)
+    message = f"it is run again as generation {generation}" + (
+        f": {command.reason}" if command.reason else ""
+    )
+    draft.end(RunStatus.CANCELLED, error={"code": "terminated", "message": message})
+    return draft.changes(), tuple(draft.hints)

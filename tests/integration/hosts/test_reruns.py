@@ -1,0 +1,200 @@
+"""Runs are run again by workers with better code, on every store."""
+
+import threading
+import time
+from collections import Counter
+from datetime import timedelta
+
+import anyio
+import pytest
+
+from holdfast.hosts.engine import Engine
+from holdfast.hosts.process.worker import Worker
+from holdfast.kernel.authoring.context import StageContext
+from holdfast.kernel.authoring.decorators import each, stage
+from holdfast.kernel.authoring.options import Retry
+from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.ports.errors import (
+    RerunRefusedError,
+    RunCancelledError,
+    RunFailedError,
+    RunNotFoundError,
+    UnknownWorkflowError,
+)
+from holdfast.ports.records import RunStatus
+from tests.integration.hosts.conftest import OpenEngine
+
+SOON = timedelta(seconds=20)
+LARGE = "x" * 100_000
+
+
+class Code:
+    """A deploy of a pipeline: what its bodies have run is counted. Its third stage has a bug, or has it no more."""
+
+    def __init__(self, *, fixed: bool) -> None:
+        ran: Counter[str] = Counter()
+        self.ran = ran
+        self.keys: list[str] = []
+        keys = self.keys
+
+        @stage
+        def read(ctx: StageContext[None], text: str) -> list[str]:
+            ran["read"] += 1
+            keys.append(ctx.idempotency_key)
+            return [LARGE, text, "c"]
+
+        @stage
+        def measure(word: str) -> int:
+            ran["measure"] += 1
+            return len(word)
+
+        @stage(retry=Retry(attempts=1))
+        def total(ctx: StageContext[None], sizes: list[int]) -> int:
+            ran["total"] += 1
+            keys.append(ctx.idempotency_key)
+            if not fixed:
+                raise ValueError("a bug")
+            assert ctx.outputs_of(measure) == sizes
+            assert len(ctx.output_of(read)) == len(sizes)
+            return sum(sizes)
+
+        @stage
+        async def tell(ctx: StageContext[None], total: int) -> str:
+            ran["tell"] += 1
+            words = await ctx.aio.output_of(read)
+            return f"{total} letters in {len(words)} words"
+
+        self.stages = (read, measure, total, tell)
+        self.pipeline = Pipeline("words", input=str).pipe(read).pipe(each(measure)).pipe(total).pipe(tell)
+
+
+def failed(open_engine: OpenEngine) -> tuple[Code, Engine]:
+    """A run that failed in its third stage."""
+    code = Code(fixed=False)
+    engine = open_engine(code.pipeline)
+    run = engine.sync.start(code.pipeline("bb"), id="x")
+    with Worker(engine), pytest.raises(RunFailedError):
+        run.result(timeout=SOON)
+    assert code.ran == {"read": 1, "measure": 3, "total": 1}
+    return code, engine
+
+
+def again(url: str, engine: Engine, code: Code, open_engine: OpenEngine) -> Engine:
+    """An engine with other code, on the same rows."""
+    return (
+        Engine.on(engine.core.stores, workflows=[code.pipeline], namespace=engine.core.namespace)
+        if url == "memory://"
+        else open_engine(code.pipeline)
+    )
+
+
+def test_fixed_code_goes_on_where_it_failed_and_runs_nothing_twice(url: str, open_engine: OpenEngine) -> None:
+    old, engine = failed(open_engine)
+    code = Code(fixed=True)
+    engine = again(url, engine, code, open_engine)
+    run = engine.sync.handle(code.pipeline, "x")
+
+    preview = run.preview_rerun()
+    assert (preview.generation, preview.stage, preview.runs) == (2, "total", ("total", "tell"))
+    assert (preview.again, preview.keeps, preview.terminates) == ((), {"read": 1, "measure": 1}, False)
+    answer = run.rerun_from(reason="fixed")
+    assert (answer.generation, answer.runs, answer.keeps) == (2, preview.runs, tuple(preview.keeps))
+    with Worker(engine):
+        assert run.result(timeout=SOON) == "100003 letters in 3 words"
+
+    assert code.ran == {"total": 1, "tell": 1}
+    assert old.ran == {"read": 1, "measure": 3, "total": 1}
+    # What runs again has the key of its generation, so that its effects are made again.
+    assert len({*old.keys, *code.keys}) == 3
+
+
+def test_old_generations_stay_readable(url: str, open_engine: OpenEngine) -> None:
+    old, engine = failed(open_engine)
+    run = engine.sync.handle(old.pipeline, "x")
+    before, history = run.info(), run.history()
+    code = Code(fixed=True)
+    engine = again(url, engine, code, open_engine)
+    run = engine.sync.handle(code.pipeline, "x")
+    run.rerun_from(code.stages[1], reason="look again")
+    with Worker(engine):
+        run.result(timeout=SOON)
+
+    assert (run.info(generation=1), run.history(generation=1)) == (before, history)
+    info = run.info()
+    assert info == run.info(generation=2)
+    assert (info.generation, info.rerun_of, info.rerun_from) == (2, 1, "measure")
+    assert (before.generation, before.rerun_of, before.rerun_from) == (1, None, None)
+    first = run.history()[0]
+    assert (first.type, first.data["reason"], first.data["from"]) == ("run.created", "look again", "measure")
+    assert code.ran == {"measure": 3, "total": 1, "tell": 1}
+    for generation in (0, 3):
+        with pytest.raises(RunNotFoundError, match=f"generation {generation} of run 'x'"):
+            run.info(generation=generation)
+
+
+def test_whoever_waits_for_a_generation_is_told_of_its_end(open_engine: OpenEngine) -> None:
+    code = Code(fixed=True)
+    engine = open_engine(code.pipeline)
+    run = engine.sync.start(code.pipeline("b"), id="x")
+    told: list[Exception] = []
+
+    def wait() -> None:
+        try:
+            run.result(timeout=SOON)
+        except RunCancelledError as error:
+            told.append(error)
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    while engine.core.listener.waiting == 0:
+        time.sleep(0.01)
+    assert run.rerun_from("read", reason="a typo").terminated
+    waiter.join()
+    with Worker(engine):
+        assert run.result(timeout=SOON) == "100002 letters in 3 words"
+
+    assert "run again as generation 2: a typo" in str(told[0])
+    old = run.info(generation=1)
+    assert (old.status, old.error) == (
+        RunStatus.CANCELLED,
+        "terminated: it is run again as generation 2: a typo",
+    )
+
+
+def test_the_same_without_blocking_an_event_loop(open_engine: OpenEngine) -> None:
+    code = Code(fixed=True)
+    engine = open_engine(code.pipeline)
+
+    async def main() -> None:
+        async with Worker(engine):
+            run = await engine.start(code.pipeline("b"), id="x")
+            await run.result(timeout=SOON)
+            preview = await run.preview_rerun(code.stages[3])
+            assert (preview.runs, preview.again) == (("tell",), ("tell",))
+            await run.rerun_from(code.stages[3])
+            assert await run.result(timeout=SOON) == "100002 letters in 3 words"
+            assert (await run.info()).generation == 2
+            assert [event.type for event in await run.history(generation=2)] == [
+                "run.created",
+                "stage.completed",
+                "run.completed",
+            ]
+            assert (await run.info(generation=1)).generation == 1
+
+    anyio.run(main)
+    assert code.ran["tell"] == 2
+
+
+def test_what_can_not_be_is_refused(open_engine: OpenEngine) -> None:
+    code = Code(fixed=True)
+    engine = open_engine(code.pipeline)
+    run = engine.sync.start(code.pipeline("b"), id="x")
+
+    for call in (run.preview_rerun, run.rerun_from):
+        with pytest.raises(RerunRefusedError, match="'read' comes before 'tell' and was not completed"):
+            call("tell")
+        with pytest.raises(UnknownWorkflowError, match="words@7"):
+            call(version="7")
+        with pytest.raises(RunNotFoundError):
+            getattr(engine.sync.handle(code.pipeline, "nobody"), call.__name__)()
+    assert run.info().generation == 1

@@ -1,0 +1,153 @@
+"""What a preview says of a rerun is exactly what runs; what it keeps is exactly what was given before."""
+
+from typing import Any
+
+import attrs
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from holdfast.kernel.commands import Attempt, Completed, Expanded, Outcome, RunRerunFrom
+from holdfast.kernel.plan import MapPlan, Plan
+from holdfast.kernel.previews import RerunPreview
+from holdfast.ports.errors import CommandError, RerunRefusedError
+from holdfast.ports.records import JobKind, RunStatus
+from holdfast.ports.references import leaves, located, reference_text, references_from
+from tests.properties.plans import pipelines
+from tests.unit.kernel.world import SECOND, World, failed, payload
+
+_STEPS = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 11)), max_size=14)
+_STARTS = st.lists(st.tuples(st.integers(0, 12), _STEPS), min_size=1, max_size=4)
+
+
+@attrs.define
+class Story:
+    """A run, what its stages gave last, and what has run in its newest generation."""
+
+    world: World
+    plan: Plan
+    generation: int = 1
+    ran: set[str] = attrs.field(factory=set[str])
+    sizes: dict[str, int] = attrs.field(factory=dict[str, int])
+    gave: dict[str, dict[int | None, Any]] = attrs.field(factory=dict[str, dict[int | None, Any]])
+
+    def body(self, attempt: Attempt) -> Outcome:
+        """Run a body, or read what a map goes over."""
+        self.ran.add(attempt.node)
+        if attempt.kind is JobKind.EXPAND:
+            items = range((len(self.plan.nodes) + self.generation * 7) % 4)
+            self.sizes[attempt.node], self.gave[attempt.node] = len(items), {}
+            return Expanded(items=tuple(map(payload, items)))
+        value = [attempt.node, attempt.item, self.generation]
+        of_node = self.gave.setdefault(attempt.node, {}) if attempt.item is not None else {}
+        self.gave[attempt.node] = {**of_node, attempt.item: value}
+        return Completed(output=payload(value))
+
+    def work(self, steps: list[tuple[int, int]]) -> None:
+        """Settle some of what there is; now and then something fails for good."""
+        session = self.world.open(lease=100_000 * SECOND)
+        for place, how in steps:
+            attempts = self.world.claim(session)
+            if not attempts:
+                return
+            chosen = attempts[place % len(attempts)]
+            self.world.settle(chosen, self.body(chosen) if how else failed(retryable=False))
+            for attempt in attempts:
+                if attempt is not chosen:
+                    self.world.release(attempt)
+
+    def output(self, name: str) -> Any:
+        """What a stage that is done gave last."""
+        of_node = self.gave[name]
+        if not isinstance(self.plan.node(name), MapPlan):
+            return of_node[None]
+        return [of_node[item] for item in range(self.sizes[name])]
+
+    def preview(self, command: RunRerunFrom) -> RerunPreview | CommandError:
+        """Ask what a rerun would do, which changes nothing."""
+        with self.world.unchanged():
+            try:
+                return self.world.kernel.preview(command)
+            except CommandError as error:
+                return error
+
+    def rerun(self, stage: str | None) -> RerunPreview | None:
+        """Run it again; None if that is refused, as the preview has said."""
+        preview = self.preview(RunRerunFrom(run_id="x", stage=stage))
+        before = self.world.run()
+        (answer,) = self.world.send(RunRerunFrom(run_id="x", stage=stage))
+        if isinstance(answer, CommandError):
+            assert isinstance(answer, RerunRefusedError)
+            assert str(preview) == str(answer)
+            return None
+        assert isinstance(preview, RerunPreview)
+        told = (answer.generation, answer.stage, answer.runs, answer.keeps, answer.terminated)
+        assert told == (
+            preview.generation,
+            preview.stage,
+            preview.runs,
+            tuple(preview.keeps),
+            preview.terminates,
+        )
+        assert preview.terminates == (before.status is RunStatus.RUNNING)
+        self.generation, self.ran = answer.generation, set()
+        self._look_at_what_is_kept(preview)
+        return preview
+
+    def _look_at_what_is_kept(self, preview: RerunPreview) -> None:
+        run = self.world.run()
+        kept = references_from(run.kept)
+        assert kept.keys() == preview.keeps.keys()
+        for name, reference in kept.items():
+            assert self.world.value(run.key, reference_text(reference)) == self.output(name)
+            for leaf in leaves(reference):
+                generation = self.world.run(generation=preview.keeps[name])
+                assert located("here", leaf)[0] == generation.key
+        if kept:
+            event("something is kept")
+        if len(set(preview.keeps.values())) > 1:
+            event("something is kept of several generations")
+
+
+def in_one_queue(plan: Plan) -> Plan:
+    """The plan with all its jobs in the queue that is served."""
+    groups = tuple(
+        attrs.evolve(
+            group,
+            nodes=tuple(
+                attrs.evolve(node, stage=attrs.evolve(node.stage, queue=None))
+                if isinstance(node, MapPlan)
+                else attrs.evolve(node, queue=None)
+                for node in group.nodes
+            ),
+        )
+        for group in plan.groups
+    )
+    return attrs.evolve(plan, groups=groups)
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(plan=pipelines().map(in_one_queue), first=_STEPS, starts=_STARTS)
+def test_what_is_previewed_is_what_runs(
+    plan: Plan, first: list[tuple[int, int]], starts: list[tuple[int, list[tuple[int, int]]]]
+) -> None:
+    story = Story(World(plan), plan)
+    story.world.create()
+    story.work(first)
+    stages = [None, None, *plan.nodes, "nothing"]
+    for start, steps in starts:
+        preview = story.rerun(stages[start % len(stages)])
+        story.work(steps)
+        if preview is None:
+            event("a rerun is refused")
+        else:
+            assert story.ran <= set(preview.runs)
+    last = story.rerun(None)
+    assert last is not None
+    story.world.drain(story.body)
+
+    assert story.world.run().status is RunStatus.COMPLETED
+    assert story.ran == set(last.runs)
+    outputs = [story.output(node.name) for node in plan.groups[-1].nodes]
+    assert story.world.result() == (outputs if plan.groups[-1].parallel else outputs[0])
+    for generation in range(1, story.generation):
+        assert story.world.run(generation=generation).ended_at is not None
