@@ -9,7 +9,7 @@ from holdfast.hosts.failures import failure_of, timeout_failure, total_failure
 from holdfast.hosts.inputs import NOTHING_KNOWN, Inputs, Known, Work
 from holdfast.hosts.payloads import Payloads, Place
 from holdfast.hosts.registry import Registry
-from holdfast.hosts.runtime import AttemptRuntime
+from holdfast.hosts.runtime import AttemptRuntime, Origin
 from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.commands import Attempt, Completed, Expanded, Failed, Failure, JobSettle, Outcome
@@ -20,6 +20,7 @@ from holdfast.ports.errors import InvalidValueError
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.records import JobKind, Micros
+from holdfast.ports.said import Actor
 
 
 @attrs.frozen(kw_only=True)
@@ -181,8 +182,15 @@ class Bodies:
     def _body(self, work: Work, stage: Stage[Any, object]) -> Body:
         run, attempt = work.run, work.attempt
         place = Place(namespace=run.namespace, run=run.key, stage=attempt.node, epoch=attempt.epoch)
+        actor = Actor(kind="stage", id=f"{run.workflow}/{attempt.node}", version=run.version)
         runtime = AttemptRuntime(
-            run=run.key,
+            origin=Origin(
+                run=run.key,
+                stage=attempt.node,
+                item=attempt.item,
+                attempt=attempt.attempt,
+                actor=actor,
+            ),
             kept=run.kept,
             place=place,
             persistence=self._persistence,

@@ -15,7 +15,7 @@ from holdfast.hosts.registry import Registry
 from holdfast.hosts.stores import Stores, host_name
 from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.authoring.options import StartOptions, check_options
-from holdfast.kernel.commands import RunCreate
+from holdfast.kernel.commands import NamedValue, RunCreate
 from holdfast.kernel.kernel import Executor, Kernel
 from holdfast.kernel.values import encode
 from holdfast.ports.blobs import is_blob_key_part
@@ -125,6 +125,10 @@ class Core:
             queue=options.get("queue"),
             priority=options.get("priority", 0),
             attributes=canonical(attributes) if attributes else None,
+            annotations=tuple(
+                NamedValue(name=name, value=encode(value, object))
+                for name, value in options.get("annotations", {}).items()
+            ),
         )
 
     def pipeline(self, workflow: str, version: str | None) -> Any:  # its types are the user's

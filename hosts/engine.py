@@ -1,5 +1,6 @@
 """The application's side: start runs, wait for them, look at them, end them."""
 
+import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -13,9 +14,24 @@ import attrs
 from anyio import to_thread
 from typing_extensions import TypeVar
 
+from holdfast.hosts.annotating import (
+    AnnotationInfo,
+    AnnotationOptions,
+    SayOptions,
+    annotate_command,
+    annotations_of,
+)
 from holdfast.hosts.core import Core
 from holdfast.hosts.finding import FilterOptions, ListOptions, Wanted, run_filter, wanted_runs
 from holdfast.hosts.flushing import Flushed, Flusher
+from holdfast.hosts.hearing import (
+    FOLLOW_INTERVAL,
+    LogLine,
+    LogOptions,
+    LogReader,
+    ProgressInfo,
+    progress_of,
+)
 from holdfast.hosts.loops import caller_into_loop
 from holdfast.hosts.sinks import (
     DeadLetterInfo,
@@ -31,6 +47,7 @@ from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.authoring.nodes import AnyNode, Node
 from holdfast.kernel.authoring.options import StartOptions
 from holdfast.kernel.commands import (
+    RunAnnotated,
     RunCancel,
     RunEnded,
     RunPause,
@@ -157,6 +174,61 @@ class SyncRunHandle(Generic[Out]):
         query = HistoryOf(self._row(generation).key, after, limit)
         return [_event(row) for row in self._core.stores.persistence.read(query)]
 
+    def annotate(self, said: Mapping[str, object], /, **options: Unpack[SayOptions]) -> RunAnnotated:
+        """Say something of the run, for those who look at it or look for it: plain JSON by name.
+
+        What was said is never changed. Runs are found by texts that were said of them: `runs(annotations=...)`.
+
+        Args:
+            said: 1 to 100 names, each of at most 200 characters, with values of at most 16,384 characters as JSON.
+            options: Who says it, as `actor`, and why, as `reason`; of which `stage` and `item`, if not of the run; and
+                under which `key`, so that it is said once. See `SayOptions`.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+            UnstorableValueError: A value is no plain JSON.
+            InvalidCommandError: Something is too long, or there is no such stage.
+        """
+        command = annotate_command(self._core.namespace, self.id, said, options)
+        return self._core.kernel.dispatch(command)
+
+    def annotations(self, **options: Unpack[AnnotationOptions]) -> Iterator[AnnotationInfo]:
+        """Return what was said of the run, oldest first, read some at a time.
+
+        Args:
+            options: Which of it, by `name`, `prefix`, `actor_kind`, `actor_id`, `scope`, `stage`, `item`, `since` and
+                `until`; and how many, by `after` and `limit`. See `AnnotationOptions`.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+            InvalidFilterError: An option can't be.
+        """
+        return annotations_of(self._core, self._row().key, options)
+
+    def logs(self, *, follow: bool = False, **options: Unpack[LogOptions]) -> Iterator[LogLine]:
+        """Return what the run's stages have logged, in the order in which it was said.
+
+        With `follow` the lines go on until the run ends, each within about two seconds.
+
+        Args:
+            follow: Wait for more until the run ends.
+            options: Which lines, by `level`, `stage`, `item` and `after`. See `LogOptions`.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+            InvalidFilterError: An option can't be.
+        """
+        reader = self.log_reader(options)
+        return _followed(reader) if follow else reader.all()
+
+    def progress(self) -> list[ProgressInfo]:
+        """Return how far stages, and items of mapped ones, said that they are: the newest of each. RunNotFoundError."""
+        return progress_of(self._core, self._row().key)
+
+    def log_reader(self, options: LogOptions) -> LogReader:
+        """Return what reads the run's log. RunNotFoundError, InvalidFilterError."""
+        return LogReader(self._core, self._row().key, options)
+
     def cancel(self, *, reason: str = "") -> RunEnded:
         """End the run as cancelled, unless it has ended. RunNotFoundError."""
         command = RunCancel(namespace=self._core.namespace, run_id=self.id, reason=reason)
@@ -272,6 +344,33 @@ class RunHandle(Generic[Out]):
         """Return what has happened to the run since event `after`. See `SyncRunHandle.history`."""
         call = partial(self._sync.history, after=after, limit=limit, generation=generation)
         return await to_thread.run_sync(call)
+
+    async def annotate(self, said: Mapping[str, object], /, **options: Unpack[SayOptions]) -> RunAnnotated:
+        """Say something of the run. See `SyncRunHandle.annotate`."""
+        return await to_thread.run_sync(partial(self._sync.annotate, said, **options))
+
+    async def annotations(self, **options: Unpack[AnnotationOptions]) -> AsyncIterator[AnnotationInfo]:
+        """Return what was said of the run. See `SyncRunHandle.annotations`."""
+        found = await to_thread.run_sync(partial(self._sync.annotations, **options))
+        async for one in _awaited(found):
+            yield one
+
+    async def logs(self, *, follow: bool = False, **options: Unpack[LogOptions]) -> AsyncIterator[LogLine]:
+        """Return what the run's stages have logged. See `SyncRunHandle.logs`."""
+        reader = await to_thread.run_sync(self._sync.log_reader, options)
+        if not follow:
+            async for line in _awaited(reader.all()):
+                yield line
+        while follow:
+            for line in await to_thread.run_sync(reader.look):
+                yield line
+            if reader.ended:
+                return
+            await anyio.sleep(FOLLOW_INTERVAL)
+
+    async def progress(self) -> list[ProgressInfo]:
+        """Return how far the run's stages said that they are. See `SyncRunHandle.progress`."""
+        return await to_thread.run_sync(self._sync.progress)
 
     async def cancel(self, *, reason: str = "") -> RunEnded:
         """End the run as cancelled, unless it has ended. RunNotFoundError."""
@@ -557,11 +656,19 @@ class Engine:
         return await to_thread.run_sync(replay)
 
 
-async def _awaited(infos: Iterator[T]) -> AsyncIterator[T]:
+async def _awaited(found: Iterator[T]) -> AsyncIterator[T]:
     nothing = object()
-    following: Callable[[], object] = partial(next, infos, nothing)
-    while (info := await to_thread.run_sync(following)) is not nothing:
-        yield cast("T", info)
+    following: Callable[[], object] = partial(next, found, nothing)
+    while (one := await to_thread.run_sync(following)) is not nothing:
+        yield cast("T", one)
+
+
+def _followed(reader: LogReader) -> Iterator[LogLine]:
+    while True:
+        yield from reader.look()
+        if reader.ended:
+            return
+        time.sleep(FOLLOW_INTERVAL)
 
 
 def info_of(run: Run) -> RunInfo:

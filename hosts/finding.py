@@ -14,7 +14,7 @@ from holdfast.ports.persistence import RunFilter
 from holdfast.ports.records import Micros, RunPlace, RunStatus, run_place
 
 ATTRIBUTES_MAX: Final = 10
-"""By how many attributes runs can be asked for at once: each is one more table in the statement."""
+"""By how many attributes, and by how many annotations, runs can be asked for at once: each is one more table."""
 
 
 class FilterOptions(TypedDict, total=False):
@@ -24,6 +24,7 @@ class FilterOptions(TypedDict, total=False):
         workflow: The workflow, of any version, or its name.
         status: A status, or several: a run has one of them.
         attributes: Texts by name: a run was started with each of them, to the letter. At most 10.
+        annotations: Texts by name: each was said of a run, at some time, to the letter. At most 10.
         since: Created at this instant or later. Aware.
         until: Created before this instant. Aware.
     """
@@ -31,6 +32,7 @@ class FilterOptions(TypedDict, total=False):
     workflow: Definition[Any] | str | None
     status: RunStatus | str | Iterable[RunStatus | str] | None
     attributes: Mapping[str, str] | None
+    annotations: Mapping[str, str] | None
     since: datetime | None
     until: datetime | None
 
@@ -62,7 +64,7 @@ class Wanted:
 def wanted_runs(namespace: str, options: ListOptions, where: str) -> Wanted:
     """Return what is asked for. TypeError for an unknown option, InvalidFilterError for a value that can't be."""
     given = cast("dict[str, object]", options)
-    _check_names(given, ListOptions, where)
+    check_names(given, ListOptions, where)
     filters = {name: value for name, value in given.items() if name in FilterOptions.__optional_keys__}
     limit = given.get("limit")
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
@@ -81,7 +83,7 @@ def wanted_runs(namespace: str, options: ListOptions, where: str) -> Wanted:
 def run_filter(namespace: str, options: FilterOptions, where: str) -> RunFilter:
     """Return which runs are asked for. TypeError and InvalidFilterError as above."""
     given = cast("dict[str, object]", options)
-    _check_names(given, FilterOptions, where)
+    check_names(given, FilterOptions, where)
     since, until = _instant("since", given.get("since")), _instant("until", given.get("until"))
     if since is not None and until is not None and since >= until:
         raise InvalidFilterError("until", "is not after `since`, so no run can be between them")
@@ -91,11 +93,12 @@ def run_filter(namespace: str, options: FilterOptions, where: str) -> RunFilter:
         statuses=_statuses(given.get("status")),
         created_from=since,
         created_before=until,
-        attributes=_attributes(given.get("attributes")),
+        attributes=_texts("attributes", given.get("attributes")),
+        annotations=_texts("annotations", given.get("annotations")),
     )
 
 
-def _check_names(given: Mapping[str, object], possible: type, where: str) -> None:
+def check_names(given: Mapping[str, object], possible: type, where: str) -> None:
     """Raise TypeError for an option that there is not; what those that there are say is looked at here."""
     names = cast("frozenset[str]", getattr(possible, "__optional_keys__", frozenset[str]()))
     check_options({name: value for name, value in given.items() if name not in names}, possible, where)
@@ -128,14 +131,14 @@ def _statuses(value: object) -> frozenset[RunStatus]:
     return found
 
 
-def _attributes(value: object) -> tuple[tuple[str, str], ...]:
+def _texts(option: str, value: object) -> tuple[tuple[str, str], ...]:
     if value is None:
         return ()
     items = list(cast("Mapping[object, object]", value).items()) if isinstance(value, Mapping) else [(0, 0)]
     if not all(isinstance(name, str) and isinstance(text, str) for name, text in items):
-        raise InvalidFilterError("attributes", f"is {value!r}; it must be a dict of strings by strings")
+        raise InvalidFilterError(option, f"is {value!r}; it must be a dict of strings by strings")
     if len(items) > ATTRIBUTES_MAX:
-        raise InvalidFilterError("attributes", f"has {len(items)} names; {ATTRIBUTES_MAX} are possible")
+        raise InvalidFilterError(option, f"has {len(items)} names; {ATTRIBUTES_MAX} are possible")
     return tuple(sorted(cast("list[tuple[str, str]]", items)))
 
 

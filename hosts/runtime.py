@@ -8,23 +8,46 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
+import attrs
+
 from holdfast.hosts.inputs import Inputs
 from holdfast.hosts.payloads import Payloads, Place
 from holdfast.hosts.process.threads import result_in_thread
-from holdfast.kernel.authoring.context import BlobRef, StageBlobs, StageOutputs
-from holdfast.kernel.commands import Said
+from holdfast.kernel.authoring.context import BlobRef, Level, StageBlobs, StageOutputs
+from holdfast.kernel.codec import to_data
+from holdfast.kernel.commands import Said, SaidAnnotation
+from holdfast.kernel.commands.jobs import SaidKind
+from holdfast.kernel.values import encode
 from holdfast.ports.clock import Clock, micros
-from holdfast.ports.errors import BlobCorruptError, NoBlobStoreError
+from holdfast.ports.errors import BlobCorruptError, InvalidCommandError, NoBlobStoreError
 from holdfast.ports.json import canonical
 from holdfast.ports.persistence import OutputRows, Persistence
 from holdfast.ports.references import Reference, is_map, leaves, located, references_from
+from holdfast.ports.said import Actor, Scope
 
 R = TypeVar("R")
 
 SAID_MAX: Final = 1_000
 """How many lines of a log are kept between two heartbeats; older ones are dropped."""
+LINES_MAX: Final = 20_000
+"""How many lines of an attempt's log are kept in all; those after them are dropped."""
+LINE_MAX: Final = 4_000
+"""How many characters of a line's message are kept; and of its fields, of all together."""
+ANNOTATIONS_MAX: Final = 1_000
+"""How many annotations an attempt may add between two heartbeats."""
 
 _UNPRINTABLE: Final = re.compile(r"[\x00\ud800-\udfff]")
+
+
+@attrs.frozen(kw_only=True)
+class Origin:
+    """Which attempt it is that says something."""
+
+    run: str
+    stage: str
+    item: int | None
+    attempt: int
+    actor: Actor
 
 
 class AttemptRuntime:
@@ -33,7 +56,7 @@ class AttemptRuntime:
     def __init__(
         self,
         *,
-        run: str,
+        origin: Origin,
         kept: str | None,
         place: Place,
         persistence: Persistence,
@@ -41,15 +64,18 @@ class AttemptRuntime:
         payloads: Payloads,
         clock: Clock,
     ) -> None:
-        self._run = run
+        self._origin = origin
         self._kept = kept
         self._persistence = persistence
         self._inputs = inputs
         self._clock = clock
         self._cancelled = threading.Event()
         self._lock = threading.Lock()
-        self._log: deque[Said] = deque(maxlen=SAID_MAX)
+        self._log: deque[Said] = deque()
+        self._dropped = 0
+        self._lines = 0
         self._progress: Said | None = None
+        self._annotations: list[Said] = []
         self._blobs = AttemptBlobs(payloads, place)
 
     @property
@@ -68,12 +94,12 @@ class AttemptRuntime:
 
     def outputs(self, stage: str, /) -> StageOutputs | None:
         """See `StageRuntime.outputs`. Reads the store."""
-        rows = self._persistence.read(OutputRows(self._run, stage))
+        rows = self._persistence.read(OutputRows(self._origin.run, stage))
         if not rows:
             return self._kept_outputs(stage)
         mapped = rows[0].item is not None
         in_order = sorted(rows, key=lambda row: row.item or 0)
-        wanted: tuple[tuple[str, Reference], ...] = tuple((self._run, row.number) for row in in_order)
+        wanted: tuple[tuple[str, Reference], ...] = tuple((self._origin.run, row.number) for row in in_order)
         values = self._inputs.values(wanted)
         return StageOutputs(tuple(self._inputs.one(values[key]) for key in wanted), mapped=mapped)
 
@@ -82,7 +108,7 @@ class AttemptRuntime:
         reference = references_from(self._kept).get(stage)
         if reference is None:
             return None
-        wanted = tuple(located(self._run, leaf) for leaf in leaves(reference))
+        wanted = tuple(located(self._origin.run, leaf) for leaf in leaves(reference))
         values = self._inputs.values(wanted)
         texts = tuple(self._inputs.one((payload,)) for place in wanted for payload in values[place])
         return StageOutputs(texts, mapped=is_map(reference))
@@ -93,35 +119,87 @@ class AttemptRuntime:
 
     def progress(self, done: float, of: float, message: str, /) -> None:
         """See `StageRuntime.progress`. Only the last one between two heartbeats is kept."""
-        said = self._said("progress", {"done": done, "of": of, "message": printable(message)})
+        said = self._said(
+            "progress", {"done": done, "of": of, "message": printable(message), **self._where()}
+        )
         with self._lock:
             self._progress = said
 
-    def log(self, message: str, fields: dict[str, str | int | float | bool], /) -> None:
+    def log(
+        self, message: str, fields: dict[str, str | int | float | bool], /, level: Level = "info"
+    ) -> None:
         """See `StageRuntime.log`."""
-        clean = {name: _storable(value) for name, value in fields.items()}
-        said = self._said("log", {"message": printable(message), "fields": clean})
+        line: dict[str, object] = {"message": printable(message[:LINE_MAX]), "fields": _kept(fields)}
+        if level != "info":
+            line["level"] = level
+        said = self._said("log", {**line, **self._where()})
         with self._lock:
-            self._log.append(said)
+            self._lines += 1
+            if self._lines <= LINES_MAX:
+                self._keep((said,))
+            elif self._lines == LINES_MAX + 1:
+                self._keep((self._notice(f"this attempt has logged {LINES_MAX} lines: no more are kept"),))
+
+    def annotate(
+        self, name: str, value: object, /, *, scope: Scope, actor: Actor | None, reason: str, key: str | None
+    ) -> None:
+        """See `StageRuntime.annotate`."""
+        told = SaidAnnotation(
+            name=name,
+            value=encode(value, object),
+            scope=scope,
+            actor=actor or self._origin.actor,
+            reason=reason,
+            key=key,
+        )
+        said = self._said("annotation", to_data(told))
+        with self._lock:
+            if len(self._annotations) >= ANNOTATIONS_MAX:
+                raise InvalidCommandError(f"more than {ANNOTATIONS_MAX} annotations within two seconds")
+            self._annotations.append(said)
 
     def take_said(self) -> tuple[Said, ...]:
         """Return what was said since this was last called."""
         with self._lock:
-            said = (*self._log, *((self._progress,) if self._progress else ()))
+            lines = list(self._log)
+            if self._dropped:
+                dropped = self._notice(
+                    f"{self._dropped} lines before this one were not kept: too many at once"
+                )
+                lines.insert(0, attrs.evolve(dropped, at=lines[0].at if lines else dropped.at))
+            said = (*lines, *((self._progress,) if self._progress else ()), *self._annotations)
             self._log.clear()
+            self._dropped = 0
             self._progress = None
+            self._annotations = []
         return said
 
     def put_back(self, said: Sequence[Said]) -> None:
         """Keep what `take_said` gave for the next time: it could not be stored."""
         with self._lock:
-            lines = [one for one in said if one.kind == "log"]
-            self._log = deque((*lines, *self._log), maxlen=SAID_MAX)
+            later = tuple(self._log)
+            self._log.clear()
+            self._keep((*(one for one in said if one.kind == "log"), *later))
             self._progress = self._progress or next((one for one in said if one.kind == "progress"), None)
+            self._annotations[:0] = (one for one in said if one.kind == "annotation")
 
-    def _said(self, kind: str, data: dict[str, object]) -> Said:
-        now = micros(self._clock.now())
-        return Said(kind="progress" if kind == "progress" else "log", at=now, data=canonical(data))
+    def _keep(self, lines: Sequence[Said]) -> None:
+        """Add lines to those that are to be stored; if there are too many, drop the oldest of them."""
+        self._log.extend(lines)
+        while len(self._log) > SAID_MAX:
+            self._log.popleft()
+            self._dropped += 1
+
+    def _notice(self, message: str) -> Said:
+        return self._said("log", {"message": message, "fields": {}, "level": "warning", **self._where()})
+
+    def _where(self) -> dict[str, object]:
+        origin = self._origin
+        item = {} if origin.item is None else {"item": origin.item}
+        return {"stage": origin.stage, "attempt": origin.attempt, **item}
+
+    def _said(self, kind: SaidKind, data: dict[str, object]) -> Said:
+        return Said(kind=kind, at=micros(self._clock.now()), data=canonical(data))
 
 
 class AttemptBlobs:
@@ -150,6 +228,19 @@ class AttemptBlobs:
         if hashlib.sha256(data).hexdigest() != ref.sha256:
             raise BlobCorruptError(ref.key)
         return data
+
+
+def _kept(fields: dict[str, str | int | float | bool]) -> dict[str, str | float]:
+    """Return fields as they can be stored, as many characters of them as are kept."""
+    left = LINE_MAX
+    kept: dict[str, str | float] = {}
+    for name, value in fields.items():
+        if len(name) >= left:
+            break
+        clean = _storable(value)
+        kept[printable(name)] = clean[: left - len(name)] if isinstance(clean, str) else clean
+        left -= len(name) + len(str(kept[printable(name)]))
+    return kept
 
 
 def _storable(value: str | float) -> str | float:

@@ -318,13 +318,14 @@ def _batches(commands: Sequence[Command[Any]]) -> Iterator[Sequence[Command[Any]
 def _weight(command: Command[Any]) -> int:
     """Return about how many bytes of values a command carries."""
     if isinstance(command, JobSettle):
+        said = sum(len(one.data) for one in command.said)
         match command.outcome:
             case Completed(output=output):
-                return _size(output)
+                return said + _size(output)
             case Expanded(items=items):
-                return sum(map(_size, items))
+                return said + sum(map(_size, items))
             case Failed(failure=failure):
-                return len(failure.message) + len(failure.traceback)
+                return said + len(failure.message) + len(failure.traceback)
     return _size(command.input) if isinstance(command, RunCreate) else 0
 
 

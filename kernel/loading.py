@@ -60,6 +60,7 @@ def load(
     if seen:
         for job in tx.jobs(sorted(seen), lock=False):
             state.tables.put_job(job)
+    _said_keys(tx, state, all_needs)
     duties = {name for reads in all_needs for name in reads.duties}
     if duties:
         state.tables.duties.update((duty.name, duty) for duty in tx.duties(sorted(duties)))
@@ -173,6 +174,20 @@ def _past(tx: Transaction, state: State, names: set[RunName]) -> None:
             past[rows.run].add(rows)
         for row in tx.history([(key, 1) for key in keys]):
             past[row.run].input = row.payload
+
+
+def _said_keys(tx: Transaction, state: State, needs: list[Reads]) -> None:
+    """Read what was said under keys. After the runs: a key may be that of a run which only its name tells."""
+    newest = state.tables.newest
+    asked = {
+        (newest.get(run) if isinstance(run, RunName) else run, key)
+        for reads in needs
+        for run, key in reads.said_keys
+    }
+    wanted = sorted((run, key) for run, key in asked if run is not None)
+    if wanted:
+        for run, key, name in tx.said_keys(wanted):
+            state.tables.said_keys.setdefault((run, key), set()).add(name)
 
 
 def _found_nothing(state: State, reads: Reads) -> bool:

@@ -122,8 +122,10 @@ def decision_json(decision: Decision[Any]) -> str:
 def state_json(state: State) -> str:
     """Return, as canonical JSON text, what a decision can see."""
     tables = state.tables
+    said = [[run, key, sorted(names)] for (run, key), names in sorted(tables.said_keys.items())]
     return canonical(
         {
+            **({"said_keys": said} if said else {}),
             "runs": to_data(list(tables.runs.values()), list[Run]),
             "jobs": to_data(list(tables.all_jobs()), list[Job]),
             "sessions": to_data(list(tables.sessions.values()), list[Session]),
@@ -169,6 +171,8 @@ def state_from(text: str) -> State:
     tables.replies = {
         (reply.namespace, reply.key): reply for reply in from_data(data["replies"], list[Reply])
     }
+    said = cast("list[tuple[str, str, list[str]]]", data.get("said_keys", []))
+    tables.said_keys = {(run, key): set(names) for run, key, names in said}
     tables.plans = {plan.fingerprint: plan for plan in from_data(data["stored"], list[PlanRow])}
     workflows: dict[tuple[str, str | None], Plan] = {
         (name, version): plan_from_json(plan) for name, version, plan in data["workflows"]

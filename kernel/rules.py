@@ -7,7 +7,7 @@ import attrs
 
 from holdfast.kernel import commands as c
 from holdfast.kernel.codec import from_data
-from holdfast.kernel.decide import claims, leases, outbox, reruns, runs, sessions, settles, sinks
+from holdfast.kernel.decide import claims, leases, outbox, reruns, runs, said, sessions, settles, sinks
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
@@ -46,6 +46,7 @@ _ALL: Final = (
     _rule(c.RunPause, c.RunPaused, runs.reads_of_whole, runs.decide_pause),
     _rule(c.RunResume, c.RunPaused, runs.reads_of_whole, runs.decide_resume),
     _rule(c.RunRerunFrom, c.RunRerun, reruns.reads_of_rerun, reruns.decide_rerun),
+    _rule(c.RunAnnotate, c.RunAnnotated, said.reads_of_annotate, said.decide_annotate),
     _rule(c.RunRepair, c.RunRepaired, runs.reads_of_repair, runs.decide_repair),
     _rule(c.JobClaim, c.JobsClaimed, claims.reads_of_claim, claims.decide_claim),
     _rule(c.JobClaimOne, c.JobClaimed, claims.reads_of_claim_one, claims.decide_claim_one),

@@ -144,6 +144,8 @@ class Reads:
     streams: tuple[StreamKey, ...] = ()
     past_names: bool = False
     """Whether what has happened in the runs that `names` names is read as well."""
+    said_keys: tuple[tuple[str | RunName, str], ...] = ()
+    """Keys under which annotations may have been said, each with its run."""
     search: Search | None = None
 
 

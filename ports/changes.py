@@ -21,6 +21,7 @@ from holdfast.ports.records import (
     Stream,
     StreamKey,
 )
+from holdfast.ports.said import AiCall, Annotation, Artifact
 
 
 @attrs.frozen
@@ -156,6 +157,27 @@ class AddNews:
     news: News
 
 
+@attrs.frozen
+class AddAnnotation:
+    """Add what was said of a run."""
+
+    annotation: Annotation
+
+
+@attrs.frozen
+class AddArtifact:
+    """Add an artifact of an attempt."""
+
+    artifact: Artifact
+
+
+@attrs.frozen
+class AddAiCall:
+    """Add a call of a model. Nothing happens if it is the result of a batch that the run has already."""
+
+    call: AiCall
+
+
 Change: TypeAlias = (
     CreateRun
     | UpdateRun
@@ -176,6 +198,9 @@ Change: TypeAlias = (
     | RemoveSink
     | UpdateStream
     | AddNews
+    | AddAnnotation
+    | AddArtifact
+    | AddAiCall
 )
 
 
@@ -206,6 +231,9 @@ class NetChanges:
     removed_sinks: set[str] = attrs.field(factory=set[str])
     streams: dict[StreamKey, Stream] = attrs.field(factory=dict[StreamKey, Stream])
     news: dict[StreamKey, News] = attrs.field(factory=dict[StreamKey, News])
+    annotations: list[Annotation] = attrs.field(factory=list[Annotation])
+    artifacts: list[Artifact] = attrs.field(factory=list[Artifact])
+    ai_calls: list[AiCall] = attrs.field(factory=list[AiCall])
 
     def _close_jobs(self, run: str) -> None:
         self.closed_runs.add(run)
@@ -290,6 +318,12 @@ class NetChanges:
                 self.streams[stream.key] = stream
             case AddNews(news):
                 self._add_news(news)
+            case AddAnnotation(annotation):
+                self.annotations.append(annotation)
+            case AddArtifact(artifact):
+                self.artifacts.append(artifact)
+            case AddAiCall(call):
+                self.ai_calls.append(call)
 
 
 def net_changes(changes: Iterable[Change]) -> NetChanges:

@@ -154,6 +154,10 @@ class Transaction(Protocol):
         """Return the replies stored for these (namespace, idempotency key)."""
         ...
 
+    def said_keys(self, keys: Collection[tuple[str, str]], /) -> Sequence[tuple[str, str, str]]:
+        """Return, without locks, run, key and name of the annotations under each (run, key), ascending."""
+        ...
+
     def duties(self, names: Collection[str], /) -> Sequence[Duty]:
         """Lock and return duties."""
         ...
@@ -268,6 +272,7 @@ class RunFilter:
 
     `statuses` are those of which a run has one; none stands for all. `created_from` is the first instant that counts,
     `created_before` the first that does not any more. `attributes` are names and texts: a run has each exactly so.
+    `annotations` are too: each was said of a run at some time.
     """
 
     namespace: str
@@ -276,6 +281,7 @@ class RunFilter:
     created_from: Micros | None = None
     created_before: Micros | None = None
     attributes: tuple[tuple[str, str], ...] = ()
+    annotations: tuple[tuple[str, str], ...] = ()
 
 
 @attrs.frozen

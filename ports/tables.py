@@ -5,6 +5,9 @@ from collections.abc import Iterator
 import attrs
 
 from holdfast.ports.changes import (
+    AddAiCall,
+    AddAnnotation,
+    AddArtifact,
     AddDuty,
     AddItems,
     AddJob,
@@ -46,6 +49,7 @@ from holdfast.ports.records import (
     StreamKey,
     StreamState,
 )
+from holdfast.ports.said import AiCall, Annotation, Artifact
 
 
 @attrs.define
@@ -64,6 +68,15 @@ class Tables:
     notes: dict[str, Note] = attrs.field(factory=dict[str, Note])
     sinks: dict[str, Sink] = attrs.field(factory=dict[str, Sink])
     streams: dict[StreamKey, Stream] = attrs.field(factory=dict[StreamKey, Stream])
+    annotations: dict[str, list[Annotation]] = attrs.field(factory=dict[str, list[Annotation]])
+    said_keys: dict[tuple[str, str], set[str]] = attrs.field(factory=dict[tuple[str, str], set[str]])
+    """By run and key of annotations, the names that were said under it."""
+    artifacts: dict[tuple[str, int, int, str], Artifact] = attrs.field(
+        factory=dict[tuple[str, int, int, str], Artifact]
+    )
+    ai_calls: dict[str, list[AiCall]] = attrs.field(factory=dict[str, list[AiCall]])
+    batch_results: set[tuple[str, str, int]] = attrs.field(factory=set[tuple[str, str, int]])
+    """By run, batch and index, the results of batches that are among the calls of models."""
 
     def job(self, key: JobKey) -> Job | None:
         """Return a job, or None if it has none."""
@@ -136,6 +149,13 @@ class Tables:
             case AddSink(sink):
                 if sink.key in self.sinks or self.sink_named(sink.sink_name) is not None:
                     return f"sink {sink.name!r} exists"
+            case AddAnnotation(annotation):
+                said = self.said_keys.get((annotation.run, annotation.key or ""), ())
+                if annotation.key is not None and annotation.name in said:
+                    return f"{annotation.name!r} was said under the key {annotation.key!r}"
+            case AddArtifact(artifact):
+                if (artifact.run, artifact.job, artifact.epoch, artifact.name) in self.artifacts:
+                    return f"artifact {artifact.name!r} exists"
             case _:
                 pass
         return None
@@ -176,3 +196,19 @@ class Tables:
                 self.streams[stream.key] = stream
             case AddNews(news):
                 self.put_news(news)
+            case AddAnnotation(annotation):
+                self.annotations.setdefault(annotation.run, []).append(annotation)
+                if annotation.key is not None:
+                    self.said_keys.setdefault((annotation.run, annotation.key), set()).add(annotation.name)
+            case AddArtifact(artifact):
+                self.artifacts[artifact.run, artifact.job, artifact.epoch, artifact.name] = artifact
+            case AddAiCall(call):
+                self._add_ai_call(call)
+
+    def _add_ai_call(self, call: AiCall) -> None:
+        if call.batch is not None:
+            result = (call.run, call.batch, call.batch_index or 0)
+            if result in self.batch_results:
+                return
+            self.batch_results.add(result)
+        self.ai_calls.setdefault(call.run, []).append(call)

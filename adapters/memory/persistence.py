@@ -103,6 +103,11 @@ class MemoryPersistence:
                 notes=dict(tables.notes),
                 sinks=dict(tables.sinks),
                 streams=dict(tables.streams),
+                annotations={run: list(said) for run, said in tables.annotations.items()},
+                said_keys={key: set(names) for key, names in tables.said_keys.items()},
+                artifacts=dict(tables.artifacts),
+                ai_calls={run: list(calls) for run, calls in tables.ai_calls.items()},
+                batch_results=set(tables.batch_results),
             )
 
     def _attempt(self, work: Callable[["MemoryTransaction"], R]) -> R:
@@ -221,6 +226,11 @@ class MemoryTransaction:
     def replies(self, keys: Collection[tuple[str, str]], /) -> Sequence[Reply]:
         """See `Transaction.replies`."""
         return [self._tables.replies[key] for key in sorted(set(keys)) if key in self._tables.replies]
+
+    def said_keys(self, keys: Collection[tuple[str, str]], /) -> Sequence[tuple[str, str, str]]:
+        """See `Transaction.said_keys`."""
+        said = self._tables.said_keys
+        return [(*key, name) for key in sorted(set(keys)) for name in sorted(said.get(key, ()))]
 
     def duties(self, names: Collection[str], /) -> Sequence[Duty]:
         """See `Transaction.duties`."""

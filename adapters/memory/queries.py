@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TypeVar, cast
 
+from holdfast.adapters.memory.hearing import heard
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import (
     CompletedRow,
@@ -47,6 +48,7 @@ from holdfast.ports.records import (
     attribute_texts,
 )
 from holdfast.ports.references import Reference, located
+from holdfast.ports.said import said_texts
 from holdfast.ports.tables import Tables
 
 R = TypeVar("R")
@@ -112,7 +114,7 @@ def _answer(tables: Tables, query: object) -> object:  # one arm a question
         case SchemaVersion():
             return "memory"
         case _:
-            raise TypeError(f"{query!r} is no question to a store")
+            return heard(tables, query)
 
 
 def node_rows(tables: Tables, run: str) -> Iterator[NodeRows]:
@@ -135,7 +137,7 @@ def _list_runs(tables: Tables, query: ListRuns) -> tuple[Run, ...]:
 
 
 def _matching(tables: Tables, which: RunFilter) -> Iterator[Run]:
-    wanted = set(which.attributes)
+    wanted, said = set(which.attributes), set(which.annotations)
     for run in tables.runs.values():
         if (
             run.namespace == which.namespace
@@ -144,6 +146,7 @@ def _matching(tables: Tables, which: RunFilter) -> Iterator[Run]:
             and (which.created_from is None or run.created_at >= which.created_from)
             and (which.created_before is None or run.created_at < which.created_before)
             and (not wanted or wanted <= attribute_texts(run.attributes).items())
+            and (not said or said <= said_texts(tables.annotations.get(run.key, ())))
         ):
             yield run
 

@@ -69,6 +69,10 @@ class Dialect(Protocol):
         """Return what adds rows."""
         ...
 
+    def insert_said_texts(self) -> Write:
+        """Return what adds to the index by which runs are found, which needs to know when a run was created."""
+        ...
+
     def update(self, table: Table, keys: Sequence[str], columns: Sequence[str]) -> Write:
         """Return what sets columns of rows found by keys."""
         ...
@@ -89,6 +93,7 @@ _WANTED: Final = (
     "OR (:pass_over = 'suspects' AND job.attempts + 1 < job.max_attempts))"
 )
 """What is left of the queued jobs without those of which `Job.is_passed_over` is true."""
+_SAID_TEXT: Final = ("pair", "run")
 _CLAIM_ORDER: Final = "priority DESC, run, number"
 
 
@@ -144,6 +149,15 @@ class PostgresDialect:
         names = ", ".join(columns)
         sql = f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {self._rows(table, columns)}{on_conflict}"
         return Write(self.bound(sql), tuple(columns))
+
+    def insert_said_texts(self) -> Write:
+        """See `Dialect.insert_said_texts`."""
+        rows = self.table_of("rows", "new", dict.fromkeys(_SAID_TEXT, "text"))
+        sql = (
+            "INSERT INTO holdfast_attributes (pair, created_at, run) SELECT new.pair, r.created_at, r.key "
+            f"FROM {rows} JOIN holdfast_runs AS r ON r.key = new.run ON CONFLICT (pair, created_at, run) DO NOTHING"
+        )
+        return Write(self.bound(sql), _SAID_TEXT)
 
     def update(self, table: Table, keys: Sequence[str], columns: Sequence[str]) -> Write:
         """See `Dialect.update`."""
@@ -205,6 +219,14 @@ class SqliteDialect:
         places = ", ".join("?" for _ in columns)
         sql = f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({places}){on_conflict}"
         return Write(sql, tuple(columns))
+
+    def insert_said_texts(self) -> Write:
+        """See `Dialect.insert_said_texts`."""
+        sql = (
+            "INSERT INTO holdfast_attributes (pair, created_at, run) SELECT ?, created_at, key FROM holdfast_runs "
+            "WHERE key = ? ON CONFLICT (pair, created_at, run) DO NOTHING"
+        )
+        return Write(sql, _SAID_TEXT)
 
     def update(self, table: Table, keys: Sequence[str], columns: Sequence[str]) -> Write:
         """See `Dialect.update`."""

@@ -18,9 +18,11 @@ import attrs
 
 from holdfast.adapters.sql import rows
 from holdfast.adapters.sql.rows import Row, is_askable
+from holdfast.ports.changes import NetChanges
 from holdfast.ports.json import canonical
 from holdfast.ports.persistence import ListRuns, RunFilter
 from holdfast.ports.records import Run, RunPlace, RunStatus, attribute_texts
+from holdfast.ports.said import Annotation, said_text
 
 
 class Question(NamedTuple):
@@ -39,6 +41,19 @@ def attribute_rows(run: Run) -> Iterator[Row]:
     """Yield the rows by which a run is found."""
     for name, text in attribute_texts(run.attributes).items():
         yield pair(run.namespace, name, text), run.created_at, run.key
+
+
+def said_pair(namespace: str, name: str, text: str) -> str:
+    """Return what stands for a text of an annotation in the index: another digest than that of an attribute."""
+    made = blake2b(canonical([namespace, name, text]).encode(), digest_size=16, person=b"annotation")
+    return made.hexdigest()
+
+
+def said_text_rows(said: Annotation, net: NetChanges) -> Iterator[Row]:
+    """Yield the row by which a run that was there already is found from now on, if this is a text."""
+    text = said_text(said) if said.run not in net.new_runs else None
+    if text is not None:
+        yield said_pair(said.namespace, said.name, text), said.run
 
 
 def runs_listed(query: ListRuns) -> Question | None:
@@ -101,7 +116,7 @@ def _source(which: RunFilter, low: RunPlace | None, high: RunPlace | None) -> _S
     conditions = ["r.namespace = :namespace"]
     if which.workflow is not None:
         conditions.append("r.workflow = :workflow")
-    if not which.attributes:
+    if not which.attributes and not which.annotations:
         conditions += _between("r.created_at", "r.key", low, high)
         place = ("r.created_at", "r.key")
         return _Source(tables="holdfast_runs AS r", conditions=tuple(conditions), place=place)
@@ -131,7 +146,7 @@ def _between(created_at: str, key: str, low: RunPlace | None, high: RunPlace | N
 
 def _by_status(which: RunFilter) -> list[tuple[str, ...]]:
     """Return what else must be true of the runs that each part of the statement gives."""
-    if which.attributes or (which.workflow is None and not which.statuses):
+    if which.attributes or which.annotations or (which.workflow is None and not which.statuses):
         return [_of_statuses(which.statuses)]
     return [_of_statuses({status}) for status in sorted(which.statuses or RunStatus)]
 
@@ -153,8 +168,9 @@ def _parameters(which: RunFilter, low: RunPlace | None, high: RunPlace | None) -
 
 
 def _pairs(which: RunFilter) -> dict[str, str]:
-    """Return what stands for each attribute that is asked for, by a name for it in the statement."""
+    """Return what stands for each attribute and annotation that is asked for, by a name for it in the statement."""
     found = [pair(which.namespace, name, text) for name, text in sorted(set(which.attributes))]
+    found += [said_pair(which.namespace, name, text) for name, text in sorted(set(which.annotations))]
     return {f"pair_{'i' * number}": value for number, value in enumerate(found, 1)}
 
 

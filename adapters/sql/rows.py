@@ -28,6 +28,7 @@ from holdfast.ports.records import (
     Stream,
     StreamState,
 )
+from holdfast.ports.said import AiCall, AiCallKind, AiTotal, Annotation, Artifact, Scope
 
 Row: TypeAlias = tuple[Any, ...]
 
@@ -49,11 +50,20 @@ SINK: Final = _fields(Sink)
 STREAM: Final = _fields(Stream)
 NEWS: Final = ("sink", "run", "news", "delivered", "state", "due_at", "attempts")
 NOTE: Final = ("run", "id", "job", "epoch", "at", "kind", "data")
+ANNOTATION: Final = _fields(Annotation)
+ARTIFACT: Final = _fields(Artifact)
+AI_CALL: Final = (
+    *("run", "at", "id", "job", "epoch", "node", "item", "topic", "model", "kind"),
+    *("input_tokens", "output_tokens", "cost", "duration", "batch", "batch_index"),
+    *("prompt", "prompt_blob", "response", "response_blob", "error", "metadata"),
+)
 
 _STATUS: Final = {status.value: status for status in RunStatus}
 _STATE: Final = {state.value: state for state in JobState}
 _KIND: Final = {kind.value: kind for kind in JobKind}
 _HISTORY_HEAD: Final = attrgetter(*HISTORY[:7])
+_AI_CALL_HEAD: Final = attrgetter(*AI_CALL[:16])
+COST_PART: Final = 1_000_000
 
 
 def run_from(row: Row) -> Run:
@@ -153,6 +163,55 @@ def news_values(record: News) -> Row:
 def note_from(row: Row) -> Note:
     """Return the note in a row of `NOTE`."""
     return Note(**dict(zip(NOTE, row, strict=True)))
+
+
+def annotation_from(row: Row) -> Annotation:
+    """Return the annotation in a row of `ANNOTATION`."""
+    fields = dict(zip(ANNOTATION, row, strict=True))
+    fields["scope"] = Scope(fields["scope"])
+    return Annotation(**fields)
+
+
+def artifact_from(row: Row) -> Artifact:
+    """Return the artifact in a row of `ARTIFACT`."""
+    return Artifact(**dict(zip(ARTIFACT, row, strict=True)))
+
+
+def ai_call_from(row: Row) -> AiCall:
+    """Return the call of a model in a row of `AI_CALL`."""
+    fields = dict(zip(AI_CALL, row, strict=True))
+    fields["kind"] = AiCallKind(fields["kind"])
+    for name in ("prompt", "response"):
+        fields[name] = payload_from(fields[name], fields.pop(f"{name}_blob"))
+    return AiCall(**fields)
+
+
+def ai_call_values(record: AiCall) -> Row:
+    """Return a call of a model as a row of `AI_CALL`."""
+    prompt, response = record.prompt, record.response
+    return (
+        *_AI_CALL_HEAD(record),
+        *((None, None) if prompt is None else (prompt.inline, prompt.blob)),
+        *((None, None) if response is None else (response.inline, response.blob)),
+        record.error,
+        record.metadata,
+    )
+
+
+def ai_total_from(row: Row) -> AiTotal:
+    """Return a row of name, counts and sums; costs are summed up in two parts, so that no sum is too large."""
+    name, *counts, high, low, duration = row
+    calls, failed, unpriced, given, got = (int(count or 0) for count in counts)
+    return AiTotal(
+        name=name,
+        calls=calls,
+        failed=failed,
+        unpriced=unpriced,
+        input_tokens=given,
+        output_tokens=got,
+        cost=int(high or 0) * COST_PART + int(low or 0),
+        duration=int(duration or 0),
+    )
 
 
 def completed_from(row: Row) -> CompletedRow:

@@ -54,6 +54,7 @@ class Reads:
     history: str
     plans: str
     replies: str
+    said_keys: str
     lock_duties: str
     all_sinks: str
     sinks: str
@@ -69,11 +70,12 @@ class Reads:
 class Writes:
     """What transactions write, in the order of `NetChanges`. `closed_runs` takes the jobs of runs away.
 
-    `attributes` is what new runs are found by.
+    `attributes` is what new runs are found by, `said_texts` what others are found by from now on.
     """
 
     new_runs: Write
     attributes: Write
+    said_texts: Write
     runs: Write
     closed_runs: Write
     closed_jobs: Write
@@ -92,6 +94,9 @@ class Writes:
     removed_sinks: Write
     streams: Write
     news: Write
+    annotations: Write
+    artifacts: Write
+    ai_calls: Write
 
 
 def node_rows(of_runs: str) -> str:
@@ -112,6 +117,7 @@ def reads_for(dialect: Dialect) -> Reads:
     )
     pairs = dialect.table_of("keys", "k", {"run": "text", "number": "bigint"})
     replies = dialect.table_of("keys", "k", {"namespace": "text", "key": "text"})
+    said = dialect.table_of("keys", "k", {"run": "text", "key": "text"})
     runs, jobs = _listed(rows.RUN, "r"), _listed(rows.JOB, "j")
     sessions = f"SELECT {_listed(rows.SESSION, 's')} FROM holdfast_sessions AS s WHERE "
     known_sessions = f"{sessions}{dialect.one_of('s.id', 'ids')} ORDER BY s.id"
@@ -159,6 +165,8 @@ def reads_for(dialect: Dialect) -> Reads:
         f"WHERE {dialect.one_of('fingerprint', 'fingerprints')} ORDER BY fingerprint",
         replies=f"SELECT {_listed(rows.REPLY, 'r')} FROM {replies} CROSS JOIN holdfast_replies AS r "
         "WHERE r.namespace = k.namespace AND r.key = k.key ORDER BY r.namespace, r.key",
+        said_keys=f"SELECT a.run, a.key, a.name FROM {said} CROSS JOIN holdfast_annotations AS a "
+        "WHERE a.run = k.run AND a.key = k.key ORDER BY a.run, a.key, a.name",
         lock_duties=f"SELECT {_listed(rows.DUTY, 'd')} FROM holdfast_duties AS d "
         f"WHERE {dialect.one_of('d.name', 'names')} ORDER BY d.name{lock('d')}",
         all_sinks=f"{sinks} holdfast_sinks AS s ORDER BY s.key",
@@ -192,6 +200,7 @@ def writes_for(dialect: Dialect) -> Writes:
     return Writes(
         new_runs=dialect.insert(tables.runs, rows.RUN),
         attributes=dialect.insert(tables.attributes, rows.ATTRIBUTE),
+        said_texts=dialect.insert_said_texts(),
         runs=dialect.update(tables.runs, ("key",), run_columns),
         closed_runs=dialect.delete(tables.jobs, ("run",)),
         closed_jobs=dialect.delete(tables.jobs, _JOB_KEY),
@@ -212,4 +221,11 @@ def writes_for(dialect: Dialect) -> Writes:
             tables.outbox, _STREAM_KEY, [name for name in rows.STREAM if name not in _STREAM_KEY]
         ),
         news=dialect.insert(tables.outbox, rows.NEWS, on_conflict=_HEARD),
+        annotations=dialect.insert(tables.annotations, rows.ANNOTATION),
+        artifacts=dialect.insert(tables.artifacts, rows.ARTIFACT),
+        ai_calls=dialect.insert(
+            tables.ai_calls,
+            rows.AI_CALL,
+            on_conflict=" ON CONFLICT (run, batch, batch_index) WHERE batch IS NOT NULL DO NOTHING",
+        ),
     )

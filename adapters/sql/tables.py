@@ -87,7 +87,8 @@ Index(
 attributes: Final = Table(
     "holdfast_attributes", metadata, _key("pair"), _number("created_at", key=True), _key("run")
 )
-"""An index of what runs were started with, in the order of lists: one row for each attribute of each run.
+"""An index of what runs are found by, in the order of lists: one row for each attribute of each run, and for each text
+that was said of it in an annotation.
 
 `pair` is a digest of the namespace, the name and the text, so that texts may be of any length and of any characters.
 """
@@ -202,6 +203,102 @@ notes: Final = Table(
     _number("at"),
     _name("kind"),
     _text("data"),
+)
+Index("holdfast_notes_in_order", notes.c.run, notes.c.at, notes.c.id)
+Index(
+    "holdfast_notes_progress",
+    notes.c.run,
+    notes.c.job,
+    notes.c.at,
+    notes.c.id,
+    postgresql_where=text("kind = 'progress'"),
+    sqlite_where=text("kind = 'progress'"),
+)
+
+annotations: Final = Table(
+    "holdfast_annotations",
+    metadata,
+    _key("run"),
+    _number("at", key=True),
+    _key("id"),
+    _name("namespace"),
+    _name("name"),
+    _text("value"),
+    _name("scope"),
+    _name("node", nullable=True),
+    _number("item", nullable=True),
+    _number("job", nullable=True),
+    _number("epoch", nullable=True),
+    _name("actor_kind"),
+    _name("actor_id"),
+    _name("actor_version"),
+    _text("reason"),
+    _name("key", nullable=True),
+)
+# Those that are said under a key are said once.
+Index(
+    "holdfast_annotations_once",
+    annotations.c.run,
+    annotations.c.key,
+    annotations.c.name,
+    unique=True,
+    postgresql_where=text("key IS NOT NULL"),
+    sqlite_where=text("key IS NOT NULL"),
+)
+
+artifacts: Final = Table(
+    "holdfast_artifacts",
+    metadata,
+    _key("run"),
+    _number("job", key=True),
+    _number("epoch", key=True),
+    _key("name"),
+    _name("node"),
+    _number("item", nullable=True),
+    _number("at"),
+    _text("content_type"),
+    _number("size"),
+    _text("sha256"),
+    _text("blob"),
+)
+Index("holdfast_artifacts_named", artifacts.c.run, artifacts.c.name, artifacts.c.job, artifacts.c.epoch)
+
+ai_calls: Final = Table(
+    "holdfast_ai_calls",
+    metadata,
+    _key("run"),
+    _number("at", key=True),
+    _key("id"),
+    _number("job"),
+    _number("epoch"),
+    _name("node"),
+    _number("item", nullable=True),
+    _name("topic"),
+    _name("model"),
+    _name("kind"),
+    _number("input_tokens"),
+    _number("output_tokens"),
+    _number("cost", nullable=True),
+    _number("duration", nullable=True),
+    _name("batch", nullable=True),
+    _number("batch_index", nullable=True),
+    _text("prompt", nullable=True),
+    _text("prompt_blob", nullable=True),
+    _text("response", nullable=True),
+    _text("response_blob", nullable=True),
+    _text("error", nullable=True),
+    _text("metadata", nullable=True),
+)
+# By topic, so that what is below one lies together.
+Index("holdfast_ai_calls_of_topic", ai_calls.c.run, ai_calls.c.topic, ai_calls.c.at, ai_calls.c.id)
+Index(
+    "holdfast_ai_calls_of_batch",
+    ai_calls.c.run,
+    ai_calls.c.batch,
+    ai_calls.c.batch_index,
+    unique=True,
+    postgresql_where=text("batch IS NOT NULL"),
+    sqlite_where=text("batch IS NOT NULL"),
 )
 
 sinks: Final = Table(

@@ -181,6 +181,14 @@ class SqlTransaction:
         parameters = {"keys": encode_rows(("namespace", "key"), wanted)}
         return self._plain(self._reads.replies, parameters, rows.reply_from)
 
+    def said_keys(self, keys: Collection[tuple[str, str]], /) -> Sequence[tuple[str, str, str]]:
+        """See `Transaction.said_keys`."""
+        wanted = sorted(key for key in set(keys) if is_askable(key[0]) and is_askable(key[1]))
+        if not wanted:
+            return ()
+        parameters = {"keys": encode_rows(("run", "key"), wanted)}
+        return self._plain(self._reads.said_keys, parameters, _triple)
+
     def duties(self, names: Collection[str], /) -> Sequence[Duty]:
         """See `Transaction.duties`."""
         return self._by_text(self._reads.lock_duties, "names", names, rows.duty_from)
@@ -290,6 +298,11 @@ class SqlTransaction:
 def _first(row: Row) -> str:
     first: str = row[0]
     return first
+
+
+def _triple(row: Row) -> tuple[str, str, str]:
+    first, second, third = row
+    return first, second, third
 
 
 def _whole(row: Row) -> Row:

@@ -5,10 +5,11 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from holdfast.adapters.sql.dialects import Write
-from holdfast.adapters.sql.finding import attribute_rows
-from holdfast.adapters.sql.rows import Row, history_values, news_values, values_of
+from holdfast.adapters.sql.finding import attribute_rows, said_pair, said_text_rows
+from holdfast.adapters.sql.rows import Row, ai_call_values, history_values, news_values, values_of
 from holdfast.adapters.sql.statements import Writes
 from holdfast.ports.changes import NetChanges
+from holdfast.ports.said import said_text
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -18,7 +19,8 @@ def write_plan(net: NetChanges, writes: Writes) -> list[tuple[Write, Sequence[Ro
     """Return the statements that a batch needs, in the order of the fields of `NetChanges`."""
     steps: list[tuple[Write, Sequence[Row]]] = [
         (writes.new_runs, _by_key(net.new_runs, writes.new_runs)),
-        (writes.attributes, sorted(row for run in net.new_runs.values() for row in attribute_rows(run))),
+        (writes.attributes, _attributes(net)),
+        (writes.said_texts, sorted({row for said in net.annotations for row in said_text_rows(said, net)})),
         (writes.runs, _by_key(net.runs, writes.runs)),
         (writes.closed_runs, [(run,) for run in sorted(net.closed_runs)]),
         (writes.closed_jobs, sorted(net.closed_jobs)),
@@ -37,8 +39,27 @@ def write_plan(net: NetChanges, writes: Writes) -> list[tuple[Write, Sequence[Ro
         (writes.removed_sinks, [(key,) for key in sorted(net.removed_sinks)]),
         (writes.streams, _by_key(net.streams, writes.streams)),
         (writes.news, [news_values(net.news[key]) for key in sorted(net.news)]),
+        (
+            writes.annotations,
+            _sorted(net.annotations, "run", "at", "id", values=values_of(writes.annotations.columns)),
+        ),
+        (
+            writes.artifacts,
+            _sorted(net.artifacts, "run", "job", "epoch", "name", values=values_of(writes.artifacts.columns)),
+        ),
+        (writes.ai_calls, _sorted(net.ai_calls, "run", "at", "id", values=ai_call_values)),
     ]
     return [(write, rows) for write, rows in steps if rows]
+
+
+def _attributes(net: NetChanges) -> Sequence[Row]:
+    """Return what new runs are found by, what is said of them in the same batch included."""
+    found = {row for run in net.new_runs.values() for row in attribute_rows(run)}
+    for said in net.annotations:
+        run = net.new_runs.get(said.run)
+        if run is not None and (text := said_text(said)) is not None:
+            found.add((said_pair(run.namespace, said.name, text), run.created_at, run.key))
+    return sorted(found)
 
 
 def _by_key(records: Mapping[Any, object], write: Write) -> Sequence[Row]:

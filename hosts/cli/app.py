@@ -8,9 +8,11 @@ from io import TextIOWrapper
 
 import click
 
+from holdfast.hosts.cli.annotating import annotate_command
 from holdfast.hosts.cli.database import database
 from holdfast.hosts.cli.ending import cancel_command, terminate_command
 from holdfast.hosts.cli.exits import Exit, Problem, problem_of
+from holdfast.hosts.cli.hearing import logs_command
 from holdfast.hosts.cli.help import exits
 from holdfast.hosts.cli.listing import list_command
 from holdfast.hosts.cli.logs import log_holdfast, stop_logging
@@ -55,6 +57,7 @@ def runs() -> None:
 
 _of_runs = (
     *(start_command, list_command, show_command, wait_command),
+    *(logs_command, annotate_command),
     *(pause_command, resume_command, cancel_command, terminate_command, rerun_command),
 )
 for _command in _of_runs:

@@ -13,14 +13,14 @@ _AGO: Final = re.compile(r"(\d{1,9})([smhdw])", re.ASCII)
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-def named_texts(given: Iterable[str]) -> dict[str, str]:
+def named_texts(given: Iterable[str], option: str = "--attribute") -> dict[str, str]:
     """Return what `--attribute NAME=TEXT` says, each time that it is there. UsageError."""
     attributes: dict[str, str] = {}
     for one in given:
         name, equals, value = one.partition("=")
         if not equals or not name or name in attributes:
             why = f"{name!r} was given before" if name in attributes else "write NAME=TEXT"
-            raise click.UsageError(f"--attribute {one}: {why}")
+            raise click.UsageError(f"{option} {one}: {why}")
         attributes[name] = value
     return attributes
 
@@ -65,6 +65,13 @@ def filter_options(body: Callable[..., None]) -> Callable[..., None]:
                 multiple=True,
                 metavar="NAME=TEXT",
                 help="Only runs that were started with this. May be repeated.",
+            ),
+            click.option(
+                "--annotation",
+                "annotations",
+                multiple=True,
+                metavar="NAME=TEXT",
+                help="Only runs of which this was said. May be repeated.",
             ),
             click.option(
                 "--since",

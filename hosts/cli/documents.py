@@ -2,9 +2,12 @@
 
 from typing import cast
 
+from holdfast.hosts.annotating import AnnotationInfo
 from holdfast.hosts.cli.facts import Place, RunFacts, StageStory, row_data
 from holdfast.hosts.cli.spans import iso, seconds_of
 from holdfast.hosts.engine import error_text
+from holdfast.hosts.hearing import ProgressInfo
+from holdfast.ports.clock import micros
 from holdfast.ports.json import parse
 from holdfast.ports.records import HistoryRow, Job, Micros, Note, Payload, Run, Session
 
@@ -42,6 +45,8 @@ def facts_document(facts: RunFacts) -> Document:
         "stages": [_stage_document(stage, facts.now) for stage in facts.stages],
         "jobs": [_job_document(job, facts.holders.get(job.session or "")) for job in facts.jobs],
         "history_rows": facts.run.last_row,
+        "annotations": [annotation_document(said) for said in facts.annotations],
+        "progress": [_progress_document(said) for said in facts.progress],
     }
 
 
@@ -70,6 +75,35 @@ def note_document(note: Note, place: Place | None) -> Document:
         "job": note.job,
         "epoch": note.epoch,
         **cast("Document", parse(note.data)),
+    }
+
+
+def annotation_document(said: AnnotationInfo) -> Document:
+    """Return what was said of a run."""
+    return {
+        "name": said.name,
+        "value": said.value,
+        "at": iso(micros(said.at)),
+        "scope": said.scope.value,
+        "stage": said.stage,
+        "item": said.item,
+        "epoch": said.epoch,
+        "actor": {"kind": said.actor.kind, "id": said.actor.id, "version": said.actor.version},
+        "reason": said.reason,
+        "key": said.key,
+    }
+
+
+def _progress_document(said: ProgressInfo) -> Document:
+    return {
+        "stage": said.stage,
+        "item": said.item,
+        "attempt": said.attempt,
+        "epoch": said.epoch,
+        "done": said.done,
+        "of": said.of,
+        "message": said.message,
+        "at": iso(micros(said.at)),
     }
 
 

@@ -5,7 +5,9 @@ from typing import Final, cast
 
 import attrs
 
+from holdfast.hosts.annotating import AnnotationInfo, annotations_of
 from holdfast.hosts.core import Core
+from holdfast.hosts.hearing import ProgressInfo, progress_of
 from holdfast.kernel.plan import MapPlan, Plan
 from holdfast.kernel.progress import NodeProgress, progress_from
 from holdfast.ports.errors import RunNotFoundError
@@ -26,6 +28,8 @@ from holdfast.ports.references import leaves, located, reference_from, reference
 
 ROWS_MAX: Final = 20_000
 """How many rows of a run's history are read to tell of its stages."""
+ANNOTATIONS_MAX: Final = 1_000
+"""How many annotations of a run are shown: the oldest."""
 _PAGE: Final = 500
 
 Data = Mapping[str, object]
@@ -75,6 +79,8 @@ class RunFacts:
     places: Mapping[int, Place]
     now: Micros
     whole: bool
+    annotations: tuple[AnnotationInfo, ...] = ()
+    progress: tuple[ProgressInfo, ...] = ()
 
 
 def find_run(core: Core, run_id: str, generation: int | None = None) -> Run:
@@ -121,6 +127,8 @@ def read_facts(core: Core, run: Run, now: Micros) -> RunFacts:
         places=places,
         now=now,
         whole=run.last_row <= ROWS_MAX,
+        annotations=tuple(annotations_of(core, run.key, {"limit": ANNOTATIONS_MAX})),
+        progress=tuple(progress_of(core, run.key)),
     )
 
 

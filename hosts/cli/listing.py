@@ -54,6 +54,7 @@ def list_command(
             "--count counts all of them: it goes without --limit, --after and --oldest-first"
         )
     attributes = named_texts(cast("tuple[str, ...]", filters["attributes"]))
+    annotations = named_texts(cast("tuple[str, ...]", filters["annotations"]), "--annotation")
     spec, _ = target.split(words)
     with target.opened(spec) as engine:
         core = engine.core
@@ -63,6 +64,7 @@ def list_command(
             "workflow": cast("str | None", filters["workflow"]),
             "status": cast("tuple[str, ...]", filters["statuses"]) or None,
             "attributes": attributes or None,
+            "annotations": annotations or None,
             "since": _instant(filters["since"], now, screen),
             "until": _instant(filters["until"], now, screen),
         }

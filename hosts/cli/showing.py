@@ -26,9 +26,9 @@ from holdfast.hosts.core import Core
 from holdfast.hosts.engine import error_text
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import RunCancelledError, RunFailedError
-from holdfast.ports.json import parse
+from holdfast.ports.json import compact, parse
 from holdfast.ports.persistence import NotesOf
-from holdfast.ports.records import Job, JobKind, JobState, Note, Run, RunStatus
+from holdfast.ports.records import TERMINAL, Job, JobKind, JobState, Note, Run, RunStatus
 
 JOBS_SHOWN = 20
 _PAGE = 1_000
@@ -126,6 +126,10 @@ def _show(screen: Screen, facts: RunFacts) -> None:
         _section(screen, "Jobs", _jobs_table(screen, facts))
         if len(facts.jobs) > JOBS_SHOWN:
             screen.say(Text(f"and {len(facts.jobs) - JOBS_SHOWN} more", style="dim"))
+    if facts.progress and facts.run.status not in TERMINAL:
+        _section(screen, "Progress", _progress_table(screen, facts))
+    if facts.annotations:
+        _section(screen, "Annotations", _annotations_table(screen, facts))
     error = error_text(facts.run)
     if error is not None:
         style = "red" if facts.run.status is RunStatus.FAILED else "yellow"
@@ -240,6 +244,33 @@ def _whereabouts(screen: Screen, facts: RunFacts, job: Job) -> str:
         dead = " (lost, about to be freed)" if holder is not None and holder.state != "open" else ""
         return f"held by {who}{since}{dead}"
     return f"in queue {job.queue}" if job.state is JobState.QUEUED else ""
+
+
+def _progress_table(screen: Screen, facts: RunFacts) -> Table:
+    """Return how far those are that were heard of last."""
+    rows = table("stage", "progress", "", "said at", right=("progress",), wraps=("",))
+    for said in sorted(facts.progress, key=lambda said: said.at, reverse=True)[:JOBS_SHOWN]:
+        share = f"{said.done / said.of:.0%}" if said.of else f"{said.done:g}"
+        place = place_name(said.stage, said.item) if said.stage else f"epoch {said.epoch}"
+        rows.add_row(place, share, Text(one_line(said.message, 100)), screen.instant(micros(said.at)))
+    return rows
+
+
+def _annotations_table(screen: Screen, facts: RunFacts) -> Table:
+    rows = table("name", "value", "of", "by", "at", "", wraps=("value", ""))
+    for said in facts.annotations:
+        value = said.value if isinstance(said.value, str) else compact(said.value)
+        of = place_name(said.stage, said.item) if said.stage else "run"
+        actor = ":".join(part for part in (said.actor.kind, said.actor.id, said.actor.version) if part)
+        rows.add_row(
+            safe(said.name),
+            one_line(value, 100),
+            of,
+            safe(actor),
+            screen.instant(micros(said.at)),
+            Text(safe(said.reason), style="dim"),
+        )
+    return rows
 
 
 def _show_log(screen: Screen, core: Core, facts: RunFacts) -> None:

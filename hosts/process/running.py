@@ -8,6 +8,7 @@ import anyio
 from anyio import CapacityLimiter, lowlevel, to_thread
 
 from holdfast.hosts.bodies import Body
+from holdfast.hosts.log_bridge import speaking
 from holdfast.hosts.payloads import INLINE_MAX
 from holdfast.hosts.process.threads import result_in_thread, run_in_thread
 from holdfast.kernel.commands import Outcome
@@ -21,6 +22,7 @@ async def run_body(body: Body, threads: CapacityLimiter) -> Outcome:
     """
     if body.is_out_of_time:
         return body.out_of_time()
+    speaking.set(body.runtime)  # each body has a task, and so a context, of its own
     if body.is_expansion:
         return body.expand() if len(body.work.input) <= INLINE_MAX else await to_thread.run_sync(body.expand)
     try:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
-from typing import Any, Final, Generic, Protocol, cast, overload
+from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, cast, overload
 
 import attrs
 from typing_extensions import TypeVar
@@ -12,6 +12,7 @@ from typing_extensions import TypeVar
 from holdfast.kernel.authoring.nodes import AnyNode
 from holdfast.kernel.values import decode
 from holdfast.ports.errors import OutputMissingError, StageCancelledError
+from holdfast.ports.said import Actor, Scope
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -19,6 +20,10 @@ ConfigOut = TypeVar("ConfigOut", covariant=True, default=None)
 
 MESSAGE_MAX: Final = 1_000
 """How many characters of a message of progress are kept."""
+
+Level: TypeAlias = Literal["debug", "info", "warning", "error", "critical"]
+LEVELS: Final[tuple[Level, ...]] = ("debug", "info", "warning", "error", "critical")
+"""How much a line of a log matters, in rising order."""
 
 _NOTHING: Final = object()
 
@@ -83,8 +88,14 @@ class StageRuntime(Protocol):
         """Note how far the stage is. Never blocks; only the last note of several may be kept."""
         ...
 
-    def log(self, message: str, fields: dict[str, str | float | bool], /) -> None:
+    def log(self, message: str, fields: dict[str, str | float | bool], /, level: Level = "info") -> None:
         """Add a line to the log of this attempt. Never blocks."""
+        ...
+
+    def annotate(
+        self, name: str, value: object, /, *, scope: Scope, actor: Actor | None, reason: str, key: str | None
+    ) -> None:
+        """Say something of this attempt, or of what it belongs to. Never blocks."""
         ...
 
 
@@ -160,12 +171,49 @@ class StageContext(Generic[ConfigOut]):
                 raise ValueError(f"progress({done!r}, {of!r}): both must be finite and not negative")
         self._runtime.progress(done, of, message[:MESSAGE_MAX])
 
-    def log(self, message: str, /, **fields: str | float | bool) -> None:
-        """Add a line to the log of this attempt. It is kept beside the run's history, not in it."""
+    def log(self, message: str, /, *, level: Level = "info", **fields: str | float | bool) -> None:
+        """Add a line to the log of this attempt. It is kept beside the run's history, not in it.
+
+        Others can read it within about two seconds. A message is kept up to 4,000 characters, and so are all fields
+        together. Of more than 1,000 lines within two seconds the last are kept, and of an attempt 20,000 in all.
+        """
+        if level not in LEVELS:
+            raise ValueError(f"log: level is {level!r}; it is one of {', '.join(LEVELS)}")
         for name, value in fields.items():
             if not isinstance(value, str | int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise TypeError(f"log: {name} is {value!r}; fields are strings, numbers and booleans")
-        self._runtime.log(message, fields)
+        self._runtime.log(message, fields, level)
+
+    def annotate(
+        self,
+        name: str,
+        value: object,
+        /,
+        *,
+        scope: Scope | Literal["run", "stage", "item", "attempt"] = Scope.ATTEMPT,
+        reason: str = "",
+        key: str | None = None,
+        actor: Actor | None = None,
+    ) -> None:
+        """Say something of this attempt, for those who look at the run or look for it. See `RunHandle.annotate`.
+
+        It is stored within about two seconds, at the latest with what the attempt ends with, whether the body fails or
+        not; what is not stored when the attempt is lost never is. Runs are found by texts: `value` may be any JSON.
+
+        Args:
+            name: 1 to 200 characters.
+            value: Plain JSON, up to 16,384 characters.
+            scope: Say it of the `run`, the `stage` or the `item`, and not of this `attempt` only.
+            reason: Why, for people.
+            key: Say it once in this run, whichever attempt says it first under this key and name.
+            actor: Who says it, if it is not this stage.
+
+        Raises:
+            UnstorableValueError: The value is no plain JSON.
+            InvalidCommandError: One of these is too long, or nothing that can be stored; or it is one of more than
+                1,000 annotations within two seconds.
+        """
+        self._runtime.annotate(name, value, scope=Scope(scope), actor=actor, reason=reason, key=key)
 
     @property
     def blobs(self) -> StageBlobs:

@@ -128,6 +128,7 @@ class StartOptions(TypedDict, total=False):
         queue: Where its jobs go, unless a stage says otherwise.
         priority: What is served first; a stage may say otherwise.
         attributes: Texts by which runs are searched.
+        annotations: What is said of the run from its beginning: plain JSON by name.
         if_exists: What to do if a run of this id exists: refuse, or give that one.
     """
 
@@ -136,6 +137,7 @@ class StartOptions(TypedDict, total=False):
     queue: str
     priority: int
     attributes: dict[str, str]
+    annotations: Mapping[str, object]
     if_exists: Literal["error", "return"]
 
 
@@ -193,6 +195,11 @@ def _check_attributes(value: object) -> str | None:
     return "a dict of strings by strings"
 
 
+def _check_annotations(value: object) -> str | None:
+    names = list(cast("Mapping[object, object]", value)) if isinstance(value, Mapping) else [None]
+    return None if all(isinstance(name, str) for name in names) else "a dict of plain JSON by strings"
+
+
 def _check_if_exists(value: object) -> str | None:
     return None if value in ("error", "return") else "'error' or 'return'"
 
@@ -207,5 +214,6 @@ _CHECKS: Final = {
     "id": _check_text,
     "idempotency_key": _check_text,
     "attributes": _check_attributes,
+    "annotations": _check_annotations,
     "if_exists": _check_if_exists,
 }

@@ -46,6 +46,14 @@ from holdfast.kernel.commands.runs import (
     RunTransition,
     RunTransitioned,
 )
+from holdfast.kernel.commands.said import (
+    NamedValue,
+    RunAnnotate,
+    RunAnnotated,
+    SaidAiCall,
+    SaidAnnotation,
+    SaidArtifact,
+)
 from holdfast.kernel.commands.sessions import (
     DutyTake,
     DutyTaken,
@@ -108,6 +116,7 @@ __all__ = [
     "JobsWoken",
     "LeaseReapStale",
     "LeasesReaped",
+    "NamedValue",
     "OutboxFlush",
     "OutboxFlushed",
     "OutboxSettle",
@@ -116,6 +125,8 @@ __all__ = [
     "OutboxSwept",
     "Outcome",
     "Refused",
+    "RunAnnotate",
+    "RunAnnotated",
     "RunCancel",
     "RunCreate",
     "RunCreated",
@@ -131,6 +142,9 @@ __all__ = [
     "RunTransition",
     "RunTransitioned",
     "Said",
+    "SaidAiCall",
+    "SaidAnnotation",
+    "SaidArtifact",
     "SessionClose",
     "SessionOpen",
     "SessionOpened",

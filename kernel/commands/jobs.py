@@ -137,11 +137,17 @@ class Failed:
 Outcome = Completed | Expanded | Failed
 
 
+SaidKind = Literal["log", "progress", "annotation", "artifact", "ai_call"]
+
+
 @attrs.frozen(kw_only=True)
 class Said:
-    """Something that an attempt says while it runs. `data` is JSON text."""
+    """Something that an attempt says while it runs. `data` is JSON text.
 
-    kind: Literal["log", "progress"]
+    Of the last three kinds it is that of a `SaidAnnotation`, a `SaidArtifact` and a `SaidAiCall`.
+    """
+
+    kind: SaidKind
     at: Micros
     data: str
 

@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 import attrs
 
 from holdfast.kernel.commands.command import Command
+from holdfast.kernel.commands.said import NamedValue, named_values
 from holdfast.ports.records import Payload, RunStatus
 
 
@@ -32,6 +33,7 @@ class RunCreate(Command[RunCreated]):
     queue: str | None = None
     priority: int = 0
     attributes: str | None = None
+    annotations: tuple[NamedValue, ...] = attrs.field(default=(), validator=named_values)
 
 
 @attrs.frozen(kw_only=True)

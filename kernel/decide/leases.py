@@ -2,20 +2,14 @@
 
 from attrs import evolve
 
-from holdfast.kernel.commands import (
-    Attempt,
-    JobHeartbeat,
-    JobRelease,
-    JobReleased,
-    JobsHeld,
-    Said,
-)
+from holdfast.kernel.commands import Attempt, JobHeartbeat, JobRelease, JobReleased, JobsHeld
+from holdfast.kernel.decide.said import keys_said, said_changes
 from holdfast.kernel.draft import rested
 from holdfast.kernel.state import Decision, Reads, State
-from holdfast.ports.changes import AddNote, Change, UpdateJob
+from holdfast.ports.changes import Change, UpdateJob
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
-from holdfast.ports.records import TERMINAL, Job, JobKey, JobState, Micros, Note, Run, job_key
+from holdfast.ports.records import TERMINAL, Job, JobKey, JobState, Micros, Run, job_key
 from holdfast.ports.transport import JobHint
 
 
@@ -85,6 +79,7 @@ def reads_of_heartbeat(command: JobHeartbeat) -> Reads:
     return Reads(
         jobs=tuple(named_job(held.job) for held in command.attempts if held.said),
         seen=tuple(named_job(held.job) for held in command.attempts if not held.said),
+        said_keys=keys_said(command),
     )
 
 
@@ -94,29 +89,11 @@ def decide_heartbeat(state: State, command: JobHeartbeat, _: Micros, ids: Ids) -
     changes: list[Change] = []
     for held in command.attempts:
         job = state.tables.job(named_job(held.job))
-        if not is_held(job, held.epoch, command.namespace):
+        if job is None or not is_held(job, held.epoch, command.namespace):
             lost.append(held.job)
             continue
-        changes.extend(notes_of(named_job(held.job), held.epoch, held.said, ids))
+        changes.extend(said_changes(state, job, held.epoch, held.said, ids))
     return Decision(JobsHeld(lost=tuple(lost)), tuple(changes))
-
-
-def notes_of(key: JobKey, epoch: int, said: tuple[Said, ...], ids: Ids) -> list[Change]:
-    """Return what stores this: all that an attempt said."""
-    return [
-        AddNote(
-            Note(
-                id=ids.new(),
-                run=key.run,
-                job=key.number,
-                epoch=epoch,
-                at=one.at,
-                kind=one.kind,
-                data=one.data,
-            )
-        )
-        for one in said
-    ]
 
 
 def hints_of(job: Job) -> tuple[JobHint, ...]:

@@ -20,6 +20,7 @@ from holdfast.kernel.commands import (
     RunTransition,
     RunTransitioned,
 )
+from holdfast.kernel.decide.said import annotations_at_start
 from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.plan import DEFAULT_QUEUE, MapPlan, Plan, stage_of
 from holdfast.kernel.progress import NodeProgress, item_input, progress_from
@@ -69,7 +70,8 @@ def decide_create(state: State, command: RunCreate, now: Micros, ids: Ids) -> De
     row = draft.append("run.created", payload=command.input, data={"definition": plan.definition})
     assert row == INPUT_ROW
     begin(draft, plan, row)
-    changes = (*storing(state, plan), *draft.changes())
+    said = annotations_at_start(run, command.annotations, ids)
+    changes = (*storing(state, plan), *draft.changes(), *said)
     return Decision(_created(run, created=True), changes, tuple(draft.hints))
 
 

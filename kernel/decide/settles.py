@@ -7,7 +7,8 @@ from attrs import evolve
 from holdfast.kernel.advance import map_expanded, stage_completed
 from holdfast.kernel.commands import Completed, Expanded, Failed, Failure, JobSettle, JobSettled
 from holdfast.kernel.decide.failures import fail_attempt
-from holdfast.kernel.decide.leases import attempt_of, held_job, named_job, notes_of
+from holdfast.kernel.decide.leases import attempt_of, held_job, named_job
+from holdfast.kernel.decide.said import keys_said, said_changes
 from holdfast.kernel.draft import RunDraft, Taker
 from holdfast.kernel.progress import MapProgress, progress_from
 from holdfast.kernel.state import Decision, Reads, State
@@ -36,7 +37,7 @@ def reads_of_settle(command: JobSettle) -> Reads:
     """Read the run, then the job, and the session that is to have the next one."""
     key = named_job(command.job)
     sessions = () if command.take_next is None else (command.take_next,)
-    return Reads(runs=(key.run,), jobs=(key,), sessions=sessions)
+    return Reads(runs=(key.run,), jobs=(key,), sessions=sessions, said_keys=keys_said(command))
 
 
 def decide_settle(state: State, command: JobSettle, now: Micros, ids: Ids) -> Decision[JobSettled]:
@@ -45,14 +46,15 @@ def decide_settle(state: State, command: JobSettle, now: Micros, ids: Ids) -> De
     if held is None:
         return Decision(JobSettled(status="fenced"))
     run, job = held
+    has_failed = isinstance(command.outcome, Failed)
     if isinstance(command.outcome, _WRONG_OUTCOME[job.kind]):
         raise InvalidCommandError(
             f"job {command.job} is of kind {job.kind}; it can't be settled as {type(command.outcome).__name__}"
         )
     decision = _ended(state, command, run, job, now)
     if command.said:
-        notes = notes_of(job.key, command.epoch, command.said, ids)
-        return evolve(decision, changes=(*decision.changes, *notes))
+        said = said_changes(state, job, command.epoch, command.said, ids, artifacts=not has_failed)
+        return evolve(decision, changes=(*decision.changes, *said))
     return decision
 
 

@@ -15,15 +15,22 @@ from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.ports.errors import GiveUp, HoldfastError, RetryAfter
 from holdfast.ports.records import RunStatus
+from holdfast.ports.said import Actor, Scope
 
 if TYPE_CHECKING:
+    from holdfast.hosts.annotating import AnnotationInfo
     from holdfast.hosts.engine import Engine, RunEvent, RunHandle, RunInfo, SyncEngine, SyncRunHandle
+    from holdfast.hosts.hearing import LogLine, ProgressInfo
+    from holdfast.hosts.log_bridge import AttemptLogHandler
     from holdfast.hosts.process.worker import Worker, WorkerStats
     from holdfast.hosts.serverless.host import JobMessage, JobOutcome, ServerlessHost
     from holdfast.kernel.commands import RunRerun
     from holdfast.kernel.previews import RerunPreview
 
 __all__ = [
+    "Actor",
+    "AnnotationInfo",
+    "AttemptLogHandler",
     "BlobRef",
     "Call",
     "Definition",
@@ -32,8 +39,10 @@ __all__ = [
     "HoldfastError",
     "JobMessage",
     "JobOutcome",
+    "LogLine",
     "Node",
     "Pipeline",
+    "ProgressInfo",
     "RerunPreview",
     "Retry",
     "RetryAfter",
@@ -42,6 +51,7 @@ __all__ = [
     "RunInfo",
     "RunRerun",
     "RunStatus",
+    "Scope",
     "ServerlessHost",
     "Stage",
     "StageContext",
@@ -57,6 +67,9 @@ _LATER: Final = {
     **dict.fromkeys(
         ("Engine", "RunEvent", "RunHandle", "RunInfo", "SyncEngine", "SyncRunHandle"), "holdfast.hosts.engine"
     ),
+    "AnnotationInfo": "holdfast.hosts.annotating",
+    "AttemptLogHandler": "holdfast.hosts.log_bridge",
+    **dict.fromkeys(("LogLine", "ProgressInfo"), "holdfast.hosts.hearing"),
     **dict.fromkeys(("Worker", "WorkerStats"), "holdfast.hosts.process.worker"),
     "RunRerun": "holdfast.kernel.commands",
     "RerunPreview": "holdfast.kernel.previews",

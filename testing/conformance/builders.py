@@ -26,6 +26,7 @@ from holdfast.ports.records import (
     Stream,
     StreamState,
 )
+from holdfast.ports.said import AiCall, AiCallKind, Annotation, Artifact, Scope
 
 NOW: Final[Micros] = 1_767_225_600_000_000
 """2026-01-01T00:00Z."""
@@ -163,6 +164,61 @@ class NoteFields(TypedDict, total=False):
     data: str
 
 
+class AnnotationFields(TypedDict, total=False):
+    """Fields of an Annotation."""
+
+    at: Micros
+    namespace: str
+    name: str
+    value: str
+    scope: Scope
+    node: str | None
+    item: int | None
+    job: int | None
+    epoch: int | None
+    actor_kind: str
+    actor_id: str
+    actor_version: str
+    reason: str
+    key: str | None
+
+
+class ArtifactFields(TypedDict, total=False):
+    """Fields of an Artifact."""
+
+    epoch: int
+    node: str
+    item: int | None
+    at: Micros
+    content_type: str
+    size: int
+    sha256: str
+    blob: str
+
+
+class AiCallFields(TypedDict, total=False):
+    """Fields of an AiCall."""
+
+    at: Micros
+    job: int
+    epoch: int
+    node: str
+    item: int | None
+    topic: str
+    model: str
+    kind: AiCallKind
+    input_tokens: int
+    output_tokens: int
+    cost: int | None
+    duration: Micros | None
+    batch: str | None
+    batch_index: int | None
+    prompt: Payload | None
+    response: Payload | None
+    error: str | None
+    metadata: str | None
+
+
 def a_run(number: int = 1, **fields: Unpack[RunFields]) -> Run:
     """Return a running run; runs of other numbers have other keys and ids, and those of higher ones are newer."""
     run = Run(
@@ -268,6 +324,54 @@ def a_note(number: int = 1, run: int | str = 1, **fields: Unpack[NoteFields]) ->
         id=a_key(number), run=_run_key(run), job=1, epoch=1, at=NOW + number, kind="log", data='"hello"'
     )
     return evolve(note, **fields)
+
+
+def an_annotation(number: int = 1, run: int | str = 1, **fields: Unpack[AnnotationFields]) -> Annotation:
+    """Return something that was said of a run; what has a higher number was said later."""
+    annotation = Annotation(
+        run=_run_key(run),
+        at=NOW + number,
+        id=a_key(number),
+        namespace=NAMESPACE,
+        name="reviewed",
+        value='"yes"',
+    )
+    return evolve(annotation, **fields)
+
+
+def an_artifact(
+    name: str = "report", run: int | str = 1, job: int = 1, **fields: Unpack[ArtifactFields]
+) -> Artifact:
+    """Return an artifact of a run's job."""
+    artifact = Artifact(
+        run=_run_key(run),
+        job=job,
+        epoch=1,
+        name=name,
+        node="bill",
+        at=NOW,
+        content_type="text/plain",
+        size=3,
+        sha256="a" * 64,
+        blob=f"default/x/{name}",
+    )
+    return evolve(artifact, **fields)
+
+
+def an_ai_call(number: int = 1, run: int | str = 1, **fields: Unpack[AiCallFields]) -> AiCall:
+    """Return a call of a model; one of a higher number was made later."""
+    call = AiCall(
+        run=_run_key(run),
+        at=NOW + number,
+        id=a_key(number),
+        job=1,
+        epoch=1,
+        node="bill",
+        topic="report",
+        model="m-1",
+        kind=AiCallKind.TEXT,
+    )
+    return evolve(call, **fields)
 
 
 def _run_key(run: int | str) -> str:

@@ -12,10 +12,12 @@ from holdfast.kernel.commands import (
     Held,
     JobClaimOne,
     JobHeartbeat,
+    NamedValue,
     OutboxFlush,
     OutboxSettle,
     OutboxSweep,
     Refused,
+    RunAnnotate,
     RunCancel,
     RunCreate,
     RunPause,
@@ -33,6 +35,7 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.record import Recording
 from holdfast.ports.changes import CloseJobs, UpdateRun
 from holdfast.ports.records import Payload
+from holdfast.ports.said import Actor
 from tests.unit.kernel.world import (
     LEASE,
     SECOND,
@@ -60,6 +63,7 @@ def play() -> list[Recording]:
     _a_run_is_paused(world)
     _events_go_to_a_sink(world)
     _a_run_is_run_again(world)
+    _a_run_is_spoken_of(world)
     return recordings
 
 
@@ -165,3 +169,20 @@ def _a_run_is_run_again(world: World) -> None:
 
 def _gave(attempt: Attempt) -> Completed:
     return Completed(output=payload([attempt.node]))
+
+
+def _a_run_is_spoken_of(world: World) -> None:
+    said = (NamedValue(name="reviewed", value='"yes"'), NamedValue(name="score", value="0.5"))
+    world.create("s")
+    world.do(RunAnnotate(run_id="s", annotations=said[:1], key="once"))
+    world.do(
+        RunAnnotate(
+            run_id="s",
+            annotations=said,
+            actor=Actor(kind="person", id="me", version="2"),
+            reason="looks good",
+            key="once",
+            stage="m",
+            item=0,
+        )
+    )

@@ -10,6 +10,7 @@ from holdfast.testing.conformance.persistence.maintenance import Maintenance
 from holdfast.testing.conformance.persistence.queries import Queries
 from holdfast.testing.conformance.persistence.retries import Retries
 from holdfast.testing.conformance.persistence.runs import RunReads
+from holdfast.testing.conformance.persistence.said import SaidOfRuns
 from holdfast.testing.conformance.persistence.sinks import Sinks
 from holdfast.testing.conformance.persistence.values import Values
 
@@ -27,6 +28,7 @@ class PersistenceContract(
     Queries,
     Finding,
     Sinks,
+    SaidOfRuns,
 ):
     """Every promise of `Persistence` and `Transaction`. Derive a test class and define `make_persistence`.
 

@@ -10,6 +10,7 @@ from holdfast.hosts.flushing import Flusher
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.codec import to_data
 from holdfast.kernel.commands import (
     FLUSH_LIMIT,
     Attempt,
@@ -26,9 +27,13 @@ from holdfast.kernel.commands import (
     RunCreate,
     RunRerunFrom,
     Said,
+    SaidAiCall,
+    SaidAnnotation,
+    SaidArtifact,
     SessionOpen,
     SessionRenew,
 )
+from holdfast.kernel.commands.jobs import SaidKind
 from holdfast.ports.errors import CommandError
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import FindRun, Lane, RunsByKey
@@ -508,3 +513,67 @@ def test_running_many_runs_again_costs_no_more_statements_than_running_few(
 
     within = costs(statements, again)
     assert (within.commits, within.queries) == (1, 9 + worked.receipt)
+
+
+# What is said ---------------------------------------------------------------------------------------------------
+
+
+def of_kind(kind: SaidKind, data: object, number: int) -> tuple[Said, ...]:
+    return tuple(Said(kind=kind, at=at, data=canonical(to_data(data))) for at in range(number))
+
+
+CALL = of_kind("ai_call", SaidAiCall(topic="t", model="m"), 3)
+NUMBER = of_kind("annotation", SaidAnnotation(name="n", value="1"), 3)
+TEXT = of_kind("annotation", SaidAnnotation(name="n", value='"t"'), 3)
+KEYED = of_kind("annotation", SaidAnnotation(name="n", value="1", key="k"), 3)
+ARTIFACT = of_kind("artifact", SaidArtifact(name="a", content_type="a/b", size=1, sha256="a", blob="b"), 1)
+
+
+@pytest.mark.parametrize(
+    ("said", "more"),
+    [
+        pytest.param((), 0, id="nothing"),
+        pytest.param(CALL, 1, id="calls of models"),
+        pytest.param(NUMBER, 1, id="annotations"),
+        # Beside the annotations: the index by which runs are found.
+        pytest.param(TEXT, 2, id="texts"),
+        # Beside the annotations: is there one under the key?
+        pytest.param(KEYED, 2, id="under a key"),
+        pytest.param(ARTIFACT, 1, id="artifacts"),
+        pytest.param((*CALL, *NUMBER, *ARTIFACT), 3, id="all of it"),
+    ],
+)
+def test_each_kind_of_what_is_said_costs_one_statement_however_much_it_is(
+    worked: Worked, statements: Statements, said: tuple[Said, ...], more: int
+) -> None:
+    worked.create(FEW + MANY, "short")
+    attempts = iter([worked.claim(FEW), worked.claim(MANY)])
+
+    within = costs(statements, lambda _: worked.settle(next(attempts), COMPLETED, said=said))
+
+    assert (within.commits, within.queries) == (1, 5 + more + worked.receipt)
+
+
+def test_a_run_is_annotated_in_one_commit(worked: Worked, statements: Statements) -> None:
+    run = worked.engine.sync.start(SHORT(1))
+    with statements.of() as within:
+        run.annotate({str(number): number for number in range(100)})
+
+    assert within.commits == 1
+    # The run, which is asked for twice over; the annotations.
+    assert within.queries == 3 + worked.receipt
+
+
+def test_what_was_said_is_read_with_few_statements(worked: Worked, statements: Statements) -> None:
+    run = worked.engine.sync.start(SHORT(1))
+    run.annotate({"a": 1, "b": "c"})
+    with statements.of() as within:
+        assert len(list(run.annotations())) == 2
+        assert not list(run.logs())
+        assert not run.progress()
+    with statements.of() as found:
+        assert len(list(worked.engine.sync.runs(annotations={"b": "c"}))) == 1
+
+    # Each of them asks which run it is, and then what there is.
+    assert (within.queries, within.commits) == (6, 0)
+    assert found.queries == 1

@@ -233,6 +233,8 @@ def _cli_commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Co
         "list",
         "show",
         "wait",
+        "logs",
+        "annotate",
         "pause",
         "resume",
         "cancel",

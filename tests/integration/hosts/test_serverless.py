@@ -461,7 +461,7 @@ def test_what_a_body_says_is_stored_while_it_runs(open_engine: OpenEngine) -> No
     engine = open_engine(pipeline)
     ServerlessHost(engine).handle_job(started(engine, pipeline(1)))
 
-    assert seen == [{"done": 1, "of": 2, "message": "half"}]
+    assert seen == [{"done": 1, "of": 2, "message": "half", "stage": "talk", "attempt": 1}]
 
 
 # Maintenance ----------------------------------------------------------------------------------------------------

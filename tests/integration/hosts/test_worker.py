@@ -344,13 +344,21 @@ async def test_what_a_body_says_can_be_read_while_it_runs_and_afterwards(open_en
         handle = await engine.start(pipeline(7))
         await until(lambda: len(notes(engine, handle.id)) == 2)
         assert [(note.kind, parse(note.data)) for note in notes(engine, handle.id)] == [
-            ("log", {"message": "hello", "fields": {"n": 7, "share": 0.5, "ok": True}}),
-            ("progress", {"done": 1, "of": 4, "message": "a quarter"}),
+            (
+                "log",
+                {
+                    "message": "hello",
+                    "fields": {"n": 7, "share": 0.5, "ok": True},
+                    "stage": "talk",
+                    "attempt": 1,
+                },
+            ),
+            ("progress", {"done": 1, "of": 4, "message": "a quarter", "stage": "talk", "attempt": 1}),
         ]
         go_on.set()
         await handle.result(timeout=SOON)
         last = notes(engine, handle.id)[-1]
-        assert parse(last.data) == {"done": 4, "of": 4, "message": "all"}
+        assert parse(last.data) == {"done": 4, "of": 4, "message": "all", "stage": "talk", "attempt": 1}
         assert (last.job, last.epoch) == (1, 1)
 
 
@@ -364,10 +372,11 @@ async def test_of_a_flood_of_lines_the_last_are_kept(open_engine: OpenEngine) ->
     pipeline = Pipeline("w", input=int).pipe(talk)
     async with open_engine(pipeline) as engine, Worker(engine):
         run = await done(engine, pipeline(SAID_MAX + 500))
-        kept = notes(engine, run)
+        kept = [line.message async for line in engine.handle(pipeline, run).logs()]
 
-    assert len(kept) == SAID_MAX
-    assert parse(kept[-1].data)["message"] == str(SAID_MAX + 499)
+    assert len(kept) == SAID_MAX + 1
+    assert kept[0].startswith("500 lines before this one were not kept")
+    assert kept[-1] == str(SAID_MAX + 499)
 
 
 @pytest.mark.usefixtures("quick")

@@ -8,21 +8,25 @@ from anyio import to_thread
 from typing_extensions import override
 
 from holdfast.hosts.bodies import Body
-from holdfast.hosts.runtime import SAID_MAX, AttemptRuntime, printable
+from holdfast.hosts.runtime import ANNOTATIONS_MAX, LINE_MAX, LINES_MAX, SAID_MAX, AttemptRuntime, printable
 from holdfast.kernel.authoring.context import BlobRef, StageContext
 from holdfast.kernel.authoring.decorators import each, stage
 from holdfast.kernel.authoring.pipelines import Pipeline
-from holdfast.kernel.commands import Said
+from holdfast.kernel.codec import from_data
+from holdfast.kernel.commands import Said, SaidAnnotation
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import (
     BlobCorruptError,
     BlobMissingError,
+    InvalidCommandError,
     InvalidKeyError,
     NoBlobStoreError,
     OutputMissingError,
     StageCancelledError,
+    UnstorableValueError,
 )
 from holdfast.ports.json import parse
+from holdfast.ports.said import Actor, Scope
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.conformance.nasty_keys import NASTY_KEYS
 from tests.unit.hosts.bench import Bench
@@ -256,7 +260,11 @@ async def test_a_large_output_of_an_async_body_is_stored_off_the_loop() -> None:
 
 
 def said_by(body: Body) -> list[tuple[str, Any]]:
-    return [(said.kind, parse(said.data)) for said in body.runtime.take_said()]
+    """What was said, without who said it."""
+    told: list[tuple[str, Any]] = [(said.kind, parse(said.data)) for said in body.runtime.take_said()]
+    for _, data in told:
+        assert (data.pop("stage", "last"), data.pop("attempt", 1)) == ("last", 1)
+    return told
 
 
 def test_what_was_said_is_taken_once_with_the_last_progress_only() -> None:
@@ -279,8 +287,94 @@ def test_of_a_long_log_the_last_lines_are_kept() -> None:
         context_of(body).log(str(number))
 
     lines = said_by(body)
-    assert len(lines) == SAID_MAX
-    assert [lines[0][1]["message"], lines[-1][1]["message"]] == ["5", str(SAID_MAX + 4)]
+    assert len(lines) == SAID_MAX + 1
+    assert lines[0][1]["message"].startswith("5 lines before this one were not kept")
+    assert [lines[1][1]["message"], lines[-1][1]["message"]] == ["5", str(SAID_MAX + 4)]
+
+
+def test_what_could_not_be_stored_is_said_again_before_what_followed() -> None:
+    _, body = waiting()
+    ctx = context_of(body)
+    for number in range(SAID_MAX):
+        ctx.log(str(number))
+    ctx.progress(1, 2)
+    ctx.annotate("a", 1)
+    taken = body.runtime.take_said()
+    ctx.log("later")
+    ctx.progress(2, 2)
+    ctx.annotate("b", 2)
+    body.runtime.put_back(taken)
+
+    told = body.runtime.take_said()
+    messages = [parse(one.data)["message"] for one in told if one.kind == "log"]
+    assert messages[0].startswith("1 lines before")
+    assert [*messages[1:3], messages[-1]] == ["1", "2", "later"]
+    assert [parse(one.data)["done"] for one in told if one.kind == "progress"] == [2]
+    assert [parse(one.data)["name"] for one in told if one.kind == "annotation"] == ["a", "b"]
+
+
+def test_an_attempt_logs_so_many_lines_and_no_more() -> None:
+    _, body = waiting()
+    kept: list[str] = []
+    for number in range(LINES_MAX + 10):
+        context_of(body).log(str(number))
+        if number % SAID_MAX == SAID_MAX - 1:
+            kept += [parse(one.data)["message"] for one in body.runtime.take_said()]
+    kept += [parse(one.data)["message"] for one in body.runtime.take_said()]
+
+    assert kept[:LINES_MAX] == [str(number) for number in range(LINES_MAX)]
+    assert kept[LINES_MAX:] == [f"this attempt has logged {LINES_MAX} lines: no more are kept"]
+
+
+def test_of_a_long_line_the_beginning_is_kept() -> None:
+    _, body = waiting()
+    context_of(body).log("x" * 10_000, a="y" * 3_000, b="z" * 3_000, c="gone")
+
+    ((_, data),) = said_by(body)
+    assert data["message"] == "x" * LINE_MAX
+    assert sum(len(name) + len(text) for name, text in data["fields"].items()) == LINE_MAX
+    assert list(data["fields"]) == ["a", "b"]
+
+
+def test_a_line_has_a_level() -> None:
+    _, body = waiting()
+    context_of(body).log("careful", level="warning", n=1)
+
+    assert said_by(body) == [("log", {"message": "careful", "fields": {"n": 1}, "level": "warning"})]
+    with pytest.raises(ValueError, match="it is one of debug, info"):
+        context_of(body).log("careful", level=cast("Any", "loud"))
+
+
+def test_an_annotation_says_who_says_it() -> None:
+    _, body = waiting()
+    context_of(body).annotate("score", {"a": [1]}, scope="run", reason="so", key="k")
+    context_of(body).annotate("by", "me", actor=Actor("model", "m", "2"))
+
+    first, second = (from_data(parse(one.data), SaidAnnotation) for one in body.runtime.take_said())
+    assert first == SaidAnnotation(
+        name="score",
+        value='{"a":[1]}',
+        scope=Scope.RUN,
+        actor=Actor("stage", "w/last", "1"),
+        reason="so",
+        key="k",
+    )
+    assert (second.scope, second.actor) == (Scope.ATTEMPT, Actor("model", "m", "2"))
+
+
+def test_what_can_not_be_an_annotation_is_refused_at_once() -> None:
+    _, body = waiting()
+    ctx = context_of(body)
+    with pytest.raises(UnstorableValueError):
+        ctx.annotate("n", object())
+    with pytest.raises(InvalidCommandError):
+        ctx.annotate("", 1)
+    with pytest.raises(ValueError, match="nobody"):
+        ctx.annotate("n", 1, scope=cast("Any", "nobody"))
+    for number in range(ANNOTATIONS_MAX):
+        ctx.annotate(str(number), 1)
+    with pytest.raises(InvalidCommandError, match="1000 annotations"):
+        ctx.annotate("more", 1)
 
 
 def test_a_line_says_when_it_was_said_by_the_store_s_clock() -> None:

@@ -17,10 +17,12 @@ from holdfast.kernel.commands import (
     JobRelease,
     JobWakeDue,
     LeaseReapStale,
+    NamedValue,
     OutboxFlush,
     OutboxSettle,
     OutboxSweep,
     Refused,
+    RunAnnotate,
     RunCancel,
     RunCreate,
     RunPause,
@@ -85,6 +87,7 @@ def _every_command(world: World) -> Iterator[Command[object]]:
     attempt = world.claim(session)[0]
     yield completing(attempt)
     yield RunTransition(run_id="x")
+    yield RunAnnotate(run_id="x", annotations=(NamedValue(name="n", value="1"),))
     yield RunPause(run_id="x")
     yield RunResume(run_id="x")
     yield RunRepair()

@@ -12,6 +12,7 @@ from holdfast.kernel.rules import RULES, command_from, reply_type
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.persistence import Lane
 from holdfast.ports.records import JobKind, Payload, RunStatus
+from holdfast.ports.said import Actor
 
 BASE = '"idempotency_key":null,"namespace":"default"'
 ATTEMPT = c.Attempt(
@@ -33,7 +34,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
     (
         c.RunCreate(workflow="w", input=Payload(inline='{"é":1}')),
         (
-            '{"attributes":null,"id":null,"idempotency_key":null,"if_exists":"error",'
+            '{"annotations":[],"attributes":null,"id":null,"idempotency_key":null,"if_exists":"error",'
             '"input":{"blob":null,"inline":"{\\"\\u00e9\\":1}"},"namespace":"default","priority":0,"queue":null,'
             '"type":"run.create","version":null,"workflow":"w"}'
         ),
@@ -51,6 +52,18 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         (
             f'{{"generation":null,{BASE},"reason":"","run_id":"x","stage":"b","type":"run.rerun_from",'
             '"version":null}'
+        ),
+    ),
+    (
+        c.RunAnnotate(
+            run_id="x",
+            annotations=(c.NamedValue(name="n", value='{"a":1}'),),
+            actor=Actor(kind="person", id="me"),
+        ),
+        (
+            '{"actor":{"id":"me","kind":"person","version":""},'
+            '"annotations":[{"name":"n","value":"{\\"a\\":1}"}],"idempotency_key":null,"item":null,"key":null,'
+            '"namespace":"default","reason":"","run_id":"x","stage":null,"type":"run.annotate"}'
         ),
     ),
     (
@@ -221,6 +234,7 @@ REPLIES: list[tuple[object, str]] = [
         c.JobSettled(status="settled", run_status=RunStatus.RUNNING, retry_at=5),
         ('{"more":false,"next":null,"retry_at":5,"row":null,"run_status":"running","status":"settled"}'),
     ),
+    (c.RunAnnotated(run="r", generation=1, stored=2), '{"generation":1,"run":"r","stored":2}'),
     (c.RunPaused(status=RunStatus.PAUSED, changed=True), '{"changed":true,"status":"paused"}'),
     (c.JobReleased(status="fenced"), '{"status":"fenced"}'),
     (c.JobsHeld(lost=("r.1",)), '{"lost":["r.1"]}'),

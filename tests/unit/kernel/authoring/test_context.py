@@ -14,8 +14,10 @@ from holdfast.kernel.authoring import (
     StageRuntime,
     stage,
 )
+from holdfast.kernel.authoring.context import Level
 from holdfast.kernel.values import decode, encode
 from holdfast.ports.errors import BlobMissingError, InvalidValueError, OutputMissingError, StageCancelledError
+from holdfast.ports.said import Actor, Scope
 
 R = TypeVar("R")
 
@@ -66,8 +68,13 @@ class MemoryRuntime:
     def progress(self, done: float, of: float, message: str, /) -> None:
         self.noted.append((done, of, message))
 
-    def log(self, message: str, fields: dict[str, str | float | bool], /) -> None:
-        self.noted.append((message, fields))
+    def log(self, message: str, fields: dict[str, str | float | bool], /, level: Level = "info") -> None:
+        self.noted.append((message, fields) if level == "info" else (message, fields, level))
+
+    def annotate(
+        self, name: str, value: object, /, *, scope: Scope, actor: Actor | None, reason: str, key: str | None
+    ) -> None:
+        self.noted.append((name, value, scope, actor, reason, key))
 
 
 def context(runtime: StageRuntime) -> StageContext[None]:

@@ -1,0 +1,204 @@
+"""What is said of runs, in the words of users: how it is said, and how it is asked for."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Final, TypedDict, cast
+
+import attrs
+
+from holdfast.hosts.core import Core
+from holdfast.hosts.finding import check_names
+from holdfast.kernel.commands import NamedValue, RunAnnotate
+from holdfast.kernel.values import encode
+from holdfast.ports.clock import instant, micros
+from holdfast.ports.errors import InvalidFilterError
+from holdfast.ports.hearing import AnnotationFilter, AnnotationsOf
+from holdfast.ports.json import parse
+from holdfast.ports.records import Micros
+from holdfast.ports.said import Actor, Annotation, SaidPlace, Scope, said_place
+
+_PAGE: Final = 200
+
+
+class SayOptions(TypedDict, total=False):
+    """How something is said of a run.
+
+    Attributes:
+        actor: Who says it.
+        reason: Why, for people.
+        key: Say it once: of a name that was said of the run under this key before, nothing is stored.
+        stage: Say it of this stage, and not of the run.
+        item: Say it of this item of the stage, which is mapped.
+    """
+
+    actor: Actor
+    reason: str
+    key: str | None
+    stage: str | None
+    item: int | None
+
+
+class AnnotationOptions(TypedDict, total=False):
+    """Which annotations of a run are asked for. All that is given must be true of one.
+
+    Attributes:
+        name: Of this name.
+        prefix: Of a name that begins so.
+        actor_kind: Said by an actor of this kind.
+        actor_id: Said by this actor.
+        scope: Of a run, a stage, an item or an attempt.
+        stage: Said of this stage, of its items or its attempts.
+        item: Said of this item, or of its attempts.
+        since: Said at this instant or later. Aware.
+        until: Said before this instant. Aware.
+        after: Begin after this place: the `cursor` of an `AnnotationInfo`.
+        limit: How many at most, 1 or more; all if left out.
+    """
+
+    name: str | None
+    prefix: str | None
+    actor_kind: str | None
+    actor_id: str | None
+    scope: Scope | str | None
+    stage: str | None
+    item: int | None
+    since: datetime | None
+    until: datetime | None
+    after: str | None
+    limit: int | None
+
+
+@attrs.frozen(kw_only=True)
+class AnnotationInfo:
+    """Something that was said of a run.
+
+    Attributes:
+        value: Plain JSON.
+        scope: What it is about: the run, a stage, an item, or an attempt.
+        stage: Which stage, if it is about one.
+        item: Which item, if it is about one.
+        actor: Who said it.
+        epoch: Which attempt of the stage said it, by the number of its lease; None if none did.
+        cursor: Its place in the list: give it to `annotations(after=...)` for those that follow. Opaque.
+    """
+
+    name: str
+    value: object
+    at: datetime
+    scope: Scope
+    stage: str | None
+    item: int | None
+    actor: Actor
+    reason: str
+    key: str | None
+    epoch: int | None
+    cursor: str
+
+
+def named_values(said: Mapping[str, object]) -> tuple[NamedValue, ...]:
+    """Return what is said as commands have it. UnstorableValueError, InvalidCommandError."""
+    return tuple(NamedValue(name=name, value=encode(value, object)) for name, value in said.items())
+
+
+def annotate_command(
+    namespace: str, run_id: str, said: Mapping[str, object], options: SayOptions
+) -> RunAnnotate:
+    """Return the command that says something of a run. TypeError for an unknown option."""
+    check_names(cast("dict[str, object]", options), SayOptions, "annotate")
+    return RunAnnotate(namespace=namespace, run_id=run_id, annotations=named_values(said), **options)
+
+
+def annotations_of(core: Core, run: str, options: AnnotationOptions) -> Iterator[AnnotationInfo]:
+    """Yield what was said of a run, oldest first, read some at a time. Options are checked at once."""
+    given = cast("dict[str, object]", options)
+    check_names(given, AnnotationOptions, "annotations")
+    which = AnnotationFilter(
+        name=_text(given, "name"),
+        prefix=_text(given, "prefix"),
+        actor_kind=_text(given, "actor_kind"),
+        actor_id=_text(given, "actor_id"),
+        scope=_scope(given.get("scope")),
+        node=_text(given, "stage"),
+        item=_number(given, "item", 0),
+        since=instant_option(given, "since"),
+        until=instant_option(given, "until"),
+    )
+    return _listed(core, run, which, place_option(given), _number(given, "limit", 1))
+
+
+def _listed(
+    core: Core, run: str, which: AnnotationFilter, after: SaidPlace | None, left: int | None
+) -> Iterator[AnnotationInfo]:
+    while left is None or left > 0:
+        page = _PAGE if left is None else min(_PAGE, left)
+        said = core.stores.persistence.read(AnnotationsOf(run, which, after=after, limit=page))
+        yield from map(annotation_info, said)
+        if len(said) < page:
+            return
+        after, left = said[-1].place, None if left is None else left - page
+
+
+def annotation_info(said: Annotation) -> AnnotationInfo:
+    """Return an annotation as users see it."""
+    return AnnotationInfo(
+        name=said.name,
+        value=parse(said.value),
+        at=instant(said.at),
+        scope=said.scope,
+        stage=said.node,
+        item=said.item,
+        actor=Actor(said.actor_kind, said.actor_id, said.actor_version),
+        reason=said.reason,
+        key=said.key,
+        epoch=said.epoch,
+        cursor=said.place.text,
+    )
+
+
+def place_option(given: Mapping[str, object]) -> SaidPlace | None:
+    """Return the place that `after` names. InvalidFilterError."""
+    value = given.get("after")
+    if value is None:
+        return None
+    try:
+        return said_place(cast("str", value))
+    except (ValueError, AttributeError):
+        raise InvalidFilterError(
+            "after", f"is {value!r}; it must be the cursor of what was listed before"
+        ) from None
+
+
+def instant_option(given: Mapping[str, object], option: str) -> Micros | None:
+    """Return an instant. InvalidFilterError if it is none, or not aware."""
+    value = given.get(option)
+    if value is None:
+        return None
+    if not isinstance(value, datetime) or value.utcoffset() is None:
+        raise InvalidFilterError(
+            option, f"is {value!r}; it must be an aware datetime, as datetime.now(UTC) is"
+        )
+    return micros(value)
+
+
+def _text(given: Mapping[str, object], option: str) -> str | None:
+    value = given.get(option)
+    if value is not None and not isinstance(value, str):
+        raise InvalidFilterError(option, f"is {value!r}; it must be a string")
+    return value
+
+
+def _number(given: Mapping[str, object], option: str, least: int) -> int | None:
+    value = given.get(option)
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+        raise InvalidFilterError(option, f"is {value!r}; it must be an integer of at least {least}")
+    return value
+
+
+def _scope(value: object) -> Scope | None:
+    if value is None:
+        return None
+    try:
+        return Scope(cast("str", value))
+    except ValueError:
+        known = ", ".join(scope.value for scope in Scope)
+        raise InvalidFilterError("scope", f"is {value!r}; it is one of {known}") from None

@@ -1,0 +1,209 @@
+"""Rules for what is said of runs: by people and programs with run.annotate, by attempts in heartbeats and settles."""
+
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from holdfast.kernel.codec import from_data
+from holdfast.kernel.commands import (
+    JobHeartbeat,
+    JobSettle,
+    RunAnnotate,
+    RunAnnotated,
+    Said,
+    SaidAiCall,
+    SaidAnnotation,
+    SaidArtifact,
+)
+from holdfast.kernel.commands.said import NamedValue
+from holdfast.kernel.state import Decision, Reads, State
+from holdfast.ports.changes import AddAiCall, AddAnnotation, AddArtifact, AddNote, Change
+from holdfast.ports.clock import Ids
+from holdfast.ports.errors import InvalidCommandError, RunNotFoundError
+from holdfast.ports.json import parse
+from holdfast.ports.records import Job, Micros, Note, Run, RunName, job_key
+from holdfast.ports.said import Actor, AiCall, Annotation, Artifact, Scope
+
+T = TypeVar("T")
+
+
+def reads_of_annotate(command: RunAnnotate) -> Reads:
+    """Read the newest generation of the run, and whether something was said under the key."""
+    name = RunName(command.namespace, command.run_id)
+    return Reads(names=(name,), said_keys=((name, command.key),) if command.key is not None else ())
+
+
+def decide_annotate(state: State, command: RunAnnotate, now: Micros, ids: Ids) -> Decision[RunAnnotated]:
+    """Store what is said; of a name that was said under this key before, nothing."""
+    run = state.tables.run_named(RunName(command.namespace, command.run_id))
+    if run is None:
+        raise RunNotFoundError(command.run_id)
+    _check_place(state, run, command)
+    known = state.tables.said_keys.get((run.key, command.key or ""), set()) if command.key else set[str]()
+    of_stage = Scope.STAGE if command.item is None else Scope.ITEM
+    scope = Scope.RUN if command.stage is None else of_stage
+    changes = tuple(
+        AddAnnotation(
+            Annotation(
+                run=run.key,
+                at=now,
+                id=ids.new(),
+                namespace=run.namespace,
+                name=one.name,
+                value=one.value,
+                scope=scope,
+                node=command.stage,
+                item=command.item,
+                actor_kind=command.actor.kind,
+                actor_id=command.actor.id,
+                actor_version=command.actor.version,
+                reason=command.reason,
+                key=command.key,
+            )
+        )
+        for one in command.annotations
+        if one.name not in known
+    )
+    return Decision(RunAnnotated(run=run.key, generation=run.generation, stored=len(changes)), changes)
+
+
+def annotations_at_start(run: Run, said: Iterable[NamedValue], ids: Ids) -> Iterator[Change]:
+    """Yield what stores what a run is started with."""
+    for one in said:
+        yield AddAnnotation(
+            Annotation(
+                run=run.key,
+                at=run.created_at,
+                id=ids.new(),
+                namespace=run.namespace,
+                name=one.name,
+                value=one.value,
+            )
+        )
+
+
+def keys_said(command: JobHeartbeat | JobSettle) -> tuple[tuple[str, str], ...]:
+    """Return the keys, each with its run, under which attempts say something in this command."""
+    attempts = command.attempts if isinstance(command, JobHeartbeat) else (command,)
+    return tuple(
+        (job_key(attempt.job).run, key)
+        for attempt in attempts
+        for one in attempt.said
+        if one.kind == "annotation" and (key := _annotation(one).key) is not None
+    )
+
+
+def said_changes(
+    state: State, job: Job, epoch: int, said: Iterable[Said], ids: Ids, *, artifacts: bool = False
+) -> list[Change]:
+    """Return what stores all that an attempt said; of artifacts nothing, unless told otherwise."""
+    changes: list[Change] = []
+    known = {
+        (key, name) for (of, key), names in state.tables.said_keys.items() if of == job.run for name in names
+    }
+    for one in said:
+        match one.kind:
+            case "log" | "progress":
+                changes.append(AddNote(_note(job, epoch, one, ids)))
+            case "annotation":
+                told = _annotation(one)
+                if told.key is None or (told.key, told.name) not in known:
+                    changes.append(AddAnnotation(_annotated(job, epoch, one.at, told, ids)))
+                    known.add((told.key or "", told.name))
+            case "artifact":
+                if artifacts:
+                    changes.append(AddArtifact(_artifact(job, epoch, one)))
+            case "ai_call":
+                changes.append(AddAiCall(_ai_call(job, epoch, one, ids)))
+    return changes
+
+
+def _check_place(state: State, run: Run, command: RunAnnotate) -> None:
+    if command.stage is None and command.item is not None:
+        raise InvalidCommandError("item goes with the stage that it is of")
+    if command.item is not None and command.item < 0:
+        raise InvalidCommandError(f"item is {command.item}; items count from 0")
+    if command.stage is not None and command.stage not in state.plan_of(run).nodes:
+        raise InvalidCommandError(f"run {run.id!r} has no stage {command.stage!r}")
+
+
+def _note(job: Job, epoch: int, said: Said, ids: Ids) -> Note:
+    return Note(
+        id=ids.new(), run=job.run, job=job.number, epoch=epoch, at=said.at, kind=said.kind, data=said.data
+    )
+
+
+def _annotation(said: Said) -> SaidAnnotation:
+    return _data(said, SaidAnnotation)
+
+
+def _annotated(job: Job, epoch: int, at: Micros, said: SaidAnnotation, ids: Ids) -> Annotation:
+    actor: Actor = said.actor
+    of_stage = said.scope is not Scope.RUN
+    return Annotation(
+        run=job.run,
+        at=at,
+        id=ids.new(),
+        namespace=job.namespace,
+        name=said.name,
+        value=said.value,
+        scope=said.scope,
+        node=job.node if of_stage else None,
+        item=job.item if of_stage and said.scope is not Scope.STAGE else None,
+        job=job.number,
+        epoch=epoch,
+        actor_kind=actor.kind,
+        actor_id=actor.id,
+        actor_version=actor.version,
+        reason=said.reason,
+        key=said.key,
+    )
+
+
+def _artifact(job: Job, epoch: int, said: Said) -> Artifact:
+    told = _data(said, SaidArtifact)
+    return Artifact(
+        run=job.run,
+        job=job.number,
+        epoch=epoch,
+        name=told.name,
+        node=job.node,
+        item=job.item,
+        at=said.at,
+        content_type=told.content_type,
+        size=told.size,
+        sha256=told.sha256,
+        blob=told.blob,
+    )
+
+
+def _ai_call(job: Job, epoch: int, said: Said, ids: Ids) -> AiCall:
+    told = _data(said, SaidAiCall)
+    return AiCall(
+        run=job.run,
+        at=said.at,
+        id=ids.new(),
+        job=job.number,
+        epoch=epoch,
+        node=job.node,
+        item=job.item,
+        topic=told.topic,
+        model=told.model,
+        kind=told.kind,
+        input_tokens=told.input_tokens,
+        output_tokens=told.output_tokens,
+        cost=told.cost,
+        duration=told.duration,
+        batch=told.batch,
+        batch_index=told.batch_index,
+        prompt=told.prompt,
+        response=told.response,
+        error=told.error,
+        metadata=told.metadata,
+    )
+
+
+def _data(said: Said, kind: type[T]) -> T:
+    try:
+        return from_data(parse(said.data), kind)
+    except ValueError:
+        raise InvalidCommandError(f"what is said as {said.kind} has no JSON as its data") from None
