@@ -21,8 +21,28 @@ from holdfast.hosts.annotating import (
     annotate_command,
     annotations_of,
 )
+from holdfast.hosts.bulk import (
+    CANCEL,
+    PAUSE,
+    RERUN,
+    RESUME,
+    TERMINATE,
+    Action,
+    BulkResult,
+    act_on_all,
+    chosen_runs,
+    command_for,
+)
 from holdfast.hosts.core import Core
-from holdfast.hosts.finding import FilterOptions, ListOptions, Wanted, run_filter, wanted_runs
+from holdfast.hosts.finding import (
+    CountOptions,
+    FilterOptions,
+    ListOptions,
+    Wanted,
+    checked_limit,
+    run_filter,
+    wanted_runs,
+)
 from holdfast.hosts.flushing import Flushed, Flusher
 from holdfast.hosts.hearing import (
     FOLLOW_INTERVAL,
@@ -450,19 +470,21 @@ class SyncEngine:
         """Return the runs of this namespace one by one, newest first, read some at a time.
 
         Args:
-            options: Which ones, by `workflow`, `status`, `attributes`, `since` and `until`; in what order, by
-                `oldest_first`; and how many, by `after` and `limit`. See `ListOptions`.
+            options: Which ones, by `workflow`, `status`, `attributes`, `since` and `until`, and whether with
+                `all_generations`; in what order, by `oldest_first`; and how many, by `after` and `limit`. See
+                `ListOptions`.
 
         Raises:
             InvalidFilterError: One of these can't be. Nothing was asked of the store.
         """
         return self._listed(wanted_runs(self.core.namespace, options, "runs"))
 
-    def count(self, **options: Unpack[FilterOptions]) -> dict[RunStatus, int]:
+    def count(self, **options: Unpack[CountOptions]) -> dict[RunStatus, int]:
         """Return how many runs there are of each status that is asked for, which may be none.
 
         Args:
-            options: Which ones, by `workflow`, `status`, `attributes`, `since` and `until`. See `FilterOptions`.
+            options: Which ones, by `workflow`, `status`, `attributes`, `since` and `until`, and whether with
+                `all_generations`. See `CountOptions`.
 
         Raises:
             InvalidFilterError: One of these can't be. Nothing was asked of the store.
@@ -471,6 +493,76 @@ class SyncEngine:
         self.core.connect()
         found = self.core.stores.persistence.read(CountRuns(which))
         return {status: found.get(status, 0) for status in RunStatus if status in (which.statuses or found)}
+
+    def cancel_all(
+        self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
+    ) -> BulkResult:
+        """End all these runs as cancelled, oldest first, in transactions of at most 500.
+
+        To repeat it does no harm, and it has an end: runs that are started meanwhile do not count.
+
+        Args:
+            reason: For people; kept in the histories.
+            limit: How many runs at most.
+            which: Which ones, by `workflow`, `status`, `attributes`, `annotations`, `since` and `until`. Without a
+                status all that are active.
+
+        Raises:
+            InvalidFilterError: One of these can't be, or no run of such a status can be cancelled.
+            UnavailableError: The store did not answer; some may be cancelled, and some not.
+        """
+        return self._act(CANCEL, which, reason, limit)
+
+    def terminate_all(
+        self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
+    ) -> BulkResult:
+        """End all these runs as cancelled at once, whatever they have left to clean up. Otherwise as `cancel_all`."""
+        return self._act(TERMINATE, which, reason, limit)
+
+    def pause_all(
+        self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
+    ) -> BulkResult:
+        """Start nothing more of all these runs until they are resumed. Otherwise as `cancel_all`."""
+        return self._act(PAUSE, which, reason, limit)
+
+    def resume_all(
+        self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
+    ) -> BulkResult:
+        """Let all these runs, which are paused, go on. Otherwise as `cancel_all`."""
+        return self._act(RESUME, which, reason, limit)
+
+    def rerun_all(
+        self,
+        stage: AnyNode[object] | str | None = None,
+        /,
+        *,
+        version: str | None = None,
+        reason: str = "",
+        limit: int | None = None,
+        **which: Unpack[FilterOptions],
+    ) -> BulkResult:
+        """Run all these runs again, in transactions of at most 100. Without a status, those that have failed.
+
+        What becomes of each is as with `rerun_from` of its handle; those from which it can't be done are refused, and
+        the others are not affected. Otherwise as `cancel_all`.
+        """
+        name = stage.name if isinstance(stage, Node) else stage
+        return self._act(RERUN, which, reason, limit, stage=name, version=version)
+
+    def _act(
+        self,
+        action: Action,
+        which: FilterOptions,
+        reason: str,
+        limit: int | None,
+        *,
+        stage: str | None = None,
+        version: str | None = None,
+    ) -> BulkResult:
+        checked_limit(limit)
+        runs = chosen_runs(self.core, action, which, f"{action.name} all")
+        command = command_for(action, reason=reason, stage=stage, version=version)
+        return act_on_all(self.core, action, runs, command, limit=limit)
 
     def register_sink(
         self, name: str, /, *, since: datetime | None = None, types: Collection[str] = ()
@@ -622,9 +714,51 @@ class Engine:
         """Return the runs of this namespace one by one. See `SyncEngine.runs`."""
         return _awaited(self._sync.runs(**options))
 
-    async def count(self, **options: Unpack[FilterOptions]) -> dict[RunStatus, int]:
+    async def count(self, **options: Unpack[CountOptions]) -> dict[RunStatus, int]:
         """Return how many runs there are of each status. See `SyncEngine.count`."""
         return await to_thread.run_sync(partial(self._sync.count, **options))
+
+    async def cancel_all(
+        self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
+    ) -> BulkResult:
+        """End all these runs as cancelled. See `SyncEngine.cancel_all`."""
+        call = partial(self._sync.cancel_all, reason=reason, limit=limit, **which)
+        return await to_thread.run_sync(call)
+
+    async def terminate_all(
+        self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
+    ) -> BulkResult:
+        """End all these runs as cancelled at once. See `SyncEngine.terminate_all`."""
+        call = partial(self._sync.terminate_all, reason=reason, limit=limit, **which)
+        return await to_thread.run_sync(call)
+
+    async def pause_all(
+        self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
+    ) -> BulkResult:
+        """Start nothing more of all these runs until they are resumed. See `SyncEngine.pause_all`."""
+        call = partial(self._sync.pause_all, reason=reason, limit=limit, **which)
+        return await to_thread.run_sync(call)
+
+    async def resume_all(
+        self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
+    ) -> BulkResult:
+        """Let all these runs, which are paused, go on. See `SyncEngine.resume_all`."""
+        call = partial(self._sync.resume_all, reason=reason, limit=limit, **which)
+        return await to_thread.run_sync(call)
+
+    async def rerun_all(
+        self,
+        stage: AnyNode[object] | str | None = None,
+        /,
+        *,
+        version: str | None = None,
+        reason: str = "",
+        limit: int | None = None,
+        **which: Unpack[FilterOptions],
+    ) -> BulkResult:
+        """Run all these runs again. See `SyncEngine.rerun_all`."""
+        call = partial(self._sync.rerun_all, stage, version=version, reason=reason, limit=limit, **which)
+        return await to_thread.run_sync(call)
 
     async def register_sink(
         self, name: str, /, *, since: datetime | None = None, types: Collection[str] = ()

@@ -37,7 +37,17 @@ class FilterOptions(TypedDict, total=False):
     until: datetime | None
 
 
-class ListOptions(FilterOptions, total=False):
+class CountOptions(FilterOptions, total=False):
+    """Which runs are asked for.
+
+    Attributes:
+        all_generations: Also the older generations of runs that were run again; otherwise only the newest of each.
+    """
+
+    all_generations: bool
+
+
+class ListOptions(CountOptions, total=False):
     """Which runs are asked for, and in what order.
 
     Attributes:
@@ -65,25 +75,26 @@ def wanted_runs(namespace: str, options: ListOptions, where: str) -> Wanted:
     """Return what is asked for. TypeError for an unknown option, InvalidFilterError for a value that can't be."""
     given = cast("dict[str, object]", options)
     check_names(given, ListOptions, where)
-    filters = {name: value for name, value in given.items() if name in FilterOptions.__optional_keys__}
-    limit = given.get("limit")
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-        raise InvalidFilterError("limit", f"is {limit!r}; it must be an integer of at least 1")
-    oldest_first = given.get("oldest_first", False)
-    if not isinstance(oldest_first, bool):
-        raise InvalidFilterError("oldest_first", f"is {oldest_first!r}; it must be True or False")
+    filters = {name: value for name, value in given.items() if name in CountOptions.__optional_keys__}
     return Wanted(
-        which=run_filter(namespace, cast("FilterOptions", filters), where),
-        oldest_first=oldest_first,
+        which=run_filter(namespace, cast("CountOptions", filters), where),
+        oldest_first=_truth("oldest_first", given),
         after=_place(given.get("after")),
-        limit=limit,
+        limit=checked_limit(given.get("limit")),
     )
 
 
-def run_filter(namespace: str, options: FilterOptions, where: str) -> RunFilter:
+def checked_limit(limit: object) -> int | None:
+    """Return how many runs are wanted at most; None for all. InvalidFilterError."""
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+        raise InvalidFilterError("limit", f"is {limit!r}; it must be an integer of at least 1")
+    return limit
+
+
+def run_filter(namespace: str, options: CountOptions | FilterOptions, where: str) -> RunFilter:
     """Return which runs are asked for. TypeError and InvalidFilterError as above."""
     given = cast("dict[str, object]", options)
-    check_names(given, FilterOptions, where)
+    check_names(given, CountOptions, where)
     since, until = _instant("since", given.get("since")), _instant("until", given.get("until"))
     if since is not None and until is not None and since >= until:
         raise InvalidFilterError("until", "is not after `since`, so no run can be between them")
@@ -95,6 +106,7 @@ def run_filter(namespace: str, options: FilterOptions, where: str) -> RunFilter:
         created_before=until,
         attributes=_texts("attributes", given.get("attributes")),
         annotations=_texts("annotations", given.get("annotations")),
+        newest=not _truth("all_generations", given),
     )
 
 
@@ -102,6 +114,13 @@ def check_names(given: Mapping[str, object], possible: type, where: str) -> None
     """Raise TypeError for an option that there is not; what those that there are say is looked at here."""
     names = cast("frozenset[str]", getattr(possible, "__optional_keys__", frozenset[str]()))
     check_options({name: value for name, value in given.items() if name not in names}, possible, where)
+
+
+def _truth(option: str, given: Mapping[str, object]) -> bool:
+    value = given.get(option, False)
+    if not isinstance(value, bool):
+        raise InvalidFilterError(option, f"is {value!r}; it must be True or False")
+    return value
 
 
 def _workflow(value: object) -> str | None:

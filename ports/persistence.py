@@ -272,7 +272,8 @@ class RunFilter:
 
     `statuses` are those of which a run has one; none stands for all. `created_from` is the first instant that counts,
     `created_before` the first that does not any more. `attributes` are names and texts: a run has each exactly so.
-    `annotations` are too: each was said of a run at some time.
+    `annotations` are too: each was said of a run at some time. With `newest` only the newest generation of each run
+    counts.
     """
 
     namespace: str
@@ -282,6 +283,7 @@ class RunFilter:
     created_before: Micros | None = None
     attributes: tuple[tuple[str, str], ...] = ()
     annotations: tuple[tuple[str, str], ...] = ()
+    newest: bool = False
 
 
 @attrs.frozen

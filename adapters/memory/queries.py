@@ -147,6 +147,7 @@ def _matching(tables: Tables, which: RunFilter) -> Iterator[Run]:
             and (which.created_before is None or run.created_at < which.created_before)
             and (not wanted or wanted <= attribute_texts(run.attributes).items())
             and (not said or said <= said_texts(tables.annotations.get(run.key, ())))
+            and (not which.newest or tables.newest[run.name] == run.key)
         ):
             yield run
 

@@ -4,6 +4,10 @@ Runs are listed by when they were created and, those of one instant, by key. Eac
 and stops at its limit. The index by workflow, and that by status, has a run's status before that order, so they are
 read once for each status that is asked for, which is nine times at most, and the answers are merged.
 
+Of a run that was run again mostly the newest generation is wanted. A list asks of each run that it gives whether there
+is a newer one. A count, which would have to look at every run for that, counts all of them by an index that has no
+more than it needs, and takes away those of which there is a newer generation: they are found from that, and are few.
+
 A page ends at a place in that order, and the next one begins there. Both ends of a span of time are places too, so each
 side of what is read has one bound, which an index can go to at once.
 """
@@ -12,7 +16,7 @@ side of what is read has one bound, which an index can go to at once.
 
 from collections.abc import Collection, Iterator, Mapping
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import attrs
 
@@ -23,6 +27,16 @@ from holdfast.ports.json import canonical
 from holdfast.ports.persistence import ListRuns, RunFilter
 from holdfast.ports.records import Run, RunPlace, RunStatus, attribute_texts
 from holdfast.ports.said import Annotation, said_text
+
+_IS_NEWEST: Final = (
+    "NOT EXISTS (SELECT 1 FROM holdfast_runs AS later WHERE later.generation > 1 AND later.namespace = r.namespace "
+    "AND later.id = r.id AND later.generation > r.generation)"
+)
+# CROSS JOIN, because SQLite keeps to its order: it begins with what was run again.
+_OLDER: Final = (
+    "holdfast_runs AS later CROSS JOIN holdfast_runs AS r WHERE later.generation > 1 "
+    "AND later.namespace = :namespace AND r.id = later.id AND r.generation = later.generation - 1"
+)
 
 
 class Question(NamedTuple):
@@ -65,10 +79,11 @@ def runs_listed(query: ListRuns) -> Question | None:
     parameters = {**_parameters(which, low, high), "limit": query.limit}
     direction = "" if query.oldest_first else " DESC"
     source = _source(which, low, high)
+    conditions = [*source.conditions, *([_IS_NEWEST] if which.newest else [])]
     created_at, key = source.place
     columns = ", ".join(f"r.{name}" for name in rows.RUN)
     branches = [
-        f"SELECT {columns} FROM {source.tables} WHERE {' AND '.join([*source.conditions, *of_status])} "
+        f"SELECT {columns} FROM {source.tables} WHERE {' AND '.join([*conditions, *of_status])} "
         f"ORDER BY {created_at}{direction}, {key}{direction} LIMIT :limit"
         for of_status in _by_status(which)
     ]
@@ -86,7 +101,17 @@ def runs_counted(which: RunFilter) -> Question | None:
     low, high = _bounds(ListRuns(which))
     source = _source(which, low, high)
     conditions = [*source.conditions, *_of_statuses(which.statuses)]
-    sql = f"SELECT r.status, count(*) FROM {source.tables} WHERE {' AND '.join(conditions)} GROUP BY r.status"
+    reads_runs = bool(which.attributes or which.annotations)
+    if which.newest and reads_runs:
+        conditions.append(_IS_NEWEST)
+    where = " AND ".join(conditions)
+    sql = f"SELECT r.status, count(*) FROM {source.tables} WHERE {where} GROUP BY r.status"
+    if which.newest and not reads_runs:
+        older = f"SELECT r.status, -count(*) AS n FROM {_OLDER} AND {where} GROUP BY r.status"
+        sql = (
+            f"SELECT c.status, CAST(sum(c.n) AS bigint) FROM ({sql.replace('count(*)', 'count(*) AS n')} "
+            f"UNION ALL {older}) AS c GROUP BY c.status HAVING sum(c.n) > 0"
+        )
     return Question(sql, _parameters(which, low, high))
 
 

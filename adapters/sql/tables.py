@@ -84,6 +84,16 @@ Index(
     sqlite_where=text(f"status NOT IN {ENDED}"),
 )
 
+# For those runs only that were run again: newest generations are told from others by it.
+Index(
+    "holdfast_runs_again",
+    runs.c.namespace,
+    runs.c.id,
+    runs.c.generation,
+    postgresql_where=text("generation > 1"),
+    sqlite_where=text("generation > 1"),
+)
+
 attributes: Final = Table(
     "holdfast_attributes", metadata, _key("pair"), _number("created_at", key=True), _key("run")
 )

@@ -3,8 +3,10 @@
 import click
 from rich.text import Text
 
+from holdfast.hosts.bulk import CANCEL, TERMINATE
 from holdfast.hosts.cli.exits import CliError, Exit
 from holdfast.hosts.cli.help import exits
+from holdfast.hosts.cli.many import Many, act_on_many, many_options
 from holdfast.hosts.cli.screen import Screen, safe, screen_options, status_text
 from holdfast.hosts.cli.target import Target, engine_options
 from holdfast.kernel.commands import RunCancel, RunEnded, RunTerminate
@@ -16,10 +18,16 @@ _EXITS = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILAB
 @click.command("cancel", epilog=_EXITS)
 @click.argument("words", nargs=-1, metavar="[ENGINE] ID")
 @click.option("--reason", default="", metavar="TEXT", help="For people; kept in the history.")
+@many_options
 @engine_options
 @screen_options
-def cancel_command(*, screen: Screen, target: Target, words: tuple[str, ...], reason: str) -> None:
+def cancel_command(
+    *, screen: Screen, target: Target, words: tuple[str, ...], reason: str, many: Many | None
+) -> None:
     """End a run as cancelled. It is fine if it was already; refused if it has completed or failed."""
+    if many is not None:
+        act_on_many(screen, target, words, many, CANCEL, reason=reason)
+        return
     spec, (run_id,) = target.split(words, "ID")
     with target.opened(spec) as engine:
         command = RunCancel(namespace=engine.core.namespace, run_id=run_id, reason=reason)
@@ -29,10 +37,16 @@ def cancel_command(*, screen: Screen, target: Target, words: tuple[str, ...], re
 @click.command("terminate", epilog=_EXITS)
 @click.argument("words", nargs=-1, metavar="[ENGINE] ID")
 @click.option("--reason", default="", metavar="TEXT", help="For people; kept in the history.")
+@many_options
 @engine_options
 @screen_options
-def terminate_command(*, screen: Screen, target: Target, words: tuple[str, ...], reason: str) -> None:
+def terminate_command(
+    *, screen: Screen, target: Target, words: tuple[str, ...], reason: str, many: Many | None
+) -> None:
     """End a run as cancelled at once, whatever it has left to clean up. Otherwise as `cancel`."""
+    if many is not None:
+        act_on_many(screen, target, words, many, TERMINATE, reason=reason)
+        return
     spec, (run_id,) = target.split(words, "ID")
     with target.opened(spec) as engine:
         command = RunTerminate(namespace=engine.core.namespace, run_id=run_id, reason=reason)

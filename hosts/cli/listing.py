@@ -15,7 +15,7 @@ from holdfast.hosts.cli.screen import Screen, safe, screen_options, status_text,
 from holdfast.hosts.cli.spans import span
 from holdfast.hosts.cli.target import Target, engine_options
 from holdfast.hosts.core import Core
-from holdfast.hosts.finding import FilterOptions, ListOptions, Wanted, run_filter, wanted_runs
+from holdfast.hosts.finding import CountOptions, ListOptions, Wanted, run_filter, wanted_runs
 from holdfast.ports.clock import micros
 from holdfast.ports.persistence import CountRuns, ListRuns, RunFilter
 from holdfast.ports.records import Micros, Run, RunStatus
@@ -34,6 +34,7 @@ LIMIT: Final = 20
     "--after", metavar="CURSOR", help="For the next page: what the last one said, or a run's cursor."
 )
 @click.option("--oldest-first", is_flag=True, help="Begin with the oldest.")
+@click.option("--all-generations", is_flag=True, help="Also the older ones of runs that were run again.")
 @click.option("--count", "counts", is_flag=True, help="Show only how many there are of each status.")
 @engine_options
 @screen_options
@@ -46,6 +47,7 @@ def list_command(
     after: str | None,
     oldest_first: bool,
     counts: bool,
+    all_generations: bool,
     **filters: object,
 ) -> None:
     """List runs, newest first."""
@@ -60,13 +62,14 @@ def list_command(
         core = engine.core
         core.connect()
         now = core.clock.now()
-        which: FilterOptions = {
+        which: CountOptions = {
             "workflow": cast("str | None", filters["workflow"]),
             "status": cast("tuple[str, ...]", filters["statuses"]) or None,
             "attributes": attributes or None,
             "annotations": annotations or None,
             "since": _instant(filters["since"], now, screen),
             "until": _instant(filters["until"], now, screen),
+            "all_generations": all_generations,
         }
         if counts:
             _count(screen, core, run_filter(core.namespace, which, "run list"))
@@ -92,7 +95,9 @@ def _list(screen: Screen, core: Core, wanted: Wanted, now: Micros) -> None:
     if screen.as_json:
         screen.data([{**run_document(run, now), "cursor": run.place.text} for run in runs])
     elif not runs:
-        is_narrowed = wanted.after is not None or wanted.which != RunFilter(namespace=core.namespace)
+        is_narrowed = wanted.after is not None or wanted.which != RunFilter(
+            namespace=core.namespace, newest=True
+        )
         screen.note("There are no such runs." if is_narrowed else "There are no runs.")
     else:
         _show(screen, runs, now)

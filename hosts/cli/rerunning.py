@@ -5,8 +5,10 @@ import click
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.hosts.bulk import RERUN
 from holdfast.hosts.cli.exits import Exit
 from holdfast.hosts.cli.help import exits
+from holdfast.hosts.cli.many import Many, act_on_many, many_options
 from holdfast.hosts.cli.screen import Screen, safe, screen_options
 from holdfast.hosts.cli.target import Target, engine_options
 from holdfast.kernel.commands import RunRerun, RunRerunFrom
@@ -26,6 +28,7 @@ from holdfast.kernel.previews import RerunPreview
 @click.option("--version", metavar="VERSION", help="Run it with this version of the code.")
 @click.option("--preview", is_flag=True, help="Only show what would run again and what would be kept.")
 @click.option("--reason", default="", metavar="TEXT", help="For people; kept in the history.")
+@many_options
 @engine_options
 @screen_options
 def rerun_command(
@@ -37,11 +40,17 @@ def rerun_command(
     version: str | None,
     preview: bool,
     reason: str,
+    many: Many | None,
 ) -> None:
     """Run a run again from a stage on, as a new generation that keeps what the stages before have given.
 
     If the run is still active, the generation that there is is terminated.
     """
+    if many is not None:
+        if preview:
+            raise click.UsageError("--preview is of one run; with --all, leave out --yes to count the runs")
+        act_on_many(screen, target, words, many, RERUN, reason=reason, stage=stage, version=version)
+        return
     spec, (run_id,) = target.split(words, "ID")
     with target.opened(spec) as engine:
         kernel = engine.core.kernel

@@ -19,6 +19,7 @@ from holdfast.ports.said import Actor, Scope
 
 if TYPE_CHECKING:
     from holdfast.hosts.annotating import AnnotationInfo
+    from holdfast.hosts.bulk import BulkResult
     from holdfast.hosts.engine import Engine, RunEvent, RunHandle, RunInfo, SyncEngine, SyncRunHandle
     from holdfast.hosts.hearing import LogLine, ProgressInfo
     from holdfast.hosts.log_bridge import AttemptLogHandler
@@ -32,6 +33,7 @@ __all__ = [
     "AnnotationInfo",
     "AttemptLogHandler",
     "BlobRef",
+    "BulkResult",
     "Call",
     "Definition",
     "Engine",
@@ -71,6 +73,7 @@ _LATER: Final = {
     "AttemptLogHandler": "holdfast.hosts.log_bridge",
     **dict.fromkeys(("LogLine", "ProgressInfo"), "holdfast.hosts.hearing"),
     **dict.fromkeys(("Worker", "WorkerStats"), "holdfast.hosts.process.worker"),
+    "BulkResult": "holdfast.hosts.bulk",
     "RunRerun": "holdfast.kernel.commands",
     "RerunPreview": "holdfast.kernel.previews",
     **dict.fromkeys(("JobMessage", "JobOutcome", "ServerlessHost"), "holdfast.hosts.serverless.host"),

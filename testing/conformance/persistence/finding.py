@@ -1,7 +1,9 @@
 """What a store promises about finding runs: filters, orders, pages and counts."""
 
+from collections import Counter
 from itertools import product
 
+import attrs
 import pytest
 
 from holdfast.ports.changes import CreateRun, UpdateRun
@@ -248,6 +250,41 @@ class Finding(PersistenceCase):
         assert [a_key(1)] == keys(store, ListRuns(running, after=a_run(2).place))
         assert [a_key(1)] == keys(store, ListRuns(running, after=a_run(3).place))
         assert [a_key(4)] == keys(store, ListRuns(running, after=a_run(3).place, oldest_first=True))
+
+    def test_only_newest_generations_are_found_if_asked(self, store: Persistence) -> None:
+        """An older one is not found even where the newest does not fit: all filters are about the newest."""
+        failed, running = RunStatus.FAILED, RunStatus.RUNNING
+        who = canonical({"who": "me"})
+        put(
+            store,
+            CreateRun(a_run(1, id="a", status=failed, attributes=who)),
+            CreateRun(a_run(2, id="b", status=failed)),
+        )
+        put(store, CreateRun(a_run(3, id="a", generation=2, status=failed, attributes=who)))
+        put(
+            store,
+            CreateRun(a_run(4, id="a", generation=3, workflow="other", attributes=who)),
+            CreateRun(a_run(5, id="a", namespace="tenant-2", status=failed, attributes=who)),
+            CreateRun(a_run(6, id="c", generation=2, status=failed)),
+        )
+        newest = attrs.evolve(EVERYTHING, newest=True)
+        of_me = attrs.evolve(newest, attributes=(("who", "me"),))
+        for which, expected in (
+            (newest, [6, 4, 2]),
+            (attrs.evolve(newest, statuses=frozenset({failed})), [6, 2]),
+            (attrs.evolve(newest, statuses=frozenset({running})), [4]),
+            (attrs.evolve(newest, workflow="orders"), [6, 2]),
+            (attrs.evolve(newest, workflow="other"), [4]),
+            (attrs.evolve(newest, created_before=a_run(4).created_at), [2]),
+            (of_me, [4]),
+            (attrs.evolve(of_me, workflow="orders"), []),
+            (EVERYTHING, [6, 4, 3, 2, 1]),
+        ):
+            runs = store.read(ListRuns(which))
+            assert [a_key(number) for number in expected] == [run.key for run in runs], which
+            assert Counter(run.status for run in runs) == store.read(CountRuns(which)), which
+        assert [a_key(2), a_key(4)] == keys(store, ListRuns(newest, oldest_first=True, limit=2))
+        assert [a_key(2)] == keys(store, ListRuns(newest, after=a_run(4).place))
 
     def test_runs_are_counted_by_status(self, store: Persistence) -> None:
         """Those of the filter, however many there are; no status of which there is none."""

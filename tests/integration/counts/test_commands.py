@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from holdfast.hosts.bulk import RERUNS_AT_ONCE, BulkResult
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.flushing import Flusher
 from holdfast.kernel.authoring.decorators import stage
@@ -83,6 +84,7 @@ def payload(value: object) -> Payload:
 
 COMPLETED = Completed(output=payload(1))
 FAILED = Failed(failure=Failure(code="oops", message="no"))
+FATAL = Failed(failure=Failure(code="oops", message="no", retryable=False))
 
 
 class Worked:
@@ -513,6 +515,30 @@ def test_running_many_runs_again_costs_no_more_statements_than_running_few(
 
     within = costs(statements, again)
     assert (within.commits, within.queries) == (1, 9 + worked.receipt)
+
+
+@pytest.mark.parametrize("how", ["cancel", "terminate", "pause", "resume", "rerun"])
+def test_acting_on_many_runs_costs_a_page_what_it_costs_few_of_them(
+    worked: Worked, statements: Statements, how: str
+) -> None:
+    engine = worked.engine.sync
+    act = getattr(engine, f"{how}_all")
+    found: list[Statements] = []
+    for number in (FEW, RERUNS_AT_ONCE):
+        worked.create(number, "long")
+        if how == "resume":
+            engine.pause_all()
+        elif how == "rerun":
+            worked.settle(worked.claim(number), FATAL)
+        with statements.of() as within:
+            assert act() == BulkResult(changed=number)
+        found.append(within)
+        engine.cancel_all()
+
+    few, many = found
+    # Of the larger number one more page is looked for where that was a whole page, and nothing is done to it.
+    assert few.commits == many.commits == 1
+    assert many.queries - few.queries == (1 if how == "rerun" else 0)
 
 
 # What is said ---------------------------------------------------------------------------------------------------

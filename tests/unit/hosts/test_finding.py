@@ -60,14 +60,16 @@ def test_what_is_said_is_what_is_asked_for() -> None:
         created_from=AT,
         created_before=AT + 1_000_000,
         attributes=(("a", "1"), ("b", "2")),
+        newest=True,
     )
     assert (wanted.oldest_first, wanted.after, wanted.limit) == (True, RunPlace(7, "KEY"), 3)
 
 
 def test_nothing_said_asks_for_all() -> None:
-    assert run_filter("n", {}, "count") == RunFilter(namespace="n")
+    assert run_filter("n", {}, "count") == RunFilter(namespace="n", newest=True)
+    assert run_filter("n", {"all_generations": True}, "count") == RunFilter(namespace="n")
     nones: Any = dict.fromkeys(("workflow", "status", "attributes", "since", "until"))
-    assert run_filter("n", nones, "count") == RunFilter(namespace="n")
+    assert run_filter("n", nones, "count") == RunFilter(namespace="n", newest=True)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,103 @@
+"""`--all`: many runs are cancelled, paused, resumed and run again; without `--yes` they are only counted."""
+
+import pytest
+
+from tests.unit.hosts.cli.conftest import CommandLine
+
+
+@pytest.fixture
+def three(holdfast: CommandLine) -> CommandLine:
+    """Three runs that are active, one that failed, and one of another workflow."""
+    holdfast.start("broken", id="bad")
+    holdfast.finish("bad")
+    for name in ("a", "b", "c"):
+        holdfast("run", "start", "shop:engine", "order", '{"customer":"x","items":["y"]}', "--id", name)
+    holdfast("run", "start", "shop:engine", "nothing", "--id", "other")
+    return holdfast
+
+
+def statuses(line: CommandLine) -> dict[str, str]:
+    return {run["id"]: run["status"] for run in line("run", "list", "shop:engine", "--json").json}
+
+
+def test_without_yes_runs_are_counted_and_nothing_is_changed(three: CommandLine) -> None:
+    before = statuses(three)
+    answer = three("run", "cancel", "shop:engine", "--all", "--workflow", "order")
+    assert (answer.code, answer.out) == (0, "3 runs (3 running) would be cancelled\n")
+    assert "add --yes" in answer.err
+    answer = three("run", "cancel", "shop:engine", "--all", "--limit", "2", "--json")
+    assert answer.json == {"would_change": 2, "total": 4, "by_status": {"running": 4}}
+    answer = three("run", "terminate", "shop:engine", "--all", "--limit", "1")
+    assert answer.out == "1 of 4 runs (4 running) would be terminated\n"
+    assert three("run", "resume", "shop:engine", "--all").out == "0 runs would be resumed\n"
+    assert three("run", "rerun", "shop:engine", "--all").out == "1 run (1 failed) would be run again\n"
+    assert statuses(three) == before
+
+
+def test_many_runs_are_paused_resumed_and_cancelled(three: CommandLine) -> None:
+    paused = three("run", "pause", "shop:engine", "--all", "--workflow", "order", "--yes")
+    assert (paused.code, paused.out) == (0, "3 runs were paused\n")
+    again = three("run", "pause", "shop:engine", "--all", "--workflow", "order", "--yes", "--json")
+    assert again.json == {"changed": 0, "unchanged": 0, "refused": 0, "refusals": []}
+    resumed = three("run", "resume", "shop:engine", "--all", "--limit", "1", "--yes")
+    assert resumed.out == "1 run was resumed\n"
+    assert statuses(three) == {
+        "bad": "failed",
+        "a": "running",
+        "b": "paused",
+        "c": "paused",
+        "other": "running",
+    }
+    cancelled = three("run", "cancel", "shop:engine", "--all", "--status", "paused", "--yes", "--json")
+    assert cancelled.json["changed"] == 2
+    assert three("run", "terminate", "shop:engine", "--all", "--yes").out == "2 runs were terminated\n"
+    assert set(statuses(three).values()) == {"failed", "cancelled"}
+
+
+def test_many_runs_are_run_again_and_those_that_can_not_be_are_named(three: CommandLine) -> None:
+    answer = three("run", "rerun", "shop:engine", "--all", "--yes", "--reason", "fixed")
+    assert (answer.code, answer.out) == (0, "1 run was run again\n")
+    assert three("run", "show", "shop:engine", "bad", "--json").json["rerun_from"] == "pack"
+    of_orders = ("--workflow", "order", "--status", "running")
+    answer = three("run", "rerun", "shop:engine", "--all", "--from", "pack", *of_orders, "--yes")
+    assert (answer.code, answer.out) == (4, "1 run was run again, 3 refused\n")
+    assert "b: run 'b' can't be run again like this: stage 'check' comes before 'pack'" in answer.err
+    as_json = three("run", "rerun", "shop:engine", "--all", "--from", "pack", *of_orders, "--yes", "--json")
+    assert (as_json.code, as_json.json["refused"]) == (4, 3)
+    assert [one["code"] for one in as_json.json["refusals"]] == ["rerun_refused"] * 3
+
+
+def test_older_generations_do_not_count(three: CommandLine) -> None:
+    three("run", "rerun", "shop:engine", "--all", "--yes")
+    assert three("run", "rerun", "shop:engine", "--all").out == "0 runs would be run again\n"
+    assert statuses(three)["bad"] == "running"
+    listed = three("run", "list", "shop:engine", "--json", "--all-generations").json
+    assert sorted(run["status"] for run in listed if run["id"] == "bad") == ["failed", "running"]
+    assert "failed" not in three("run", "list", "shop:engine", "--count").out
+    assert "failed" in three("run", "list", "shop:engine", "--count", "--all-generations").out
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--yes",),
+        ("--status", "running"),
+        ("--limit", "3"),
+        ("--workflow", "order"),
+        ("a", "--since", "1h"),
+        ("--all", "--status", "completed"),
+        ("--all", "--status", "completed", "--status", "failed"),
+        ("--all", "--limit", "0"),
+        ("--all", "--attribute", "x"),
+        ("--all", "a", "b"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(three: CommandLine, options: tuple[str, ...]) -> None:
+    before = statuses(three)
+    answer = three("run", "cancel", "shop:engine", *options)
+    assert (answer.code, answer.out) == (2, "")
+    assert statuses(three) == before
+
+
+def test_a_preview_is_of_one_run(three: CommandLine) -> None:
+    assert three("run", "rerun", "shop:engine", "--all", "--preview").code == 2
