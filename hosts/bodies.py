@@ -19,7 +19,7 @@ from holdfast.ports.clock import Clock, instant, micros
 from holdfast.ports.errors import InvalidValueError
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import Persistence
-from holdfast.ports.records import JobKind, Micros
+from holdfast.ports.records import JobKind, Micros, job_key
 from holdfast.ports.said import Actor
 
 
@@ -192,6 +192,7 @@ class Bodies:
                 actor=actor,
             ),
             kept=run.kept,
+            job=job_key(attempt.job),
             place=place,
             persistence=self._persistence,
             inputs=self._inputs,

@@ -8,6 +8,7 @@ import attrs
 from holdfast.hosts.core import Core
 from holdfast.kernel.commands import (
     DutyTake,
+    JobReapSilent,
     JobsWoken,
     JobWakeDue,
     LeaseReapStale,
@@ -15,6 +16,7 @@ from holdfast.kernel.commands import (
     RunRepair,
     RunRepaired,
     SessionReap,
+    SilentReaped,
 )
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import CommandError
@@ -25,6 +27,9 @@ WAKE_LIMIT: Final = 500
 REAP_LIMIT: Final = 500
 REPAIR_LIMIT: Final = 500
 PRUNE_INTERVAL: Final = 600.0
+DUTY_SECONDS_MAX: Final = 15.0
+"""How long a worker that is lost with the duty keeps others from doing it, however long its lease is."""
+
 KEPT_FOR: Final[Micros] = 7 * 86_400_000_000
 """How long a command with an idempotency key can be repeated and get the same reply."""
 
@@ -40,6 +45,7 @@ class Tick:
         sessions: Sessions that were declared dead.
         freed: Jobs of dead sessions that can be claimed again.
         dead: Jobs of dead sessions that had no attempt left; their runs have failed.
+        silent: Attempts that were taken for lost because their bodies gave no heartbeat in time.
         repaired: Ids of runs that lacked jobs and got them back: none, ever, without a fault.
         reminded: Queued jobs that a serverless host has announced again, because their messages may have been lost.
         more: Whether there may be more of the same to do at once.
@@ -50,6 +56,7 @@ class Tick:
     freed: int
     dead: int
     repaired: tuple[str, ...]
+    silent: int = 0
     reminded: int = 0
     more: bool
 
@@ -60,7 +67,7 @@ class Maintenance:
     def __init__(self, core: Core, *, lease: float) -> None:
         self._core = core
         # Whoever has the duty may be the worker that is lost: it must not keep it for longer than its session lasts.
-        self._lease = lease
+        self._lease = min(lease, DUTY_SECONDS_MAX)
         self._grace = round(lease / 10 * 1_000_000)
         self._clock_age_max = lease / 3
         self._duty_until = 0.0
@@ -94,30 +101,38 @@ class Maintenance:
                 JobWakeDue(limit=WAKE_LIMIT),
                 SessionReap(grace=self._grace),
                 LeaseReapStale(limit=REAP_LIMIT),
+                JobReapSilent(grace=self._grace, limit=REAP_LIMIT),
                 RunRepair(after=self._repair_after, limit=REPAIR_LIMIT),
             )
         )
         for answer in answers:
             if isinstance(answer, CommandError):
                 raise answer
-        woken, reaped, freed, repaired = answers
+        woken, reaped, freed, silent, repaired = answers
         assert isinstance(woken, JobsWoken)
         assert isinstance(reaped, LeasesReaped)
         assert isinstance(freed, LeasesReaped)
+        assert isinstance(silent, SilentReaped)
         assert isinstance(repaired, RunRepaired)
         self._repair_after = repaired.next or ""
         if repaired.repaired:
             _log.error("runs lacked jobs and got them back: %s", ", ".join(repaired.repaired))
         if freed.dead:
             _log.warning("%s jobs of lost workers had no attempt left: their runs have failed", freed.dead)
+        if silent.freed or silent.dead:
+            _log.warning("%s attempts gave no heartbeat in time: they are lost", silent.freed + silent.dead)
         return Tick(
             woken=woken.woken,
             sessions=reaped.sessions,
             freed=freed.freed,
             dead=freed.dead,
             repaired=repaired.repaired,
+            silent=silent.freed + silent.dead,
             # The jobs of sessions that this round declared dead are freed by the next one.
-            more=woken.woken >= WAKE_LIMIT or reaped.sessions > 0 or freed.freed + freed.dead >= REAP_LIMIT,
+            more=woken.woken >= WAKE_LIMIT
+            or reaped.sessions > 0
+            or freed.freed + freed.dead >= REAP_LIMIT
+            or silent.freed + silent.dead >= REAP_LIMIT,
         )
 
     def _has_duty(self, session: str) -> bool:

@@ -21,7 +21,8 @@ from holdfast.kernel.values import encode
 from holdfast.ports.clock import Clock, micros
 from holdfast.ports.errors import BlobCorruptError, InvalidCommandError, NoBlobStoreError
 from holdfast.ports.json import canonical
-from holdfast.ports.persistence import OutputRows, Persistence
+from holdfast.ports.persistence import LastHeartbeat, OutputRows, Persistence
+from holdfast.ports.records import JobKey
 from holdfast.ports.references import Reference, is_map, leaves, located, references_from
 from holdfast.ports.said import Actor, Scope
 
@@ -58,6 +59,7 @@ class AttemptRuntime:
         *,
         origin: Origin,
         kept: str | None,
+        job: JobKey,
         place: Place,
         persistence: Persistence,
         inputs: Inputs,
@@ -66,6 +68,8 @@ class AttemptRuntime:
     ) -> None:
         self._origin = origin
         self._kept = kept
+        self._job = job
+        self._epoch = place.epoch
         self._persistence = persistence
         self._inputs = inputs
         self._clock = clock
@@ -76,6 +80,8 @@ class AttemptRuntime:
         self._lines = 0
         self._progress: Said | None = None
         self._annotations: list[Said] = []
+        self._heartbeat: Said | None = None
+        self._last_heartbeat: tuple[str | None] | None = None
         self._blobs = AttemptBlobs(payloads, place)
 
     @property
@@ -158,6 +164,21 @@ class AttemptRuntime:
                 raise InvalidCommandError(f"more than {ANNOTATIONS_MAX} annotations within two seconds")
             self._annotations.append(said)
 
+    def heartbeat(self, details: str, /) -> None:
+        """See `StageRuntime.heartbeat`. Only the last one between two that are passed on is kept."""
+        said = Said(kind="heartbeat", at=micros(self._clock.now()), data=details)
+        with self._lock:
+            self._heartbeat = said
+
+    def last_heartbeat(self) -> str | None:
+        """See `StageRuntime.last_heartbeat`. Reads the store, once; never in the first lease."""
+        if self._last_heartbeat is None:
+            known = self._epoch > 1
+            query = LastHeartbeat(self._origin.run, self._job.number, self._epoch)
+            note = self._persistence.read(query) if known else None
+            self._last_heartbeat = (None if note is None else note.data,)
+        return self._last_heartbeat[0]
+
     def take_said(self) -> tuple[Said, ...]:
         """Return what was said since this was last called."""
         with self._lock:
@@ -167,10 +188,11 @@ class AttemptRuntime:
                     f"{self._dropped} lines before this one were not kept: too many at once"
                 )
                 lines.insert(0, attrs.evolve(dropped, at=lines[0].at if lines else dropped.at))
-            said = (*lines, *((self._progress,) if self._progress else ()), *self._annotations)
+            last = (one for one in (self._progress, self._heartbeat) if one is not None)
+            said = (*lines, *last, *self._annotations)
             self._log.clear()
             self._dropped = 0
-            self._progress = None
+            self._progress = self._heartbeat = None
             self._annotations = []
         return said
 
@@ -182,6 +204,7 @@ class AttemptRuntime:
             self._keep((*(one for one in said if one.kind == "log"), *later))
             self._progress = self._progress or next((one for one in said if one.kind == "progress"), None)
             self._annotations[:0] = (one for one in said if one.kind == "annotation")
+            self._heartbeat = self._heartbeat or next((one for one in said if one.kind == "heartbeat"), None)
 
     def _keep(self, lines: Sequence[Said]) -> None:
         """Add lines to those that are to be stored; if there are too many, drop the oldest of them."""

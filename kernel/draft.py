@@ -105,6 +105,7 @@ class RunDraft:
             max_attempts=stage.max_attempts,
             input=reference_text(gets),
             timeout_total=stage.timeout_total_us if kind is JobKind.STAGE else None,
+            heartbeat_timeout=stage.heartbeat_timeout_us if kind is JobKind.STAGE else None,
         )
         taker = self._taker
         if self._status is RunStatus.PAUSED:
@@ -186,7 +187,13 @@ def leased(job: Job, session: str, now: Micros) -> Job:
         wake_at=None,
         leased_at=now,
         first_claimed_at=_first_claim(job, now),
+        heartbeat_by=heard_from(job, now),
     )
+
+
+def heard_from(job: Job, now: Micros) -> Micros | None:
+    """Return when a job that has just been heard from is lost unless there is another heartbeat; None if never."""
+    return None if job.heartbeat_timeout is None else now + job.heartbeat_timeout
 
 
 def _first_claim(job: Job, now: Micros) -> Micros | None:
@@ -203,4 +210,5 @@ def rested(job: Job, wake_at: Micros, now: Micros, status: RunStatus) -> Job:
         wake_at=wake_at if asleep else None,
         session=None,
         leased_at=None,
+        heartbeat_by=None,
     )

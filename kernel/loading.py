@@ -14,6 +14,7 @@ from holdfast.kernel.state import (
     Parked,
     Reads,
     Search,
+    Silent,
     State,
     Unheard,
     Unsound,
@@ -50,7 +51,7 @@ def load(
         if reads.search is not None and reads.search not in state.found:
             found = _search(tx, state.tables, reads.search, now)
             state.found[reads.search] = found
-            if isinstance(reads.search, Lost):
+            if isinstance(reads.search, Lost | Silent):
                 jobs.update(found.jobs)
                 runs.update(key.run for key in found.jobs)
             whole.update(found.runs)
@@ -88,6 +89,8 @@ def _search(tx: Transaction, tables: Tables, search: Search, now: Micros) -> Fou
             return Found(sessions=tuple(session.id for session in sessions))
         case Lost(limit):
             return Found(jobs=tuple(tx.lost_jobs(limit)))
+        case Silent(grace, limit):
+            return Found(jobs=tuple(tx.silent_jobs(now - grace, limit)))
         case Unsound(after, limit):
             keys = tx.active_runs(after, limit)
             unsound = tx.unsound_runs(keys) if keys else ()

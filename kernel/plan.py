@@ -45,7 +45,7 @@ class StagePlan:
     """One stage. `config` is the canonical JSON of its config, or None.
 
     `retry` is for failures that none of the `retry_rules` is for. `timeout_us` is for one attempt, `timeout_total_us`
-    for all of them, from the first claim on.
+    for all of them, from the first claim on; `heartbeat_timeout_us` is how long an attempt may say nothing.
     """
 
     name: str
@@ -56,6 +56,7 @@ class StagePlan:
     config: str | None = None
     retry_rules: tuple[RetryRule, ...] = ()
     timeout_total_us: int | None = None
+    heartbeat_timeout_us: int | None = None
 
     @property
     def max_attempts(self) -> int:

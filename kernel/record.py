@@ -19,6 +19,7 @@ from holdfast.kernel.state import (
     Lost,
     Parked,
     Search,
+    Silent,
     State,
     Unheard,
     Unsound,
@@ -31,7 +32,7 @@ from holdfast.ports.records import Duty, Job, Micros, PlanRow, Reply, Run, Sessi
 from holdfast.ports.tables import Tables
 from holdfast.ports.transport import Hint
 
-_KINDS: Final = (Claimable, Due, Expired, Lost, Unsound, DueStreams, Parked, Unheard)
+_KINDS: Final = (Claimable, Due, Expired, Lost, Silent, Unsound, DueStreams, Parked, Unheard)
 _SEARCHES: Final[dict[str, type]] = {kind.__name__: kind for kind in _KINDS}
 
 

@@ -7,7 +7,18 @@ import attrs
 
 from holdfast.kernel import commands as c
 from holdfast.kernel.codec import from_data
-from holdfast.kernel.decide import claims, leases, outbox, reruns, runs, said, sessions, settles, sinks
+from holdfast.kernel.decide import (
+    claims,
+    leases,
+    outbox,
+    reruns,
+    runs,
+    said,
+    sessions,
+    settles,
+    silence,
+    sinks,
+)
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
@@ -53,6 +64,7 @@ _ALL: Final = (
     _rule(c.JobSettle, c.JobSettled, settles.reads_of_settle, settles.decide_settle),
     _rule(c.JobRelease, c.JobReleased, leases.reads_of_release, leases.decide_release),
     _rule(c.JobHeartbeat, c.JobsHeld, leases.reads_of_heartbeat, leases.decide_heartbeat),
+    _rule(c.JobReapSilent, c.SilentReaped, silence.reads_of_reap_silent, silence.decide_reap_silent),
     _rule(c.JobWakeDue, c.JobsWoken, claims.reads_of_wake_due, claims.decide_wake_due),
     _rule(c.SessionOpen, c.SessionOpened, sessions.reads_of_open, sessions.decide_open),
     _rule(c.SessionRenew, c.SessionRenewed, sessions.reads_of_renew, sessions.decide_renew),

@@ -110,7 +110,15 @@ class Unheard:
     limit: int = attrs.field(validator=_not_negative)
 
 
-Search: TypeAlias = Claimable | Due | Expired | Lost | Unsound | DueStreams | Parked | Unheard
+@attrs.frozen
+class Silent:
+    """Search for leased jobs whose heartbeat is overdue by more than `grace` microseconds. Their runs are read too."""
+
+    grace: Micros = attrs.field(validator=_not_negative)
+    limit: int = attrs.field(validator=_not_negative)
+
+
+Search: TypeAlias = Claimable | Due | Expired | Lost | Silent | Unsound | DueStreams | Parked | Unheard
 
 
 @attrs.frozen

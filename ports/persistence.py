@@ -123,6 +123,10 @@ class Transaction(Protocol):
         """Return, without locks, the keys of jobs that are leased to dead sessions."""
         ...
 
+    def silent_jobs(self, before: Micros, limit: int, /) -> Sequence[JobKey]:
+        """Return, without locks, the keys of leased jobs whose `heartbeat_by` is earlier, the earliest first."""
+        ...
+
     def active_runs(self, after: str, limit: int, /) -> Sequence[str]:
         """Return, without locks, the next keys after `after` of runs that have not ended, ascending."""
         ...
@@ -412,6 +416,15 @@ class CountDeadLetters(Query[dict[str, int]]):
     """How many parked streams each sink of a namespace has, those with none left out."""
 
     namespace: str
+
+
+@attrs.frozen
+class LastHeartbeat(Query[Note | None]):
+    """The newest note of kind `heartbeat` that attempts of a job have left, before the one of this epoch."""
+
+    run: str
+    job: int
+    before: int
 
 
 @attrs.frozen

@@ -74,6 +74,9 @@ class PassOver(StrEnum):
     LOST = "lost"
 
 
+HEARTBEAT: Final = "heartbeat"
+"""The kind of the notes that keep what a body said with its heartbeats: stores are asked for the newest."""
+
 STAGE_COMPLETED: Final = "stage.completed"
 """The type of the history rows in which a stage, or an item of a map, was completed: stores are asked for these."""
 
@@ -231,7 +234,8 @@ class Job:
     `losses` is how many attempts in a row were lost with the worker that held them.
     `input` is a reference to what the body gets (see `holdfast.ports.references`).
     `timeout_total` is how long all its attempts together may take. Where there is one, `first_claimed_at` is when the
-    first of them began that was not given back.
+    first of them began that was not given back. `heartbeat_timeout` is how long an attempt may go without a heartbeat
+    of its body; where there is one, `heartbeat_by` is when the attempt that holds the job is lost without one.
     """
 
     run: str
@@ -254,6 +258,8 @@ class Job:
     input: str = "null"
     timeout_total: Micros | None = None
     first_claimed_at: Micros | None = None
+    heartbeat_timeout: Micros | None = None
+    heartbeat_by: Micros | None = None
 
     @property
     def total_until(self) -> Micros | None:
@@ -357,7 +363,10 @@ class Duty:
 
 @attrs.frozen(kw_only=True)
 class Note:
-    """Something an attempt said while it ran: `kind` is `log` or `progress`, `data` JSON text. Not numbered."""
+    """Something an attempt said while it ran. Not numbered.
+
+    `kind` is `log`, `progress` or `heartbeat`, `data` JSON text; that of a heartbeat is its details, a value.
+    """
 
     id: str
     run: str

@@ -188,6 +188,15 @@ class MemoryTransaction:
         ]
         return sorted(lost)[:limit]
 
+    def silent_jobs(self, before: Micros, limit: int, /) -> Sequence[JobKey]:
+        """See `Transaction.silent_jobs`."""
+        silent = [
+            (job.heartbeat_by, job.key)
+            for job in self._tables.all_jobs()
+            if job.state is JobState.LEASED and job.heartbeat_by is not None and job.heartbeat_by < before
+        ]
+        return [key for _, key in sorted(silent)[:limit]]
+
     def active_runs(self, after: str, limit: int, /) -> Sequence[str]:
         """See `Transaction.active_runs`."""
         active = (key for key, run in self._tables.runs.items() if run.status in ACTIVE and key > after)

@@ -15,6 +15,7 @@ from holdfast.ports.persistence import (
     FindRun,
     HistoryOf,
     JobsOfRun,
+    LastHeartbeat,
     ListDeadLetters,
     ListRuns,
     ListSinks,
@@ -36,6 +37,7 @@ from holdfast.ports.persistence import (
     StreamRows,
 )
 from holdfast.ports.records import (
+    HEARTBEAT,
     STAGE_COMPLETED,
     HistoryRow,
     Job,
@@ -81,6 +83,11 @@ def _answer(tables: Tables, query: object) -> object:  # one arm a question
         case NotesOf(run, after, limit):
             notes = [note for note in tables.notes.values() if note.run == run and note.id > after]
             return tuple(sorted(notes, key=lambda note: note.id)[:limit])
+        case LastHeartbeat(run, number, before):
+            wanted = (run, number, HEARTBEAT)
+            said = [note for note in tables.notes.values() if (note.run, note.job, note.kind) == wanted]
+            earlier = [note for note in said if note.epoch < before]
+            return max(earlier, key=lambda note: (note.epoch, note.id), default=None)
         case PlansByFingerprint(fingerprints):
             return tuple(tables.plans[name] for name in fingerprints if name in tables.plans)
         case LoadValues(wanted):

@@ -29,6 +29,7 @@ from holdfast.ports.persistence import (
     FindRun,
     HistoryOf,
     JobsOfRun,
+    LastHeartbeat,
     ListDeadLetters,
     ListRuns,
     ListSinks,
@@ -47,7 +48,17 @@ from holdfast.ports.persistence import (
     StoreTime,
     StreamRows,
 )
-from holdfast.ports.records import STAGE_COMPLETED, HistoryRow, Job, Micros, Note, PlanRow, Run, RunStatus
+from holdfast.ports.records import (
+    HEARTBEAT,
+    STAGE_COMPLETED,
+    HistoryRow,
+    Job,
+    Micros,
+    Note,
+    PlanRow,
+    Run,
+    RunStatus,
+)
 
 R = TypeVar("R")
 
@@ -70,6 +81,7 @@ class Answers:
             QueuedJobs: self._queued_jobs,
             HistoryOf: self._history_of,
             NotesOf: self._notes_of,
+            LastHeartbeat: self._last_heartbeat,
             PlansByFingerprint: self._plans,
             LoadValues: self._load_values,
             OutputRows: self._output_rows,
@@ -167,6 +179,14 @@ class Answers:
         )
         found = self._ask(link, sql, run=query.run, after=query.after, limit=query.limit)
         return tuple(map(rows.note_from, found))
+
+    def _last_heartbeat(self, link: Link, query: LastHeartbeat) -> Note | None:
+        sql = (
+            f"SELECT {', '.join(rows.NOTE)} FROM holdfast_notes WHERE run = :run AND job = :job "
+            f"AND epoch < :before AND kind = '{HEARTBEAT}' ORDER BY epoch DESC, id DESC LIMIT 1"
+        )
+        found = self._ask(link, sql, run=query.run, job=query.job, before=query.before)
+        return rows.note_from(found[0]) if found else None
 
     def _plans(self, link: Link, query: PlansByFingerprint) -> tuple[PlanRow, ...]:
         sql = f"SELECT {', '.join(rows.PLAN)} FROM holdfast_plans WHERE {self._dialect.one_of('fingerprint', 'texts')}"

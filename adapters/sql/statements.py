@@ -47,6 +47,7 @@ class Reads:
     lock_sessions: str
     lock_expired_sessions: str
     lost_jobs: str
+    silent_jobs: str
     active_runs: str
     unsound_runs: str
     completed: str
@@ -151,6 +152,8 @@ def reads_for(dialect: Dialect) -> Reads:
         f"ORDER BY s.id LIMIT :limit{dialect.skip_locked}",
         lost_jobs="SELECT j.run, j.number FROM holdfast_jobs AS j JOIN holdfast_sessions AS s ON s.id = j.session "
         "WHERE j.state = 'leased' AND s.state = 'dead' ORDER BY j.run, j.number LIMIT :limit",
+        silent_jobs="SELECT j.run, j.number FROM holdfast_jobs AS j WHERE j.heartbeat_by < :before "
+        "AND j.state = 'leased' ORDER BY j.heartbeat_by, j.run, j.number LIMIT :limit",
         active_runs=f"SELECT key FROM holdfast_runs WHERE status NOT IN {tables.ENDED} AND key > :after "
         "ORDER BY key LIMIT :limit",
         unsound_runs="SELECT r.key FROM (SELECT key, open_jobs, (SELECT count(*) FROM holdfast_jobs AS j "

@@ -126,6 +126,8 @@ jobs: Final = Table(
     _text("input"),
     _number("timeout_total", nullable=True),
     _number("first_claimed_at", nullable=True),
+    _number("heartbeat_timeout", nullable=True),
+    _number("heartbeat_by", nullable=True),
 )
 Index(
     "holdfast_jobs_claim",
@@ -149,6 +151,13 @@ Index(
     jobs.c.session,
     postgresql_where=text("state = 'leased'"),
     sqlite_where=text("state = 'leased'"),
+)
+
+Index(
+    "holdfast_jobs_silent",
+    jobs.c.heartbeat_by,
+    postgresql_where=text("heartbeat_by IS NOT NULL"),
+    sqlite_where=text("heartbeat_by IS NOT NULL"),
 )
 
 history: Final = Table(
@@ -360,6 +369,15 @@ Index(
     outbox.c.run,
     postgresql_where=text("state = 'parked'"),
     sqlite_where=text("state = 'parked'"),
+)
+Index(
+    "holdfast_notes_heartbeats",
+    notes.c.run,
+    notes.c.job,
+    notes.c.epoch,
+    notes.c.id,
+    postgresql_where=text("kind = 'heartbeat'"),
+    sqlite_where=text("kind = 'heartbeat'"),
 )
 
 receipts: Final = Table("holdfast_receipts", metadata, _key("id"), _number("at"))

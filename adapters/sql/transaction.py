@@ -145,6 +145,10 @@ class SqlTransaction:
         """See `Transaction.lost_jobs`."""
         return self._plain(self._reads.lost_jobs, {"limit": limit}, rows.job_key_from)
 
+    def silent_jobs(self, before: Micros, limit: int, /) -> Sequence[JobKey]:
+        """See `Transaction.silent_jobs`."""
+        return self._plain(self._reads.silent_jobs, {"before": before, "limit": limit}, rows.job_key_from)
+
     def active_runs(self, after: str, limit: int, /) -> Sequence[str]:
         """See `Transaction.active_runs`."""
         return self._plain(self._reads.active_runs, {"after": after, "limit": limit}, _first)

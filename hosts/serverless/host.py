@@ -152,6 +152,7 @@ class ServerlessHost:
                 sessions=tick.sessions + following.sessions,
                 freed=tick.freed + following.freed,
                 dead=tick.dead + following.dead,
+                silent=tick.silent + following.silent,
                 repaired=tick.repaired + following.repaired,
                 more=following.more,
             )

@@ -7,16 +7,20 @@ from functools import partial
 from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, cast, overload
 
 import attrs
-from typing_extensions import TypeVar
+from typing_extensions import TypeForm, TypeVar
 
 from holdfast.kernel.authoring.nodes import AnyNode
-from holdfast.kernel.values import decode
+from holdfast.kernel.values import decode, encode
 from holdfast.ports.errors import OutputMissingError, StageCancelledError
 from holdfast.ports.said import Actor, Scope
 
 R = TypeVar("R")
 T = TypeVar("T")
+D = TypeVar("D")
 ConfigOut = TypeVar("ConfigOut", covariant=True, default=None)
+
+HEARTBEAT_MAX: Final = 16 * 1024
+"""How long the text of a heartbeat's details may be."""
 
 MESSAGE_MAX: Final = 1_000
 """How many characters of a message of progress are kept."""
@@ -26,6 +30,7 @@ LEVELS: Final[tuple[Level, ...]] = ("debug", "info", "warning", "error", "critic
 """How much a line of a log matters, in rising order."""
 
 _NOTHING: Final = object()
+_PLAIN_JSON: Final = frozenset({type(None), bool, int, float, str, list, dict})
 
 
 @attrs.frozen
@@ -98,14 +103,22 @@ class StageRuntime(Protocol):
         """Say something of this attempt, or of what it belongs to. Never blocks."""
         ...
 
+    def heartbeat(self, details: str, /) -> None:
+        """Note that the body is alive, with JSON text for the next attempt. Never blocks; the last one counts."""
+        ...
+
+    def last_heartbeat(self) -> str | None:
+        """Return what was noted last by an attempt before this one; None if nothing ever was."""
+        ...
+
 
 @attrs.frozen(kw_only=True, eq=False)
 class StageContext(Generic[ConfigOut]):
     """What the engine hands to a stage whose first parameter asks for it.
 
-    `output_of`, `outputs_of` and `blobs` read and write the store, and block meanwhile: mostly for a millisecond, and
-    for up to half a minute when the store is away. Async bodies that care for the others on their event loop await
-    those of `aio`. Everything else never blocks.
+    `output_of`, `outputs_of`, `last_heartbeat` and `blobs` read and write the store, and block meanwhile: mostly for a
+    millisecond, and for up to half a minute when the store is away. Async bodies that care for the others on their
+    event loop await those of `aio`. Everything else never blocks.
 
     Attributes:
         run_id: The run.
@@ -215,6 +228,33 @@ class StageContext(Generic[ConfigOut]):
         """
         self._runtime.annotate(name, value, scope=Scope(scope), actor=actor, reason=reason, key=key)
 
+    def heartbeat(self, details: object = None) -> None:
+        """Say that the body is alive, and what the next attempt is to know if this one is lost.
+
+        It is stored within some seconds, the last of several; a stage's `heartbeat_timeout` counts from then.
+
+        Args:
+            details: A small value: plain JSON, or of a class that values can be of.
+
+        Raises:
+            UnstorableValueError: The details can't be stored, or are longer than 16 KiB.
+        """
+        form: object = object if type(details) in _PLAIN_JSON else type(details)
+        self._runtime.heartbeat(encode(details, cast("Any", form), max_bytes=HEARTBEAT_MAX))
+
+    @overload
+    def last_heartbeat(self, form: TypeForm[T], /) -> T | None: ...
+    @overload
+    def last_heartbeat(self, form: TypeForm[T], /, default: D) -> T | D: ...
+    def last_heartbeat(self, form: object, /, default: object = None) -> object:
+        """Return the details of the last heartbeat that an earlier attempt gave. The default if there was none.
+
+        Raises:
+            InvalidValueError: They are not of this type.
+        """
+        text = self._runtime.last_heartbeat()
+        return default if text is None else decode(text, form)
+
     @property
     def blobs(self) -> StageBlobs:
         """Bytes that are too large for a value."""
@@ -269,6 +309,15 @@ class AsyncAccess:
     async def outputs_of(self, stage: AnyNode[R], /) -> list[R]:
         """See `StageContext.outputs_of`."""
         return await self._runtime.in_thread(partial(self._context.outputs_of, stage))
+
+    @overload
+    async def last_heartbeat(self, form: TypeForm[T], /) -> T | None: ...
+    @overload
+    async def last_heartbeat(self, form: TypeForm[T], /, default: D) -> T | D: ...
+    async def last_heartbeat(self, form: object, /, default: object = None) -> object:
+        """See `StageContext.last_heartbeat`."""
+        read = cast("Callable[..., object]", self._context.last_heartbeat)
+        return await self._runtime.in_thread(partial(read, form, default))
 
     @property
     def blobs(self) -> AsyncBlobs:

@@ -100,6 +100,7 @@ def plan_of(node: Node[Any, object]) -> NodePlan:
             for error, policy in retry.by_error.items()
         ),
         timeout_total_us=_micros(stage.timeout_total),
+        heartbeat_timeout_us=_micros(stage.heartbeat_timeout),
     )
     if isinstance(node, Each):
         return MapPlan(stage=plan, over=node.over.name if node.over else None, limit=node.limit)

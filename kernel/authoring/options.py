@@ -15,6 +15,9 @@ _NO_TIME: Final = timedelta(0)
 PRIORITY_MAX: Final = 32_767
 """Priorities go from minus this to this; a greater one is served first."""
 
+HEARTBEAT_TIMEOUT_MIN: Final = timedelta(seconds=5)
+"""Workers pass heartbeats on every two seconds, and a store may be slow: a shorter one would lose what lives."""
+
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
@@ -103,12 +106,14 @@ class BodyDefaults(TypedDict, total=False):
     """What a pipeline can say for all its stages. What a stage says itself comes first.
 
     `timeout` is for one attempt, `timeout_total` for all attempts of a stage, or of an item of a map, from when the
-    first one begins. A `priority` that is greater is served first.
+    first one begins. `heartbeat_timeout` is how long an attempt may go without a heartbeat of its body before it is
+    taken for lost, at least five seconds. A `priority` that is greater is served first.
     """
 
     retry: Retry
     timeout: timedelta
     timeout_total: timedelta
+    heartbeat_timeout: timedelta
     queue: str
     priority: int
 
@@ -178,6 +183,12 @@ def _check_timeout(value: object) -> str | None:
     return None if isinstance(value, timedelta) and value > _NO_TIME else "a timedelta longer than nothing"
 
 
+def _check_heartbeat_timeout(value: object) -> str | None:
+    if isinstance(value, timedelta) and value >= HEARTBEAT_TIMEOUT_MIN:
+        return None
+    return f"a timedelta of at least {HEARTBEAT_TIMEOUT_MIN.seconds} seconds"
+
+
 def _check_priority(value: object) -> str | None:
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= PRIORITY_MAX:
         return None
@@ -210,6 +221,7 @@ _CHECKS: Final = {
     "retry": _check_retry,
     "timeout": _check_timeout,
     "timeout_total": _check_timeout,
+    "heartbeat_timeout": _check_heartbeat_timeout,
     "priority": _check_priority,
     "id": _check_text,
     "idempotency_key": _check_text,

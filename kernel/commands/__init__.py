@@ -18,6 +18,7 @@ from holdfast.kernel.commands.jobs import (
     JobExecute,
     JobExecuted,
     JobHeartbeat,
+    JobReapSilent,
     JobRelease,
     JobReleased,
     JobsClaimed,
@@ -28,6 +29,7 @@ from holdfast.kernel.commands.jobs import (
     JobWakeDue,
     Outcome,
     Said,
+    SilentReaped,
     passed_over_beside,
 )
 from holdfast.kernel.commands.runs import (
@@ -106,6 +108,7 @@ __all__ = [
     "JobExecute",
     "JobExecuted",
     "JobHeartbeat",
+    "JobReapSilent",
     "JobRelease",
     "JobReleased",
     "JobSettle",
@@ -151,6 +154,7 @@ __all__ = [
     "SessionReap",
     "SessionRenew",
     "SessionRenewed",
+    "SilentReaped",
     "SinkRegister",
     "SinkRegistered",
     "SinkRemove",

@@ -137,14 +137,15 @@ class Failed:
 Outcome = Completed | Expanded | Failed
 
 
-SaidKind = Literal["log", "progress", "annotation", "artifact", "ai_call"]
+SaidKind = Literal["log", "progress", "annotation", "artifact", "ai_call", "heartbeat"]
 
 
 @attrs.frozen(kw_only=True)
 class Said:
     """Something that an attempt says while it runs. `data` is JSON text.
 
-    Of the last three kinds it is that of a `SaidAnnotation`, a `SaidArtifact` and a `SaidAiCall`.
+    That of an annotation, an artifact and a call is that of a `SaidAnnotation`, a `SaidArtifact` and a `SaidAiCall`;
+    that of a heartbeat is its details, a value.
     """
 
     kind: SaidKind
@@ -227,6 +228,26 @@ class JobHeartbeat(Command[JobsHeld]):
 
     type: ClassVar[Literal["job.heartbeat"]] = "job.heartbeat"
     attempts: tuple[Held, ...]
+
+
+@attrs.frozen(kw_only=True)
+class SilentReaped:
+    """How many jobs are tried again because nothing was heard of their bodies, and how many have failed for it."""
+
+    freed: int
+    dead: int
+
+
+@attrs.frozen(kw_only=True)
+class JobReapSilent(Command[SilentReaped]):
+    """Take jobs from attempts of which nothing was heard for longer than their stage allows, by more than `grace`.
+
+    It counts as a failed attempt, with the code `heartbeat_timeout`.
+    """
+
+    type: ClassVar[Literal["job.reap_silent"]] = "job.reap_silent"
+    grace: Micros = 0
+    limit: int = 500
 
 
 @attrs.frozen(kw_only=True)

@@ -4,12 +4,12 @@ from attrs import evolve
 
 from holdfast.kernel.commands import Attempt, JobHeartbeat, JobRelease, JobReleased, JobsHeld
 from holdfast.kernel.decide.said import keys_said, said_changes
-from holdfast.kernel.draft import rested
+from holdfast.kernel.draft import heard_from, rested
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import Change, UpdateJob
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
-from holdfast.ports.records import TERMINAL, Job, JobKey, JobState, Micros, Run, job_key
+from holdfast.ports.records import HEARTBEAT, TERMINAL, Job, JobKey, JobState, Micros, Run, job_key
 from holdfast.ports.transport import JobHint
 
 
@@ -83,8 +83,8 @@ def reads_of_heartbeat(command: JobHeartbeat) -> Reads:
     )
 
 
-def decide_heartbeat(state: State, command: JobHeartbeat, _: Micros, ids: Ids) -> Decision[JobsHeld]:
-    """Store what the attempts said that are still held, and name the others."""
+def decide_heartbeat(state: State, command: JobHeartbeat, now: Micros, ids: Ids) -> Decision[JobsHeld]:
+    """Store what the attempts said that are still held, and name the others. A heartbeat keeps its attempt."""
     lost: list[str] = []
     changes: list[Change] = []
     for held in command.attempts:
@@ -92,6 +92,8 @@ def decide_heartbeat(state: State, command: JobHeartbeat, _: Micros, ids: Ids) -
         if job is None or not is_held(job, held.epoch, command.namespace):
             lost.append(held.job)
             continue
+        if any(one.kind == HEARTBEAT for one in held.said) and job.heartbeat_timeout is not None:
+            changes.append(UpdateJob(evolve(job, heartbeat_by=heard_from(job, now))))
         changes.extend(said_changes(state, job, held.epoch, held.said, ids))
     return Decision(JobsHeld(lost=tuple(lost)), tuple(changes))
 

@@ -102,7 +102,7 @@ def said_changes(
     }
     for one in said:
         match one.kind:
-            case "log" | "progress":
+            case "log" | "progress" | "heartbeat":
                 changes.append(AddNote(_note(job, epoch, one, ids)))
             case "annotation":
                 told = _annotation(one)

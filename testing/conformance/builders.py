@@ -91,6 +91,8 @@ class JobFields(TypedDict, total=False):
     input: str
     timeout_total: Micros | None
     first_claimed_at: Micros | None
+    heartbeat_timeout: Micros | None
+    heartbeat_by: Micros | None
 
 
 class RowFields(TypedDict, total=False):

@@ -165,6 +165,27 @@ def stumble(ctx: StageContext, number: int) -> int:
 STUMBLE: Final = Pipeline("stumble", input=int).pipe(stumble)
 
 
+# Bodies that are to be heard from ------------------------------------------------------------------------------
+
+
+@stage(retry=THREE, heartbeat_timeout=timedelta(seconds=5))
+def read_pages(ctx: StageContext, pages: int) -> list[int]:
+    """Read a page each tenth of a second, and say so; gives where it began and where it ended."""
+    with written_down(ctx):
+        first = ctx.last_heartbeat(int, 0)
+        for page in range(first, pages):
+            ctx.heartbeat(page)
+            time.sleep(0.1)
+            if page == pages // 2 and ctx.attempt == 1:
+                reach("body")
+                while not _is_open(ctx.run_id):  # it says nothing more, and does not listen
+                    time.sleep(POLL)
+        return [first, pages]
+
+
+PAGES: Final = Pipeline("pages", input=int).pipe(read_pages)
+
+
 # Bodies that kill -----------------------------------------------------------------------------------------------
 
 
@@ -221,6 +242,7 @@ WORKFLOWS: Final[Mapping[str, Pipeline[Any, Any]]] = {
         REST,
         BLOCK,
         STUMBLE,
+        PAGES,
         POISON,
         NEIGHBOUR,
         FRAGILE,

@@ -9,9 +9,12 @@ from holdfast.kernel.commands import (
     Delivered,
     DutyTake,
     Expanded,
+    Failed,
+    Failure,
     Held,
     JobClaimOne,
     JobHeartbeat,
+    JobReapSilent,
     NamedValue,
     OutboxFlush,
     OutboxSettle,
@@ -32,6 +35,7 @@ from holdfast.kernel.commands import (
     SinkRegister,
     SinkRemove,
 )
+from holdfast.kernel.plan import RetryPolicy, RetryRule, StagePlan
 from holdfast.kernel.record import Recording
 from holdfast.ports.changes import CloseJobs, UpdateRun
 from holdfast.ports.records import Payload
@@ -64,6 +68,7 @@ def play() -> list[Recording]:
     _events_go_to_a_sink(world)
     _a_run_is_run_again(world)
     _a_run_is_spoken_of(world)
+    _a_body_is_silent(recordings)
     return recordings
 
 
@@ -125,6 +130,32 @@ def _a_worker_takes_what_comes_next(world: World) -> None:
     item = world.do(attrs.evolve(settling(expand, Expanded(items=(payload(1),))), take_next=session)).next
     assert item is not None
     world.do(attrs.evolve(completing(item, 1), take_next=session))
+
+
+def _a_body_is_silent(recordings: list[Recording]) -> None:
+    patient = RetryPolicy(attempts=2, wait_us=SECOND, jitter=0.0)
+    busy = RetryRule(error="Busy", policy=RetryPolicy(attempts=3, wait_us=5 * SECOND, jitter=0.0))
+    watched = StagePlan(
+        name="a",
+        retry=patient,
+        retry_rules=(busy,),
+        timeout_total_us=3600 * SECOND,
+        heartbeat_timeout_us=60 * SECOND,
+    )
+    world = World(pipeline(watched), recorder=recordings.append)
+    world.create("s")
+    session = world.open(lease=7200 * SECOND)
+    attempt = world.claim_one(session)
+    said = Said(kind="heartbeat", at=world.now, data='{"page":7}')
+    world.wait(50)
+    world.do(JobHeartbeat(attempts=(Held(job=attempt.job, epoch=1, said=(said,)),)))
+    world.wait(70)
+    world.do(JobReapSilent(grace=SECOND))
+    world.wait(1)
+    world.wake_due()
+    world.settle(
+        world.claim_one(session), Failed(failure=Failure(code="busy", message="later", rule=0, retry_after=9))
+    )
 
 
 def _a_run_is_paused(world: World) -> None:

@@ -45,6 +45,7 @@ assert_type(stage(queue="gpu")(retry=Retry()), StageDecorator)
         by_error={ConnectionError: Retry(attempts=9), ValueError: Retry(attempts=2)},
     ),
     timeout_total=timedelta(hours=1),
+    heartbeat_timeout=timedelta(minutes=1),
 )
 async def picky(x: int) -> str:
     return str(x)
@@ -69,6 +70,12 @@ async def row(ctx: StageContext, x: int, y: str) -> Row:
     assert_type(ctx.output_of(d.extract), list[d.Page])
     assert_type(ctx.output_of(d.summarise, None), d.Summary | None)
     assert_type(ctx.outputs_of(d.translate), list[d.Page])
+    ctx.heartbeat(d.Page("x"))
+    assert_type(ctx.last_heartbeat(d.Page), d.Page | None)
+    assert_type(ctx.last_heartbeat(list[int], default=[1]), list[int])
+    assert_type(ctx.last_heartbeat(int, 0), int)
+    assert_type(await ctx.aio.last_heartbeat(int), int | None)
+    assert_type(await ctx.aio.last_heartbeat(str, ""), str)
     assert_type(ctx.blobs.put("scan", b""), BlobRef)
     assert_type(ctx.blobs.get(ctx.blobs.put("scan", b"")), bytes)
     assert_type(await ctx.aio.output_of(d.extract), list[d.Page])

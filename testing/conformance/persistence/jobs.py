@@ -39,6 +39,8 @@ FULL_JOB = Job(
     input='["item","bill",0,3]',
     timeout_total=3_600 * 1_000_000,
     first_claimed_at=NOW - 1,
+    heartbeat_timeout=60 * 1_000_000,
+    heartbeat_by=NOW + 3,
 )
 """A job with every field set."""
 

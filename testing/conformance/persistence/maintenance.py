@@ -1,10 +1,16 @@
 """What a store promises about finding what is due, and what somebody left behind."""
 
+from typing import Final
+
+from attrs import evolve
+
 from holdfast.ports.changes import CloseJob, PutSession, UpdateJob
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.records import Job, JobKey, JobState, Session, SessionState
 from holdfast.testing.conformance.builders import NOW, SECOND, a_job, a_key, a_leased_job, a_session
 from holdfast.testing.conformance.persistence.case import PersistenceCase, ask, put, put_jobs
+
+_NOT_HELD: Final = (JobState.QUEUED, JobState.SLEEPING, JobState.HELD)
 
 
 def _asleep(run: int, number: int, wake_at: int) -> Job:
@@ -12,7 +18,7 @@ def _asleep(run: int, number: int, wake_at: int) -> Job:
 
 
 class Maintenance(PersistenceCase):
-    """`due`, `expired_sessions` and `lost_jobs`."""
+    """`due`, `expired_sessions`, `lost_jobs` and `silent_jobs`."""
 
     def test_a_sleeper_is_due_from_its_instant_on(self, store: Persistence) -> None:
         """Not a microsecond earlier."""
@@ -121,3 +127,32 @@ class Maintenance(PersistenceCase):
 
         put(store, UpdateJob(a_job(1, 1)), CloseJob(JobKey(a_key(1), 2)))
         assert ask(store, lambda tx: tx.lost_jobs(10)) == []
+
+    def test_a_silent_job_is_found_after_its_instant(self, store: Persistence) -> None:
+        """Not at it; and only while it is leased."""
+        silent = evolve(a_leased_job(1, 1, session=a_key(1)), heartbeat_by=NOW)
+        asleep = [
+            a_job(1, 2 + place, state=state, heartbeat_by=NOW - 1) for place, state in enumerate(_NOT_HELD)
+        ]
+        put_jobs(store, silent, *asleep, a_leased_job(1, 9, session=a_key(1)))
+
+        assert ask(store, lambda tx: tx.silent_jobs(NOW, 10)) == []
+        assert [JobKey(a_key(1), 1)] == ask(store, lambda tx: tx.silent_jobs(NOW + 1, 10))
+
+    def test_the_jobs_that_are_silent_for_longest_come_first(self, store: Persistence) -> None:
+        """The limit cuts off the others, whatever their runs."""
+        for run, ago in ((1, 10), (2, 30), (3, 20)):
+            put_jobs(store, evolve(a_leased_job(run, 1, session=a_key(9)), heartbeat_by=NOW - ago))
+
+        assert [JobKey(a_key(2), 1), JobKey(a_key(3), 1)] == ask(store, lambda tx: tx.silent_jobs(NOW, 2))
+        assert ask(store, lambda tx: tx.silent_jobs(NOW, 0)) == []
+
+    def test_a_job_that_was_heard_from_is_not_silent(self, store: Persistence) -> None:
+        """What counts is the last change; and one that is closed is gone."""
+        jobs = [
+            evolve(a_leased_job(1, number, session=a_key(1)), heartbeat_by=NOW - 1) for number in (1, 2, 3)
+        ]
+        put_jobs(store, *jobs)
+        put(store, UpdateJob(evolve(jobs[0], heartbeat_by=NOW + 5)), CloseJob(jobs[1].key))
+
+        assert [jobs[2].key] == ask(store, lambda tx: tx.silent_jobs(NOW, 10))

@@ -9,6 +9,7 @@ from holdfast.ports.persistence import (
     FindRun,
     HistoryOf,
     JobsOfRun,
+    LastHeartbeat,
     LoadValues,
     NotesOf,
     OutputRows,
@@ -162,6 +163,36 @@ class Queries(PersistenceCase):
         assert (a_note(1), a_note(2)) == store.read(NotesOf(a_key(1), limit=2))
         assert (a_note(3), a_note(4)) == store.read(NotesOf(a_key(1), after=a_key(2)))
         assert store.read(NotesOf(a_key(1), after=a_key(4))) == ()
+
+    def test_the_last_heartbeat_before_an_attempt_is_the_newest_of_its_job(self, store: Persistence) -> None:
+        """LastHeartbeat looks at one job, at notes of that kind, and at earlier epochs only."""
+        put_jobs(store, a_job(1, 1), a_job(1, 2))
+        put(
+            store,
+            *map(
+                AddNote,
+                (
+                    a_note(1, kind="heartbeat", epoch=1),
+                    a_note(2, kind="heartbeat", epoch=1),
+                    a_note(3, kind="log", epoch=1),
+                    a_note(4, kind="heartbeat", epoch=1, job=2),
+                    a_note(5, kind="heartbeat", epoch=3),
+                    a_note(6, kind="heartbeat", epoch=1, run=2),
+                ),
+            ),
+        )
+
+        def last(before: int, run: int = 1, job: int = 1) -> str | None:
+            note = store.read(LastHeartbeat(a_key(run), job, before))
+            return None if note is None else note.id
+
+        assert [last(1), last(2), last(3), last(4)] == [None, a_key(2), a_key(2), a_key(5)]
+        assert [last(9, job=2), last(9, job=3), last(9, run=2), last(9, run=3)] == [
+            a_key(4),
+            None,
+            a_key(6),
+            None,
+        ]
 
     def test_plans_are_read_by_fingerprint(self, store: Persistence) -> None:
         """PlansByFingerprint passes over what is not there."""

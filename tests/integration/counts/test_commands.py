@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
+import attrs
 import pytest
 
 from holdfast.hosts.bulk import RERUNS_AT_ONCE, BulkResult
@@ -22,6 +23,7 @@ from holdfast.kernel.commands import (
     Held,
     JobClaim,
     JobHeartbeat,
+    JobReapSilent,
     JobRelease,
     JobSettle,
     Outcome,
@@ -33,6 +35,7 @@ from holdfast.kernel.commands import (
     SaidArtifact,
     SessionOpen,
     SessionRenew,
+    SilentReaped,
 )
 from holdfast.kernel.commands.jobs import SaidKind
 from holdfast.ports.errors import CommandError
@@ -74,6 +77,10 @@ def up_to(x: int) -> list[int]:
 
 LONG = Pipeline("long", input=int).pipe(one).pipe(two)
 SHORT = Pipeline("short", input=int).pipe(two)
+# Silent as soon as it is claimed.
+WATCHED = Pipeline("watched", input=int).pipe(
+    attrs.evolve(one, name="watched", heartbeat_timeout=timedelta(microseconds=1))
+)
 WIDE = Pipeline("wide", input=list[int]).map(two, limit=100)
 BROAD = Pipeline("broad", input=list[int]).map(two, limit=10_000).pipe(last)
 
@@ -142,9 +149,10 @@ class Worked:
 
 @pytest.fixture
 def worked(open_engine: OpenEngine) -> Worked:
-    worked = Worked(open_engine(LONG, SHORT, WIDE, BROAD))
+    worked = Worked(open_engine(LONG, SHORT, WATCHED, WIDE, BROAD))
     # Once, so that plans are known and stored: they are read and written once in a process's life.
-    for workflow, text in (("long", "1"), ("short", "1"), ("wide", "[]"), ("broad", "[]")):
+    texts = (("long", "1"), ("short", "1"), ("watched", "1"), ("wide", "[]"), ("broad", "[]"))
+    for workflow, text in texts:
         worked.create(1, workflow, parse(text))
     while attempts := worked.claim(10):
         worked.engine.core.bodies.prepare(attempts)
@@ -317,6 +325,47 @@ def test_a_heartbeat_for_many_costs_no_more_statements_than_for_few(
     assert not within.texts_with("FOR UPDATE")
     assert not within.texts_with("INSERT")
     assert not within.texts_with("UPDATE holdfast")
+
+
+def test_heartbeats_of_many_bodies_cost_two_writes_however_many_they_are(
+    worked: Worked, statements: Statements
+) -> None:
+    worked.create(MANY, "watched")
+    attempts = worked.claim(MANY)
+    said = (Said(kind="heartbeat", at=1, data='{"page":1}'),)
+
+    def beat(number: int) -> None:
+        held = tuple(Held(job=attempt.job, epoch=attempt.epoch, said=said) for attempt in attempts[:number])
+        assert worked.kernel.dispatch(JobHeartbeat(namespace=worked.namespace, attempts=held)).lost == ()
+
+    within = costs(statements, beat)
+
+    assert within.queries == 3 + worked.receipt  # the jobs, which are locked, and the two writes
+    assert len(within.texts_with("UPDATE holdfast_jobs")) == 1
+    assert len(within.texts_with("INSERT INTO holdfast_notes")) == 1
+
+
+def test_taking_many_silent_jobs_costs_no_more_statements_than_taking_few(
+    worked: Worked, statements: Statements
+) -> None:
+    def reap(number: int) -> None:
+        worked.create(number, "watched")
+        assert len(worked.claim(number)) == number
+        with statements.of() as within:
+            reaped = worked.kernel.dispatch(JobReapSilent(namespace=worked.namespace))
+        assert reaped == SilentReaped(freed=number, dead=0)
+        found.append(within)
+
+    while worked.kernel.dispatch(JobReapSilent(namespace=worked.namespace)).freed:
+        pass  # what other tests have left behind
+    found: list[Statements] = []
+    reap(FEW)
+    reap(MANY)
+
+    few, many = found
+    assert few.sent == many.sent
+    # The search; runs, jobs; and the writes of runs, jobs and history.
+    assert many.queries == 6 + worked.receipt
 
 
 def test_giving_many_jobs_back_costs_no_more_statements_than_giving_few(

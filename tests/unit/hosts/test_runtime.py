@@ -1,6 +1,7 @@
 """What a running attempt can reach."""
 
 import threading
+from datetime import timedelta
 from typing import Any, cast
 
 import pytest
@@ -13,7 +14,7 @@ from holdfast.kernel.authoring.context import BlobRef, StageContext
 from holdfast.kernel.authoring.decorators import each, stage
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.codec import from_data
-from holdfast.kernel.commands import Said, SaidAnnotation
+from holdfast.kernel.commands import JobWakeDue, Said, SaidAnnotation
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import (
     BlobCorruptError,
@@ -26,6 +27,7 @@ from holdfast.ports.errors import (
     UnstorableValueError,
 )
 from holdfast.ports.json import parse
+from holdfast.ports.persistence import LastHeartbeat
 from holdfast.ports.said import Actor, Scope
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.conformance.nasty_keys import NASTY_KEYS
@@ -279,6 +281,43 @@ def test_what_was_said_is_taken_once_with_the_last_progress_only() -> None:
         ("progress", {"done": 2, "of": 10, "message": "at 2"}),
     ]
     assert said_by(body) == []
+
+
+def test_the_last_heartbeat_is_taken_with_its_details() -> None:
+    _, body = waiting()
+    ctx = context_of(body)
+    for page in range(3):
+        ctx.heartbeat({"page": page})
+    ctx.log("hello")
+
+    taken = body.runtime.take_said()
+    assert [(said.kind, said.data) for said in taken[1:]] == [("heartbeat", '{"page":2}')]
+    body.runtime.put_back(taken)
+    assert body.runtime.take_said() == taken
+    body.runtime.put_back(taken)
+    ctx.heartbeat({"page": 3})
+    assert [said.data for said in body.runtime.take_said()[1:]] == ['{"page":3}']
+
+
+@pytest.mark.anyio
+async def test_an_attempt_reads_once_what_the_last_one_said() -> None:
+    pipeline = Pipeline("w", input=int).pipe(last)
+    bench = Bench(pipeline)
+    bench.start(pipeline(1))
+    first = bench.body()
+    context_of(first).heartbeat([1, 2])
+    assert context_of(first).last_heartbeat(list[int]) is None
+    assert not any(isinstance(query, LastHeartbeat) for query in bench.store.asked)
+    bench.settle(first, first.failed(ValueError()))
+    bench.clock.advance(timedelta(minutes=1))
+    bench.engine.kernel.dispatch(JobWakeDue())
+    second = bench.body()
+    ctx = context_of(second)
+    ctx.heartbeat([3])
+
+    assert ctx.last_heartbeat(list[int]) == [1, 2]
+    assert await ctx.aio.last_heartbeat(list[int]) == [1, 2]
+    assert sum(isinstance(query, LastHeartbeat) for query in bench.store.asked) == 1
 
 
 def test_of_a_long_log_the_last_lines_are_kept() -> None:

@@ -14,6 +14,7 @@ from holdfast.kernel.commands import (
     JobClaim,
     JobClaimOne,
     JobHeartbeat,
+    JobReapSilent,
     JobRelease,
     JobWakeDue,
     LeaseReapStale,
@@ -82,6 +83,7 @@ def _every_command(world: World) -> Iterator[Command[object]]:
     yield JobRelease(job=held.key.text, epoch=held.epoch, delay=SECOND)
     world.wait(2)
     yield JobWakeDue()
+    yield JobReapSilent()
     attempt = world.claim(session)[0]
     yield settling(attempt, failed())
     attempt = world.claim(session)[0]

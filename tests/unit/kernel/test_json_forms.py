@@ -121,6 +121,10 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         c.JobHeartbeat(attempts=(c.Held(job="r.1", epoch=2),)),
         f'{{"attempts":[{{"epoch":2,"job":"r.1","said":[]}}],{BASE},"type":"job.heartbeat"}}',
     ),
+    (
+        c.JobReapSilent(),
+        '{"grace":0,"idempotency_key":null,"limit":500,"namespace":"default","type":"job.reap_silent"}',
+    ),
     (c.JobWakeDue(), '{"idempotency_key":null,"limit":500,"namespace":"default","type":"job.wake_due"}'),
     (
         c.JobExecute(session="s", job="r.1", epoch=2),
@@ -239,6 +243,7 @@ REPLIES: list[tuple[object, str]] = [
     (c.JobReleased(status="fenced"), '{"status":"fenced"}'),
     (c.JobsHeld(lost=("r.1",)), '{"lost":["r.1"]}'),
     (c.JobsWoken(woken=3), '{"woken":3}'),
+    (c.SilentReaped(freed=2, dead=1), '{"dead":1,"freed":2}'),
     (
         c.JobExecuted(status="ignored", reason="held"),
         '{"acknowledge":true,"reason":"held","retry_after":null,"status":"ignored"}',

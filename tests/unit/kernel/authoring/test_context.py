@@ -2,6 +2,8 @@
 
 import hashlib
 from collections.abc import Callable
+from datetime import UTC, datetime
+from enum import Enum
 from typing import Any, TypeVar
 
 import attrs
@@ -16,7 +18,13 @@ from holdfast.kernel.authoring import (
 )
 from holdfast.kernel.authoring.context import Level
 from holdfast.kernel.values import decode, encode
-from holdfast.ports.errors import BlobMissingError, InvalidValueError, OutputMissingError, StageCancelledError
+from holdfast.ports.errors import (
+    BlobMissingError,
+    InvalidValueError,
+    OutputMissingError,
+    StageCancelledError,
+    UnstorableValueError,
+)
 from holdfast.ports.said import Actor, Scope
 
 R = TypeVar("R")
@@ -52,12 +60,17 @@ class MemoryBlobs:
         return self.by_key[ref.key]
 
 
+class Colour(Enum):
+    RED = "red"
+
+
 @attrs.define
 class MemoryRuntime:
     done: dict[str, StageOutputs] = attrs.Factory(dict[str, StageOutputs])
     blobs: MemoryBlobs = attrs.Factory(MemoryBlobs)
     cancelled: bool = False
     noted: list[object] = attrs.Factory(list[object])
+    last: str | None = None
 
     def outputs(self, stage: str, /) -> StageOutputs | None:
         return self.done.get(stage)
@@ -75,6 +88,12 @@ class MemoryRuntime:
         self, name: str, value: object, /, *, scope: Scope, actor: Actor | None, reason: str, key: str | None
     ) -> None:
         self.noted.append((name, value, scope, actor, reason, key))
+
+    def heartbeat(self, details: str, /) -> None:
+        self.noted.append(details)
+
+    def last_heartbeat(self) -> str | None:
+        return self.last
 
 
 def context(runtime: StageRuntime) -> StageContext[None]:
@@ -141,6 +160,51 @@ def test_progress_and_logs_reach_the_host() -> None:
     ctx.log("read", page=3, scanned=True)
 
     assert runtime.noted == [(1, 3, "x" * 1_000), ("read", {"page": 3, "scanned": True})]
+
+
+@pytest.mark.parametrize(
+    ("details", "text", "form"),
+    [
+        (None, "null", type(None)),
+        ({"page": 7}, '{"page":7}', dict[str, int]),
+        ([1, "a"], '[1,"a"]', list[int | str]),
+        (Page("a"), '{"text":"a"}', Page),
+        (datetime(2026, 1, 2, tzinfo=UTC), '"2026-01-02T00:00:00+00:00"', datetime),
+        (Colour.RED, '"red"', Colour),
+    ],
+)
+def test_what_a_heartbeat_says_is_read_by_the_next_attempt(details: object, text: str, form: Any) -> None:
+    runtime = MemoryRuntime()
+    context(runtime).heartbeat(details)
+    assert runtime.noted == [text]
+
+    runtime.last = text
+    assert context(runtime).last_heartbeat(form) == details
+
+
+def test_where_nothing_was_said_there_is_the_default() -> None:
+    ctx = context(MemoryRuntime())
+
+    assert ctx.last_heartbeat(int) is None
+    assert ctx.last_heartbeat(int, 0) == 0
+    assert ctx.last_heartbeat(int, default=3) == 3
+
+
+def test_what_was_said_is_of_another_type() -> None:
+    with pytest.raises(InvalidValueError, match=r"\$: an integer is expected"):
+        context(MemoryRuntime(last='"a"')).last_heartbeat(int)
+
+
+@pytest.mark.parametrize(
+    "details", ["x" * 16_383, [[[{"a": "x" * 17_000}]]], float("nan"), {"page": Page("a")}]
+)
+def test_details_are_small_and_can_be_stored(details: object) -> None:
+    runtime = MemoryRuntime()
+    with pytest.raises(UnstorableValueError):
+        context(runtime).heartbeat(details)
+    context(runtime).heartbeat("x" * 16_382)
+
+    assert len(runtime.noted) == 1
 
 
 @pytest.mark.parametrize(("done", "of"), [(-1, 3), (1, float("nan")), (float("inf"), 3)])

@@ -58,8 +58,8 @@ def test_a_misspelt_option_is_named_with_what_there_is() -> None:
         check_options({"quue": "gpu"}, BodyOptions, "stage 'extract'")
 
     assert str(caught.value) == (
-        "stage 'extract' has no option 'quue' (did you mean 'queue'?); it has name, priority, queue, retry, timeout,"
-        " timeout_total"
+        "stage 'extract' has no option 'quue' (did you mean 'queue'?); it has heartbeat_timeout, name, priority,"
+        " queue, retry, timeout, timeout_total"
     )
 
 
@@ -70,6 +70,11 @@ def test_a_misspelt_option_is_named_with_what_there_is() -> None:
         ({"timeout": timedelta(0)}, "timeout is .*; it must be a timedelta longer than nothing"),
         ({"timeout": 3}, "timeout is 3"),
         ({"timeout_total": timedelta(0)}, "timeout_total is .*; it must be a timedelta longer than nothing"),
+        (
+            {"heartbeat_timeout": timedelta(seconds=4)},
+            "heartbeat_timeout is .*; it must be a timedelta of at",
+        ),
+        ({"heartbeat_timeout": 60}, "heartbeat_timeout is 60"),
         ({"queue": "a b"}, "queue is 'a b'; it must be 1 to 128 letters"),
         ({"priority": 32_768}, "priority is 32768; it must be an integer from -32767 to 32767"),
         ({"priority": True}, "priority is True"),
