@@ -9,7 +9,7 @@ from holdfast.hosts.engine import error_text
 from holdfast.hosts.hearing import ProgressInfo
 from holdfast.ports.clock import micros
 from holdfast.ports.json import parse
-from holdfast.ports.records import HistoryRow, Job, Micros, Note, Payload, Run, Session
+from holdfast.ports.records import HEARTBEAT, HistoryRow, Job, Micros, Note, Payload, Run, Session
 
 Document = dict[str, object]
 
@@ -65,7 +65,7 @@ def row_document(row: HistoryRow) -> Document:
 
 
 def note_document(note: Note, place: Place | None) -> Document:
-    """Return what an attempt said: a line of its log, or how far it was."""
+    """Return what an attempt said: a line of its log, how far it was, or with a heartbeat."""
     stage, item = place or (None, None)
     return {
         "at": iso(note.at),
@@ -74,7 +74,11 @@ def note_document(note: Note, place: Place | None) -> Document:
         "item": item,
         "job": note.job,
         "epoch": note.epoch,
-        **cast("Document", parse(note.data)),
+        **(
+            {"details": cast("object", parse(note.data))}
+            if note.kind == HEARTBEAT
+            else cast("Document", parse(note.data))
+        ),
     }
 
 
