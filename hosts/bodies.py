@@ -129,7 +129,9 @@ class Body:
     def _context(self) -> StageContext[Any] | None:
         if not self.stage.shape.takes_context:
             return None
-        attempt, plan, until = self.attempt, self._plan, self._until
+        attempt, plan = self.attempt, self._plan
+        ends = (self._until, self.work.run.deadline)
+        until = min((end for end in ends if end is not None), default=None)
         return StageContext(
             run_id=self.work.run.id,
             workflow=self.work.run.workflow,

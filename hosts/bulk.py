@@ -144,6 +144,7 @@ def act_on_all(
     result = BulkResult()
     for page in _pages(core, which, action.at_once, checked_limit(limit)):
         answers: list[Answer] = list(core.kernel.dispatch_many([command(run) for run in page]))
+        core.admit(*answers)
         result = result.with_page(page, answers)
         told(result)
     return result

@@ -1,10 +1,12 @@
 """What every host is made of: the stores, the kernel, the code, and the thread that listens."""
 
 import hashlib
+import logging
 import threading
 from collections.abc import Iterable
+from datetime import timedelta
 from functools import cached_property
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from holdfast.hosts.bodies import Bodies
 from holdfast.hosts.clock import StoreClock
@@ -15,14 +17,19 @@ from holdfast.hosts.registry import Registry
 from holdfast.hosts.stores import Stores, host_name
 from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.authoring.options import StartOptions, check_options
-from holdfast.kernel.commands import NamedValue, RunCreate
+from holdfast.kernel.commands import Command, NamedValue, RunCreate
 from holdfast.kernel.kernel import Executor, Kernel
 from holdfast.kernel.values import encode
 from holdfast.ports.blobs import is_blob_key_part
-from holdfast.ports.errors import InvalidNamespaceError, SchemaError, UnknownWorkflowError
+from holdfast.ports.clock import micros
+from holdfast.ports.errors import HoldfastError, InvalidNamespaceError, SchemaError, UnknownWorkflowError
 from holdfast.ports.json import canonical
 from holdfast.ports.persistence import SchemaVersion, StoreTime
 from holdfast.ports.records import Payload
+
+R = TypeVar("R")
+
+_log = logging.getLogger("holdfast.engine")
 
 CLOCK_AGE_MAX: Final = 10.0
 """Seconds after which the store's time is asked for again before anything is decided by it."""
@@ -114,6 +121,7 @@ class Core:
             raise UnknownWorkflowError(definition.name, definition.version)
         attributes = options.get("attributes")
         key = options.get("idempotency_key")
+        start_at, deadline = options.get("start_at"), options.get("deadline")
         return RunCreate(
             namespace=self.namespace,
             idempotency_key=key,
@@ -129,7 +137,26 @@ class Core:
                 NamedValue(name=name, value=encode(value, object))
                 for name, value in options.get("annotations", {}).items()
             ),
+            if_active=options.get("if_active"),
+            if_ended=options.get("if_ended"),
+            start_at=None if start_at is None else micros(start_at),
+            deadline=None if deadline is None else deadline // timedelta(microseconds=1),
+            concurrency_key=options.get("concurrency_key"),
+            concurrency_limit=options.get("concurrency_limit", 1),
         )
+
+    def dispatch(self, command: Command[R]) -> R:
+        """Carry out a command, and let in what waits for what it has freed. Raises what `Kernel.dispatch` does."""
+        reply = self.kernel.dispatch(command)
+        self.admit(reply)
+        return reply
+
+    def admit(self, *replies: object) -> None:
+        """Let in what may be let in after these replies. That fails quietly: maintenance does the same."""
+        try:
+            self.kernel.admit(self.namespace, replies)
+        except HoldfastError as error:
+            _log.warning("what waits for a free slot waits for maintenance: %s", error)
 
     def pipeline(self, workflow: str, version: str | None) -> Any:  # its types are the user's
         """Return a pipeline by name. UnknownWorkflowError."""

@@ -252,22 +252,22 @@ class SyncRunHandle(Generic[Out]):
     def cancel(self, *, reason: str = "") -> RunEnded:
         """End the run as cancelled, unless it has ended. RunNotFoundError."""
         command = RunCancel(namespace=self._core.namespace, run_id=self.id, reason=reason)
-        return self._core.kernel.dispatch(command)
+        return self._core.dispatch(command)
 
     def terminate(self, *, reason: str = "") -> RunEnded:
         """End the run as cancelled at once, whatever it has left to clean up. RunNotFoundError."""
         command = RunTerminate(namespace=self._core.namespace, run_id=self.id, reason=reason)
-        return self._core.kernel.dispatch(command)
+        return self._core.dispatch(command)
 
     def pause(self, *, reason: str = "") -> RunPaused:
         """Start nothing more of the run until it is resumed; what is under way ends as ever. RunNotFoundError."""
         command = RunPause(namespace=self._core.namespace, run_id=self.id, reason=reason)
-        return self._core.kernel.dispatch(command)
+        return self._core.dispatch(command)
 
     def resume(self, *, reason: str = "") -> RunPaused:
         """Let a paused run go on where it is. RunNotFoundError."""
         command = RunResume(namespace=self._core.namespace, run_id=self.id, reason=reason)
-        return self._core.kernel.dispatch(command)
+        return self._core.dispatch(command)
 
     def rerun_from(
         self, stage: AnyNode[object] | str | None = None, /, *, reason: str = "", version: str | None = None
@@ -289,7 +289,7 @@ class SyncRunHandle(Generic[Out]):
             RerunRefusedError: The plan has no such stage, or a stage before it has given nothing to keep.
             UnknownWorkflowError: The engine was not given this version of the workflow.
         """
-        return self._core.kernel.dispatch(self._rerun(stage, reason, version))
+        return self._core.dispatch(self._rerun(stage, reason, version))
 
     def preview_rerun(
         self, stage: AnyNode[object] | str | None = None, /, *, version: str | None = None
@@ -455,7 +455,7 @@ class SyncEngine:
             UnavailableError: The store did not answer; with an idempotency key, starting again is safe.
         """
         command = self.core.create(call, options)
-        created = self.core.kernel.dispatch(command)
+        created = self.core.dispatch(command)
         return SyncRunHandle(self.core, created.run_id, call.definition.output_type)
 
     def run(self, call: Call[R], /, **options: Unpack[StartOptions]) -> R:

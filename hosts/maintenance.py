@@ -1,4 +1,4 @@
-"""What has to be done for all: wake sleepers, reap dead sessions, repair. Any host may do it, as often as it likes."""
+"""What has to be done for all: wake, reap, expire, admit, repair. Any host may do it, as often as it likes."""
 
 import logging
 from typing import Final
@@ -8,13 +8,19 @@ import attrs
 from holdfast.hosts.core import Core
 from holdfast.kernel.commands import (
     DutyTake,
+    JobAdmit,
     JobReapSilent,
+    JobsAdmitted,
     JobsWoken,
     JobWakeDue,
     LeaseReapStale,
     LeasesReaped,
+    RunClaimPending,
+    RunExpire,
     RunRepair,
     RunRepaired,
+    RunsAdmitted,
+    RunsExpired,
     SessionReap,
     SilentReaped,
 )
@@ -25,6 +31,9 @@ from holdfast.ports.records import Micros
 DUTY: Final = "maintenance"
 WAKE_LIMIT: Final = 500
 REAP_LIMIT: Final = 500
+EXPIRE_LIMIT: Final = 500
+ADMIT_LIMIT: Final = 500
+"""Also how many concurrency keys are looked at in a round; the next one goes on from there."""
 REPAIR_LIMIT: Final = 500
 PRUNE_INTERVAL: Final = 600.0
 DUTY_SECONDS_MAX: Final = 15.0
@@ -46,6 +55,9 @@ class Tick:
         freed: Jobs of dead sessions that can be claimed again.
         dead: Jobs of dead sessions that had no attempt left; their runs have failed.
         silent: Attempts that were taken for lost because their bodies gave no heartbeat in time.
+        expired: Runs that have failed because their deadline had passed.
+        admitted: Pending runs that have begun: their time had come, or there was a slot.
+        queued: Jobs of stages with `max_concurrency` that got their turn.
         repaired: Ids of runs that lacked jobs and got them back: none, ever, without a fault.
         reminded: Queued jobs that a serverless host has announced again, because their messages may have been lost.
         more: Whether there may be more of the same to do at once.
@@ -58,6 +70,9 @@ class Tick:
     repaired: tuple[str, ...]
     silent: int = 0
     reminded: int = 0
+    expired: int = 0
+    admitted: int = 0
+    queued: int = 0
     more: bool
 
 
@@ -72,6 +87,8 @@ class Maintenance:
         self._clock_age_max = lease / 3
         self._duty_until = 0.0
         self._repair_after = ""
+        self._runs_after = ""
+        self._jobs_after = ""
         self._prune_at = 0.0
 
     def sweep(self, session: str) -> bool:
@@ -81,6 +98,12 @@ class Maintenance:
         more = self.tick().more
         self.prune()
         return more
+
+    def resign(self, session: str) -> None:
+        """Leave the duty to others at once, if this session has it."""
+        if self._core.clock.monotonic() < self._duty_until:
+            self._duty_until = 0.0
+            self._take(session, lease=0.0)
 
     def prune(self) -> None:
         """Every ten minutes, remove replies to idempotency keys, and dead sessions, that are older than a week."""
@@ -102,19 +125,28 @@ class Maintenance:
                 SessionReap(grace=self._grace),
                 LeaseReapStale(limit=REAP_LIMIT),
                 JobReapSilent(grace=self._grace, limit=REAP_LIMIT),
+                RunExpire(limit=EXPIRE_LIMIT),
+                RunClaimPending(after=self._runs_after, limit=ADMIT_LIMIT),
+                JobAdmit(after=self._jobs_after, limit=ADMIT_LIMIT),
                 RunRepair(after=self._repair_after, limit=REPAIR_LIMIT),
             )
         )
         for answer in answers:
             if isinstance(answer, CommandError):
                 raise answer
-        woken, reaped, freed, silent, repaired = answers
+        woken, reaped, freed, silent, expired, runs, jobs, repaired = answers
         assert isinstance(woken, JobsWoken)
         assert isinstance(reaped, LeasesReaped)
         assert isinstance(freed, LeasesReaped)
         assert isinstance(silent, SilentReaped)
+        assert isinstance(expired, RunsExpired)
+        assert isinstance(runs, RunsAdmitted)
+        assert isinstance(jobs, JobsAdmitted)
         assert isinstance(repaired, RunRepaired)
         self._repair_after = repaired.next or ""
+        self._runs_after, self._jobs_after = runs.next or "", jobs.next or ""
+        # What this round has freed, was searched for before it was free.
+        self._core.admit(woken, expired, runs)
         if repaired.repaired:
             _log.error("runs lacked jobs and got them back: %s", ", ".join(repaired.repaired))
         if freed.dead:
@@ -126,26 +158,34 @@ class Maintenance:
             sessions=reaped.sessions,
             freed=freed.freed,
             dead=freed.dead,
+            expired=expired.expired,
+            admitted=runs.admitted,
+            queued=jobs.admitted,
             repaired=repaired.repaired,
             silent=silent.freed + silent.dead,
-            # The jobs of sessions that this round declared dead are freed by the next one.
+            # The jobs of sessions that this round declared dead are freed by the next one, and so are the slots of
+            # what it has ended.
             more=woken.woken >= WAKE_LIMIT
             or reaped.sessions > 0
             or freed.freed + freed.dead >= REAP_LIMIT
-            or silent.freed + silent.dead >= REAP_LIMIT,
+            or freed.dead > 0
+            or silent.freed + silent.dead >= REAP_LIMIT
+            or silent.dead > 0
+            or expired.more
+            or runs.more
+            or jobs.more,
         )
 
     def _has_duty(self, session: str) -> bool:
         now = self._core.clock.monotonic()
         if now < self._duty_until - self._lease / 3:
             return True
-        taken = self._core.kernel.dispatch(
-            DutyTake(
-                namespace=self._core.namespace,
-                name=DUTY,
-                session=session,
-                lease=round(self._lease * 1_000_000),
-            )
+        taken = self._take(session, lease=self._lease)
+        self._duty_until = now + self._lease if taken else 0.0
+        return taken
+
+    def _take(self, session: str, *, lease: float) -> bool:
+        command = DutyTake(
+            namespace=self._core.namespace, name=DUTY, session=session, lease=round(lease * 1_000_000)
         )
-        self._duty_until = now + self._lease if taken.taken else 0.0
-        return taken.taken
+        return self._core.kernel.dispatch(command).taken

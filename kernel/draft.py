@@ -5,6 +5,7 @@ from typing import Final
 from attrs import evolve, frozen
 
 from holdfast.kernel.plan import StagePlan
+from holdfast.kernel.slots import stage_key
 from holdfast.kernel.transitions import checked
 from holdfast.ports.changes import (
     AddJob,
@@ -17,7 +18,17 @@ from holdfast.ports.changes import (
     UpdateRun,
 )
 from holdfast.ports.json import canonical
-from holdfast.ports.records import HistoryRow, Job, JobKind, JobState, Micros, Payload, Run, RunStatus
+from holdfast.ports.records import (
+    TERMINAL,
+    HistoryRow,
+    Job,
+    JobKind,
+    JobState,
+    Micros,
+    Payload,
+    Run,
+    RunStatus,
+)
 from holdfast.ports.references import Reference, reference_text
 from holdfast.ports.transport import Hint, JobHint, RunHint
 
@@ -54,7 +65,24 @@ class RunDraft:
         self._result = run.result
         self._error = run.error
         self._ended_at = run.ended_at
+        self._limited: dict[str, None] = {}
+        self.closed_all = False
+        """Whether the run ended and took jobs with it that were not looked at."""
         self.hints: list[Hint] = []
+
+    @property
+    def admits_runs(self) -> tuple[str, ...]:
+        """The concurrency key that may have a slot more, or has a run more that waits for one."""
+        run = self._before
+        if run.concurrency_key is None:
+            return ()
+        waits = self._status is RunStatus.PENDING and run.start_at is None
+        return (run.concurrency_key,) if waits or self._status in TERMINAL else ()
+
+    @property
+    def admits_jobs(self) -> tuple[str, ...]:
+        """The stages that have a slot more, or a job more that waits for one."""
+        return tuple(self._limited)
 
     @property
     def status(self) -> RunStatus:
@@ -107,9 +135,15 @@ class RunDraft:
             timeout_total=stage.timeout_total_us if kind is JobKind.STAGE else None,
             heartbeat_timeout=stage.heartbeat_timeout_us if kind is JobKind.STAGE else None,
         )
+        if stage.max_concurrency is not None and kind is JobKind.STAGE:
+            key = stage_key(run.workflow, stage.name)
+            job = evolve(job, concurrency_key=key, concurrency_limit=stage.max_concurrency)
         taker = self._taker
         if self._status is RunStatus.PAUSED:
             job = evolve(job, state=JobState.HELD)
+        elif job.concurrency_key is not None:
+            self._limited[job.concurrency_key] = None
+            job = evolve(job, state=JobState.LIMITED)
         elif taker is not None and self.taken is None and job.queue == taker.queue:
             self.taken = job = leased(job, taker.session, self._now)
         else:
@@ -119,23 +153,34 @@ class RunDraft:
 
     def rest_job(self, job: Job, wake_at: Micros) -> None:
         """Let a job rest until `wake_at`, without a holder, and announce it if that is now."""
+        had_slot, key = job.has_slot, job.concurrency_key
         job = rested(job, wake_at, self._now, self._status)
         self._changes.append(UpdateJob(job))
+        if key is not None and (had_slot > job.has_slot or job.state is JobState.LIMITED):
+            self._limited[key] = None
         if job.state is JobState.QUEUED:
             self._announce(job)
+
+    def admit(self) -> None:
+        """Let a pending run begin."""
+        self._before = evolve(self._before, start_at=None)
+        self._status = checked(self._status, RunStatus.RUNNING)
 
     def pause(self) -> None:
         """Start nothing from now on. Jobs that are not under way are to rest again."""
         self._status = checked(self._status, RunStatus.PAUSED)
 
     def resume(self) -> None:
-        """Go on. Jobs that are held are to rest again."""
-        self._status = checked(self._status, RunStatus.RUNNING)
+        """Go on, or wait on if it has not begun. Jobs that are held are to rest again."""
+        after = RunStatus.RUNNING if self._before.is_admitted else RunStatus.PENDING
+        self._status = checked(self._status, after)
 
     def close_job(self, job: Job) -> None:
         """Take a finished job away."""
         self._open_jobs -= 1
         self._changes.append(CloseJob(job.key))
+        if job.concurrency_key is not None:
+            self._limited[job.concurrency_key] = None
 
     def keep_progress(self, progress: str) -> None:
         """Set the run's place in its plan."""
@@ -149,6 +194,7 @@ class RunDraft:
         if self._open_jobs:
             self._changes.append(CloseJobs(self._before.key))
             self._open_jobs = 0
+            self.closed_all = True
             self.taken = None
         self._result = result
         self._error = canonical(error) if error else None
@@ -200,10 +246,15 @@ def _first_claim(job: Job, now: Micros) -> Micros | None:
     return now if job.timeout_total is not None and job.first_claimed_at is None else job.first_claimed_at
 
 
+def awake(job: Job) -> JobState:
+    """Return the state of a job that can go on now: a job of a limited stage has a slot, or waits for one."""
+    return JobState.QUEUED if job.concurrency_key is None or job.has_slot else JobState.LIMITED
+
+
 def rested(job: Job, wake_at: Micros, now: Micros, status: RunStatus) -> Job:
     """Return the job without a holder: asleep until `wake_at`, or queued if that is now; in a paused run it is held."""
     asleep = wake_at > now
-    state = JobState.SLEEPING if asleep else JobState.QUEUED
+    state = JobState.SLEEPING if asleep else awake(job)
     return evolve(
         job,
         state=JobState.HELD if status is RunStatus.PAUSED else state,

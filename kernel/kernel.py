@@ -3,6 +3,7 @@
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 from holdfast.kernel.codec import fingerprint_text, reply_from, reply_json
@@ -18,12 +19,15 @@ from holdfast.kernel.commands import (
     JobExecute,
     JobExecuted,
     JobRelease,
+    JobsAdmitted,
     JobSettle,
     RunCreate,
     RunRerunFrom,
+    RunsAdmitted,
     SessionRenew,
     SinkRegister,
     SinkRemove,
+    admissions,
 )
 from holdfast.kernel.decide.outbox import news_of
 from holdfast.kernel.loading import load
@@ -36,6 +40,7 @@ from holdfast.ports.changes import AppendHistory, Change, StoreReply
 from holdfast.ports.clock import Clock, Ids, micros
 from holdfast.ports.errors import (
     CommandError,
+    HoldfastError,
     IdempotencyConflictError,
     InvalidCommandError,
     RefusedError,
@@ -131,6 +136,21 @@ class Kernel:
         CommandError as `dispatch`.
         """
         return preview_rerun(self.persistence, self._workflows, command)
+
+    def admit(self, namespace: str, replies: Iterable[object], /) -> int:
+        """Let in what may be let in after these replies; return how many runs and jobs that were.
+
+        So they need not wait for maintenance, which does the same if this is never called, or fails.
+        """
+        admitted = 0
+        commands = admissions(namespace, replies)
+        while commands:
+            answers = self.dispatch_many(commands)
+            admitted += sum(
+                answer.admitted for answer in answers if isinstance(answer, RunsAdmitted | JobsAdmitted)
+            )
+            commands = admissions(namespace, answers)
+        return admitted
 
     def _dispatch_batch(self, batch: Sequence[Command[Any]]) -> list[Answer]:
         try:
@@ -273,6 +293,8 @@ class Kernel:
             return settled
         if settled.status == "fenced":
             return JobExecuted(status="fenced")
+        with suppress(HoldfastError):  # it is settled, whatever becomes of those that wait
+            self.admit(command.namespace, (settled,))
         if not isinstance(settle.outcome, Failed):
             return JobExecuted(status="completed")
         return JobExecuted(status="failed" if settled.retry_at is None else "retrying")

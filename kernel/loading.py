@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 
 from holdfast.kernel.plan import Plan, plan_from_json
 from holdfast.kernel.reruns import Past
+from holdfast.kernel.slots import holders
 from holdfast.kernel.state import (
     Claimable,
     Due,
@@ -11,6 +12,7 @@ from holdfast.kernel.state import (
     Expired,
     Found,
     Lost,
+    Overdue,
     Parked,
     Reads,
     Search,
@@ -18,9 +20,13 @@ from holdfast.kernel.state import (
     State,
     Unheard,
     Unsound,
+    WaitingJobs,
+    WaitingRuns,
+    slot_place,
 )
-from holdfast.ports.persistence import Transaction
-from holdfast.ports.records import JobKey, Micros, RunName, SinkName, Stream
+from holdfast.ports.json import canonical
+from holdfast.ports.persistence import SlotPlace, Transaction, WaitedFor, Waiting
+from holdfast.ports.records import Job, JobKey, Micros, Run, RunName, SinkName, SlotName, Stream
 from holdfast.ports.tables import Tables
 
 
@@ -51,11 +57,19 @@ def load(
         if reads.search is not None and reads.search not in state.found:
             found = _search(tx, state.tables, reads.search, now)
             state.found[reads.search] = found
-            if isinstance(reads.search, Lost | Silent):
-                jobs.update(found.jobs)
-                runs.update(key.run for key in found.jobs)
-            whole.update(found.runs)
+            match reads.search:
+                case Lost() | Silent():
+                    jobs.update(found.jobs)
+                    runs.update(key.run for key in found.jobs)
+                case Unsound():
+                    whole.update(found.runs)
+                case WaitingRuns() | WaitingJobs() | Overdue():
+                    runs.update(found.runs)
+                    jobs.update(found.jobs)
+                case _:
+                    pass
     _lock(tx, state, names, runs | whole, jobs, whole, whole_names)
+    _slots(tx, state)
     _sessions(tx, state, all_needs)
     seen = {key for reads in all_needs for key in reads.seen if state.tables.job(key) is None} - jobs
     if seen:
@@ -105,6 +119,17 @@ def _search(tx: Transaction, tables: Tables, search: Search, now: Micros) -> Fou
             unheard = tx.unheard(namespace, sinks, keys) if keys else ()
             following = keys[-1] if keys and len(keys) == limit else None
             return Found(news=tuple(unheard), checked=len(keys), next=following)
+        case WaitingRuns(keys=keys, limit=limit):
+            wanted, following = _wanted(tx, Waiting.RUNS, search)
+            runs = tx.first_pending(wanted) if wanted else ()
+            due = () if keys else tx.due_runs(now, limit)
+            return Found(runs=(*runs, *due), next=following)
+        case WaitingJobs():
+            wanted, following = _wanted(tx, Waiting.JOBS, search)
+            limited = tx.first_limited(wanted) if wanted else ()
+            return Found(jobs=tuple(limited), next=following)
+        case Overdue(limit):
+            return Found(runs=tuple(tx.overdue_runs(now, limit)))
 
 
 def _sinks(tx: Transaction, state: State, needs: list[Reads]) -> None:
@@ -123,6 +148,54 @@ def _sinks(tx: Transaction, state: State, needs: list[Reads]) -> None:
 def _found_streams(tables: Tables, streams: Sequence[Stream]) -> Found:
     tables.streams.update((stream.key, stream) for stream in streams)
     return Found(streams=tuple(stream.key for stream in streams))
+
+
+def _wanted(
+    tx: Transaction, waiting: Waiting, search: WaitingRuns | WaitingJobs
+) -> tuple[list[tuple[SlotPlace, int]], str | None]:
+    """Return how many of those who wait to look at, for each key with a free slot, and where to go on looking."""
+    found: Sequence[WaitedFor]
+    if search.keys:
+        found = tx.waited_for(waiting, {SlotPlace(search.namespace, key) for key in search.keys})
+    else:
+        found = tx.all_waited_for(waiting, slot_place(search.after), search.limit)
+    wanted: list[tuple[SlotPlace, int]] = []
+    left = search.limit
+    for one in found:
+        if left == 0:
+            return wanted, canonical(list(wanted[-1][0]))
+        most = min(one.free, left)
+        if most:
+            wanted.append((one.place, most))
+            left -= most
+    is_all = bool(search.keys) or len(found) < search.limit or not found
+    return wanted, None if is_all else canonical(list(found[-1].place))
+
+
+def _slots(tx: Transaction, state: State) -> None:
+    """Lock the slots that were searched for, and then count who has one: nobody else can get one from here on."""
+    tables = state.tables
+    runs: dict[SlotName, SlotPlace] = {}
+    jobs: dict[SlotName, SlotPlace] = {}
+    for search, found in state.found.items():
+        if isinstance(search, WaitingRuns):
+            runs.update(_places(tables.runs.get(key) for key in found.runs))
+        elif isinstance(search, WaitingJobs):
+            jobs.update(_places(tables.job(key) for key in found.jobs))
+    if not runs and not jobs:
+        return
+    tables.slots.update(tx.slots(sorted((*runs, *jobs))))
+    for waiting, names in ((Waiting.RUNS, runs), (Waiting.JOBS, jobs)):
+        if names:
+            used = tx.used_slots(waiting, sorted(names.values()))
+            known = holders(tables, waiting)
+            state.used.update((name, used.get(place, 0) - known[name]) for name, place in names.items())
+
+
+def _places(found: Iterable[Run | Job | None]) -> Iterable[tuple[SlotName, SlotPlace]]:
+    for one in found:
+        if one is not None and one.slot is not None and one.concurrency_key is not None:
+            yield one.slot, SlotPlace(one.namespace, one.concurrency_key)
 
 
 def _lock(

@@ -46,6 +46,7 @@ class StagePlan:
 
     `retry` is for failures that none of the `retry_rules` is for. `timeout_us` is for one attempt, `timeout_total_us`
     for all of them, from the first claim on; `heartbeat_timeout_us` is how long an attempt may say nothing.
+    At most `max_concurrency` of its bodies, in all runs of the workflow in a namespace, are under way at a time.
     """
 
     name: str
@@ -57,6 +58,7 @@ class StagePlan:
     retry_rules: tuple[RetryRule, ...] = ()
     timeout_total_us: int | None = None
     heartbeat_timeout_us: int | None = None
+    max_concurrency: int | None = None
 
     @property
     def max_attempts(self) -> int:
@@ -139,6 +141,11 @@ class Plan:
     def mapped_over(self) -> frozenset[str]:
         """The names of the nodes that a later map goes over, whose outputs a run therefore keeps at hand."""
         return frozenset(node.over for node in self.nodes.values() if isinstance(node, MapPlan) and node.over)
+
+    @cached_property
+    def limited(self) -> tuple[str, ...]:
+        """The names of the stages of which only so many may be under way."""
+        return tuple(name for name, node in self.nodes.items() if stage_of(node).max_concurrency is not None)
 
     @property
     def definition(self) -> str:

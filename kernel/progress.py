@@ -69,8 +69,10 @@ def finished_map(name: str, progress: MapProgress, last_row: int) -> NodeProgres
 
 
 def progress_from(text: str) -> Progress:
-    """Return the progress that was stored as this text."""
+    """Return the progress that was stored as this text. A run that has not begun is before its first group's nodes."""
     data = cast("dict[str, object]", parse(text))
+    if not data:
+        return Progress(group=0, input=1)
     nodes = cast("dict[str, dict[str, object]]", data["nodes"])
     kept = cast("dict[str, object]", data.get("kept", {}))
     return Progress(

@@ -17,23 +17,39 @@ from holdfast.kernel.state import (
     Expired,
     Found,
     Lost,
+    Overdue,
     Parked,
     Search,
     Silent,
     State,
     Unheard,
     Unsound,
+    WaitingJobs,
+    WaitingRuns,
 )
 from holdfast.ports.changes import Change
 from holdfast.ports.clock import Ids
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import CompletedRow
-from holdfast.ports.records import Duty, Job, Micros, PlanRow, Reply, Run, Session, Sink, Stream
+from holdfast.ports.records import Duty, Job, Micros, PlanRow, Reply, Run, Session, Sink, SlotName, Stream
 from holdfast.ports.tables import Tables
 from holdfast.ports.transport import Hint
 
-_KINDS: Final = (Claimable, Due, Expired, Lost, Silent, Unsound, DueStreams, Parked, Unheard)
-_SEARCHES: Final[dict[str, type]] = {kind.__name__: kind for kind in _KINDS}
+_KINDS: Final[tuple[type[Search], ...]] = (
+    Claimable,
+    Due,
+    Expired,
+    Lost,
+    Silent,
+    Unsound,
+    DueStreams,
+    Parked,
+    Unheard,
+    WaitingRuns,
+    WaitingJobs,
+    Overdue,
+)
+_SEARCHES: Final[dict[str, type[Search]]] = {kind.__name__: kind for kind in _KINDS}
 
 
 @attrs.frozen(kw_only=True)
@@ -146,14 +162,14 @@ def state_json(state: State) -> str:
             ],
             "past": to_data(state.past, dict[str, Past] | None),
             "completed": [to_data(row) for rows in state.completed.values() for row in rows],
+            "slots": [list(slot) for slot in sorted(tables.slots)],
+            "used": [[*slot, number] for slot, number in sorted(state.used.items())],
         }
     )
 
 
 def _search(kind: str, data: object) -> Search:
-    search = cast("object", from_data(data, _SEARCHES[kind]))
-    assert isinstance(search, Search)
-    return search
+    return from_data(data, _SEARCHES[kind])
 
 
 def state_from(text: str) -> State:
@@ -174,6 +190,7 @@ def state_from(text: str) -> State:
     }
     said = cast("list[tuple[str, str, list[str]]]", data.get("said_keys", []))
     tables.said_keys = {(run, key): set(names) for run, key, names in said}
+    tables.slots = {SlotName(*slot) for slot in data.get("slots", ())}
     tables.plans = {plan.fingerprint: plan for plan in from_data(data["stored"], list[PlanRow])}
     workflows: dict[tuple[str, str | None], Plan] = {
         (name, version): plan_from_json(plan) for name, version, plan in data["workflows"]
@@ -185,6 +202,7 @@ def state_from(text: str) -> State:
         stored_plans=frozenset(data["stored_plans"]),
         past=None if data.get("past") is None else from_data(data["past"], dict[str, Past]),
     )
+    state.used = {SlotName(namespace, name): number for namespace, name, number in data.get("used", ())}
     for kind, search, found in data["found"]:
         state.found[_search(kind, search)] = from_data(found, Found)
     for row in from_data(data["completed"], list[CompletedRow]):

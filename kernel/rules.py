@@ -8,6 +8,7 @@ import attrs
 from holdfast.kernel import commands as c
 from holdfast.kernel.codec import from_data
 from holdfast.kernel.decide import (
+    admissions,
     claims,
     leases,
     outbox,
@@ -58,6 +59,11 @@ _ALL: Final = (
     _rule(c.RunResume, c.RunPaused, runs.reads_of_whole, runs.decide_resume),
     _rule(c.RunRerunFrom, c.RunRerun, reruns.reads_of_rerun, reruns.decide_rerun),
     _rule(c.RunAnnotate, c.RunAnnotated, said.reads_of_annotate, said.decide_annotate),
+    _rule(
+        c.RunClaimPending, c.RunsAdmitted, admissions.reads_of_claim_pending, admissions.decide_claim_pending
+    ),
+    _rule(c.RunExpire, c.RunsExpired, admissions.reads_of_expire, admissions.decide_expire),
+    _rule(c.JobAdmit, c.JobsAdmitted, admissions.reads_of_admit, admissions.decide_admit),
     _rule(c.RunRepair, c.RunRepaired, runs.reads_of_repair, runs.decide_repair),
     _rule(c.JobClaim, c.JobsClaimed, claims.reads_of_claim, claims.decide_claim),
     _rule(c.JobClaimOne, c.JobClaimed, claims.reads_of_claim_one, claims.decide_claim_one),

@@ -10,7 +10,8 @@ from holdfast.kernel.plan import Plan
 from holdfast.kernel.reruns import Past
 from holdfast.ports.changes import AppendHistory, Change
 from holdfast.ports.errors import InvalidCommandError, UnknownPlanError
-from holdfast.ports.persistence import CompletedRow, Lane
+from holdfast.ports.json import parse
+from holdfast.ports.persistence import CompletedRow, Lane, SlotPlace
 from holdfast.ports.records import (
     STAGE_COMPLETED,
     JobKey,
@@ -20,6 +21,7 @@ from holdfast.ports.records import (
     Run,
     RunName,
     SinkName,
+    SlotName,
     StreamKey,
 )
 from holdfast.ports.tables import Tables
@@ -90,6 +92,47 @@ class DueStreams:
     limit: int = attrs.field(validator=_not_negative)
 
 
+def _a_place(_: object, __: object, value: str) -> None:
+    if value:
+        slot_place(value)
+
+
+def slot_place(text: str) -> SlotPlace:
+    """Return the place that a search is to go on from. InvalidCommandError if the text names none."""
+    try:
+        place = parse(text) if text else ["", ""]
+    except (ValueError, RecursionError):
+        place = None
+    match place:
+        case [str(namespace), str(key)]:
+            return SlotPlace(namespace, key)
+        case _:
+            raise InvalidCommandError(f"after is {text[:100]!r}; it must be `next` of a reply")
+
+
+@attrs.frozen(kw_only=True)
+class WaitingRuns:
+    """Search for runs that wait for slots of these keys of a namespace; without keys, of any, and for those due.
+
+    The runs are read. `after` is where to go on among the keys of all namespaces.
+    """
+
+    namespace: str
+    keys: tuple[str, ...]
+    after: str = attrs.field(validator=_a_place)
+    limit: int = attrs.field(validator=_not_negative)
+
+
+@attrs.frozen(kw_only=True)
+class WaitingJobs:
+    """Search for jobs that wait for slots of these keys of a namespace; without keys, of any. They are read."""
+
+    namespace: str
+    keys: tuple[str, ...]
+    after: str = attrs.field(validator=_a_place)
+    limit: int = attrs.field(validator=_not_negative)
+
+
 @attrs.frozen
 class Parked:
     """Search for parked streams, of a sink and of a run if these are not ""."""
@@ -118,7 +161,27 @@ class Silent:
     limit: int = attrs.field(validator=_not_negative)
 
 
-Search: TypeAlias = Claimable | Due | Expired | Lost | Silent | Unsound | DueStreams | Parked | Unheard
+@attrs.frozen
+class Overdue:
+    """Search for runs whose deadline has passed; they are read."""
+
+    limit: int = attrs.field(validator=_not_negative)
+
+
+Search: TypeAlias = (
+    Claimable
+    | Due
+    | Expired
+    | Lost
+    | Silent
+    | Unsound
+    | DueStreams
+    | Parked
+    | Unheard
+    | WaitingRuns
+    | WaitingJobs
+    | Overdue
+)
 
 
 @attrs.frozen
@@ -163,7 +226,8 @@ class State:
 
     `plans` are the stored plans that the runs read follow; `workflows` what this process can create runs of, by
     name and version (the version None gives the one to use where a command names none); `stored_plans` the
-    fingerprints that are known to be in the store.
+    fingerprints that are known to be in the store. `used` are how many have a slot of those that a search was for,
+    beside what is in the tables.
     """
 
     tables: Tables = attrs.field(factory=Tables)
@@ -176,6 +240,7 @@ class State:
     completed: dict[str, list[CompletedRow]] = attrs.field(factory=dict[str, list[CompletedRow]])
     past: dict[str, Past] | None = None
     """What has happened in runs that are to be run again; None if no command of the batch is about that."""
+    used: dict[SlotName, int] = attrs.field(factory=dict[SlotName, int])
 
     def plan_of(self, run: Run) -> Plan:
         """Return the plan that a run follows. UnknownPlanError if it is not stored."""

@@ -18,6 +18,7 @@ from holdfast.ports.records import (
     Run,
     Session,
     Sink,
+    SlotName,
     Stream,
     StreamKey,
 )
@@ -116,6 +117,13 @@ class AddDuty:
 
 
 @attrs.frozen
+class AddSlot:
+    """Add the row that is locked whenever somebody is given one of these slots."""
+
+    slot: SlotName
+
+
+@attrs.frozen
 class AddNote:
     """Add what an attempt said."""
 
@@ -201,6 +209,7 @@ Change: TypeAlias = (
     | AddAnnotation
     | AddArtifact
     | AddAiCall
+    | AddSlot
 )
 
 
@@ -234,6 +243,7 @@ class NetChanges:
     annotations: list[Annotation] = attrs.field(factory=list[Annotation])
     artifacts: list[Artifact] = attrs.field(factory=list[Artifact])
     ai_calls: list[AiCall] = attrs.field(factory=list[AiCall])
+    slots: set[SlotName] = attrs.field(factory=set[SlotName])
 
     def _close_jobs(self, run: str) -> None:
         self.closed_runs.add(run)
@@ -324,6 +334,8 @@ class NetChanges:
                 self.artifacts.append(artifact)
             case AddAiCall(call):
                 self.ai_calls.append(call)
+            case AddSlot(slot):
+                self.slots.add(slot)
 
 
 def net_changes(changes: Iterable[Change]) -> NetChanges:

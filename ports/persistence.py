@@ -1,7 +1,8 @@
 """The store: the only truth. Everything else is a hint."""
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Generic, Protocol
+from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import StrEnum
+from typing import Generic, NamedTuple, Protocol
 
 import attrs
 from typing_extensions import TypeVar
@@ -26,6 +27,7 @@ from holdfast.ports.records import (
     Session,
     Sink,
     SinkName,
+    SlotName,
     Stream,
     StreamKey,
 )
@@ -66,11 +68,40 @@ class NodeRows:
     rows: int
 
 
+class Waiting(StrEnum):
+    """Who waits for slots: pending runs for those of their concurrency keys, limited jobs for those of their stages."""
+
+    RUNS = "runs"
+    JOBS = "jobs"
+
+
+class SlotPlace(NamedTuple):
+    """A concurrency key of a namespace, in the order in which they are searched."""
+
+    namespace: str
+    key: str
+
+
+@attrs.frozen
+class WaitedFor:
+    """A key for whose slots somebody waits: the limit that the first of those has, and how many slots are taken."""
+
+    place: SlotPlace
+    limit: int
+    used: int
+
+    @property
+    def free(self) -> int:
+        """How many slots the first of those who wait finds free."""
+        return max(0, self.limit - self.used)
+
+
 class Transaction(Protocol):
     """Reads that lock what they return, many rows at once, and one write. Valid only inside `transact`'s work.
 
     Every read sees what was committed before it, never less than what this transaction has locked. What is asked for
-    and does not exist is simply not in the answer. Locks are taken in the order runs, jobs, others; keys ascending.
+    and does not exist is simply not in the answer. Locks are taken in the order runs, jobs, others, slots; keys
+    ascending.
     `apply` is called at most once, and last.
     """
 
@@ -134,7 +165,7 @@ class Transaction(Protocol):
     def unsound_runs(self, keys: Collection[str], /) -> Sequence[str]:
         """Return, without locks, those of these runs that lack jobs.
 
-        They have not ended, and the number of their jobs is zero, or not what their row says.
+        They have not ended, and the number of their jobs is not what their row says, or zero although they have begun.
         """
         ...
 
@@ -199,6 +230,47 @@ class Transaction(Protocol):
         Those are the runs of which the last row is past the stream's news, and to which something has happened since
         the sink's `since`. Each is said as of then.
         """
+        ...
+
+    def due_runs(self, now: Micros, limit: int, /) -> Sequence[str]:
+        """Return, without locks, keys of pending runs whose `start_at` is not after `now`, earliest first."""
+        ...
+
+    def overdue_runs(self, now: Micros, limit: int, /) -> Sequence[str]:
+        """Return, without locks, keys of runs that have not ended and whose deadline has come, earliest first."""
+        ...
+
+    def waited_for(self, waiting: Waiting, places: Collection[SlotPlace], /) -> Sequence[WaitedFor]:
+        """Return, without locks, those of these keys for which somebody waits, ascending.
+
+        A pending run waits for a slot once it has no `start_at` any more; a job if its state is `limited`.
+        """
+        ...
+
+    def all_waited_for(self, waiting: Waiting, after: SlotPlace, limit: int, /) -> Sequence[WaitedFor]:
+        """Return, without locks, the next keys after `after` for which somebody waits, ascending.
+
+        What this costs does not depend on how many wait for each.
+        """
+        ...
+
+    def first_pending(self, wanted: Sequence[tuple[SlotPlace, int]], /) -> Sequence[str]:
+        """Return, without locks, for each key so many of the runs that wait for its slots.
+
+        Those of the highest priority, and of those the oldest, are first.
+        """
+        ...
+
+    def first_limited(self, wanted: Sequence[tuple[SlotPlace, int]], /) -> Sequence[JobKey]:
+        """Return, without locks, for each key so many of the jobs that wait for its slots, as `first_pending`."""
+        ...
+
+    def slots(self, names: Collection[SlotName], /) -> Sequence[SlotName]:
+        """Lock and return the rows of slots."""
+        ...
+
+    def used_slots(self, waiting: Waiting, places: Collection[SlotPlace], /) -> Mapping[SlotPlace, int]:
+        """Return how many runs, or jobs, have a slot of each key (see `Run.has_slot`, `Job.has_slot`)."""
         ...
 
     def apply(self, changes: Sequence[Change], /) -> None:

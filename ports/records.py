@@ -34,9 +34,10 @@ ACTIVE: Final = frozenset(RunStatus) - TERMINAL
 
 
 class JobState(StrEnum):
-    """Where a job is. A job that is done has no row."""
+    """Where a job is. A job that is done has no row. `limited` waits until fewer of its stage are under way."""
 
     SLEEPING = "sleeping"
+    LIMITED = "limited"
     QUEUED = "queued"
     LEASED = "leased"
     HELD = "held"
@@ -90,6 +91,17 @@ class RunName(NamedTuple):
 
     namespace: str
     id: str
+
+
+class SlotName(NamedTuple):
+    """What at most so many may have at once: `name` is `run:<concurrency key>`, or `stage:<workflow>/<stage>`."""
+
+    namespace: str
+    name: str
+
+
+_RUN_SLOT: Final = "run:"
+_STAGE_SLOT: Final = "stage:"
 
 
 class JobKey(NamedTuple):
@@ -183,11 +195,15 @@ class Run:
     `last_row` and `last_job` are the highest numbers given out so far in its history and among its jobs.
     `open_jobs` is how many jobs it has. `progress` is the JSON text of its place in its plan.
     `result` is a reference to its output, `error` the JSON text of why it failed or was cancelled.
-    `attributes` is the JSON text of an object of texts, by which runs are found. Like the key, the name, the workflow
-    and `created_at` it never changes.
+    `attributes` is the JSON text of an object of texts, by which runs are found.
+    Where `start_at` is set the run is pending until then; it is None again once that has come. Of the runs of a
+    namespace with the same `concurrency_key` at most `concurrency_limit` are admitted at a time. When `deadline` has
+    passed, the run is ended.
     `rerun_of` is the key of the generation that this one runs again, `rerun_from` the stage that it begins with (None:
     the first). `kept` is the JSON text of an object: by name, references to what the stages gave that it does not run
-    again. They never change either.
+    again.
+    Key, name, workflow, `created_at`, `attributes`, `deadline`, and what is said of concurrency and of reruns never
+    change.
     """
 
     key: str
@@ -213,11 +229,31 @@ class Run:
     rerun_of: str | None = None
     rerun_from: str | None = None
     kept: str | None = None
+    start_at: Micros | None = None
+    deadline: Micros | None = None
+    concurrency_key: str | None = None
+    concurrency_limit: int | None = None
 
     @property
     def name(self) -> RunName:
         """What users call it."""
         return RunName(self.namespace, self.id)
+
+    @property
+    def is_admitted(self) -> bool:
+        """Whether it has begun. One that has not is pending, or was paused or ended before it began."""
+        return self.last_job > 0
+
+    @property
+    def slot(self) -> SlotName | None:
+        """What it has one of, or waits for one of; None if it needs none."""
+        return None if self.concurrency_key is None else run_slot(self.namespace, self.concurrency_key)
+
+    @property
+    def has_slot(self) -> bool:
+        """Whether it has one. It gives that back by ending, and by nothing else."""
+        is_under_way = self.status in ACTIVE and self.status is not RunStatus.PENDING
+        return self.concurrency_key is not None and self.is_admitted and is_under_way
 
     @property
     def place(self) -> RunPlace:
@@ -232,6 +268,8 @@ class Job:
     `definition` is `<workflow>@<version>`: what code a worker needs for it. `item` is the index of a map's item.
     `epoch` rises by one with every claim and is never reused; `attempts` counts the claims that were not given back.
     `losses` is how many attempts in a row were lost with the worker that held them.
+    Of the jobs of a namespace with the same `concurrency_key` at most `concurrency_limit` are queued or leased at a
+    time; neither ever changes.
     `input` is a reference to what the body gets (see `holdfast.ports.references`).
     `timeout_total` is how long all its attempts together may take. Where there is one, `first_claimed_at` is when the
     first of them began that was not given back. `heartbeat_timeout` is how long an attempt may go without a heartbeat
@@ -260,6 +298,8 @@ class Job:
     first_claimed_at: Micros | None = None
     heartbeat_timeout: Micros | None = None
     heartbeat_by: Micros | None = None
+    concurrency_key: str | None = None
+    concurrency_limit: int | None = None
 
     @property
     def total_until(self) -> Micros | None:
@@ -267,6 +307,16 @@ class Job:
         if self.timeout_total is None or self.first_claimed_at is None:
             return None
         return self.first_claimed_at + self.timeout_total
+
+    @property
+    def slot(self) -> SlotName | None:
+        """What it has one of, or waits for one of; None if it needs none."""
+        return None if self.concurrency_key is None else stage_slot(self.namespace, self.concurrency_key)
+
+    @property
+    def has_slot(self) -> bool:
+        """Whether it has one: as long as it can be claimed, or is."""
+        return self.concurrency_key is not None and self.state in (JobState.QUEUED, JobState.LEASED)
 
     @property
     def is_suspect(self) -> bool:
@@ -442,3 +492,13 @@ class Stream:
     def key(self) -> StreamKey:
         """How the store names it."""
         return StreamKey(self.sink, self.run)
+
+
+def run_slot(namespace: str, key: str) -> SlotName:
+    """Return what runs of a concurrency key wait for."""
+    return SlotName(namespace, f"{_RUN_SLOT}{key}")
+
+
+def stage_slot(namespace: str, key: str) -> SlotName:
+    """Return what jobs of a stage wait for. The key is `<workflow>/<stage>`."""
+    return SlotName(namespace, f"{_STAGE_SLOT}{key}")

@@ -14,6 +14,7 @@ from holdfast.ports.changes import (
     AddNews,
     AddNote,
     AddSink,
+    AddSlot,
     AppendHistory,
     Change,
     CloseJob,
@@ -45,6 +46,7 @@ from holdfast.ports.records import (
     Session,
     Sink,
     SinkName,
+    SlotName,
     Stream,
     StreamKey,
     StreamState,
@@ -77,6 +79,7 @@ class Tables:
     ai_calls: dict[str, list[AiCall]] = attrs.field(factory=dict[str, list[AiCall]])
     batch_results: set[tuple[str, str, int]] = attrs.field(factory=set[tuple[str, str, int]])
     """By run, batch and index, the results of batches that are among the calls of models."""
+    slots: set[SlotName] = attrs.field(factory=set[SlotName])
 
     def job(self, key: JobKey) -> Job | None:
         """Return a job, or None if it has none."""
@@ -143,6 +146,9 @@ class Tables:
             case AddNote(note):
                 if note.id in self.notes:
                     return f"note {note.id} exists"
+            case AddSlot(slot):
+                if slot in self.slots:
+                    return f"slot {slot.name!r} exists"
             case AddDuty(duty):
                 if duty.name in self.duties:
                     return f"duty {duty.name!r} exists"
@@ -204,6 +210,8 @@ class Tables:
                 self.artifacts[artifact.run, artifact.job, artifact.epoch, artifact.name] = artifact
             case AddAiCall(call):
                 self._add_ai_call(call)
+            case AddSlot(slot):
+                self.slots.add(slot)
 
     def _add_ai_call(self, call: AiCall) -> None:
         if call.batch is not None:

@@ -1,14 +1,15 @@
 """The in-memory store: one lock, real rollback, real repetition of work. Nothing outlives the process."""
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from holdfast.adapters.memory.queries import answer, node_rows, parked_in
 from holdfast.adapters.memory.ready import JobOrder
+from holdfast.adapters.memory.waiting import first_waiting, used, waited_for
 from holdfast.ports.changes import Change, net_changes
 from holdfast.ports.errors import ConflictError, HoldfastError
-from holdfast.ports.persistence import CompletedRow, Lane, NodeRows, Query
+from holdfast.ports.persistence import CompletedRow, Lane, NodeRows, Query, SlotPlace, WaitedFor, Waiting
 from holdfast.ports.records import (
     ACTIVE,
     STAGE_COMPLETED,
@@ -24,10 +25,12 @@ from holdfast.ports.records import (
     Reply,
     Run,
     RunName,
+    RunStatus,
     Session,
     SessionState,
     Sink,
     SinkName,
+    SlotName,
     Stream,
     StreamKey,
 )
@@ -108,6 +111,7 @@ class MemoryPersistence:
                 artifacts=dict(tables.artifacts),
                 ai_calls={run: list(calls) for run, calls in tables.ai_calls.items()},
                 batch_results=set(tables.batch_results),
+                slots=set(tables.slots),
             )
 
     def _attempt(self, work: Callable[["MemoryTransaction"], R]) -> R:
@@ -300,6 +304,49 @@ class MemoryTransaction:
                     found.append(News(sink=sink.key, run=run.key, news=run.last_row, at=run.updated_at))
         return sorted(found, key=lambda news: (news.sink, news.run))
 
+    def due_runs(self, now: Micros, limit: int, /) -> Sequence[str]:
+        """See `Transaction.due_runs`."""
+        due = [
+            (run.start_at, run.key)
+            for run in self._tables.runs.values()
+            if run.status is RunStatus.PENDING and run.start_at is not None and run.start_at <= now
+        ]
+        return [key for _, key in sorted(due)[:limit]]
+
+    def overdue_runs(self, now: Micros, limit: int, /) -> Sequence[str]:
+        """See `Transaction.overdue_runs`."""
+        overdue = [
+            (run.deadline, run.key)
+            for run in self._tables.runs.values()
+            if run.status in ACTIVE and run.deadline is not None and run.deadline <= now
+        ]
+        return [key for _, key in sorted(overdue)[:limit]]
+
+    def waited_for(self, waiting: Waiting, places: Collection[SlotPlace], /) -> Sequence[WaitedFor]:
+        """See `Transaction.waited_for`."""
+        return [one for one in waited_for(self._tables, waiting) if one.place in places]
+
+    def all_waited_for(self, waiting: Waiting, after: SlotPlace, limit: int, /) -> Sequence[WaitedFor]:
+        """See `Transaction.all_waited_for`."""
+        return [one for one in waited_for(self._tables, waiting) if one.place > after][:limit]
+
+    def first_pending(self, wanted: Sequence[tuple[SlotPlace, int]], /) -> Sequence[str]:
+        """See `Transaction.first_pending`."""
+        return [key[0] for key in first_waiting(self._tables, Waiting.RUNS, wanted)]
+
+    def first_limited(self, wanted: Sequence[tuple[SlotPlace, int]], /) -> Sequence[JobKey]:
+        """See `Transaction.first_limited`."""
+        return [JobKey(run, number) for run, number in first_waiting(self._tables, Waiting.JOBS, wanted)]
+
+    def slots(self, names: Collection[SlotName], /) -> Sequence[SlotName]:
+        """See `Transaction.slots`."""
+        return sorted(self._tables.slots.intersection(names))
+
+    def used_slots(self, waiting: Waiting, places: Collection[SlotPlace], /) -> Mapping[SlotPlace, int]:
+        """See `Transaction.used_slots`."""
+        taken = used(self._tables, waiting)
+        return {place: taken[place] for place in places}
+
     def apply(self, changes: Sequence[Change], /) -> None:
         """See `Transaction.apply`. Nothing is made of it before the work has returned."""
         if self.pending:
@@ -325,4 +372,5 @@ class MemoryTransaction:
 
     def _is_sound(self, run: Run) -> bool:
         jobs = len(self._tables.jobs.get(run.key, ()))
-        return run.status not in ACTIVE or 0 < jobs == run.open_jobs
+        waits = run.status in (RunStatus.PENDING, RunStatus.PAUSED) and not run.is_admitted
+        return run.status not in ACTIVE or (jobs == run.open_jobs and (jobs > 0 or waits))

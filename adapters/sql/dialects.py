@@ -45,6 +45,11 @@ class Dialect(Protocol):
         """What makes a SELECT lock the rows that nobody has locked."""
         ...
 
+    @property
+    def has_lateral(self) -> bool:
+        """Whether a subquery can go by the rows of the tables before it."""
+        ...
+
     def bound(self, sql: str) -> str:
         """Return a statement with its parameters in the driver's form."""
         ...
@@ -109,6 +114,7 @@ class PostgresDialect:
 
     lock: str = " FOR UPDATE OF {}"
     skip_locked: str = " FOR UPDATE SKIP LOCKED"
+    has_lateral: bool = True
 
     def bound(self, sql: str) -> str:
         """See `Dialect.bound`."""
@@ -184,6 +190,7 @@ class SqliteDialect:
 
     lock: str = ""
     skip_locked: str = ""
+    has_lateral: bool = False
 
     def bound(self, sql: str) -> str:
         """See `Dialect.bound`."""

@@ -14,7 +14,7 @@ from holdfast.adapters.sql.queries import Answers
 from holdfast.adapters.sql.retry import Patience
 from holdfast.adapters.sql.schema import migrate
 from holdfast.adapters.sql.sqlite import SqliteDatabase, sqlite_path
-from holdfast.adapters.sql.statements import reads_for, writes_for
+from holdfast.adapters.sql.statements import reads_for, waiting_for, writes_for
 from holdfast.adapters.sql.transaction import SqlTransaction
 from holdfast.ports.errors import ConflictError
 from holdfast.ports.persistence import Query, Transaction
@@ -67,6 +67,7 @@ class SqlPersistence:
         )
         self._reads = reads_for(self._database.dialect)
         self._writes = writes_for(self._database.dialect)
+        self._waiting = waiting_for(self._database.dialect)
         self._answers = Answers(self._database)
 
     def setup(self) -> None:
@@ -128,7 +129,7 @@ class SqlPersistence:
                 return outcome.lost[0]
             # The lost transaction was not committed, and can't be any more: this one now has its receipt.
             receipt = None
-        tx = SqlTransaction(link, self._database.dialect, self._reads, self._writes, receipt)
+        tx = SqlTransaction(link, self._database.dialect, self._reads, self._writes, receipt, self._waiting)
         result = work(tx)
         tx.end()
         try:

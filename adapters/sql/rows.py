@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from holdfast.ports.persistence import CompletedRow, NodeRows
+from holdfast.ports.persistence import CompletedRow, NodeRows, SlotPlace, WaitedFor
 from holdfast.ports.records import (
     Duty,
     HistoryRow,
@@ -25,6 +25,7 @@ from holdfast.ports.records import (
     Session,
     SessionState,
     Sink,
+    SlotName,
     Stream,
     StreamState,
 )
@@ -49,6 +50,7 @@ ATTRIBUTE: Final = ("pair", "created_at", "run")
 SINK: Final = _fields(Sink)
 STREAM: Final = _fields(Stream)
 NEWS: Final = ("sink", "run", "news", "delivered", "state", "due_at", "attempts")
+SLOT: Final = ("namespace", "name")
 NOTE: Final = ("run", "id", "job", "epoch", "at", "kind", "data")
 ANNOTATION: Final = _fields(Annotation)
 ARTIFACT: Final = _fields(Artifact)
@@ -212,6 +214,17 @@ def ai_total_from(row: Row) -> AiTotal:
         cost=int(high or 0) * COST_PART + int(low or 0),
         duration=int(duration or 0),
     )
+
+
+def slot_from(row: Row) -> SlotName:
+    """Return the slot in a row of `SLOT`."""
+    return SlotName(*row)
+
+
+def waited_for_from(row: Row) -> WaitedFor:
+    """Return a row of a namespace, a key, a limit and how many slots are used."""
+    namespace, key, limit, used = row
+    return WaitedFor(SlotPlace(namespace, key), limit, used)
 
 
 def completed_from(row: Row) -> CompletedRow:

@@ -2,13 +2,15 @@
 
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import attrs
 
 from holdfast.adapters.sql import rows, tables
 from holdfast.adapters.sql.dialects import Dialect, Write, upsert
+from holdfast.adapters.sql.waiting import SOURCES, Searches, searches_for
+from holdfast.ports.persistence import Waiting
 from holdfast.ports.records import STAGE_COMPLETED
 
 _RUN_NAME = ("namespace", "id", "generation")
@@ -65,6 +67,9 @@ class Reads:
     lock_parked_streams: str
     run_keys: str
     unheard: str
+    due_runs: str
+    overdue_runs: str
+    lock_slots: str
 
 
 @attrs.frozen
@@ -98,6 +103,7 @@ class Writes:
     annotations: Write
     artifacts: Write
     ai_calls: Write
+    slots: Write
 
 
 def node_rows(of_runs: str) -> str:
@@ -119,6 +125,7 @@ def reads_for(dialect: Dialect) -> Reads:
     pairs = dialect.table_of("keys", "k", {"run": "text", "number": "bigint"})
     replies = dialect.table_of("keys", "k", {"namespace": "text", "key": "text"})
     said = dialect.table_of("keys", "k", {"run": "text", "key": "text"})
+    slots = dialect.table_of("names", "k", {"namespace": "text", "name": "text"})
     runs, jobs = _listed(rows.RUN, "r"), _listed(rows.JOB, "j")
     sessions = f"SELECT {_listed(rows.SESSION, 's')} FROM holdfast_sessions AS s WHERE "
     known_sessions = f"{sessions}{dialect.one_of('s.id', 'ids')} ORDER BY s.id"
@@ -156,9 +163,11 @@ def reads_for(dialect: Dialect) -> Reads:
         "AND j.state = 'leased' ORDER BY j.heartbeat_by, j.run, j.number LIMIT :limit",
         active_runs=f"SELECT key FROM holdfast_runs WHERE status NOT IN {tables.ENDED} AND key > :after "
         "ORDER BY key LIMIT :limit",
-        unsound_runs="SELECT r.key FROM (SELECT key, open_jobs, (SELECT count(*) FROM holdfast_jobs AS j "
+        unsound_runs="SELECT r.key FROM (SELECT key, status, last_job, open_jobs, "
+        "(SELECT count(*) FROM holdfast_jobs AS j "
         f"WHERE j.run = key) AS found FROM holdfast_runs WHERE {dialect.one_of('key', 'keys')} "
-        f"AND status NOT IN {tables.ENDED}) AS r WHERE r.found <> r.open_jobs OR r.found = 0 ORDER BY r.key",
+        f"AND status NOT IN {tables.ENDED}) AS r WHERE r.found <> r.open_jobs OR (r.found = 0 "
+        "AND NOT (r.status IN ('pending', 'paused') AND r.last_job = 0)) ORDER BY r.key",
         completed="SELECT run, number, node, item FROM holdfast_history "
         f"WHERE {dialect.one_of('run', 'runs')} AND type = '{STAGE_COMPLETED}' ORDER BY run, number",
         node_rows=node_rows(dialect.one_of("run", "runs")),
@@ -192,8 +201,19 @@ def reads_for(dialect: Dialect) -> Reads:
         "LEFT JOIN holdfast_outbox AS o ON o.sink = s.key AND o.run = r.key "
         f"WHERE s.namespace = :namespace AND {dialect.one_of('s.name', 'names')} AND {dialect.one_of('r.key', 'keys')} "
         "AND (o.run IS NULL OR o.news < r.last_row) AND r.last_row > 0 ORDER BY s.key, r.key",
+        due_runs="SELECT key FROM holdfast_runs WHERE status = 'pending' AND start_at IS NOT NULL "
+        "AND start_at <= :now ORDER BY start_at LIMIT :limit",
+        overdue_runs=f"SELECT key FROM holdfast_runs WHERE status NOT IN {tables.ENDED} "
+        "AND deadline IS NOT NULL AND deadline <= :now ORDER BY deadline LIMIT :limit",
+        lock_slots=f"SELECT {_listed(rows.SLOT, 's')} FROM {slots} CROSS JOIN holdfast_slots AS s "
+        f"WHERE s.namespace = k.namespace AND s.name = k.name ORDER BY s.namespace, s.name{lock('s')}",
     )
     return Reads(**{name: dialect.bound(sql) for name, sql in attrs.asdict(made).items()})
+
+
+def waiting_for(dialect: Dialect) -> Mapping[Waiting, Searches]:
+    """Put together what is asked about those who wait for slots."""
+    return {waiting: searches_for(dialect, source) for waiting, source in SOURCES.items()}
 
 
 def writes_for(dialect: Dialect) -> Writes:
@@ -231,4 +251,5 @@ def writes_for(dialect: Dialect) -> Writes:
             rows.AI_CALL,
             on_conflict=" ON CONFLICT (run, batch, batch_index) WHERE batch IS NOT NULL DO NOTHING",
         ),
+        slots=dialect.insert(tables.slots, rows.SLOT),
     )

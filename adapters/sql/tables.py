@@ -13,6 +13,9 @@ from sqlalchemy.types import TypeEngine
 ENDED: Final = "('completed', 'failed', 'cancelled')"
 """The statuses of runs that have ended, as SQL. A query must say exactly this to be answered by a partial index."""
 
+NOT_UNDER_WAY: Final = "('completed', 'failed', 'cancelled', 'pending')"
+"""The statuses of runs that have no slot, as SQL, to be said just so."""
+
 metadata: Final = MetaData()
 
 
@@ -63,6 +66,10 @@ runs: Final = Table(
     _name("rerun_of", nullable=True),
     _name("rerun_from", nullable=True),
     _text("kept", nullable=True),
+    _number("start_at", nullable=True),
+    _number("deadline", nullable=True),
+    _name("concurrency_key", nullable=True),
+    _number("concurrency_limit", nullable=True),
     UniqueConstraint("namespace", "id", "generation", name="holdfast_runs_name"),
 )
 # Lists go by one of the next three, or by attributes. Of their columns only the status ever changes. Settling a job
@@ -92,6 +99,35 @@ Index(
     runs.c.generation,
     postgresql_where=text("generation > 1"),
     sqlite_where=text("generation > 1"),
+)
+
+Index(
+    "holdfast_runs_start",
+    runs.c.start_at,
+    postgresql_where=text("status = 'pending' AND start_at IS NOT NULL"),
+    sqlite_where=text("status = 'pending' AND start_at IS NOT NULL"),
+)
+Index(
+    "holdfast_runs_waiting",
+    runs.c.namespace,
+    runs.c.concurrency_key,
+    runs.c.priority.desc(),
+    runs.c.key,
+    postgresql_where=text("status = 'pending' AND start_at IS NULL AND concurrency_key IS NOT NULL"),
+    sqlite_where=text("status = 'pending' AND start_at IS NULL AND concurrency_key IS NOT NULL"),
+)
+Index(
+    "holdfast_runs_slots",
+    runs.c.namespace,
+    runs.c.concurrency_key,
+    postgresql_where=text(f"status NOT IN {NOT_UNDER_WAY} AND concurrency_key IS NOT NULL"),
+    sqlite_where=text(f"status NOT IN {NOT_UNDER_WAY} AND concurrency_key IS NOT NULL"),
+)
+Index(
+    "holdfast_runs_deadline",
+    runs.c.deadline,
+    postgresql_where=text(f"status NOT IN {ENDED} AND deadline IS NOT NULL"),
+    sqlite_where=text(f"status NOT IN {ENDED} AND deadline IS NOT NULL"),
 )
 
 attributes: Final = Table(
@@ -128,6 +164,8 @@ jobs: Final = Table(
     _number("first_claimed_at", nullable=True),
     _number("heartbeat_timeout", nullable=True),
     _number("heartbeat_by", nullable=True),
+    _name("concurrency_key", nullable=True),
+    _number("concurrency_limit", nullable=True),
 )
 Index(
     "holdfast_jobs_claim",
@@ -158,6 +196,23 @@ Index(
     jobs.c.heartbeat_by,
     postgresql_where=text("heartbeat_by IS NOT NULL"),
     sqlite_where=text("heartbeat_by IS NOT NULL"),
+)
+Index(
+    "holdfast_jobs_limited",
+    jobs.c.namespace,
+    jobs.c.concurrency_key,
+    jobs.c.priority.desc(),
+    jobs.c.run,
+    jobs.c.number,
+    postgresql_where=text("state = 'limited'"),
+    sqlite_where=text("state = 'limited'"),
+)
+Index(
+    "holdfast_jobs_slots",
+    jobs.c.namespace,
+    jobs.c.concurrency_key,
+    postgresql_where=text("state IN ('queued', 'leased') AND concurrency_key IS NOT NULL"),
+    sqlite_where=text("state IN ('queued', 'leased') AND concurrency_key IS NOT NULL"),
 )
 
 history: Final = Table(
@@ -211,6 +266,9 @@ replies: Final = Table(
 )
 
 duties: Final = Table("holdfast_duties", metadata, _key("name"), _name("session"), _number("until"))
+
+slots: Final = Table("holdfast_slots", metadata, _key("namespace"), _key("name"))
+"""One row for each concurrency key, locked whenever a slot of it is given out. Who has one is told by its own row."""
 
 notes: Final = Table(
     "holdfast_notes",

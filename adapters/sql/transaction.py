@@ -1,6 +1,6 @@
 """The reads and the write of a transaction, on any of the databases."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from holdfast.adapters.sql import rows
@@ -9,10 +9,11 @@ from holdfast.adapters.sql.dialects import Dialect, encode_rows
 from holdfast.adapters.sql.errors import TransientError
 from holdfast.adapters.sql.rows import Row, askable, is_askable
 from holdfast.adapters.sql.statements import Reads, Writes
+from holdfast.adapters.sql.waiting import PLACE, WANTED, Searches
 from holdfast.adapters.sql.writes import write_plan
 from holdfast.ports.changes import Change, net_changes
 from holdfast.ports.errors import HoldfastError
-from holdfast.ports.persistence import CompletedRow, Lane, NodeRows
+from holdfast.ports.persistence import CompletedRow, Lane, NodeRows, SlotPlace, WaitedFor, Waiting
 from holdfast.ports.records import (
     Duty,
     HistoryRow,
@@ -28,6 +29,7 @@ from holdfast.ports.records import (
     Session,
     Sink,
     SinkName,
+    SlotName,
     Stream,
     StreamKey,
 )
@@ -46,13 +48,20 @@ class SqlTransaction:
     """
 
     def __init__(
-        self, link: Link, dialect: Dialect, reads: Reads, writes: Writes, receipt: str | None
+        self,
+        link: Link,
+        dialect: Dialect,
+        reads: Reads,
+        writes: Writes,
+        receipt: str | None,
+        waiting: Mapping[Waiting, Searches],
     ) -> None:
         """`receipt` is what `apply` stores with the changes; None if it is stored already."""
         self._link = link
         self._dialect = dialect
         self._reads = reads
         self._writes = writes
+        self._waiting = waiting
         self._receipt = receipt
         self._is_over = False
         self.wrote = False
@@ -249,6 +258,53 @@ class SqlTransaction:
         }
         return self._plain(self._reads.unheard, parameters, rows.news_from)
 
+    def due_runs(self, now: Micros, limit: int, /) -> Sequence[str]:
+        """See `Transaction.due_runs`."""
+        return self._plain(self._reads.due_runs, {"now": now, "limit": limit}, _first)
+
+    def overdue_runs(self, now: Micros, limit: int, /) -> Sequence[str]:
+        """See `Transaction.overdue_runs`."""
+        return self._plain(self._reads.overdue_runs, {"now": now, "limit": limit}, _first)
+
+    def waited_for(self, waiting: Waiting, places: Collection[SlotPlace], /) -> Sequence[WaitedFor]:
+        """See `Transaction.waited_for`."""
+        wanted = _askable_places(places)
+        if not wanted:
+            return ()
+        parameters = {"places": encode_rows(PLACE, wanted)}
+        return self._plain(self._waiting[waiting].waited_for, parameters, rows.waited_for_from)
+
+    def all_waited_for(self, waiting: Waiting, after: SlotPlace, limit: int, /) -> Sequence[WaitedFor]:
+        """See `Transaction.all_waited_for`."""
+        if limit < 1:
+            return ()
+        parameters: Parameters = {"namespace": after.namespace, "key": after.key, "limit": limit}
+        return self._plain(self._waiting[waiting].all_waited_for, parameters, rows.waited_for_from)
+
+    def first_pending(self, wanted: Sequence[tuple[SlotPlace, int]], /) -> Sequence[str]:
+        """See `Transaction.first_pending`."""
+        return self._first_waiting(Waiting.RUNS, wanted, _first)
+
+    def first_limited(self, wanted: Sequence[tuple[SlotPlace, int]], /) -> Sequence[JobKey]:
+        """See `Transaction.first_limited`."""
+        return self._first_waiting(Waiting.JOBS, wanted, rows.job_key_from)
+
+    def slots(self, names: Collection[SlotName], /) -> Sequence[SlotName]:
+        """See `Transaction.slots`."""
+        wanted = sorted(name for name in set(names) if is_askable(name.namespace) and is_askable(name.name))
+        if not wanted:
+            return ()
+        return self._locked(self._reads.lock_slots, {"names": encode_rows(rows.SLOT, wanted)}, rows.slot_from)
+
+    def used_slots(self, waiting: Waiting, places: Collection[SlotPlace], /) -> Mapping[SlotPlace, int]:
+        """See `Transaction.used_slots`."""
+        wanted = _askable_places(places)
+        if not wanted:
+            return {}
+        parameters = {"places": encode_rows(PLACE, wanted)}
+        found = self._plain(self._waiting[waiting].used, parameters, _whole)
+        return {SlotPlace(namespace, key): used for namespace, key, used in found}
+
     def apply(self, changes: Sequence[Change], /) -> None:
         """See `Transaction.apply`."""
         if not changes:
@@ -272,6 +328,22 @@ class SqlTransaction:
             return ()
         parameters = {parameter: self._dialect.texts(wanted)}
         return (self._locked if lock else self._plain)(sql, parameters, record)
+
+    def _first_waiting(
+        self, waiting: Waiting, wanted: Sequence[tuple[SlotPlace, int]], record: Callable[[Row], T]
+    ) -> Sequence[T]:
+        asked = {
+            place: most
+            for place, most in wanted
+            if most > 0 and is_askable(place.namespace) and is_askable(place.key)
+        }
+        if not asked:
+            return ()
+        parameters: Parameters = {
+            "wanted": encode_rows(WANTED, ((*place, most) for place, most in asked.items())),
+            "most": max(asked.values()),
+        }
+        return self._plain(self._waiting[waiting].first, parameters, record)
 
     def _locked(self, sql: str, parameters: Parameters, record: Callable[[Row], T]) -> Sequence[T]:
         return [record(row) for row in self._do(lambda: self._locking().query(sql, parameters))]
@@ -297,6 +369,10 @@ class SqlTransaction:
         except HoldfastError as error:
             self.failure = self.failure or error
             raise
+
+
+def _askable_places(places: Iterable[SlotPlace]) -> list[SlotPlace]:
+    return sorted(place for place in set(places) if is_askable(place.namespace) and is_askable(place.key))
 
 
 def _first(row: Row) -> str:

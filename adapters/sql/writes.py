@@ -48,6 +48,7 @@ def write_plan(net: NetChanges, writes: Writes) -> list[tuple[Write, Sequence[Ro
             _sorted(net.artifacts, "run", "job", "epoch", "name", values=values_of(writes.artifacts.columns)),
         ),
         (writes.ai_calls, _sorted(net.ai_calls, "run", "at", "id", values=ai_call_values)),
+        (writes.slots, sorted(net.slots)),
     ]
     return [(write, rows) for write, rows in steps if rows]
 

@@ -40,6 +40,24 @@ def moment(text: str) -> datetime | timedelta:
         ) from None
 
 
+def start_moment(text: str) -> datetime | timedelta:
+    """Return an instant in ISO 8601, naive if it has no zone, or in how long it is: `90m`, `7d`. BadParameter."""
+    try:
+        return moment(text)
+    except click.BadParameter:
+        raise click.BadParameter(
+            f"{text!r} is no time: write 2026-11-21T08:00Z, 2026-11-21, or in how long, as 90m or 7d"
+        ) from None
+
+
+def length(text: str) -> timedelta:
+    """Return a length of time: `90m`, `7d`. BadParameter."""
+    found = moment(text) if _AGO.fullmatch(text) else None
+    if not isinstance(found, timedelta):
+        raise click.BadParameter(f"{text!r} is no length of time: write 30s, 90m, 6h or 7d")
+    return found
+
+
 def instant_of(moment: datetime | timedelta | None, now: datetime, *, utc: bool) -> datetime | None:
     """Return the instant, aware. Without a zone it is one of UTC, or of where we are. UsageError if there is none."""
     try:

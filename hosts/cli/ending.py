@@ -31,7 +31,7 @@ def cancel_command(
     spec, (run_id,) = target.split(words, "ID")
     with target.opened(spec) as engine:
         command = RunCancel(namespace=engine.core.namespace, run_id=run_id, reason=reason)
-        _tell(screen, run_id, engine.core.kernel.dispatch(command))
+        _tell(screen, run_id, engine.core.dispatch(command))
 
 
 @click.command("terminate", epilog=_EXITS)
@@ -50,7 +50,7 @@ def terminate_command(
     spec, (run_id,) = target.split(words, "ID")
     with target.opened(spec) as engine:
         command = RunTerminate(namespace=engine.core.namespace, run_id=run_id, reason=reason)
-        _tell(screen, run_id, engine.core.kernel.dispatch(command))
+        _tell(screen, run_id, engine.core.dispatch(command))
 
 
 def _tell(screen: Screen, run_id: str, ended: RunEnded) -> None:

@@ -12,7 +12,7 @@ from holdfast.kernel.plan import MapPlan, Plan
 from holdfast.kernel.progress import NodeProgress, progress_from
 from holdfast.ports.errors import RunNotFoundError
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import FindRun, HistoryOf, JobsOfRun, RunsByKey
+from holdfast.ports.persistence import FindRun, HistoryOf, JobsOfRun, RunsByKey, SlotPlace, Waiting
 from holdfast.ports.records import (
     TERMINAL,
     HistoryRow,
@@ -23,6 +23,9 @@ from holdfast.ports.records import (
     RunName,
     RunStatus,
     Session,
+    SlotName,
+    run_slot,
+    stage_slot,
 )
 from holdfast.ports.references import leaves, located, reference_from, references_from
 
@@ -69,7 +72,10 @@ class StageStory:
 
 @attrs.frozen(kw_only=True)
 class RunFacts:
-    """One run, as it is now. `jobs` of maps may be many. `whole` is False if the history is longer than was read."""
+    """One run, as it is now. `jobs` of maps may be many. `whole` is False if the history is longer than was read.
+
+    `slots_used` are how many of what the run or a job of it waits for others have.
+    """
 
     run: Run
     plan: Plan
@@ -79,6 +85,7 @@ class RunFacts:
     places: Mapping[int, Place]
     now: Micros
     whole: bool
+    slots_used: Mapping[SlotName, int]
     annotations: tuple[AnnotationInfo, ...] = ()
     progress: tuple[ProgressInfo, ...] = ()
 
@@ -127,6 +134,7 @@ def read_facts(core: Core, run: Run, now: Micros) -> RunFacts:
         places=places,
         now=now,
         whole=run.last_row <= ROWS_MAX,
+        slots_used=_slots_used(core, run, jobs),
         annotations=tuple(annotations_of(core, run.key, {"limit": ANNOTATIONS_MAX})),
         progress=tuple(progress_of(core, run.key)),
     )
@@ -228,6 +236,8 @@ def _add_node(stage: StageStory, node: NodeProgress, run: Run, jobs: Sequence[Jo
         stage.state = "queued"
     elif JobState.SLEEPING in states:
         stage.state = "retrying" if stage.failed else "sleeping"
+    elif JobState.LIMITED in states:
+        stage.state = "limited"
     elif JobState.HELD in states:
         stage.state = "held"
 
@@ -245,6 +255,22 @@ def _sessions(core: Core, jobs: Sequence[Job]) -> dict[str, Session]:
     return {session.id: session for session in found}
 
 
+def _slots_used(core: Core, run: Run, jobs: Sequence[Job]) -> dict[SlotName, int]:
+    """Return how many have a slot of what the run, or a job of it, waits for."""
+    waits = run.status is RunStatus.PENDING and run.concurrency_key is not None
+    keys = {job.concurrency_key for job in jobs if job.state is JobState.LIMITED and job.concurrency_key}
+    used: dict[SlotName, int] = {}
+    for waiting, of, wanted in (
+        (Waiting.RUNS, run_slot, {run.concurrency_key or ""} if waits else set[str]()),
+        (Waiting.JOBS, stage_slot, keys),
+    ):
+        if wanted:
+            places = [SlotPlace(run.namespace, key) for key in sorted(wanted)]
+            found = core.stores.persistence.transact(lambda tx: tx.used_slots(waiting, places))  # noqa: B023
+            used.update((of(place.namespace, place.key), number) for place, number in found.items())
+    return used
+
+
 def _job_order(job: Job) -> tuple[int, int]:
-    order = (JobState.LEASED, JobState.SLEEPING, JobState.QUEUED, JobState.HELD)
+    order = (JobState.LEASED, JobState.SLEEPING, JobState.QUEUED, JobState.LIMITED, JobState.HELD)
     return order.index(job.state), job.number

@@ -31,7 +31,7 @@ def pause_command(
     spec, (run_id,) = target.split(words, "ID")
     with target.opened(spec) as engine:
         command = RunPause(namespace=engine.core.namespace, run_id=run_id, reason=reason)
-        _tell(screen, run_id, engine.core.kernel.dispatch(command))
+        _tell(screen, run_id, engine.core.dispatch(command))
 
 
 @click.command("resume", epilog=_EXITS)
@@ -50,7 +50,7 @@ def resume_command(
     spec, (run_id,) = target.split(words, "ID")
     with target.opened(spec) as engine:
         command = RunResume(namespace=engine.core.namespace, run_id=run_id, reason=reason)
-        _tell(screen, run_id, engine.core.kernel.dispatch(command))
+        _tell(screen, run_id, engine.core.dispatch(command))
 
 
 def _tell(screen: Screen, run_id: str, now: RunPaused) -> None:

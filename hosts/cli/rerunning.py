@@ -53,14 +53,13 @@ def rerun_command(
         return
     spec, (run_id,) = target.split(words, "ID")
     with target.opened(spec) as engine:
-        kernel = engine.core.kernel
         command = RunRerunFrom(
             namespace=engine.core.namespace, run_id=run_id, stage=stage, version=version, reason=reason
         )
         if preview:
-            _show(screen, kernel.preview(command))
+            _show(screen, engine.core.kernel.preview(command))
         else:
-            _tell(screen, kernel.dispatch(command))
+            _tell(screen, engine.core.dispatch(command))
 
 
 def _show(screen: Screen, preview: RerunPreview) -> None:

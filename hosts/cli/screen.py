@@ -36,6 +36,7 @@ STATUS_STYLES: Final[Mapping[str, str]] = {
     "sleeping": "yellow",
     "paused": "magenta",
     "held": "magenta",
+    "limited": "magenta",
 }
 _WIDTH_ELSEWHERE: Final = 10_000
 """How wide a line may get where no terminal bounds it: a pipe's reader wants whole lines."""

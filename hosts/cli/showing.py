@@ -155,18 +155,36 @@ def _facts_table(screen: Screen, facts: RunFacts) -> Table:
         rows.add_row("Generation", f"{run.generation}{_origin(run)}")
     rows.add_row("Workflow", f"{run.workflow}@{run.version}")
     rows.add_row("Status", status_text(run.status))
+    if run.status is RunStatus.PENDING:
+        rows.add_row("Waits", _waits(screen, facts))
     rows.add_row(
         "Created", f"{screen.instant(run.created_at)}  ({span(max(0, facts.now - run.created_at))} ago)"
     )
     if run.ended_at is not None:
         rows.add_row("Ended", screen.instant(run.ended_at))
     rows.add_row("Duration", span(run_length(run, facts.now)) + ("" if run.ended_at else " so far"))
+    if run.deadline is not None:
+        rows.add_row("Deadline", screen.instant(run.deadline))
     rows.add_row("Queue", run.queue + (f", priority {run.priority}" if run.priority else ""))
     if run.attributes:
         attributes: dict[str, str] = parse(run.attributes)
         rows.add_row("Attributes", safe(", ".join(f"{name}={text}" for name, text in attributes.items())))
     rows.add_row("History", f"{run.last_row} rows")
     return rows
+
+
+def _waits(screen: Screen, facts: RunFacts) -> str:
+    """Return what a pending run waits for."""
+    run = facts.run
+    parts: list[str] = []
+    if run.start_at is not None:
+        left = run.start_at - facts.now
+        when = f"in {span(left)}" if left > 0 else "due"
+        parts.append(f"for its start at {screen.instant(run.start_at)} ({when})")
+    if run.slot is not None:
+        taken = f"{facts.slots_used.get(run.slot, 0)} of {run.concurrency_limit} taken"
+        parts.append(f"for a slot of {safe(run.concurrency_key or '')} ({taken})")
+    return ", then ".join(parts)
 
 
 def _origin(run: Run) -> str:
@@ -243,6 +261,8 @@ def _whereabouts(screen: Screen, facts: RunFacts, job: Job) -> str:
         since = "" if job.leased_at is None else f" for {span(max(0, facts.now - job.leased_at))}"
         dead = " (lost, about to be freed)" if holder is not None and holder.state != "open" else ""
         return f"held by {who}{since}{dead}"
+    if job.state is JobState.LIMITED and job.slot is not None:
+        return f"{facts.slots_used.get(job.slot, 0)} of {job.concurrency_limit} of this stage are under way"
     return f"in queue {job.queue}" if job.state is JobState.QUEUED else ""
 
 

@@ -1,12 +1,13 @@
 """`holdfast run start`."""
 
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import click
 
-from holdfast.hosts.cli.asking import named_texts
+from holdfast.hosts.cli.asking import instant_of, length, named_texts, start_moment
 from holdfast.hosts.cli.exits import Exit
 from holdfast.hosts.cli.facts import find_run
 from holdfast.hosts.cli.help import exits
@@ -15,7 +16,7 @@ from holdfast.hosts.cli.target import MEMORY, Target, default_engine
 from holdfast.hosts.cli.waiting import wait_for
 from holdfast.hosts.core import Core
 from holdfast.kernel.authoring.calls import Call
-from holdfast.kernel.authoring.options import PRIORITY_MAX, StartOptions
+from holdfast.kernel.authoring.options import CONCURRENCY_MAX, PRIORITY_MAX, StartOptions
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.commands import RunCreated
 from holdfast.kernel.values import decode
@@ -44,6 +45,31 @@ from holdfast.ports.persistence import SchemaVersion
     show_default=True,
     help="If there is a run of this id: refuse, or take that one.",
 )
+@click.option(
+    "--if-active",
+    type=click.Choice(["error", "return", "terminate"]),
+    help="If that run has not ended: refuse, take it, or end it and start the next generation.",
+)
+@click.option(
+    "--if-ended",
+    type=click.Choice(["error", "return", "rerun", "rerun_failed"]),
+    help="If that run has ended: refuse, take it, or start the next generation, always or unless it completed.",
+)
+@click.option(
+    "--start-at",
+    type=start_moment,
+    metavar="TIME",
+    help="Begin then: 2026-11-21T08:00Z, 2026-11-21, or in how long, as 90m or 7d.",
+)
+@click.option(
+    "--deadline", type=length, metavar="LENGTH", help="Fail if it takes longer than this, as 90m or 7d."
+)
+@click.option(
+    "--concurrency-key", metavar="TEXT", help="Of the runs with the same key so many go on at a time."
+)
+@click.option(
+    "--concurrency-limit", type=click.IntRange(1, CONCURRENCY_MAX), metavar="N", help="How many; 1."
+)
 @click.option("--wait", is_flag=True, help="Wait until it ends, as `holdfast run wait` does.")
 @click.option(
     "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="With --wait: wait no longer."
@@ -69,7 +95,7 @@ def start_command(
         if text is not None:
             raise click.UsageError("give the input as INPUT or with --input-file, not both")
         text = _read(input_file)
-    options = _options(settings)
+    options = _options(settings, utc=screen.zone is not None)
     with Target().opened(spec) as engine:
         core = engine.core
         created = _start(core, workflow, text, options)
@@ -99,7 +125,7 @@ def _read(file: str) -> str:
         raise click.UsageError(f"the input can't be read from {file}: {error}") from None
 
 
-def _options(settings: dict[str, object]) -> StartOptions:
+def _options(settings: dict[str, object], *, utc: bool) -> StartOptions:
     options = StartOptions(
         priority=cast("int", settings["priority"]),
         if_exists=cast('Literal["error", "return"]', settings["if_exists"]),
@@ -110,6 +136,20 @@ def _options(settings: dict[str, object]) -> StartOptions:
         options["idempotency_key"] = str(key)
     if (queue := settings["queue"]) is not None:
         options["queue"] = str(queue)
+    if (if_active := settings["if_active"]) is not None:
+        options["if_active"] = cast('Literal["error", "return", "terminate"]', if_active)
+    if (if_ended := settings["if_ended"]) is not None:
+        options["if_ended"] = cast('Literal["error", "return", "rerun", "rerun_failed"]', if_ended)
+    if (start := cast("datetime | timedelta | None", settings["start_at"])) is not None:
+        now = datetime.now(UTC)
+        at = instant_of(-start if isinstance(start, timedelta) else start, now, utc=utc)
+        options["start_at"] = cast("datetime", at)
+    if (deadline := settings["deadline"]) is not None:
+        options["deadline"] = cast("timedelta", deadline)
+    if (concurrency_key := settings["concurrency_key"]) is not None:
+        options["concurrency_key"] = str(concurrency_key)
+    if (limit := settings["concurrency_limit"]) is not None:
+        options["concurrency_limit"] = cast("int", limit)
     if attributes := named_texts(cast("tuple[str, ...]", settings["attributes"])):
         options["attributes"] = attributes
     return options
@@ -118,7 +158,7 @@ def _options(settings: dict[str, object]) -> StartOptions:
 def _start(core: Core, workflow: str, text: str | None, options: StartOptions) -> RunCreated:
     call = _call(_pipeline(core, workflow), text)
     command = core.create(call, options)
-    return core.kernel.dispatch(command)
+    return core.dispatch(command)
 
 
 def _pipeline(core: Core, workflow: str) -> Pipeline[Any, object]:

@@ -90,7 +90,8 @@ def view_of(run: Run, plan: Plan) -> View:
     progress = progress_from(run.progress)
     done = [node.name for group in plan.groups[: progress.group] for node in group.nodes]
     under_way: list[OpenStage] = []
-    for node in plan.groups[progress.group].nodes if progress.group < len(plan.groups) else ():
+    has_begun = run.is_admitted and progress.group < len(plan.groups)
+    for node in plan.groups[progress.group].nodes if has_begun else ():
         at = progress.nodes.get(node.name, NodeProgress())
         if at.output is not None:
             done.append(node.name)

@@ -20,11 +20,14 @@ from holdfast.kernel.commands import (
     JobClaim,
     JobHeartbeat,
     JobRelease,
+    JobsAdmitted,
     JobSettle,
     JobSettled,
     JobWakeDue,
+    RunsAdmitted,
     SessionClose,
     SessionOpen,
+    admissions,
 )
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import CommandError, HoldfastError, SessionLostError, UnavailableError
@@ -87,9 +90,12 @@ class StoreCalls:
         if self.session is None:
             return
         if settles:
-            self.settle(p.Settle(settles, (False,) * len(settles)), {})
+            settled, _ = self.settle(p.Settle(settles, (False,) * len(settles)), {})
+            if isinstance(settled, p.Settled) and settled.admits:
+                self.admit(p.Admit(settled.admits))
         if attempts:
             self.release(attempts)
+        self._resign(self.session)
         for session in self.sessions:
             self._close(session)
 
@@ -148,7 +154,10 @@ class StoreCalls:
                 taken = tuple(attempt if attempt in ready else None for attempt in taken)
             now = micros(self._core.clock.now())
             return p.Settled(
-                opened, tuple(max(0.0, (at - now) / 1_000_000) for at in retries), taken if bodies else ()
+                opened,
+                tuple(max(0.0, (at - now) / 1_000_000) for at in retries),
+                taken if bodies else (),
+                admissions(self._core.namespace, answers),
             )
 
         return self._guarded(action, settle), bodies
@@ -239,10 +248,24 @@ class StoreCalls:
         """Queue the sleepers that are due."""
 
         def wake() -> p.Input:
-            woken = self._core.kernel.dispatch(JobWakeDue(limit=_WAKE_LIMIT)).woken
-            return p.WokeDue(woken >= _WAKE_LIMIT)
+            reply = self._core.kernel.dispatch(JobWakeDue(limit=_WAKE_LIMIT))
+            self._core.admit(reply)
+            return p.WokeDue(reply.woken >= _WAKE_LIMIT)
 
         return self._guarded(action, wake)
+
+    def admit(self, action: p.Admit) -> p.Input:
+        """Let in what waits for slots, and what has to wait for a slot then."""
+
+        def admit() -> p.Input:
+            answers = self._core.kernel.dispatch_many(action.commands)
+            admitted = any(
+                isinstance(answer, RunsAdmitted | JobsAdmitted) and answer.admitted for answer in answers
+            )
+            self._core.admit(*answers)
+            return p.Admitted(admitted)
+
+        return self._guarded(action, admit)
 
     def release(self, attempts: Sequence[Attempt], *, delay: Micros = 0) -> None:
         """Give attempts back. If that fails they are free when their session is closed."""
@@ -295,6 +318,12 @@ class StoreCalls:
         except HoldfastError as error:
             _log.info("could not close the session: %s", error)
         return True
+
+    def _resign(self, session: str) -> None:
+        try:
+            self._maintenance.resign(session)
+        except HoldfastError as error:
+            _log.info("could not leave maintenance to others, they take it later: %s", error)
 
     def _held(self, attempt: Attempt) -> Held:
         runtime = self.said.get(attempt)

@@ -152,6 +152,8 @@ class Driver:
                 happened = await self._in_thread(lambda: self.calls.heartbeat(action, attempts))
             case p.Sweep():
                 happened = await self._in_thread(lambda: self.calls.sweep(action))
+            case p.Admit():
+                happened = await self._in_thread(lambda: self.calls.admit(action))
             case p.WakeDue():
                 happened = await self._in_thread(lambda: self.calls.wake_due(action))
             case p.Release(attempts):

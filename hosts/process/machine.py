@@ -20,6 +20,8 @@ import attrs
 from holdfast.hosts.process.attempts import RunningAttempts, Turn
 from holdfast.hosts.process.protocol import (
     Action,
+    Admit,
+    Admitted,
     CallFailed,
     Cancel,
     Claim,
@@ -47,7 +49,7 @@ from holdfast.hosts.process.protocol import (
 )
 from holdfast.hosts.process.room import Room
 from holdfast.hosts.process.settings import Settings
-from holdfast.kernel.commands import Attempt, JobSettle
+from holdfast.kernel.commands import Attempt, JobAdmit, JobSettle, RunClaimPending
 
 BACKOFF_MIN: Final = 0.05
 BACKOFF_MAX: Final = 5.0
@@ -94,6 +96,8 @@ class WorkerMachine:
         self._backlog = False
         self._sweeping = False
         self._waking = False
+        self._admitting = False
+        self._admits: dict[RunClaimPending | JobAdmit, None] = {}
         self._next_claim = 0.0
         self._next_settle = 0.0
         self._next_sweep = 0.0
@@ -118,6 +122,7 @@ class WorkerMachine:
         for happened in inputs:
             self._take(now, happened, actions)
         self._settle(now, actions)
+        self._admit(actions)
         if self.phase is Phase.RUNNING:
             self._work(now, actions)
         elif self.phase is not Phase.STOPPED:
@@ -186,6 +191,9 @@ class WorkerMachine:
                 if more:
                     self._next_wake = now
                     heappush(self._wakes, now)
+            case Admitted(opened):
+                self._admitting = False
+                self._wanted = self._wanted or opened
             case SessionReady():
                 self._session, self._opening, self._failures = True, False, 0
                 self._wanted = True
@@ -250,6 +258,7 @@ class WorkerMachine:
         self._wanted = self._wanted or happened.opened
         for done in settled:
             self._make_room(done.attempt)
+        self._admits.update(dict.fromkeys(happened.admits))
         for retry_in in happened.retries_in:
             heappush(self._wakes, now + retry_in)
         taken = [
@@ -282,6 +291,8 @@ class WorkerMachine:
             case WakeDue():
                 self._waking, self._next_wake = False, later
                 heappush(self._wakes, later)
+            case Admit():
+                self._admitting = False
             case Start() | Cancel() | Release() | Finish():
                 pass
 
@@ -303,6 +314,13 @@ class WorkerMachine:
                     tuple(can_take and done.turn.may_go_on(now) for done in self._settling),
                 )
             )
+
+    def _admit(self, actions: list[Action]) -> None:
+        """Let in what waits for slots that were freed: one call at a time, for all that were freed meanwhile."""
+        if self._admits and not self._admitting and self.phase is not Phase.STOPPED:
+            self._admitting = True
+            actions.append(Admit(tuple(self._admits)))
+            self._admits.clear()
 
     def _work(self, now: float, actions: list[Action]) -> None:
         actions += self._running.ask(now)
@@ -341,7 +359,7 @@ class WorkerMachine:
                 actions += self._running.cancel(held)
                 if held:
                     actions.append(Release(held))
-        idle = not self._running and not self.unsettled and not self._claiming
+        idle = not self._running and not self.unsettled and not self._claiming and not self._admitting
         if idle or now >= self._give_up_at():
             self.phase = Phase.STOPPED
             actions.append(Finish())

@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 import attrs
 
-from holdfast.kernel.commands import Attempt, JobSettle
+from holdfast.kernel.commands import Attempt, JobAdmit, JobSettle, RunClaimPending
 from holdfast.ports.persistence import Lane
 from holdfast.ports.records import PassOver
 
@@ -37,12 +37,14 @@ class Settled:
     """A batch of settles was stored.
 
     `opened` says whether there may be new work in the queues, `retries_in` when bodies are tried again. `taken` has,
-    for each settle, the attempt that was leased with it, or None; it is empty if there was none at all.
+    for each settle, the attempt that was leased with it, or None; it is empty if there was none at all. `admits` are
+    the commands that let in what waits for the slots that were freed.
     """
 
     opened: bool
     retries_in: tuple[float, ...] = ()
     taken: tuple[Attempt | None, ...] = ()
+    admits: tuple[RunClaimPending | JobAdmit, ...] = ()
 
 
 @attrs.frozen
@@ -71,6 +73,13 @@ class WokeDue:
     """Due sleepers were queued; `more` says whether that hit a limit."""
 
     more: bool
+
+
+@attrs.frozen
+class Admitted:
+    """What waited for slots was let in; `opened` says whether there may be new work in the queues."""
+
+    opened: bool
 
 
 @attrs.frozen
@@ -111,6 +120,7 @@ Input: TypeAlias = (
     | RunsEnded
     | SweepDone
     | WokeDue
+    | Admitted
     | CallFailed
     | SessionLost
     | SessionReady
@@ -176,6 +186,13 @@ class WakeDue:
 
 
 @attrs.frozen
+class Admit:
+    """Let in what waits for slots, by these commands; then say Admitted. If it fails, maintenance does it."""
+
+    commands: tuple[RunClaimPending | JobAdmit, ...]
+
+
+@attrs.frozen
 class Release:
     """Give these attempts back. Nothing is to be said after it."""
 
@@ -188,5 +205,5 @@ class Finish:
 
 
 Action: TypeAlias = (
-    OpenSession | Claim | Start | Cancel | Settle | Heartbeat | Sweep | WakeDue | Release | Finish
+    OpenSession | Claim | Start | Cancel | Settle | Heartbeat | Sweep | WakeDue | Admit | Release | Finish
 )

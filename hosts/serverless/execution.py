@@ -56,7 +56,9 @@ class AttemptExecutor:
             )
         settles = _in_loop(lambda: self._run_all(bodies)) if bodies else []
         statuses = ["ignored"] * len(unknown) + ["fenced"] * (len(bodies) - len(settles))
-        for settle, answer in zip(settles, kernel.dispatch_many(settles), strict=True):
+        answers = kernel.dispatch_many(settles)
+        self._core.admit(*answers)
+        for settle, answer in zip(settles, answers, strict=True):
             if isinstance(answer, CommandError):
                 raise answer
             failed = isinstance(settle.outcome, Failed)

@@ -42,7 +42,8 @@ class JobOutcome:
     Attributes:
         status: What the body did; `fenced` if its result came too late to count; `ignored` if it was not run.
         reason: Why it was ignored: `closed` (done or cancelled long since), `stale` (a newer message is on its way),
-            `held` (somebody has it), `not_due`, `paused`, `unknown_code` (this process lacks its code).
+            `held` (somebody has it), `not_due`, `paused`, `limited` (others of its stage are under way), `unknown_code`
+            (this process lacks its code).
         acknowledge: Whether the message is dealt with. If not, give it back to the queue.
         retry_after: Seconds after which a message that is given back should come again; None if it should not.
     """
@@ -153,6 +154,9 @@ class ServerlessHost:
                 freed=tick.freed + following.freed,
                 dead=tick.dead + following.dead,
                 silent=tick.silent + following.silent,
+                expired=tick.expired + following.expired,
+                admitted=tick.admitted + following.admitted,
+                queued=tick.queued + following.queued,
                 repaired=tick.repaired + following.repaired,
                 more=following.more,
             )

@@ -129,7 +129,7 @@ class StageContext(Generic[ConfigOut]):
         epoch: The number of the lease. It rises with every attempt, also with those given back.
         idempotency_key: The same text for every attempt of this stage, and of this item. Hand it to services that
             accept one, and they do their work once.
-        deadline: When the attempt times out; None if it may take for ever.
+        deadline: When the attempt times out, or the run's deadline if that is earlier; None if neither is set.
         config: What `configure` was given, or the default of the config class.
     """
 

@@ -101,6 +101,7 @@ def plan_of(node: Node[Any, object]) -> NodePlan:
         ),
         timeout_total_us=_micros(stage.timeout_total),
         heartbeat_timeout_us=_micros(stage.heartbeat_timeout),
+        max_concurrency=stage.max_concurrency,
     )
     if isinstance(node, Each):
         return MapPlan(stage=plan, over=node.over.name if node.over else None, limit=node.limit)

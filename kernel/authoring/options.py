@@ -3,7 +3,7 @@
 import difflib
 import re
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, TypedDict, cast
 
 import attrs
@@ -12,6 +12,10 @@ from holdfast.ports.errors import DefinitionError
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 _NO_TIME: Final = timedelta(0)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DISTANT: Final = datetime(9999, 1, 1, tzinfo=UTC)
+DEADLINE_MAX: Final = timedelta(days=36_600)
+CONCURRENCY_MAX: Final = 1_000_000
 PRIORITY_MAX: Final = 32_767
 """Priorities go from minus this to this; a greater one is served first."""
 
@@ -108,6 +112,8 @@ class BodyDefaults(TypedDict, total=False):
     `timeout` is for one attempt, `timeout_total` for all attempts of a stage, or of an item of a map, from when the
     first one begins. `heartbeat_timeout` is how long an attempt may go without a heartbeat of its body before it is
     taken for lost, at least five seconds. A `priority` that is greater is served first.
+    `max_concurrency` is how many bodies of one stage run at a time, in all runs of the workflow in a namespace and on
+    all workers together.
     """
 
     retry: Retry
@@ -116,6 +122,7 @@ class BodyDefaults(TypedDict, total=False):
     heartbeat_timeout: timedelta
     queue: str
     priority: int
+    max_concurrency: int
 
 
 class BodyOptions(BodyDefaults, total=False):
@@ -134,7 +141,16 @@ class StartOptions(TypedDict, total=False):
         priority: What is served first; a stage may say otherwise.
         attributes: Texts by which runs are searched.
         annotations: What is said of the run from its beginning: plain JSON by name.
-        if_exists: What to do if a run of this id exists: refuse, or give that one.
+        if_exists: What to do if a run of this id exists: refuse, or give that one. Short for saying the same with both
+            of the next two.
+        if_active: What to do if a run of this id exists and has not ended: refuse, give that one, or end it
+            (`"terminate"`) and start the next generation.
+        if_ended: What to do if a run of this id exists and has ended: refuse, give that one, or start the next
+            generation, always (`"rerun"`) or unless that one completed (`"rerun_failed"`), which is refused.
+        start_at: When to begin, an aware datetime: the run is pending until then. Now, if that has passed.
+        deadline: How long the run may take, from its start or from a later `start_at` on. Then it fails.
+        concurrency_key: Of the runs with the same text only so many are under way at a time; the others are pending.
+        concurrency_limit: How many; 1 if left out.
     """
 
     id: str
@@ -144,6 +160,12 @@ class StartOptions(TypedDict, total=False):
     attributes: dict[str, str]
     annotations: Mapping[str, object]
     if_exists: Literal["error", "return"]
+    if_active: Literal["error", "return", "terminate"]
+    if_ended: Literal["error", "return", "rerun", "rerun_failed"]
+    start_at: datetime
+    deadline: timedelta
+    concurrency_key: str
+    concurrency_limit: int
 
 
 def check_options(given: Mapping[str, object], possible: type, where: str) -> None:
@@ -215,6 +237,33 @@ def _check_if_exists(value: object) -> str | None:
     return None if value in ("error", "return") else "'error' or 'return'"
 
 
+def _check_if_active(value: object) -> str | None:
+    return None if value in ("error", "return", "terminate") else "'error', 'return' or 'terminate'"
+
+
+def _check_if_ended(value: object) -> str | None:
+    possible = ("error", "return", "rerun", "rerun_failed")
+    return None if value in possible else "'error', 'return', 'rerun' or 'rerun_failed'"
+
+
+def _check_start_at(value: object) -> str | None:
+    if isinstance(value, datetime) and value.tzinfo is not None and _EPOCH <= value < _DISTANT:
+        return None
+    return "a datetime with a time zone, such as datetime.now(UTC), from 1970 to 9998"
+
+
+def _check_deadline(value: object) -> str | None:
+    if isinstance(value, timedelta) and _NO_TIME < value <= DEADLINE_MAX:
+        return None
+    return "a timedelta longer than nothing, of 100 years at most"
+
+
+def _check_limit(value: object) -> str | None:
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= CONCURRENCY_MAX:
+        return None
+    return f"an integer from 1 to {CONCURRENCY_MAX}"
+
+
 _CHECKS: Final = {
     "name": _check_name,
     "queue": _check_name,
@@ -228,4 +277,11 @@ _CHECKS: Final = {
     "attributes": _check_attributes,
     "annotations": _check_annotations,
     "if_exists": _check_if_exists,
+    "if_active": _check_if_active,
+    "if_ended": _check_if_ended,
+    "start_at": _check_start_at,
+    "deadline": _check_deadline,
+    "concurrency_key": _check_text,
+    "concurrency_limit": _check_limit,
+    "max_concurrency": _check_limit,
 }

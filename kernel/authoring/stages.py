@@ -27,8 +27,8 @@ class Stage(Node[In, Out], Generic[In, Out]):
     Attributes:
         body: The function. Call it with what `arguments` gives.
         shape: What the body takes and gives.
-        retry, timeout, timeout_total, heartbeat_timeout, queue, priority: How it is treated; None where neither the
-            stage nor its pipeline says.
+        retry, timeout, timeout_total, heartbeat_timeout, queue, priority, max_concurrency: How it is treated; None
+            where neither the stage nor its pipeline says.
         config_text: The config as canonical JSON; None if there is none, or none was given yet.
     """
 
@@ -40,6 +40,7 @@ class Stage(Node[In, Out], Generic[In, Out]):
     heartbeat_timeout: timedelta | None = None
     queue: str | None = None
     priority: int | None = None
+    max_concurrency: int | None = None
     config_text: str | None = None
 
     async def __call__(self, value: In, /) -> Out:

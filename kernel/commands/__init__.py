@@ -3,6 +3,15 @@
 Instants and lengths of time in commands are whole microseconds (see `holdfast.ports.records`).
 """
 
+from holdfast.kernel.commands.admissions import (
+    JobAdmit,
+    JobsAdmitted,
+    RunClaimPending,
+    RunExpire,
+    RunsAdmitted,
+    RunsExpired,
+    admissions,
+)
 from holdfast.kernel.commands.command import Command
 from holdfast.kernel.commands.jobs import (
     Attempt,
@@ -102,6 +111,7 @@ __all__ = [
     "Failure",
     "Held",
     "IgnoredReason",
+    "JobAdmit",
     "JobClaim",
     "JobClaimOne",
     "JobClaimed",
@@ -114,6 +124,7 @@ __all__ = [
     "JobSettle",
     "JobSettled",
     "JobWakeDue",
+    "JobsAdmitted",
     "JobsClaimed",
     "JobsHeld",
     "JobsWoken",
@@ -131,9 +142,11 @@ __all__ = [
     "RunAnnotate",
     "RunAnnotated",
     "RunCancel",
+    "RunClaimPending",
     "RunCreate",
     "RunCreated",
     "RunEnded",
+    "RunExpire",
     "RunPause",
     "RunPaused",
     "RunRepair",
@@ -144,6 +157,8 @@ __all__ = [
     "RunTerminate",
     "RunTransition",
     "RunTransitioned",
+    "RunsAdmitted",
+    "RunsExpired",
     "Said",
     "SaidAiCall",
     "SaidAnnotation",
@@ -160,5 +175,6 @@ __all__ = [
     "SinkRemove",
     "SinkRemoved",
     "StreamLease",
+    "admissions",
     "passed_over_beside",
 ]

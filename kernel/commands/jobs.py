@@ -73,7 +73,7 @@ class JobClaim(Command[JobsClaimed]):
     pass_over: PassOver = PassOver.NOTHING
 
 
-IgnoredReason = Literal["closed", "stale", "held", "not_due", "unknown_code", "paused"]
+IgnoredReason = Literal["closed", "stale", "held", "not_due", "unknown_code", "paused", "limited"]
 
 
 @attrs.frozen(kw_only=True)
@@ -159,7 +159,8 @@ class JobSettled:
 
     `retry_at` is when a failed body is tried again; None if it is not. `next` is the attempt that was leased to
     `take_next`. With it, `row` is the number of the history row that has what the body gave, to which the input of
-    `next` may refer, and `more` says whether other jobs were opened that can be claimed.
+    `next` may refer, and `more` says whether other jobs were opened that can be claimed. `admits_runs` and
+    `admits_jobs` as in RunCreated.
     """
 
     status: Literal["settled", "fenced"]
@@ -168,6 +169,8 @@ class JobSettled:
     next: Attempt | None = None
     row: int | None = None
     more: bool = False
+    admits_runs: tuple[str, ...] = ()
+    admits_jobs: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -252,9 +255,10 @@ class JobReapSilent(Command[SilentReaped]):
 
 @attrs.frozen(kw_only=True)
 class JobsWoken:
-    """How many jobs woke. If that is the limit, there may be more."""
+    """How many jobs woke. If that is the limit, there may be more. `admits_jobs` as in RunCreated."""
 
     woken: int
+    admits_jobs: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

@@ -6,23 +6,40 @@ import attrs
 
 from holdfast.kernel.commands.command import Command
 from holdfast.kernel.commands.said import NamedValue, named_values
-from holdfast.ports.records import Payload, RunStatus
+from holdfast.ports.records import Micros, Payload, RunStatus
 
 
 @attrs.frozen(kw_only=True)
 class RunCreated:
-    """The run is stored, and its first jobs with it. `created` is False if it was there before."""
+    """The run is stored, and its first jobs with it unless it is pending. `created` is False if it was there before.
+
+    `admits_runs` are concurrency keys for which run.claim_pending may now find a run to admit, `admits_jobs` stages,
+    as `<workflow>/<stage>`, for which job.admit may now find a job: see `holdfast.kernel.commands.admissions`.
+    """
 
     run_id: str
     run: str
     generation: int
     status: RunStatus
     created: bool
+    admits_runs: tuple[str, ...] = ()
+    admits_jobs: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
 class RunCreate(Command[RunCreated]):
-    """Store a run and its first jobs. `id` is drawn if None. UnknownWorkflowError, RunExistsError."""
+    """Store a run and its first jobs. `id` is drawn if None. UnknownWorkflowError, RunExistsError.
+
+    A run whose `start_at` is in the future, or that has a `concurrency_key`, is stored as pending, without jobs:
+    run.claim_pending lets it begin. It does so if fewer than `concurrency_limit` runs of its namespace that have the
+    same key are under way. `deadline` is a length of time, from now or from a later `start_at` on: when it has passed
+    and the run has not ended, run.expire ends it.
+
+    `if_active` and `if_ended` say what to do if the newest run of this id is active, or has ended; where they are None,
+    `if_exists` says it. `error` refuses, `return` answers with that run, `terminate` ends it and stores the next
+    generation, `rerun` stores the next generation, and `rerun_failed` does so unless that run completed, which is
+    refused.
+    """
 
     type: ClassVar[Literal["run.create"]] = "run.create"
     workflow: str
@@ -30,10 +47,16 @@ class RunCreate(Command[RunCreated]):
     input: Payload
     id: str | None = None
     if_exists: Literal["error", "return"] = "error"
+    if_active: Literal["error", "return", "terminate"] | None = None
+    if_ended: Literal["error", "return", "rerun", "rerun_failed"] | None = None
     queue: str | None = None
     priority: int = 0
     attributes: str | None = None
     annotations: tuple[NamedValue, ...] = attrs.field(default=(), validator=named_values)
+    start_at: Micros | None = None
+    deadline: Micros | None = None
+    concurrency_key: str | None = None
+    concurrency_limit: int = 1
 
 
 @attrs.frozen(kw_only=True)
@@ -54,10 +77,12 @@ class RunTransition(Command[RunTransitioned]):
 
 @attrs.frozen(kw_only=True)
 class RunEnded:
-    """The status the run is in now. `changed` is False if it had ended before."""
+    """The status the run is in now. `changed` is False if it had ended before. The rest as in RunCreated."""
 
     status: RunStatus
     changed: bool
+    admits_runs: tuple[str, ...] = ()
+    admits_jobs: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -88,10 +113,12 @@ class RunTerminate(Command[RunEnded]):
 
 @attrs.frozen(kw_only=True)
 class RunPaused:
-    """The status the run is in now. `changed` is False if it was so before, or has ended."""
+    """The status the run is in now. `changed` is False if it was so before, or has ended. The rest as in RunCreated."""
 
     status: RunStatus
     changed: bool
+    admits_runs: tuple[str, ...] = ()
+    admits_jobs: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -126,7 +153,7 @@ class RunRerun:
 
     `rerun_of` is the number of the generation that it came from; `terminated` says whether that one was active until
     now. `stage` is the stage with which it begins (None: from the start), `runs` are all stages that it runs, `keeps`
-    those whose outputs it has from earlier generations, in the order of the plan.
+    those whose outputs it has from earlier generations, in the order of the plan. The rest as in RunCreated.
     """
 
     run_id: str
@@ -139,6 +166,8 @@ class RunRerun:
     runs: tuple[str, ...] = ()
     keeps: tuple[str, ...] = ()
     terminated: bool = False
+    admits_runs: tuple[str, ...] = ()
+    admits_jobs: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -147,7 +176,8 @@ class RunRerunFrom(Command[RunRerun]):
 
     Without a `stage` it goes on where the run failed or stopped, or begins from the start if it was completed. What
     the stages before gave is kept. `version` is that of the code to run it with, the same if None. With a `generation`,
-    nothing is done unless that is the newest one. RerunRefusedError, UnknownWorkflowError.
+    nothing is done unless that is the newest one. It waits for a slot if the run has a concurrency key, and has as
+    much time until its deadline as the run had. RerunRefusedError, UnknownWorkflowError.
     """
 
     type: ClassVar[Literal["run.rerun_from"]] = "run.rerun_from"

@@ -15,7 +15,7 @@ from holdfast.kernel.commands import (
     JobWakeDue,
 )
 from holdfast.kernel.decide.leases import attempt_of, hints_of, named_job
-from holdfast.kernel.draft import leased
+from holdfast.kernel.draft import awake, leased
 from holdfast.kernel.state import Claimable, Decision, Due, Reads, State
 from holdfast.ports.changes import Change, UpdateJob
 from holdfast.ports.clock import Ids
@@ -93,6 +93,8 @@ def _why_ignored(job: Job, command: JobClaimOne) -> tuple[IgnoredReason, Micros 
             return "not_due", _RETRY_LATER
         case JobState.HELD:
             return "paused", _RETRY_LATER
+        case JobState.LIMITED:
+            return "limited", _RETRY_LATER
         case JobState.QUEUED:
             return None if command.epoch == job.epoch else ("stale", None)
 
@@ -106,6 +108,7 @@ def decide_wake_due(state: State, command: JobWakeDue, now: Micros, _: Ids) -> D
     """Queue them."""
     changes: list[Change] = []
     hints: list[JobHint] = []
+    limited: dict[str, None] = {}
     for key in state.found[Due(command.limit)].jobs:
         job = state.tables.job(key)
         if (
@@ -114,10 +117,13 @@ def decide_wake_due(state: State, command: JobWakeDue, now: Micros, _: Ids) -> D
             and job.wake_at is not None
             and job.wake_at <= now
         ):
-            awake = evolve(job, state=JobState.QUEUED, wake_at=None)
-            changes.append(UpdateJob(awake))
-            hints.extend(hints_of(awake))
-    return Decision(JobsWoken(woken=len(changes)), tuple(changes), tuple(hints))
+            woken = evolve(job, state=awake(job), wake_at=None)
+            changes.append(UpdateJob(woken))
+            hints.extend(hints_of(woken))
+            if woken.state is JobState.LIMITED and woken.concurrency_key is not None:
+                limited[woken.concurrency_key] = None
+    reply = JobsWoken(woken=len(changes), admits_jobs=tuple(limited))
+    return Decision(reply, tuple(changes), tuple(hints))
 
 
 def _require_session(state: State, session: str) -> None:

@@ -2,17 +2,15 @@
 
 from attrs import evolve
 
-from holdfast.kernel.advance import begin
 from holdfast.kernel.commands import RunRerun, RunRerunFrom
-from holdfast.kernel.decide.runs import INPUT_ROW, is_older, named_run, storing
+from holdfast.kernel.decide.admissions import INPUT_ROW, admits_jobs, begin_run
+from holdfast.kernel.decide.runs import is_older, named_run, storing
 from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.reruns import Rerun, followed_plan, planned_rerun
 from holdfast.kernel.state import Decision, Reads, State
-from holdfast.ports.changes import Change
 from holdfast.ports.clock import Ids
 from holdfast.ports.records import TERMINAL, Micros, Run, RunName, RunStatus
 from holdfast.ports.references import references_text
-from holdfast.ports.transport import Hint
 
 
 def reads_of_rerun(command: RunRerunFrom) -> Reads:
@@ -51,8 +49,10 @@ def decide_rerun(state: State, command: RunRerunFrom, now: Micros, ids: Ids) -> 
     # Copied, so that a generation has what it was given in its first row like any other.
     row = draft.append("run.created", payload=past.input, data=facts)
     assert row == INPUT_ROW
-    begin(draft, rerun.plan, row, group=rerun.group, keeps=rerun.keeps)
-    ended, hints = _ended(before, command, run.generation, now)
+    if run.status is not RunStatus.PENDING:
+        begin_run(draft, rerun.plan, run)
+    ended = None if before.status in TERMINAL else _ended(before, command, run.generation, now)
+    admits = admits_jobs(state, before, ended) if ended else ()
     reply = RunRerun(
         run_id=run.id,
         run=run.key,
@@ -63,20 +63,26 @@ def decide_rerun(state: State, command: RunRerunFrom, now: Micros, ids: Ids) -> 
         stage=rerun.stage,
         runs=rerun.runs,
         keeps=tuple(rerun.keeps),
-        terminated=bool(ended),
+        terminated=ended is not None,
+        admits_runs=draft.admits_runs or (ended.admits_runs if ended else ()),
+        admits_jobs=tuple(dict.fromkeys((*draft.admits_jobs, *admits))),
     )
-    changes = (*ended, *storing(state, rerun.plan), *draft.changes())
-    return Decision(reply, changes, (*hints, *draft.hints))
+    changes = (*(ended.changes() if ended else ()), *storing(state, rerun.plan), *draft.changes())
+    return Decision(reply, changes, (*(ended.hints if ended else ()), *draft.hints))
 
 
 def _next_generation(before: Run, rerun: Rerun, key: str, now: Micros) -> Run:
+    """Return a run that waits for a slot like the one before, and has as much time."""
+    deadline = None if before.deadline is None else now + before.deadline - before.created_at
     return evolve(
         before,
         key=key,
         generation=before.generation + 1,
         version=rerun.plan.version,
         plan=rerun.plan.fingerprint,
-        status=RunStatus.RUNNING,
+        status=RunStatus.RUNNING if before.concurrency_key is None else RunStatus.PENDING,
+        start_at=None,
+        deadline=deadline,
         created_at=now,
         updated_at=now,
         ended_at=None,
@@ -92,12 +98,8 @@ def _next_generation(before: Run, rerun: Rerun, key: str, now: Micros) -> Run:
     )
 
 
-def _ended(
-    before: Run, command: RunRerunFrom, generation: int, now: Micros
-) -> tuple[tuple[Change, ...], tuple[Hint, ...]]:
+def _ended(before: Run, command: RunRerunFrom, generation: int, now: Micros) -> RunDraft:
     """End the generation before: whoever works for it can write no more, and whoever waits for it is told."""
-    if before.status in TERMINAL:
-        return (), ()
     draft = RunDraft(before, now)
     facts: dict[str, object] = {"rerun": generation}
     if command.reason:
@@ -107,4 +109,4 @@ def _ended(
         f": {command.reason}" if command.reason else ""
     )
     draft.end(RunStatus.CANCELLED, error={"code": "terminated", "message": message})
-    return draft.changes(), tuple(draft.hints)
+    return draft

@@ -1,6 +1,6 @@
 """Rules for commands on runs."""
 
-from typing import Final
+from typing import Final, TypedDict
 
 from attrs import evolve
 
@@ -20,6 +20,7 @@ from holdfast.kernel.commands import (
     RunTransition,
     RunTransitioned,
 )
+from holdfast.kernel.decide.admissions import INPUT_ROW, admits_jobs
 from holdfast.kernel.decide.said import annotations_at_start
 from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.plan import DEFAULT_QUEUE, MapPlan, Plan, stage_of
@@ -27,12 +28,14 @@ from holdfast.kernel.progress import NodeProgress, item_input, progress_from
 from holdfast.kernel.state import Decision, Reads, State, Unsound
 from holdfast.ports.changes import AddJob, Change, StorePlan, UpdateRun
 from holdfast.ports.clock import Ids
-from holdfast.ports.errors import RunExistsError, RunNotFoundError, UnknownWorkflowError
+from holdfast.ports.errors import InvalidCommandError, RunExistsError, RunNotFoundError, UnknownWorkflowError
 from holdfast.ports.records import TERMINAL, JobKind, JobState, Micros, PlanRow, Run, RunName, RunStatus
 from holdfast.ports.transport import Hint, RunHint
 
-INPUT_ROW: Final = 1
-"""The number of the history row that has what a run was given."""
+CONCURRENCY_KEY_MAX: Final = 256
+CONCURRENCY_LIMIT_MAX: Final = 1_000_000
+_TIME_MAX: Final[Micros] = 100 * 366 * 86_400_000_000
+_INSTANT_MAX: Final[Micros] = 253_370_764_800_000_000
 
 
 def reads_of_create(command: RunCreate) -> Reads:
@@ -45,34 +48,107 @@ def decide_create(state: State, command: RunCreate, now: Micros, ids: Ids) -> De
     plan = state.workflows.get((command.workflow, command.version))
     if plan is None:
         raise UnknownWorkflowError(command.workflow, command.version)
+    _check(command)
     known = None if command.id is None else state.tables.run_named(RunName(command.namespace, command.id))
-    if known is not None:
-        if command.if_exists == "error":
-            raise RunExistsError(known.id)
-        return Decision(_created(known, created=False))
+    if known is not None and _is_given(command, known):
+        return Decision(RunCreated(**_names(known), status=known.status, created=False))
+    replaced = None if known is None or known.status in TERMINAL else _replaced(known, now)
+    run = _new_run(command, plan, known, now, ids)
+    draft = RunDraft(run, now, is_new=True)
+    row = draft.append("run.created", payload=command.input, data=_facts(command, plan, run))
+    assert row == INPUT_ROW
+    if run.status is not RunStatus.PENDING:
+        begin(draft, plan, row)
+    changes: tuple[Change, ...] = draft.changes()
+    hints = tuple(draft.hints)
+    runs, jobs = draft.admits_runs, draft.admits_jobs
+    if replaced is not None and known is not None:
+        changes, hints = (*replaced.changes(), *changes), (*replaced.hints, *hints)
+        runs, jobs = _both(runs, replaced.admits_runs), _both(jobs, admits_jobs(state, known, replaced))
+    changes = (*storing(state, plan), *changes, *annotations_at_start(run, command.annotations, ids))
+    reply = RunCreated(**_names(run), status=draft.status, created=True, admits_runs=runs, admits_jobs=jobs)
+    return Decision(reply, changes, hints)
+
+
+def _check(command: RunCreate) -> None:
+    """Refuse what can't be meant. InvalidCommandError."""
+    key = command.concurrency_key
+    if key is not None and not 0 < len(key) <= CONCURRENCY_KEY_MAX:
+        raise InvalidCommandError(
+            f"a concurrency key has 1 to {CONCURRENCY_KEY_MAX} characters, not {len(key)}"
+        )
+    if not 1 <= command.concurrency_limit <= CONCURRENCY_LIMIT_MAX:
+        raise InvalidCommandError(
+            f"concurrency_limit is {command.concurrency_limit}; it must be from 1 to {CONCURRENCY_LIMIT_MAX}"
+        )
+    if command.deadline is not None and not 0 < command.deadline <= _TIME_MAX:
+        raise InvalidCommandError(
+            f"deadline is {command.deadline}; it must be a number of microseconds, more than 0, at most a century"
+        )
+    if command.start_at is not None and not 0 <= command.start_at <= _INSTANT_MAX:
+        raise InvalidCommandError(
+            f"start_at is {command.start_at}; it must be microseconds since 1970, before the year 9999"
+        )
+
+
+def _is_given(command: RunCreate, known: Run) -> bool:
+    """Return whether the run that is there is what the caller gets; False if a new generation takes its place."""
+    ended = known.status in TERMINAL
+    policy = (command.if_ended if ended else command.if_active) or command.if_exists
+    if policy == "error" or (policy == "rerun_failed" and known.status is RunStatus.COMPLETED):
+        raise RunExistsError(known.id)
+    return policy == "return"
+
+
+def _replaced(run: Run, now: Micros) -> RunDraft:
+    draft = RunDraft(run, now)
+    reason = f"generation {run.generation + 1} took its place"
+    draft.append("run.terminated", data={"reason": reason})
+    draft.end(RunStatus.CANCELLED, error={"code": "terminated", "message": reason})
+    return draft
+
+
+def _new_run(command: RunCreate, plan: Plan, known: Run | None, now: Micros, ids: Ids) -> Run:
     key = ids.new()
-    run = Run(
+    start_at = command.start_at if command.start_at is not None and command.start_at > now else None
+    waits = start_at is not None or command.concurrency_key is not None
+    return Run(
         key=key,
         namespace=command.namespace,
         id=key if command.id is None else command.id,
-        generation=1,
+        generation=1 if known is None else known.generation + 1,
         workflow=plan.workflow,
         version=plan.version,
         plan=plan.fingerprint,
-        status=RunStatus.RUNNING,
+        status=RunStatus.PENDING if waits else RunStatus.RUNNING,
         queue=command.queue or DEFAULT_QUEUE,
         priority=command.priority,
         created_at=now,
         updated_at=now,
         attributes=command.attributes,
+        start_at=start_at,
+        deadline=None if command.deadline is None else (start_at or now) + command.deadline,
+        concurrency_key=command.concurrency_key,
+        concurrency_limit=None if command.concurrency_key is None else command.concurrency_limit,
     )
-    draft = RunDraft(run, now, is_new=True)
-    row = draft.append("run.created", payload=command.input, data={"definition": plan.definition})
-    assert row == INPUT_ROW
-    begin(draft, plan, row)
-    said = annotations_at_start(run, command.annotations, ids)
-    changes = (*storing(state, plan), *draft.changes(), *said)
-    return Decision(_created(run, created=True), changes, tuple(draft.hints))
+
+
+def _facts(command: RunCreate, plan: Plan, run: Run) -> dict[str, object]:
+    """Return what the history says of how a run was created."""
+    told = {
+        "start_at": command.start_at,
+        "deadline": run.deadline,
+        "concurrency_key": run.concurrency_key,
+        "concurrency_limit": run.concurrency_limit,
+    }
+    return {
+        "definition": plan.definition,
+        **{name: value for name, value in told.items() if value is not None},
+    }
+
+
+def _both(some: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*some, *others)))
 
 
 def reads_of_named(command: RunCancel | RunTerminate | RunTransition) -> Reads:
@@ -96,18 +172,21 @@ def reads_of_whole(command: RunPause | RunResume) -> Reads:
 
 
 def decide_pause(state: State, command: RunPause, now: Micros, _: Ids) -> Decision[RunPaused]:
-    """Hold the jobs of a running run that are not under way. Those that are will be held when they are given back."""
+    """Hold the jobs of a run that are not under way. Those that are will be held when they are given back.
+
+    A pending run has none, and is not admitted while it is paused.
+    """
     run = named_run(state, command)
-    if run.status is not RunStatus.RUNNING or is_older(run, command):
+    if run.status not in (RunStatus.RUNNING, RunStatus.PENDING) or is_older(run, command):
         return Decision(RunPaused(status=run.status, changed=False))
     draft = RunDraft(run, now)
     draft.append("run.paused", data=_reason(command.reason))
     draft.pause()
-    return _rested(state, draft, run, (JobState.QUEUED, JobState.SLEEPING), now)
+    return _rested(state, draft, run, (JobState.QUEUED, JobState.SLEEPING, JobState.LIMITED), now)
 
 
 def decide_resume(state: State, command: RunResume, now: Micros, _: Ids) -> Decision[RunPaused]:
-    """Queue the held jobs of a paused run, or let them sleep on."""
+    """Queue the held jobs of a paused run, or let them sleep on; or let the run wait on, if it has not begun."""
     run = named_run(state, command)
     if run.status is not RunStatus.PAUSED or is_older(run, command):
         return Decision(RunPaused(status=run.status, changed=False))
@@ -123,7 +202,10 @@ def _rested(
     for job in state.tables.jobs.get(run.key, {}).values():
         if job.state in of:
             draft.rest_job(job, job.wake_at or now)
-    return Decision(RunPaused(status=draft.status, changed=True), draft.changes(), tuple(draft.hints))
+    reply = RunPaused(
+        status=draft.status, changed=True, admits_runs=draft.admits_runs, admits_jobs=draft.admits_jobs
+    )
+    return Decision(reply, draft.changes(), tuple(draft.hints))
 
 
 def _reason(reason: str) -> dict[str, object] | None:
@@ -133,7 +215,7 @@ def _reason(reason: str) -> dict[str, object] | None:
 def decide_transition(state: State, command: RunTransition, now: Micros, _: Ids) -> Decision[RunTransitioned]:
     """Go on if the current group is done, which it never is where every settle went on by itself."""
     run = named_run(state, command)
-    if run.status in TERMINAL:
+    if run.status in TERMINAL or not run.is_admitted:
         return Decision(RunTransitioned(action="none", status=run.status))
     draft = RunDraft(run, now)
     if not advance(draft, state.plan_of(run), progress_from(run.progress)):
@@ -221,7 +303,13 @@ def _end(state: State, command: RunCancel | RunTerminate, kind: str, now: Micros
     draft = RunDraft(run, now)
     draft.append(kind, data=_reason(command.reason))
     draft.end(RunStatus.CANCELLED, error={"code": kind.removeprefix("run."), "message": command.reason})
-    return Decision(RunEnded(status=draft.status, changed=True), draft.changes(), (RunHint(run=run.key),))
+    reply = RunEnded(
+        status=draft.status,
+        changed=True,
+        admits_runs=draft.admits_runs,
+        admits_jobs=admits_jobs(state, run, draft),
+    )
+    return Decision(reply, draft.changes(), (RunHint(run=run.key),))
 
 
 def named_run(
@@ -239,10 +327,14 @@ def is_older(run: Run, command: RunCancel | RunTerminate | RunPause | RunResume 
     return command.generation is not None and command.generation != run.generation
 
 
-def _created(run: Run, *, created: bool) -> RunCreated:
-    return RunCreated(
-        run_id=run.id, run=run.key, generation=run.generation, status=run.status, created=created
-    )
+class _Names(TypedDict):
+    run_id: str
+    run: str
+    generation: int
+
+
+def _names(run: Run) -> _Names:
+    return _Names(run_id=run.id, run=run.key, generation=run.generation)
 
 
 def storing(state: State, plan: Plan) -> tuple[Change, ...]:

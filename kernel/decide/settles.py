@@ -6,6 +6,7 @@ from attrs import evolve
 
 from holdfast.kernel.advance import map_expanded, stage_completed
 from holdfast.kernel.commands import Completed, Expanded, Failed, Failure, JobSettle, JobSettled
+from holdfast.kernel.decide.admissions import admits_jobs
 from holdfast.kernel.decide.failures import fail_attempt
 from holdfast.kernel.decide.leases import attempt_of, held_job, named_job
 from holdfast.kernel.decide.said import keys_said, said_changes
@@ -78,7 +79,7 @@ def _completed(
     )
     draft.close_job(job)
     stage_completed(draft, state.plan_of(run), progress_from(run.progress), job, row)
-    return _settled(draft, row=row)
+    return _settled(state, run, draft, row=row)
 
 
 def _expanded(
@@ -96,7 +97,7 @@ def _expanded(
         )
         for start in range(0, len(items), size)
     ]
-    decision = _settled(draft)
+    decision = _settled(state, run, draft)
     return Decision(decision.reply, (*decision.changes, *pages), decision.hints)
 
 
@@ -108,7 +109,7 @@ def _failed(
     if failure.traceback:
         circumstances["traceback"] = failure.traceback
     retry_at = fail_attempt(draft, state.plan_of(run), job, failure, now, circumstances)
-    return _settled(draft, retry_at=retry_at)
+    return _settled(state, run, draft, retry_at=retry_at)
 
 
 def _circumstances(command: JobSettle) -> dict[str, object]:
@@ -126,15 +127,19 @@ def _taker(state: State, command: JobSettle, job: Job) -> Taker | None:
 
 
 def _settled(
-    draft: RunDraft, *, retry_at: Micros | None = None, row: int | None = None
+    state: State, run: Run, draft: RunDraft, *, retry_at: Micros | None = None, row: int | None = None
 ) -> Decision[JobSettled]:
-    if draft.taken is None:
-        reply = JobSettled(status="settled", run_status=draft.status, retry_at=retry_at)
-    else:
-        taken = attempt_of(draft.taken)
-        reply = JobSettled(
-            status="settled", run_status=draft.status, next=taken, row=row, more=bool(draft.hints)
-        )
+    taken = draft.taken
+    reply = JobSettled(
+        status="settled",
+        run_status=draft.status,
+        retry_at=retry_at,
+        next=None if taken is None else attempt_of(taken),
+        row=None if taken is None else row,
+        more=taken is not None and bool(draft.hints),
+        admits_runs=draft.admits_runs,
+        admits_jobs=admits_jobs(state, run, draft),
+    )
     return Decision(reply, draft.changes(), tuple(draft.hints))
 
 

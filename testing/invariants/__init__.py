@@ -9,7 +9,8 @@ after each command, at the end of a simulation, on a database after a day of cha
     assert check(snapshot_of(store)) == []
 
 The names of the invariants are those of the design: S1 (epochs), S4 (outputs stay), S5 (legal transitions), S6
-(truthful ends), S7 (no orphans), S8 (attempts), S9 (order of stages), O1 (numbered history).
+(truthful ends), S7 (no orphans), S8 (attempts), S9 (order of stages), S10 (limits), T1 (nothing early), O1 (numbered
+history).
 """
 
 from holdfast.testing.invariants.moments import check

@@ -6,7 +6,7 @@ from itertools import pairwise, takewhile
 from typing import Final
 
 from holdfast.kernel.plan import MapPlan, stage_of
-from holdfast.ports.records import TERMINAL, JobKind, JobState, RunStatus
+from holdfast.ports.records import TERMINAL, Job, JobKind, JobState, Run, RunStatus, SlotName
 from holdfast.ports.references import of_run, reference_text, references_from
 from holdfast.ports.tables import Tables
 from holdfast.testing.invariants.histories import Item, Seen, fact, look
@@ -39,6 +39,7 @@ def check(store: Snapshot | Tables) -> list[Violation]:
         found += (Violation(name, key, what) for name, rule in _RULES for what in rule(seen))
     for key, seen in looked.items():
         found += (Violation("S4", key, what) for what in _kept(seen, looked))
+    found += _slots(snapshot)
     return found
 
 
@@ -62,6 +63,20 @@ def _kept(seen: Seen, others: Mapping[str, Seen]) -> Iterator[str]:
         yield f"it begins from the start, and keeps {run.kept}"
     if run.rerun_from is not None and run.rerun_from in kept:
         yield f"it begins with {run.rerun_from!r}, and keeps what that gave"
+
+
+def _slots(snapshot: Snapshot) -> Iterator[Violation]:
+    """S10: no more have a slot than whoever got the last of them was told that may."""
+    holders: dict[SlotName, list[int]] = {}
+    jobs = [job for of_run in snapshot.jobs.values() for job in of_run.values()]
+    everyone: list[Run | Job] = [*snapshot.runs.values(), *jobs]
+    for one in everyone:
+        if one.has_slot and one.slot is not None:
+            holders.setdefault(one.slot, []).append(one.concurrency_limit or 0)
+    for slot, limits in holders.items():
+        if len(limits) > max(limits):
+            found = f"{len(limits)} have a slot of {slot.namespace}, and at most {max(limits)} may"
+            yield Violation("S10", slot.name, found)
 
 
 def _generations(snapshot: Snapshot) -> Iterator[Violation]:
@@ -100,6 +115,8 @@ def _epochs(seen: Seen) -> Iterator[str]:
 def _outputs(seen: Seen) -> Iterator[str]:
     """S4: what is completed is completed once, and the run's row refers to exactly that."""
     yield from seen.twice
+    if not seen.run.is_admitted:
+        return
     place, progress = seen.place, seen.progress
     if (place.group, place.input, place.kept) != (progress.group, progress.input, progress.kept):
         yield f"its history leads to group {place.group} with {place.input}, its row says {seen.run.progress}"
@@ -129,7 +146,10 @@ def _ends(seen: Seen) -> Iterator[str]:
     elif run.result is not None or run.error is None:
         yield f"it is {run.status}, its result is {run.result}, its error is {run.error}"
     if run.status is RunStatus.FAILED and not any(row.type == "stage.failed" for row in seen.history):
-        yield "it failed, and none of its stages did"
+        if run.deadline is None or run.ended_at is None or '"deadline_exceeded"' not in (run.error or ""):
+            yield "it failed, and none of its stages did"
+        elif run.ended_at < run.deadline:
+            yield f"it failed at {run.ended_at} for its deadline, which is {run.deadline}"
 
 
 def _absorbed(seen: Seen) -> Iterator[str]:
@@ -146,8 +166,19 @@ def _orphans(seen: Seen) -> Iterator[str]:
     run, place = seen.run, seen.place
     if run.open_jobs != len(seen.jobs):
         yield f"its row counts {run.open_jobs} jobs, and it has {len(seen.jobs)}"
-    if run.status in TERMINAL or run.status is RunStatus.PENDING:
+    if run.status in TERMINAL:
         return
+    waits = not run.is_admitted and run.status in (RunStatus.PENDING, RunStatus.PAUSED)
+    if run.status is RunStatus.PENDING and run.is_admitted:
+        yield "it is pending, and it has begun"
+    if waits and seen.jobs:
+        yield f"it has not begun, and has {len(seen.jobs)} jobs"
+    if waits and run.start_at is None and run.concurrency_key is None:
+        yield "it waits to begin, and for nothing"
+    if waits:
+        return
+    if run.start_at is not None:
+        yield f"it is to begin at {run.start_at}, and has begun"
     if not seen.jobs:
         yield f"it is {run.status} and has no job"
     have = Counter((job.kind, job.node, job.item) for job in seen.jobs)
@@ -179,6 +210,9 @@ def _leases(seen: Seen) -> Iterator[str]:
                 fine = job.session is None and job.leased_at is None and job.wake_at is not None
             case JobState.QUEUED:
                 fine = job.session is None and job.leased_at is None and job.wake_at is None
+            case JobState.LIMITED:
+                fine = job.session is None and job.leased_at is None and job.wake_at is None
+                fine = fine and job.concurrency_key is not None
             case _:
                 fine = job.session is None and job.leased_at is None
         is_paused = seen.run.status is RunStatus.PAUSED
@@ -196,6 +230,9 @@ def _attempts(seen: Seen) -> Iterator[str]:
         is_held = job.state is JobState.LEASED
         if node is None or job.max_attempts != stage_of(node).max_attempts:
             yield f"job {job.number} may be tried {job.max_attempts} times; its plan says otherwise"
+        limit = stage_of(node).max_concurrency if node and job.kind is JobKind.STAGE else None
+        if node is not None and job.concurrency_limit != limit:
+            yield f"of job {job.number} {job.concurrency_limit} may be under way; its plan says otherwise"
         if not is_held <= job.attempts <= job.max_attempts - (not is_held):
             yield f"job {job.number} is {job.state} with {job.attempts} of {job.max_attempts} attempts"
         if job.attempts > job.epoch:
@@ -214,6 +251,14 @@ def _attempts(seen: Seen) -> Iterator[str]:
             yield f"the attempts of {_named(item)} that ended are {numbers}"
         if any(number > most for number in numbers):
             yield f"{_named(item)} may be tried {most} times; the attempts that ended are {numbers}"
+
+
+def _on_time(seen: Seen) -> Iterator[str]:
+    """T1: a run that was to begin at some time did not do so before."""
+    start_at = fact(seen.history[0], "start_at") if seen.history else 0
+    for row in seen.history:
+        if row.type == "run.admitted" and row.at < start_at:
+            yield f"it began at {row.at}, and was to begin at {start_at}"
 
 
 def _in_order(seen: Seen) -> Iterator[str]:
@@ -235,6 +280,7 @@ _RULES: Final[Sequence[tuple[str, Callable[[Seen], Iterator[str]]]]] = (
     ("S7", _leases),
     ("S8", _attempts),
     ("S9", _in_order),
+    ("T1", _on_time),
 )
 
 

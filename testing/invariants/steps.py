@@ -1,6 +1,7 @@
 """What must be true between two moments of a store."""
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from holdfast.kernel.progress import progress_from
 from holdfast.kernel.transitions import RUN_TRANSITIONS
@@ -8,6 +9,19 @@ from holdfast.ports.records import TERMINAL, HistoryRow, Job, JobState, Run, Run
 from holdfast.ports.tables import Tables
 from holdfast.testing.invariants.snapshots import Snapshot, as_snapshot
 from holdfast.testing.invariants.violations import Violation
+
+_FIXED: Final = (
+    "kind",
+    "node",
+    "item",
+    "definition",
+    "queue",
+    "max_attempts",
+    "input",
+    "concurrency_key",
+    "concurrency_limit",
+)
+"""What a job is, for as long as it is."""
 
 
 def check_step(
@@ -60,9 +74,14 @@ def _run_steps(before: Run, after: Run, commands: int | None) -> Iterator[str]:
         "rerun_of",
         "rerun_from",
         "kept",
+        "deadline",
+        "concurrency_key",
+        "concurrency_limit",
     ):
         if getattr(before, field) != getattr(after, field):
             yield f"its {field} has changed from {getattr(before, field)} to {getattr(after, field)}"
+    if after.start_at not in (before.start_at, None):
+        yield f"it was to begin at {before.start_at}, and now at {after.start_at}"
     if after.last_row < before.last_row or after.last_job < before.last_job:
         yield "numbers are given out a second time"
 
@@ -102,16 +121,7 @@ def _job_steps(run: Run, old: Snapshot, new: Snapshot, commands: int | None) -> 
             yield f"the attempts of job {number} went from {known.attempts} to {job.attempts} in {claims} claims"
         if claims == 0 and job.state is JobState.LEASED and _lease(job) != _lease(known):
             yield f"job {number} changed hands within epoch {job.epoch}: {_lease(known)}, {_lease(job)}"
-        fixed = (job.kind, job.node, job.item, job.definition, job.queue, job.max_attempts, job.input)
-        if fixed != (
-            known.kind,
-            known.node,
-            known.item,
-            known.definition,
-            known.queue,
-            known.max_attempts,
-            known.input,
-        ):
+        if any(getattr(job, name) != getattr(known, name) for name in _FIXED):
             yield f"job {number} became another: {known}, {job}"
 
 

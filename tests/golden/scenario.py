@@ -12,6 +12,7 @@ from holdfast.kernel.commands import (
     Failed,
     Failure,
     Held,
+    JobAdmit,
     JobClaimOne,
     JobHeartbeat,
     JobReapSilent,
@@ -22,7 +23,9 @@ from holdfast.kernel.commands import (
     Refused,
     RunAnnotate,
     RunCancel,
+    RunClaimPending,
     RunCreate,
+    RunExpire,
     RunPause,
     RunRepair,
     RunRerunFrom,
@@ -69,6 +72,7 @@ def play() -> list[Recording]:
     _a_run_is_run_again(world)
     _a_run_is_spoken_of(world)
     _a_body_is_silent(recordings)
+    _runs_wait_for_their_turn(recordings)
     return recordings
 
 
@@ -216,4 +220,31 @@ def _a_run_is_spoken_of(world: World) -> None:
             stage="m",
             item=0,
         )
+    )
+
+
+def _runs_wait_for_their_turn(recordings: list[Recording]) -> None:
+    """One at a time, later, and only until then; and a stage of which one may be under way."""
+    narrow = attrs.evolve(stage("n"), max_concurrency=1)
+    world = World(pipeline(narrow, workflow="turns"), recorder=recordings.append)
+    for name in ("first", "second"):
+        world.do(
+            RunCreate(
+                workflow="turns",
+                id=name,
+                input=payload(1),
+                concurrency_key="k",
+                start_at=world.now + SECOND,
+                deadline=60 * SECOND,
+            )
+        )
+    world.wait(1)
+    world.do(RunClaimPending())
+    world.do(RunClaimPending(keys=("k",)))
+    world.create("other", workflow="turns")
+    world.do(JobAdmit())
+    world.wait(60)
+    world.do(RunExpire())
+    world.do(
+        RunCreate(workflow="turns", id="other", input=payload(2), if_active="terminate", if_ended="rerun")
     )

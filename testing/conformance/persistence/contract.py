@@ -12,6 +12,7 @@ from holdfast.testing.conformance.persistence.retries import Retries
 from holdfast.testing.conformance.persistence.runs import RunReads
 from holdfast.testing.conformance.persistence.said import SaidOfRuns
 from holdfast.testing.conformance.persistence.sinks import Sinks
+from holdfast.testing.conformance.persistence.slots import Slots
 from holdfast.testing.conformance.persistence.values import Values
 
 
@@ -29,6 +30,7 @@ class PersistenceContract(
     Finding,
     Sinks,
     SaidOfRuns,
+    Slots,
 ):
     """Every promise of `Persistence` and `Transaction`. Derive a test class and define `make_persistence`.
 

@@ -41,6 +41,8 @@ FULL_JOB = Job(
     first_claimed_at=NOW - 1,
     heartbeat_timeout=60 * 1_000_000,
     heartbeat_by=NOW + 3,
+    concurrency_key="orders/bill items",
+    concurrency_limit=8,
 )
 """A job with every field set."""
 

@@ -36,6 +36,10 @@ FULL_RUN = Run(
     rerun_of=a_key(6),
     rerun_from="bill",
     kept='{"check":["of","k",2]}',
+    start_at=NOW + 3,
+    deadline=NOW + 4,
+    concurrency_key="customer c-1 \u2013 Größe",
+    concurrency_limit=6,
 )
 """A run with every field set."""
 

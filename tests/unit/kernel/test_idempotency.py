@@ -11,6 +11,7 @@ from holdfast.kernel.commands import (
     Command,
     DeadLetterReplay,
     DutyTake,
+    JobAdmit,
     JobClaim,
     JobClaimOne,
     JobHeartbeat,
@@ -25,7 +26,9 @@ from holdfast.kernel.commands import (
     Refused,
     RunAnnotate,
     RunCancel,
+    RunClaimPending,
     RunCreate,
+    RunExpire,
     RunPause,
     RunRepair,
     RunRerunFrom,
@@ -93,6 +96,9 @@ def _every_command(world: World) -> Iterator[Command[object]]:
     yield RunPause(run_id="x")
     yield RunResume(run_id="x")
     yield RunRepair()
+    yield RunClaimPending()
+    yield JobAdmit()
+    yield RunExpire()
     yield SessionClose(session=other)
     world.open(lease=1)
     world.wait(1)
@@ -230,7 +236,8 @@ def test_the_reply_is_stored_with_the_effect(world: World) -> None:
     reply = world.tables().replies["default", "k"]
     assert (reply.created_at, len(reply.fingerprint)) == (world.now, 64)
     assert reply.body == (
-        f'{{"created":true,"generation":1,"run":"{world.run().key}","run_id":"x","status":"running"}}'
+        f'{{"admits_jobs":[],"admits_runs":[],"created":true,"generation":1,"run":"{world.run().key}",'
+        '"run_id":"x","status":"running"}'
     )
 
 

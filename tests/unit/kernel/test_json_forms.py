@@ -34,9 +34,10 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
     (
         c.RunCreate(workflow="w", input=Payload(inline='{"é":1}')),
         (
-            '{"annotations":[],"attributes":null,"id":null,"idempotency_key":null,"if_exists":"error",'
+            '{"annotations":[],"attributes":null,"concurrency_key":null,"concurrency_limit":1,"deadline":null,"id":null,'
+            '"idempotency_key":null,"if_active":null,"if_ended":null,"if_exists":"error",'
             '"input":{"blob":null,"inline":"{\\"\\u00e9\\":1}"},"namespace":"default","priority":0,"queue":null,'
-            '"type":"run.create","version":null,"workflow":"w"}'
+            '"start_at":null,"type":"run.create","version":null,"workflow":"w"}'
         ),
     ),
     (c.RunTransition(run_id="x"), f'{{{BASE},"run_id":"x","type":"run.transition"}}'),
@@ -125,6 +126,21 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         c.JobReapSilent(),
         '{"grace":0,"idempotency_key":null,"limit":500,"namespace":"default","type":"job.reap_silent"}',
     ),
+    (
+        c.JobAdmit(keys=("w/a",)),
+        (
+            '{"after":"","idempotency_key":null,"keys":["w/a"],"limit":500,"namespace":"default",'
+            '"type":"job.admit"}'
+        ),
+    ),
+    (
+        c.RunClaimPending(keys=("k",), after='["n","k"]'),
+        (
+            '{"after":"[\\"n\\",\\"k\\"]","idempotency_key":null,"keys":["k"],"limit":500,"namespace":"default",'
+            '"type":"run.claim_pending"}'
+        ),
+    ),
+    (c.RunExpire(), '{"idempotency_key":null,"limit":500,"namespace":"default","type":"run.expire"}'),
     (c.JobWakeDue(), '{"idempotency_key":null,"limit":500,"namespace":"default","type":"job.wake_due"}'),
     (
         c.JobExecute(session="s", job="r.1", epoch=2),
@@ -198,13 +214,15 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
 REPLIES: list[tuple[object, str]] = [
     (
         c.RunCreated(run_id="x", run="r", generation=1, status=RunStatus.RUNNING, created=True),
-        '{"created":true,"generation":1,"run":"r","run_id":"x","status":"running"}',
+        (
+            '{"admits_jobs":[],"admits_runs":[],"created":true,"generation":1,"run":"r","run_id":"x",'
+            '"status":"running"}'
+        ),
     ),
     (
         c.RunTransitioned(action="advanced", status=RunStatus.RUNNING),
         '{"action":"advanced","status":"running"}',
     ),
-    (c.RunEnded(status=RunStatus.CANCELLED, changed=True), '{"changed":true,"status":"cancelled"}'),
     (
         c.RunRerun(
             run_id="x",
@@ -218,10 +236,20 @@ REPLIES: list[tuple[object, str]] = [
             keeps=("a",),
         ),
         (
-            '{"generation":2,"keeps":["a"],"rerun_of":1,"run":"r","run_id":"x","runs":["b"],"stage":"b",'
+            '{"admits_jobs":[],"admits_runs":[],"generation":2,"keeps":["a"],"rerun_of":1,"run":"r","run_id":"x","runs":["b"],"stage":"b",'
             '"started":true,"status":"running","terminated":false}'
         ),
     ),
+    (
+        c.RunEnded(status=RunStatus.CANCELLED, changed=True, admits_runs=("k",), admits_jobs=("w/a",)),
+        '{"admits_jobs":["w/a"],"admits_runs":["k"],"changed":true,"status":"cancelled"}',
+    ),
+    (
+        c.RunsAdmitted(admitted=2, next='["n","k"]', more=True),
+        '{"admits_jobs":[],"admits_runs":[],"admitted":2,"more":true,"next":"[\\"n\\",\\"k\\"]"}',
+    ),
+    (c.JobsAdmitted(admitted=2), '{"admitted":2,"more":false,"next":null}'),
+    (c.RunsExpired(expired=2), '{"admits_jobs":[],"admits_runs":[],"expired":2,"more":false}'),
     (c.RunRepaired(repaired=("x",), checked=2, next=None), '{"checked":2,"next":null,"repaired":["x"]}'),
     (
         c.JobsClaimed(attempts=(ATTEMPT,)),
@@ -236,13 +264,18 @@ REPLIES: list[tuple[object, str]] = [
     ),
     (
         c.JobSettled(status="settled", run_status=RunStatus.RUNNING, retry_at=5),
-        ('{"more":false,"next":null,"retry_at":5,"row":null,"run_status":"running","status":"settled"}'),
+        (
+            '{"admits_jobs":[],"admits_runs":[],"more":false,"next":null,"retry_at":5,"row":null,"run_status":"running","status":"settled"}'
+        ),
+    ),
+    (
+        c.RunPaused(status=RunStatus.PAUSED, changed=True),
+        '{"admits_jobs":[],"admits_runs":[],"changed":true,"status":"paused"}',
     ),
     (c.RunAnnotated(run="r", generation=1, stored=2), '{"generation":1,"run":"r","stored":2}'),
-    (c.RunPaused(status=RunStatus.PAUSED, changed=True), '{"changed":true,"status":"paused"}'),
     (c.JobReleased(status="fenced"), '{"status":"fenced"}'),
     (c.JobsHeld(lost=("r.1",)), '{"lost":["r.1"]}'),
-    (c.JobsWoken(woken=3), '{"woken":3}'),
+    (c.JobsWoken(woken=3), '{"admits_jobs":[],"woken":3}'),
     (c.SilentReaped(freed=2, dead=1), '{"dead":1,"freed":2}'),
     (
         c.JobExecuted(status="ignored", reason="held"),
@@ -374,7 +407,8 @@ def test_all_faults_are_named_at_once() -> None:
 
 
 def test_status_and_kind_are_texts_that_must_be_known() -> None:
-    assert to_data(c.RunEnded(status=RunStatus.FAILED, changed=True)) == {"status": "failed", "changed": True}
+    ended: dict[str, object] = {"status": "failed", "changed": True, "admits_runs": [], "admits_jobs": []}
+    assert to_data(c.RunEnded(status=RunStatus.FAILED, changed=True)) == ended
     for unfit in ("lost", 1, None):
         with pytest.raises(InvalidCommandError):
             from_data({"status": unfit, "changed": True}, c.RunEnded)

@@ -11,7 +11,7 @@ from typing_extensions import override
 from holdfast.hosts.process import machine as m
 from holdfast.hosts.process import protocol as p
 from holdfast.hosts.process.settings import Settings
-from holdfast.kernel.commands import Attempt, Completed, JobSettle
+from holdfast.kernel.commands import Attempt, Completed, JobAdmit, JobSettle
 from holdfast.ports.records import JobKind, Payload
 
 CONCURRENCY: Final = 4
@@ -19,7 +19,7 @@ LIMITS: Final = {"default": CONCURRENCY, "gpu": 1, "slow": 2}
 JOBS: Final = 12
 GRACE: Final = 20.0
 
-Call: TypeAlias = p.OpenSession | p.Claim | p.Settle | p.Heartbeat | p.Sweep | p.WakeDue
+Call: TypeAlias = p.OpenSession | p.Claim | p.Settle | p.Heartbeat | p.Sweep | p.WakeDue | p.Admit
 Lease: TypeAlias = tuple[str, int]
 
 
@@ -93,6 +93,9 @@ class AWorkersLife(RuleBasedStateMachine):
                 asked = {(attempt.job, attempt.epoch) for attempt in attempts}
                 assert asked <= self.running.keys() - self.cancelled
                 self.call(action)
+            case p.Admit(commands):
+                assert commands
+                self.call(action)
             case p.OpenSession() | p.Sweep() | p.WakeDue():
                 self.call(action)
 
@@ -137,7 +140,10 @@ class AWorkersLife(RuleBasedStateMachine):
                     assert lease not in self.settled, "what was stored is not settled again"
                     self.settled.add(lease)
                 return p.Settled(
-                    opened=more, retries_in=(0.3, 0.1) if more else (), taken=self.take(call) if more else ()
+                    opened=more,
+                    retries_in=(0.3, 0.1) if more else (),
+                    taken=self.take(call) if more else (),
+                    admits=(JobAdmit(keys=("w/a",)),) if more else (),
                 )
             case p.Heartbeat(attempts):
                 lost = [attempt for attempt in attempts if more and attempt.epoch < self.epochs[attempt.job]]
@@ -146,6 +152,8 @@ class AWorkersLife(RuleBasedStateMachine):
                 return p.SweepDone(more)
             case p.WakeDue():
                 return p.WokeDue(more)
+            case p.Admit():
+                return p.Admitted(more)
 
     def lease(self, claim: p.Claim) -> tuple[Attempt, ...]:
         leased: list[Attempt] = []

@@ -58,8 +58,8 @@ def test_a_misspelt_option_is_named_with_what_there_is() -> None:
         check_options({"quue": "gpu"}, BodyOptions, "stage 'extract'")
 
     assert str(caught.value) == (
-        "stage 'extract' has no option 'quue' (did you mean 'queue'?); it has heartbeat_timeout, name, priority,"
-        " queue, retry, timeout, timeout_total"
+        "stage 'extract' has no option 'quue' (did you mean 'queue'?); it has heartbeat_timeout, max_concurrency, name,"
+        " priority, queue, retry, timeout, timeout_total"
     )
 
 
@@ -77,6 +77,8 @@ def test_a_misspelt_option_is_named_with_what_there_is() -> None:
         ({"heartbeat_timeout": 60}, "heartbeat_timeout is 60"),
         ({"queue": "a b"}, "queue is 'a b'; it must be 1 to 128 letters"),
         ({"priority": 32_768}, "priority is 32768; it must be an integer from -32767 to 32767"),
+        ({"max_concurrency": 0}, "max_concurrency is 0; it must be an integer from 1 to 1000000"),
+        ({"max_concurrency": True}, "max_concurrency is True"),
         ({"priority": True}, "priority is True"),
         ({"name": ""}, "name is ''"),
     ],

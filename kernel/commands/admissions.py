@@ -1,0 +1,100 @@
+"""Commands that let in what waits for its time or a slot, and end what is past its deadline."""
+
+from collections.abc import Iterable
+from typing import ClassVar, Literal
+
+import attrs
+
+from holdfast.kernel.commands.command import Command
+from holdfast.kernel.commands.jobs import JobSettled, JobsWoken
+from holdfast.kernel.commands.runs import RunCreated, RunEnded, RunPaused, RunRerun
+
+
+@attrs.frozen(kw_only=True)
+class RunsAdmitted:
+    """How many pending runs have begun.
+
+    `next` is where to go on looking; None: from the start again. With `more` there may be more to admit at once.
+    `admits_runs` and `admits_jobs` as in RunCreated.
+    """
+
+    admitted: int
+    next: str | None = None
+    more: bool = False
+    admits_runs: tuple[str, ...] = ()
+    admits_jobs: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class RunClaimPending(Command[RunsAdmitted]):
+    """Begin pending runs whose time has come and for which there is a free slot, by priority and then age.
+
+    With `keys` only the runs of these concurrency keys of this namespace are looked at. Without, all namespaces' are:
+    at most `limit` runs whose time has come, and at most `limit` concurrency keys from `after` on, which is `next` of
+    the reply before.
+    """
+
+    type: ClassVar[Literal["run.claim_pending"]] = "run.claim_pending"
+    keys: tuple[str, ...] = ()
+    after: str = ""
+    limit: int = 500
+
+
+@attrs.frozen(kw_only=True)
+class JobsAdmitted:
+    """How many limited jobs were queued. `next` and `more` as in RunsAdmitted."""
+
+    admitted: int
+    next: str | None = None
+    more: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class JobAdmit(Command[JobsAdmitted]):
+    """Queue jobs of stages with `max_concurrency` of which fewer are under way, by priority and then age.
+
+    `keys` are `<workflow>/<stage>` of this namespace; without, all are looked at, as in run.claim_pending.
+    """
+
+    type: ClassVar[Literal["job.admit"]] = "job.admit"
+    keys: tuple[str, ...] = ()
+    after: str = ""
+    limit: int = 500
+
+
+@attrs.frozen(kw_only=True)
+class RunsExpired:
+    """How many runs were ended. `admits_runs` and `admits_jobs` as in RunCreated."""
+
+    expired: int
+    more: bool = False
+    admits_runs: tuple[str, ...] = ()
+    admits_jobs: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class RunExpire(Command[RunsExpired]):
+    """End runs whose deadline has passed as failed; what is under way loses its right to write."""
+
+    type: ClassVar[Literal["run.expire"]] = "run.expire"
+    limit: int = 500
+
+
+def admissions(namespace: str, replies: Iterable[object]) -> tuple[RunClaimPending | JobAdmit, ...]:
+    """Return what to send after these replies, so that what waits need not wait for maintenance.
+
+    Nothing is lost if it is never sent, or sent twice.
+    """
+    runs: dict[str, None] = {}
+    jobs: dict[str, None] = {}
+    for reply in replies:
+        if isinstance(
+            reply, RunCreated | RunRerun | RunEnded | RunPaused | JobSettled | RunsAdmitted | RunsExpired
+        ):
+            runs.update(dict.fromkeys(reply.admits_runs))
+            jobs.update(dict.fromkeys(reply.admits_jobs))
+        elif isinstance(reply, JobsWoken):
+            jobs.update(dict.fromkeys(reply.admits_jobs))
+    claims = (RunClaimPending(namespace=namespace, keys=tuple(runs)),) if runs else ()
+    admits = (JobAdmit(namespace=namespace, keys=tuple(jobs)),) if jobs else ()
+    return (*claims, *admits)

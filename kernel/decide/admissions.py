@@ -1,0 +1,190 @@
+"""Rules for what waits: pending runs begin, limited jobs are queued, and runs past their deadline end."""
+
+from collections import Counter
+from typing import Final
+
+from attrs import evolve
+
+from holdfast.kernel.advance import begin
+from holdfast.kernel.commands import (
+    JobAdmit,
+    JobsAdmitted,
+    RunClaimPending,
+    RunExpire,
+    RunsAdmitted,
+    RunsExpired,
+)
+from holdfast.kernel.decide.leases import hints_of
+from holdfast.kernel.draft import RunDraft
+from holdfast.kernel.plan import Plan
+from holdfast.kernel.slots import holders, stage_key
+from holdfast.kernel.state import Decision, Overdue, Reads, State, WaitingJobs, WaitingRuns
+from holdfast.ports.changes import AddSlot, Change, UpdateJob, UpdateRun
+from holdfast.ports.clock import Ids
+from holdfast.ports.persistence import Waiting
+from holdfast.ports.records import TERMINAL, Job, JobState, Micros, Run, RunStatus, SlotName
+from holdfast.ports.references import references_from
+from holdfast.ports.transport import Hint
+
+INPUT_ROW: Final = 1
+"""The history row that has what a run was given."""
+
+DEADLINE_EXCEEDED: Final = "deadline_exceeded"
+"""The code of the failure of a run that did not end in time."""
+
+
+class Slots:
+    """Gives out slots, in the order in which it is asked. Whoever is refused is passed by nobody who asks after it."""
+
+    def __init__(self, state: State, waiting: Waiting) -> None:
+        self._state = state
+        self._used: Counter[SlotName] = holders(state.tables, waiting)
+        self._full: set[SlotName] = set()
+        self.changes: list[Change] = []
+
+    def take(self, one: Run | Job) -> bool:
+        """Return whether there was one left for a run or a job. It was, if it needs none."""
+        slot = one.slot
+        if slot is None:
+            return True
+        used = self._state.used.get(slot)
+        if used is None:  # it was not searched for, so it is not locked
+            return False
+        if slot in self._full or used + self._used[slot] >= (one.concurrency_limit or 0):
+            self._full.add(slot)
+            return False
+        self._used[slot] += 1
+        added = AddSlot(slot)
+        # A slot that nobody has had yet can't be locked: of two that add it, one conflicts, and counts again.
+        if slot not in self._state.tables.slots and added not in self.changes:
+            self.changes.append(added)
+        return True
+
+
+def begin_run(draft: RunDraft, plan: Plan, run: Run) -> None:
+    """Open the first group of a run, which is that of the stage with which a rerun begins."""
+    groups = (at for at, group in enumerate(plan.groups) if run.rerun_from in {n.name for n in group.nodes})
+    begin(draft, plan, INPUT_ROW, group=next(groups, 0), keeps=references_from(run.kept))
+
+
+def admits_jobs(state: State, run: Run, draft: RunDraft) -> tuple[str, ...]:
+    """Return the stages for which job.admit may find something after what was done to a run."""
+    if not draft.closed_all:
+        return draft.admits_jobs
+    stages = state.plan_of(run).limited
+    return tuple(dict.fromkeys((*draft.admits_jobs, *(stage_key(run.workflow, name) for name in stages))))
+
+
+def reads_of_claim_pending(command: RunClaimPending) -> Reads:
+    """Search for those that may begin."""
+    return Reads(search=_waiting_runs(command))
+
+
+def decide_claim_pending(
+    state: State, command: RunClaimPending, now: Micros, _: Ids
+) -> Decision[RunsAdmitted]:
+    """Let those begin for which there is a slot. One whose time has come queues for its slot, behind who is there."""
+    found = state.found[_waiting_runs(command)]
+    runs = sorted(
+        (run for run in map(state.tables.runs.get, found.runs) if run is not None),
+        key=lambda run: (run.namespace, run.concurrency_key or "", -run.priority, run.key),
+    )
+    slots = Slots(state, Waiting.RUNS)
+    changes: list[Change] = []
+    hints: list[Hint] = []
+    queued: dict[str, None] = {}
+    limited: dict[str, None] = {}
+    admitted = 0
+    for run in runs:
+        if run.status is not RunStatus.PENDING or (run.start_at is not None and run.start_at > now):
+            continue
+        if run.start_at is not None and run.concurrency_key is not None:
+            changes.append(UpdateRun(evolve(run, start_at=None, updated_at=now)))
+            queued[run.concurrency_key] = None
+        elif slots.take(run):
+            draft = RunDraft(run, now)
+            draft.admit()
+            draft.append("run.admitted")
+            begin_run(draft, state.plan_of(run), run)
+            changes.extend(draft.changes())
+            hints.extend(draft.hints)
+            limited.update(dict.fromkeys(draft.admits_jobs))
+            admitted += 1
+    reply = RunsAdmitted(
+        admitted=admitted,
+        next=found.next,
+        more=bool(runs) and len(runs) >= command.limit,
+        admits_runs=tuple(queued),
+        admits_jobs=tuple(limited),
+    )
+    return Decision(reply, (*changes, *slots.changes), tuple(hints))
+
+
+def _waiting_runs(command: RunClaimPending) -> WaitingRuns:
+    return WaitingRuns(
+        namespace=command.namespace, keys=command.keys, after=command.after, limit=command.limit
+    )
+
+
+def reads_of_admit(command: JobAdmit) -> Reads:
+    """Search for those that may be queued."""
+    return Reads(search=_waiting_jobs(command))
+
+
+def decide_admit(state: State, command: JobAdmit, _: Micros, __: Ids) -> Decision[JobsAdmitted]:
+    """Queue those for which there is a slot."""
+    found = state.found[_waiting_jobs(command)]
+    jobs = sorted(
+        (
+            job
+            for job in map(state.tables.job, found.jobs)
+            if job is not None and job.state is JobState.LIMITED
+        ),
+        key=lambda job: (job.namespace, job.concurrency_key or "", -job.priority, job.key),
+    )
+    slots = Slots(state, Waiting.JOBS)
+    queued = [evolve(job, state=JobState.QUEUED) for job in jobs if slots.take(job)]
+    reply = JobsAdmitted(
+        admitted=len(queued), next=found.next, more=bool(jobs) and len(jobs) >= command.limit
+    )
+    changes = (*map(UpdateJob, queued), *slots.changes)
+    return Decision(reply, changes, tuple(hint for job in queued for hint in hints_of(job)))
+
+
+def _waiting_jobs(command: JobAdmit) -> WaitingJobs:
+    return WaitingJobs(
+        namespace=command.namespace, keys=command.keys, after=command.after, limit=command.limit
+    )
+
+
+def reads_of_expire(command: RunExpire) -> Reads:
+    """Search for runs whose deadline has passed."""
+    return Reads(search=Overdue(command.limit))
+
+
+def decide_expire(state: State, command: RunExpire, now: Micros, _: Ids) -> Decision[RunsExpired]:
+    """End them. Each is looked at again under its lock: it may have ended since the search."""
+    changes: list[Change] = []
+    hints: list[Hint] = []
+    runs: dict[str, None] = {}
+    jobs: dict[str, None] = {}
+    expired = 0
+    for run in map(state.tables.runs.get, state.found[Overdue(command.limit)].runs):
+        if run is None or run.status in TERMINAL or run.deadline is None or run.deadline > now:
+            continue
+        draft = RunDraft(run, now)
+        error: dict[str, object] = {
+            "code": DEADLINE_EXCEEDED,
+            "message": "the run had not ended when its deadline passed",
+        }
+        draft.append("run.failed", data={**error, "deadline": run.deadline})
+        draft.end(RunStatus.FAILED, error=error)
+        changes.extend(draft.changes())
+        hints.extend(draft.hints)
+        runs.update(dict.fromkeys(draft.admits_runs))
+        jobs.update(dict.fromkeys(admits_jobs(state, run, draft)))
+        expired += 1
+    reply = RunsExpired(
+        expired=expired, more=expired >= command.limit, admits_runs=tuple(runs), admits_jobs=tuple(jobs)
+    )
+    return Decision(reply, tuple(changes), tuple(hints))

@@ -1,0 +1,217 @@
+"""What a store promises about runs and jobs that wait for slots, and about runs that wait for a time."""
+
+from collections.abc import Sequence
+
+import pytest
+from attrs import evolve
+
+from holdfast.ports.changes import AddSlot, Change, CreateRun, UpdateRun
+from holdfast.ports.persistence import Persistence, SlotPlace, Transaction, WaitedFor, Waiting
+from holdfast.ports.records import Job, JobState, Run, RunStatus, SlotName, run_slot, stage_slot
+from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_job, a_key, a_run
+from holdfast.testing.conformance.persistence.case import PersistenceCase, ask, put, put_jobs
+from holdfast.testing.conformance.persistence.values import TEXTS
+from holdfast.testing.conformance.threads import in_threads
+
+OTHER = "tenant-2"
+
+
+def pending(number: int, key: str | None = "k", *, limit: int = 1, priority: int = 0) -> Run:
+    """Return a run that waits for a slot."""
+    run = a_run(number, status=RunStatus.PENDING, priority=priority)
+    return evolve(run, concurrency_key=key, concurrency_limit=limit)
+
+
+def under_way(number: int, key: str = "k") -> Run:
+    """Return a run that has a slot."""
+    return evolve(pending(number, key), status=RunStatus.RUNNING, last_job=1)
+
+
+def of_stage(job: Job) -> Job:
+    """Return a job of a stage of which so many may be under way."""
+    return evolve(job, concurrency_key="w/a", concurrency_limit=7)
+
+
+def place(key: str = "k", namespace: str = NAMESPACE) -> SlotPlace:
+    """Return a concurrency key of a namespace."""
+    return SlotPlace(namespace, key)
+
+
+def put_runs(store: Persistence, *runs: Run) -> None:
+    """Store runs."""
+    put(store, *map(CreateRun, runs))
+
+
+class Slots(PersistenceCase):
+    """Who waits for slots and who has one, and what is due."""
+
+    def test_the_first_who_waits_for_a_key_says_its_limit(self, store: Persistence) -> None:
+        """That is the one of the highest priority, and of those the oldest; beside it, how many slots are used."""
+        put_runs(store, pending(3, limit=3), pending(2, limit=2), pending(4, limit=4, priority=1))
+        put_runs(store, under_way(8), under_way(9), pending(5, "other"), pending(6, "third"))
+
+        def found(*keys: str) -> list[WaitedFor]:
+            return ask(store, lambda tx: tx.waited_for(Waiting.RUNS, {*map(place, keys)}))
+
+        assert found("k") == [WaitedFor(place(), 4, 2)]
+        assert found("other", "k", "nobody's") == [
+            WaitedFor(place(), 4, 2),
+            WaitedFor(place("other"), 1, 0),
+        ]
+        assert found() == []
+        assert [one.free for one in found("other", "k")] == [2, 1]
+
+    def test_keys_are_gone_through_in_order(self, store: Persistence) -> None:
+        """Of all namespaces, from a place on, up to a limit; each once, however many wait."""
+        put_runs(store, *(pending(number, f"k{number % 3}") for number in range(12)))
+        put_runs(store, evolve(pending(20, "a"), namespace=OTHER), under_way(21, "alone"))
+
+        def found(after: SlotPlace, limit: int) -> list[tuple[str, str]]:
+            searched = ask(store, lambda tx: tx.all_waited_for(Waiting.RUNS, after, limit))
+            return [(one.place.namespace, one.place.key) for one in searched]
+
+        everything = [(NAMESPACE, "k0"), (NAMESPACE, "k1"), (NAMESPACE, "k2"), (OTHER, "a")]
+        assert found(SlotPlace("", ""), 100) == everything
+        assert found(SlotPlace("", ""), 2) == everything[:2]
+        assert found(place("k1"), 100) == everything[2:]
+        assert found(place("k11"), 1) == everything[2:3]
+        assert found(SlotPlace(OTHER, "a"), 100) == []
+        assert found(SlotPlace("", ""), 0) == []
+
+    def test_runs_wait_for_slots_only_while_they_are_pending_and_due(self, store: Persistence) -> None:
+        """Those that are to start later, are paused, or have ended wait for none."""
+        put_runs(store, evolve(pending(1, "later"), start_at=NOW))
+        put_runs(store, *(evolve(pending(2 + n), status=status) for n, status in enumerate(RunStatus)))
+
+        assert [one.place for one in store.transact(lambda tx: _all(tx, Waiting.RUNS))] == [place()]
+        assert len(store.transact(lambda tx: tx.first_pending([(place(), 9), (place("later"), 9)]))) == 1
+
+    def test_so_many_who_wait_are_found_for_each_key(self, store: Persistence) -> None:
+        """The first of each; for a key of which none is wanted, none."""
+        put_runs(store, *(pending(number, priority=number % 2) for number in range(1, 7)))
+        put_runs(store, *(pending(number, "other") for number in range(11, 14)), pending(15, "third"))
+
+        def found(**wanted: int) -> set[str]:
+            places = [(place(key), most) for key, most in wanted.items()]
+            return set(store.transact(lambda tx: tx.first_pending(places)))
+
+        assert found(k=2) == {a_key(1), a_key(3)}
+        assert found(k=4, other=1) == {a_key(1), a_key(3), a_key(5), a_key(2), a_key(11)}
+        assert found(k=0, other=99) == {a_key(11), a_key(12), a_key(13)}
+        assert found() == set()
+
+    def test_runs_use_slots_from_their_admission_to_their_end(self, store: Persistence) -> None:
+        """Whatever their status is meanwhile; not those that were paused before they began."""
+        put_runs(store, *(evolve(under_way(n), status=status) for n, status in enumerate(RunStatus)))
+        put_runs(store, evolve(pending(20), status=RunStatus.PAUSED), under_way(21, "other"))
+        put_runs(store, evolve(under_way(22), namespace=OTHER))
+
+        used = store.transact(lambda tx: tx.used_slots(Waiting.RUNS, {place(), place("other"), place("no")}))
+        assert used == {place(): 5, place("other"): 1, place("no"): 0}
+        assert store.transact(lambda tx: tx.used_slots(Waiting.RUNS, ())) == {}
+
+    def test_jobs_wait_while_they_are_limited_and_use_slots_while_queued_or_leased(
+        self, store: Persistence
+    ) -> None:
+        """In the same order as runs; by run and number among those of one priority."""
+        limited = [
+            of_stage(a_job(run, number, state=JobState.LIMITED, priority=priority))
+            for run, number, priority in ((2, 1, 0), (1, 2, 0), (1, 10, 0), (3, 1, 5))
+        ]
+        others = [of_stage(a_job(4, number, state=state)) for number, state in enumerate(JobState, 1)]
+        put_jobs(store, *limited, *others, a_job(5, 1))
+
+        def first(most: int) -> set[tuple[str, int]]:
+            return set(store.transact(lambda tx: tx.first_limited([(place("w/a"), most)])))
+
+        expected = [WaitedFor(place("w/a"), 7, 2)]
+        assert ask(store, lambda tx: tx.waited_for(Waiting.JOBS, {place("w/a")})) == expected
+        assert ask(store, lambda tx: _all(tx, Waiting.JOBS)) == expected
+        assert first(1) == {(a_key(3), 1)}
+        assert first(3) == {(a_key(3), 1), (a_key(1), 2), (a_key(1), 10)}
+        used = store.transact(lambda tx: tx.used_slots(Waiting.JOBS, {place("w/a")}))
+        assert used == {place("w/a"): 2}
+        assert store.transact(lambda tx: tx.used_slots(Waiting.RUNS, {place("w/a")})) == {place("w/a"): 0}
+
+    @pytest.mark.parametrize("text", TEXTS)
+    def test_a_key_may_be_any_text(self, store: Persistence, text: str) -> None:
+        """It is found, counted and locked as it is."""
+        put_runs(store, pending(1, text), under_way(2, text))
+        slot = run_slot(NAMESPACE, text)
+        put(store, AddSlot(slot))
+
+        assert ask(store, lambda tx: tx.waited_for(Waiting.RUNS, {place(text)})) == [
+            WaitedFor(place(text), 1, 1)
+        ]
+        assert ask(store, lambda tx: tx.slots({slot})) == [slot]
+        assert ask(store, lambda tx: tx.first_pending([(place(text), 1)])) == [a_key(1)]
+
+    def test_slots_that_are_there_are_given_in_order(self, store: Persistence) -> None:
+        """Others are not. Each is there once."""
+        names = [run_slot(NAMESPACE, "b"), run_slot(NAMESPACE, "a"), stage_slot(NAMESPACE, "a")]
+        put(store, *map(AddSlot, names))
+
+        asked = [*names, run_slot(OTHER, "a"), SlotName(NAMESPACE, "a")]
+        assert ask(store, lambda tx: tx.slots(asked)) == sorted(names)
+        assert ask(store, lambda tx: tx.slots(())) == []
+
+    @pytest.mark.parametrize("limit", [1, 3])
+    def test_no_more_are_let_in_than_there_are_slots(self, store: Persistence, limit: int) -> None:
+        """Not even for a slot that nobody has had before: of those who add it all but one try again."""
+        put_runs(store, *(pending(number, limit=limit) for number in range(30)))
+
+        def let_one_in(_: int) -> None:
+            for _ in range(5):
+                store.transact(lambda tx: tx.apply(_let_in(tx, limit)))
+
+        in_threads(6, let_one_in)
+
+        assert store.transact(lambda tx: tx.used_slots(Waiting.RUNS, {place()})) == {place(): limit}
+
+    def test_runs_that_are_due_are_found_earliest_first(self, store: Persistence) -> None:
+        """Those that are pending and have waited until now."""
+        starts = {1: NOW + 2, 2: NOW, 3: NOW - 5, 4: NOW + 1}
+        put_runs(store, *(evolve(pending(number, None), start_at=at) for number, at in starts.items()))
+        put_runs(store, evolve(pending(5, None), start_at=NOW, status=RunStatus.PAUSED), pending(6))
+
+        def due(now: int, limit: int) -> list[str]:
+            return ask(store, lambda tx: tx.due_runs(now, limit))
+
+        assert due(NOW, 100) == [a_key(3), a_key(2)]
+        assert due(NOW + 2, 3) == [a_key(3), a_key(2), a_key(4)]
+        assert due(NOW - 6, 100) == due(NOW, 0) == []
+
+    def test_runs_past_their_deadline_are_found_earliest_first(self, store: Persistence) -> None:
+        """Those that have not ended, whatever else they do."""
+        put_runs(store, *(evolve(a_run(n, status=s), deadline=NOW - n) for n, s in enumerate(RunStatus)))
+        put_runs(store, evolve(a_run(20), deadline=NOW + 1), a_run(21))
+
+        def overdue(now: int, limit: int) -> list[str]:
+            return ask(store, lambda tx: tx.overdue_runs(now, limit))
+
+        assert overdue(NOW, 100) == [a_key(number) for number in (5, 4, 3, 2, 1, 0)]
+        assert overdue(NOW - 4, 1) == [a_key(5)]
+        assert overdue(NOW + 1, 100)[-1] == a_key(20)
+
+    def test_a_run_that_has_not_begun_lacks_no_job(self, store: Persistence) -> None:
+        """While it is pending, or is paused; a run that claims to be running does, and so does one that has begun."""
+        put_runs(store, pending(1), evolve(pending(2), status=RunStatus.PAUSED))
+        put_runs(store, evolve(pending(3), status=RunStatus.RUNNING), evolve(pending(4), last_job=1))
+
+        keys = [a_key(number) for number in range(1, 5)]
+        assert ask(store, lambda tx: tx.unsound_runs(keys)) == keys[2:]
+
+
+def _all(tx: Transaction, waiting: Waiting) -> Sequence[WaitedFor]:
+    return tx.all_waited_for(waiting, SlotPlace("", ""), 100)
+
+
+def _let_in(tx: Transaction, limit: int) -> list[Change]:
+    """Let the first who waits in, if there is a slot: as the kernel does it."""
+    slot = run_slot(NAMESPACE, "k")
+    candidates = tx.first_pending([(place(), 1)])
+    runs = [run for run in tx.runs(candidates) if run.status is RunStatus.PENDING]
+    add: list[Change] = [] if tx.slots([slot]) else [AddSlot(slot)]
+    if not runs or tx.used_slots(Waiting.RUNS, {place()})[place()] >= limit:
+        return []
+    return [*add, *(UpdateRun(evolve(run, status=RunStatus.RUNNING, last_job=1)) for run in runs)]
