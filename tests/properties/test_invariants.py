@@ -42,6 +42,7 @@ def _world() -> World:
     world.claim(session, limit=1)
     world.create("new")
     world.do(SessionClose(session=world.open()))
+    world.rerun("z", id="done")
     return world
 
 
@@ -52,7 +53,8 @@ def _give(attempt: Attempt) -> Outcome:
 WORLD = _world()
 SOUND = WORLD.tables()
 HALF = WORLD.run("half").key
-DONE = WORLD.run("done").key
+DONE = WORLD.run("done", generation=1).key
+AGAIN = WORLD.run("done").key
 FAILED = WORLD.run("failed").key
 NEW = WORLD.run("new").key
 
@@ -142,6 +144,13 @@ BROKEN: list[tuple[str, str, Damage]] = [
     ("S4", "a run refers to another row", _progress(HALF, lambda data: data.update(input=1))),
     ("S4", "a run forgot an output", _progress(HALF, lambda data: data["nodes"]["b"].update(output=2))),
     ("S4", "a run forgot a node", _progress(HALF, lambda data: data["nodes"].pop("b"))),
+    ("S4", "a rerun forgot what it keeps", _run(AGAIN, kept=None)),
+    ("S4", "a rerun keeps another value", _run(AGAIN, kept=canonical({"a": ["of", DONE, 1]}))),
+    ("S4", "a rerun keeps what is not done", _run(AGAIN, rerun_of=HALF)),
+    ("S4", "a rerun of nothing", _run(AGAIN, rerun_of="nothing")),
+    ("S4", "a rerun keeps what it begins with", _run(AGAIN, rerun_from="b")),
+    ("S4", "a rerun from the start keeps something", _run(AGAIN, rerun_from=None)),
+    ("S4", "a run that is no rerun keeps something", _run(AGAIN, rerun_of=None)),
     ("S5", "an ended run has a job", lambda tables: tables.jobs.update({DONE: dict(tables.jobs[NEW])})),
     ("S5", "an ended run counts a job", _run(DONE, open_jobs=1)),
     ("S5", "an ended run has no end", _run(DONE, ended_at=None)),
@@ -241,6 +250,8 @@ MOVED: list[tuple[str, str, Damage]] = [
     ("S5", "an ended run was revived", _run(DONE, status=RunStatus.RUNNING)),
     ("S5", "a run went back to pending", _run(HALF, status=RunStatus.PENDING)),
     ("S5", "a run has another name", _run(HALF, id="other")),
+    ("S5", "a rerun comes from elsewhere", _run(AGAIN, rerun_of=HALF)),
+    ("S5", "a rerun keeps something else", _run(AGAIN, kept=None)),
     ("S5", "numbers are given out again", _run(HALF, last_job=1)),
     ("S5", "a run is gone", lambda tables: tables.runs.__delitem__(DONE)),
     (

@@ -14,6 +14,7 @@ from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.decorators import each, stage
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.commands import RunRerunFrom
 from holdfast.ports.errors import (
     RerunRefusedError,
     RunCancelledError,
@@ -22,6 +23,8 @@ from holdfast.ports.errors import (
     UnknownWorkflowError,
 )
 from holdfast.ports.records import RunStatus
+from holdfast.testing.conformance.threads import in_threads
+from holdfast.testing.invariants import check, snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 
 SOON = timedelta(seconds=20)
@@ -198,3 +201,60 @@ def test_what_can_not_be_is_refused(open_engine: OpenEngine) -> None:
         with pytest.raises(RunNotFoundError):
             getattr(engine.sync.handle(code.pipeline, "nobody"), call.__name__)()
     assert run.info().generation == 1
+
+
+# At the same time --------------------------------------------------------------------------------------------------
+
+
+def test_reruns_at_the_same_time_leave_one_generation_active(open_engine: OpenEngine) -> None:
+    code = Code(fixed=True)
+    engine = open_engine(code.pipeline)
+    run = engine.sync.start(code.pipeline("b"), id="x")
+
+    answers = in_threads(5, lambda _: run.rerun_from("read"))
+
+    assert sorted(answer.generation for answer in answers) == [2, 3, 4, 5, 6]
+    assert all(answer.terminated for answer in answers)
+    statuses = [run.info(generation=number).status for number in range(1, 7)]
+    assert statuses == [RunStatus.CANCELLED] * 5 + [RunStatus.RUNNING]
+    assert check(snapshot_of(engine.core.stores.persistence, [engine.core.namespace])) == []
+
+
+def test_of_reruns_of_one_generation_at_the_same_time_one_is_carried_out(open_engine: OpenEngine) -> None:
+    code = Code(fixed=True)
+    engine = open_engine(code.pipeline)
+    run = engine.sync.start(code.pipeline("b"), id="x")
+    command = RunRerunFrom(namespace=engine.core.namespace, run_id="x", generation=1)
+
+    answers = in_threads(5, lambda _: engine.kernel.dispatch(command))
+
+    assert sorted(answer.started for answer in answers) == [False] * 4 + [True]
+    assert {answer.generation for answer in answers} == {run.info().generation} == {2}
+
+
+def test_a_body_of_the_old_generation_is_stopped_and_what_it_gives_is_not_taken(
+    open_engine: OpenEngine,
+) -> None:
+    begun, told = threading.Event(), threading.Event()
+
+    @stage
+    def work(ctx: StageContext[None], text: str) -> str:
+        if not begun.is_set():
+            begun.set()
+            while not ctx.cancelled:
+                time.sleep(0.01)
+            told.set()
+            return "old"
+        return "new"
+
+    pipeline = Pipeline("work", input=str).pipe(work)
+    engine = open_engine(pipeline)
+    with Worker(engine):
+        run = engine.sync.start(pipeline("x"), id="x")
+        assert begun.wait(20)
+        assert run.rerun_from().terminated
+        assert told.wait(20)
+        assert run.result(timeout=SOON) == "new"
+
+    assert [event.type for event in run.history(generation=1)] == ["run.created", "run.terminated"]
+    assert check(snapshot_of(engine.core.stores.persistence, [engine.core.namespace])) == []
