@@ -60,6 +60,7 @@ class Tick:
         queued: Jobs of stages with `max_concurrency` that got their turn.
         repaired: Ids of runs that lacked jobs and got them back: none, ever, without a fault.
         reminded: Queued jobs that a serverless host has announced again, because their messages may have been lost.
+        events: Events that a serverless host has brought to its sinks.
         more: Whether there may be more of the same to do at once.
     """
 
@@ -73,6 +74,7 @@ class Tick:
     expired: int = 0
     admitted: int = 0
     queued: int = 0
+    events: int = 0
     more: bool
 
 

@@ -206,5 +206,7 @@ def _counts(stats: WorkerStats) -> str:
         ("too late", stats.fenced),
         ("sessions lost", stats.sessions_lost),
         ("store errors", stats.store_errors),
+        ("events sent", stats.events),
+        ("streams parked", stats.parked),
     )
     return ", ".join(f"{count} {name}" for name, count in counts if count or name in {"started", "settled"})

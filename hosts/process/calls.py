@@ -1,6 +1,7 @@
 """A worker's calls to the store. Sync, each made in a thread; each returns what to tell the machine."""
 
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
@@ -8,6 +9,7 @@ import attrs
 
 from holdfast.hosts.bodies import Body
 from holdfast.hosts.core import Core
+from holdfast.hosts.flushing import Flusher
 from holdfast.hosts.inputs import NOTHING_KNOWN, Known
 from holdfast.hosts.maintenance import Maintenance
 from holdfast.hosts.process import protocol as p
@@ -31,6 +33,7 @@ from holdfast.kernel.commands import (
 )
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import CommandError, HoldfastError, SessionLostError, UnavailableError
+from holdfast.ports.events import EventSink
 from holdfast.ports.records import Micros, Payload, Run
 from holdfast.ports.references import Reference
 
@@ -56,6 +59,8 @@ class Counts:
     sessions_lost: int = 0
     store_errors: int = 0
     commits: int = 0
+    events: int = 0
+    parked: int = 0
 
 
 class StoreCalls:
@@ -66,8 +71,11 @@ class StoreCalls:
     closed, which frees what it holds.
     """
 
-    def __init__(self, core: Core, *, lease: float) -> None:
+    def __init__(self, core: Core, *, lease: float, sinks: Mapping[str, EventSink]) -> None:
         self._core = core
+        self._flusher = Flusher(core, sinks)
+        self._flushes = threading.Event()
+        self._flushes.set()
         self._lease = round(lease * 1_000_000)
         self._maintenance = Maintenance(core, lease=lease)
         self.session: str | None = None
@@ -243,6 +251,25 @@ class StoreCalls:
             return p.SweepDone(self._maintenance.sweep(self.session or ""))
 
         return self._guarded(action, sweep)
+
+    def look(self, action: p.Action) -> p.Input:
+        """Look which sinks have events to get."""
+        return self._guarded(action, lambda: p.NewsFound(self._flusher.look()))
+
+    def flush(self, action: p.Flush) -> p.Input:
+        """Bring events to a sink. It takes as long as the sink likes."""
+
+        def flush() -> p.Input:
+            flushed = self._flusher.flush_once(action.sink, self._flushes.is_set)
+            self.counts.events += flushed.events
+            self.counts.parked += flushed.parked
+            return p.SinkFlushed(action.sink, flushed.more)
+
+        return self._guarded(action, flush)
+
+    def stop_flushing(self) -> None:
+        """Begin no more calls of sinks."""
+        self._flushes.clear()
 
     def wake_due(self, action: p.Action) -> p.Input:
         """Queue the sleepers that are due."""

@@ -1,10 +1,11 @@
 """Carries out what a worker's machine decides: runs bodies on an event loop and in threads, and calls the store."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 import anyio
+import attrs
 from anyio import CancelScope, CapacityLimiter, lowlevel, to_thread
 from anyio.abc import TaskGroup
 
@@ -18,6 +19,7 @@ from holdfast.hosts.process.running import run_body
 from holdfast.hosts.process.settings import Settings
 from holdfast.hosts.process.threads import make_in_thread
 from holdfast.kernel.commands import Attempt, JobSettle
+from holdfast.ports.events import EventSink
 
 T = TypeVar("T")
 
@@ -28,10 +30,12 @@ LEAVE_SECONDS: Final = 5.0
 class Driver:
     """A machine at work, in one event loop, for as long as `serve` runs. `lease` is in seconds."""
 
-    def __init__(self, core: Core, settings: Settings, *, lease: float) -> None:
+    def __init__(
+        self, core: Core, settings: Settings, *, lease: float, sinks: Mapping[str, EventSink] | None = None
+    ) -> None:
         self._core = core
-        self.machine = WorkerMachine(settings)
-        self.calls = StoreCalls(core, lease=lease)
+        self.machine = WorkerMachine(attrs.evolve(settings, sinks=tuple(sinks or ())))
+        self.calls = StoreCalls(core, lease=lease, sinks=sinks or {})
         self._renewal = Renewal(
             core,
             lease=lease,
@@ -40,12 +44,14 @@ class Driver:
         )
         self._threads = CapacityLimiter(settings.concurrency)
         self._db_threads = CapacityLimiter(8)
+        self._sink_threads = CapacityLimiter(max(1, len(sinks or ())))
         self._inputs: list[p.Input] = []
         self._woken: anyio.Event | None = None
         self._bodies: dict[Attempt, Body] = {}
         self._ended: dict[tuple[str, int], Body] = {}
         self._scopes: dict[Attempt, CancelScope] = {}
         self._store_calls: set[CancelScope] = set()
+        self._sink_calls: set[CancelScope] = set()
         self._leave_by = math.inf
         self._group: TaskGroup | None = None
         self._stopped = False
@@ -156,6 +162,10 @@ class Driver:
                 happened = await self._in_thread(lambda: self.calls.admit(action))
             case p.WakeDue():
                 happened = await self._in_thread(lambda: self.calls.wake_due(action))
+            case p.Look():
+                happened = await self._in_thread(lambda: self.calls.look(action))
+            case p.Flush():
+                happened = await self._in_thread(lambda: self.calls.flush(action), threads=self._sink_threads)
             case p.Release(attempts):
                 with CancelScope(shield=True):  # it may be the last thing that this worker does
                     await self._in_thread(lambda: self.calls.release(attempts))
@@ -193,8 +203,17 @@ class Driver:
         self._leave_by = anyio.current_time() + (0.0 if self._stopped else LEAVE_SECONDS)
         for scope in tuple(self._store_calls):
             scope.deadline = self._leave_by
+        self.calls.stop_flushing()
+        for scope in tuple(self._sink_calls):
+            scope.deadline = -math.inf  # they have had their time
 
-    async def _in_thread(self, call: Callable[[], T], seconds: float | None = None) -> T | None:
+    async def _in_thread(
+        self,
+        call: Callable[[], T],
+        seconds: float | None = None,
+        *,
+        threads: CapacityLimiter | None = None,
+    ) -> T | None:
         """Run a call in a thread. Once it runs it is waited for whatever happens: so is a transaction that was sent.
 
         Only when the worker ends the call is left behind after a while, and at once if it was told to stop at once: the
@@ -209,14 +228,15 @@ class Driver:
             except BaseException as error:  # noqa: BLE001  # it is raised again where the call is awaited
                 errors.append(error)
 
-        async with self._db_threads:
+        calls = self._store_calls if threads is None else self._sink_calls
+        async with threads or self._db_threads:
             deadline = self._leave_by if seconds is None else anyio.current_time() + seconds
             with CancelScope(shield=True, deadline=deadline) as scope:
-                self._store_calls.add(scope)
+                calls.add(scope)
                 try:
                     await make_in_thread(make)
                 finally:
-                    self._store_calls.discard(scope)
+                    calls.discard(scope)
         if errors:
             raise errors[0]
         return results[0] if results else None

@@ -18,6 +18,7 @@ from typing import Final
 import attrs
 
 from holdfast.hosts.process.attempts import RunningAttempts, Turn
+from holdfast.hosts.process.outgoing import Outgoing
 from holdfast.hosts.process.protocol import (
     Action,
     Admit,
@@ -29,9 +30,12 @@ from holdfast.hosts.process.protocol import (
     Drain,
     Ended,
     Finish,
+    Flush,
     Heartbeat,
     HeartbeatAnswered,
     Input,
+    Look,
+    NewsFound,
     OpenSession,
     Release,
     RunsEnded,
@@ -39,6 +43,7 @@ from holdfast.hosts.process.protocol import (
     SessionReady,
     Settle,
     Settled,
+    SinkFlushed,
     Start,
     Stop,
     Sweep,
@@ -95,6 +100,7 @@ class WorkerMachine:
         self._wanted = True
         self._backlog = False
         self._sweeping = False
+        self._outgoing = Outgoing(settings)
         self._waking = False
         self._admitting = False
         self._admits: dict[RunClaimPending | JobAdmit, None] = {}
@@ -137,6 +143,8 @@ class WorkerMachine:
         if self._finished and not self._settling:
             times.append(self._next_settle)
         if self.phase is Phase.RUNNING:
+            if (look := self._outgoing.next_look()) is not None:
+                times.append(look)
             if not self._session:
                 if not self._opening:
                     times.append(self._next_claim)
@@ -147,10 +155,13 @@ class WorkerMachine:
                     times.append(self._next_sweep)
                 if self._wakes and not self._waking:
                     times.append(max(self._wakes[0], self._next_wake))
-        elif self._drain_until is not None and self.phase is Phase.DRAINING:
-            times.append(self._drain_until)
-        elif self.phase is Phase.STOPPING:
-            times.append(self._give_up_at())
+        else:
+            if self._drain_until is not None and self.phase is Phase.DRAINING:
+                times.append(self._drain_until)
+            elif self.phase is Phase.STOPPING:
+                times.append(self._give_up_at())
+            if (ends_at := self._outgoing.ends_at()) is not None:
+                times.append(ends_at)
         if (heartbeat := self._running.next_heartbeat) is not None:
             times.append(heartbeat)
         return min(times, default=None)
@@ -171,17 +182,20 @@ class WorkerMachine:
         match happened:
             case Woken():
                 self._wanted = True
+                self._outgoing.heard(now)
             case Claimed(attempts, asked):
                 self._claimed(now, attempts, asked, actions)
             case Ended(attempt, settle):
                 self._ended(attempt, settle)
             case Settled():
                 self._settled(now, happened, actions)
+                self._outgoing.heard(now)
             case HeartbeatAnswered(lost):
                 self._running.answered()
                 actions += self._running.cancel(lost)
             case RunsEnded(runs):
                 self._running.doubt(now, runs)
+                self._outgoing.heard(now)
             case SweepDone(more):
                 self._sweeping = False
                 self._next_sweep = now if more else now + self._settings.maintenance_interval
@@ -194,6 +208,10 @@ class WorkerMachine:
             case Admitted(opened):
                 self._admitting = False
                 self._wanted = self._wanted or opened
+            case NewsFound(sinks):
+                actions += self._outgoing.found(now, sinks)
+            case SinkFlushed(sink, more):
+                self._outgoing.flushed(now, sink, more=more)
             case SessionReady():
                 self._session, self._opening, self._failures = True, False, 0
                 self._wanted = True
@@ -293,6 +311,8 @@ class WorkerMachine:
                 heappush(self._wakes, later)
             case Admit():
                 self._admitting = False
+            case Look() | Flush():
+                self._outgoing.failed(action, later)
             case Start() | Cancel() | Release() | Finish():
                 pass
 
@@ -324,6 +344,7 @@ class WorkerMachine:
 
     def _work(self, now: float, actions: list[Action]) -> None:
         actions += self._running.ask(now)
+        actions += self._outgoing.look(now)
         if not self._session:
             if not self._opening and now >= self._next_claim:
                 self._opening = True
@@ -360,7 +381,7 @@ class WorkerMachine:
                 if held:
                     actions.append(Release(held))
         idle = not self._running and not self.unsettled and not self._claiming and not self._admitting
-        if idle or now >= self._give_up_at():
+        if (idle and self._outgoing.is_over(now, actions)) or now >= self._give_up_at():
             self.phase = Phase.STOPPED
             actions.append(Finish())
 

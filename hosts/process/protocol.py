@@ -83,6 +83,21 @@ class Admitted:
 
 
 @attrs.frozen
+class NewsFound:
+    """These sinks have events to get."""
+
+    sinks: tuple[str, ...]
+
+
+@attrs.frozen
+class SinkFlushed:
+    """A round of bringing events to a sink is over; `more` says whether another should follow at once."""
+
+    sink: str
+    more: bool
+
+
+@attrs.frozen
 class CallFailed:
     """A call to the store failed: the action is to be tried again later."""
 
@@ -121,6 +136,8 @@ Input: TypeAlias = (
     | SweepDone
     | WokeDue
     | Admitted
+    | NewsFound
+    | SinkFlushed
     | CallFailed
     | SessionLost
     | SessionReady
@@ -193,6 +210,18 @@ class Admit:
 
 
 @attrs.frozen
+class Look:
+    """Look which sinks have events to get, then say NewsFound."""
+
+
+@attrs.frozen
+class Flush:
+    """Bring events to a sink, which may take its time; then say SinkFlushed."""
+
+    sink: str
+
+
+@attrs.frozen
 class Release:
     """Give these attempts back. Nothing is to be said after it."""
 
@@ -205,5 +234,17 @@ class Finish:
 
 
 Action: TypeAlias = (
-    OpenSession | Claim | Start | Cancel | Settle | Heartbeat | Sweep | WakeDue | Admit | Release | Finish
+    OpenSession
+    | Claim
+    | Start
+    | Cancel
+    | Settle
+    | Heartbeat
+    | Sweep
+    | WakeDue
+    | Admit
+    | Look
+    | Flush
+    | Release
+    | Finish
 )

@@ -21,3 +21,4 @@ class Settings:
     maintenance_interval: float = MAINTENANCE_INTERVAL
     drain_grace: float = 20.0
     claim_again_after: float = 0.05
+    sinks: tuple[str, ...] = ()

@@ -19,6 +19,7 @@ from holdfast.hosts.process import protocol as p
 from holdfast.hosts.process.driver import Driver
 from holdfast.hosts.process.settings import MAINTENANCE_INTERVAL, Settings
 from holdfast.kernel.plan import DEFAULT_QUEUE
+from holdfast.ports.events import EventSink
 
 _ENDED: Final = "an error has ended the worker; what it held is given to others when its lease has run out"
 
@@ -30,6 +31,7 @@ class WorkerStats:
     """What a worker has done since it began, and what it does now.
 
     `fenced` counts the results that came too late and were not taken: its run had ended, or its attempt was lost.
+    `events` counts those that sinks have taken, `parked` the runs whose events a sink refuses again and again.
     """
 
     session: str | None
@@ -45,6 +47,8 @@ class WorkerStats:
     sessions_lost: int
     store_errors: int
     commits: int
+    events: int = 0
+    parked: int = 0
 
 
 class Worker:
@@ -61,6 +65,7 @@ class Worker:
         poll_interval: Seconds in which an idle worker calls the store about once. Every second time it asks for work,
             though nothing told it of any; between them come renewal and maintenance.
         drain_grace: Seconds that running bodies are given to end when the worker is told to stop.
+        sinks: What takes events, by the names under which sinks are registered. Each is called in a thread of its own.
     """
 
     def __init__(
@@ -74,6 +79,7 @@ class Worker:
         lease: float = 30.0,
         poll_interval: float = 1.0,
         drain_grace: float = 20.0,
+        sinks: Mapping[str, EventSink] | None = None,
     ) -> None:
         if isinstance(only_queues, str):
             raise TypeError(f"only_queues is a tuple of names, as ({only_queues!r},)")
@@ -105,7 +111,7 @@ class Worker:
             maintenance_interval=min(MAINTENANCE_INTERVAL, lease / 3),
         )
         self._core = core
-        self._driver = Driver(core, settings, lease=lease)
+        self._driver = Driver(core, settings, lease=lease, sinks=sinks)
         self._background: TaskGroup | None = None
         self._thread: threading.Thread | None = None
         self._serving = threading.Event()
@@ -196,6 +202,8 @@ class Worker:
             sessions_lost=counts.sessions_lost,
             store_errors=counts.store_errors,
             commits=counts.commits,
+            events=counts.events,
+            parked=counts.parked,
         )
 
     def _serve_in_thread(self) -> None:

@@ -8,6 +8,7 @@ from typing import Final, Literal, TypeVar
 import attrs
 
 from holdfast.hosts.engine import Engine
+from holdfast.hosts.flushing import LEASE, Flusher
 from holdfast.hosts.maintenance import Maintenance, Tick
 from holdfast.hosts.serverless.execution import AttemptExecutor
 from holdfast.hosts.serverless.reminders import Reminders
@@ -15,6 +16,7 @@ from holdfast.kernel.commands import JobClaim, JobExecute, JobExecuted, JobsClai
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.plan import DEFAULT_QUEUE
 from holdfast.ports.errors import CommandError, InvalidMessageError, SessionLostError
+from holdfast.ports.events import EventSink
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import Lane
 from holdfast.ports.records import job_key
@@ -75,15 +77,19 @@ class ServerlessHost:
         engine: Whose workflows to run.
         time_limit: How many seconds an invocation can last at the most. A function that is killed is noticed after
             that, and not before.
+        sinks: What takes events, by the names under which sinks are registered. `run_maintenance_tick` calls them.
     """
 
-    def __init__(self, engine: Engine, /, *, time_limit: float = 900.0) -> None:
+    def __init__(
+        self, engine: Engine, /, *, time_limit: float = 900.0, sinks: Mapping[str, EventSink] | None = None
+    ) -> None:
         if not (math.isfinite(time_limit) and time_limit > 0):
             raise ValueError(f"time_limit is {time_limit!r}; it is a number of seconds, more than 0")
         self._core = engine.core
         self._lease = round((time_limit + MARGIN) * 1_000_000)
         self._maintenance = Maintenance(engine.core, lease=time_limit + MARGIN)
         self._reminders = Reminders(engine.core)
+        self._flusher = Flusher(engine.core, sinks or {}, lease=min(LEASE, time_limit))
         self._executor = AttemptExecutor(engine.core)
         self._kernel: Kernel | None = None
         self._session: str | None = None
@@ -141,7 +147,8 @@ class ServerlessHost:
 
         Run it from a timer, at least once a minute: it is what brings back jobs whose function was killed, and those
         that sleep. It also announces again, once and at most 100 of them, queued jobs of runs to which nothing has
-        happened for a minute: their messages may have been lost. Running it more often, or twice at once, does no harm.
+        happened for a minute: their messages may have been lost. Last, it brings events to the sinks that the host was
+        given, until they have them all or `keep_on` says no. Running it more often, or twice at once, does no harm.
         """
         self._core.connect()
         reminded = self._reminders.send()  # first, for what is woken now has a message of its own
@@ -161,7 +168,8 @@ class ServerlessHost:
                 more=following.more,
             )
         self._maintenance.prune()
-        return attrs.evolve(tick, reminded=reminded)
+        flushed = self._flusher.flush(keep_on=keep_on)
+        return attrs.evolve(tick, reminded=reminded, events=flushed.events)
 
     def _connected(self) -> Kernel:
         if self._kernel is None:

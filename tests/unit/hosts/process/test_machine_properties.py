@@ -19,7 +19,9 @@ LIMITS: Final = {"default": CONCURRENCY, "gpu": 1, "slow": 2}
 JOBS: Final = 12
 GRACE: Final = 20.0
 
-Call: TypeAlias = p.OpenSession | p.Claim | p.Settle | p.Heartbeat | p.Sweep | p.WakeDue | p.Admit
+Call: TypeAlias = (
+    p.OpenSession | p.Claim | p.Settle | p.Heartbeat | p.Sweep | p.WakeDue | p.Admit | p.Look | p.Flush
+)
 Lease: TypeAlias = tuple[str, int]
 
 
@@ -35,6 +37,7 @@ class AWorkersLife(RuleBasedStateMachine):
                 concurrency=CONCURRENCY,
                 limits={queue: limit for queue, limit in LIMITS.items() if queue != "default"},
                 drain_grace=GRACE,
+                sinks=("audit", "search"),
             )
         )
         self.now = 0.0
@@ -96,13 +99,12 @@ class AWorkersLife(RuleBasedStateMachine):
             case p.Admit(commands):
                 assert commands
                 self.call(action)
-            case p.OpenSession() | p.Sweep() | p.WakeDue():
+            case p.OpenSession() | p.Sweep() | p.WakeDue() | p.Look() | p.Flush():
                 self.call(action)
 
     def call(self, action: Call) -> None:
-        assert not any(type(open_call) is type(action) for open_call in self.calls), (
-            "one call of a kind at once"
-        )
+        kinds = [(type(open_call), getattr(open_call, "sink", None)) for open_call in self.calls]
+        assert (type(action), getattr(action, "sink", None)) not in kinds, "one call of a kind at once"
         self.calls.append(action)
 
     # What may happen --------------------------------------------------------------------------------------------
@@ -154,6 +156,10 @@ class AWorkersLife(RuleBasedStateMachine):
                 return p.WokeDue(more)
             case p.Admit():
                 return p.Admitted(more)
+            case p.Look():
+                return p.NewsFound(("search", "audit") if more else ())
+            case p.Flush(sink):
+                return p.SinkFlushed(sink, more)
 
     def lease(self, claim: p.Claim) -> tuple[Attempt, ...]:
         leased: list[Attempt] = []
