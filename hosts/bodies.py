@@ -124,6 +124,8 @@ class Body:
             started_at=self.started_at,
             host=self.host,
             said=self.runtime.take_said(),
+            # Those of a failed attempt are dropped: what it was about to do has not happened.
+            events=self.runtime.published if isinstance(outcome, Completed) else (),
         )
 
     def _context(self) -> StageContext[Any] | None:

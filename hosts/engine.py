@@ -82,7 +82,7 @@ from holdfast.kernel.previews import RerunPreview
 from holdfast.kernel.values import decode
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import RunCancelledError, RunFailedError, RunNotFoundError
-from holdfast.ports.events import EventSink
+from holdfast.ports.events import USER_EVENTS, EventSink
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import CountRuns, FindRun, HistoryOf, ListRuns
 from holdfast.ports.records import TERMINAL, HistoryRow, Run, RunName, RunStatus, attribute_texts
@@ -133,7 +133,8 @@ class RunEvent:
         at: When it was stored.
         stage: The stage that it is about, if it is about one.
         item: Which item of a mapped stage; None if the stage is not mapped.
-        data: Small facts: the attempt, the error, when its body started and on which host.
+        data: Small facts: the attempt, the error, when its body started and on which host. For an event that a stage
+            published, what it published; if that is no object, as `data` in one.
     """
 
     number: int
@@ -832,8 +833,15 @@ def _event(row: HistoryRow) -> RunEvent:
         at=instant(row.at),
         stage=row.node,
         item=row.item,
-        data=cast("dict[str, object]", parse(row.data)) if row.data else {},
+        data=_facts(row),
     )
+
+
+def _facts(row: HistoryRow) -> dict[str, object]:
+    if row.type.startswith(USER_EVENTS) and row.payload is not None:
+        published = parse(row.payload.inline or "null")
+        return cast("dict[str, object]", published) if isinstance(published, dict) else {"data": published}
+    return cast("dict[str, object]", parse(row.data)) if row.data else {}
 
 
 def error_text(run: Run) -> str | None:

@@ -19,7 +19,7 @@ from holdfast.kernel.commands import (
     StreamLease,
 )
 from holdfast.ports.clock import instant, micros
-from holdfast.ports.events import Event, EventSink
+from holdfast.ports.events import USER_EVENTS, Event, EventSink
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import RunsByKey, SinksWithNews, StreamRows, StreamStart
 from holdfast.ports.records import HistoryRow, Micros, Run
@@ -30,7 +30,6 @@ ROWS_AT_ONCE: Final = 1_000
 SWEEP_INTERVAL: Final = 10.0
 PAGES_AT_ONCE: Final = 20
 SKIPPED: Final = "event.skipped"
-USER_EVENTS: Final = "user."
 
 _log = logging.getLogger("holdfast.events")
 
@@ -255,6 +254,7 @@ def event_of(row: HistoryRow, run: Run, skipped: str | None = None) -> Event:
         at=instant(row.at),
         data=data,
         workflow=run.workflow,
+        generation=run.generation,
         stage=row.node,
         item=row.item,
     )

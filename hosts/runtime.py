@@ -15,14 +15,14 @@ from holdfast.hosts.payloads import Payloads, Place
 from holdfast.hosts.process.threads import result_in_thread
 from holdfast.kernel.authoring.context import BlobRef, Level, StageBlobs, StageOutputs
 from holdfast.kernel.codec import to_data
-from holdfast.kernel.commands import Said, SaidAnnotation
+from holdfast.kernel.commands import Published, Said, SaidAnnotation
 from holdfast.kernel.commands.jobs import SaidKind
 from holdfast.kernel.values import encode
 from holdfast.ports.clock import Clock, micros
-from holdfast.ports.errors import BlobCorruptError, InvalidCommandError, NoBlobStoreError
+from holdfast.ports.errors import BlobCorruptError, InvalidCommandError, InvalidEventError, NoBlobStoreError
 from holdfast.ports.json import canonical
 from holdfast.ports.persistence import LastHeartbeat, OutputRows, Persistence
-from holdfast.ports.records import JobKey
+from holdfast.ports.records import JobKey, Payload
 from holdfast.ports.references import Reference, is_map, leaves, located, references_from
 from holdfast.ports.said import Actor, Scope
 
@@ -36,6 +36,9 @@ LINE_MAX: Final = 4_000
 """How many characters of a line's message are kept; and of its fields, of all together."""
 ANNOTATIONS_MAX: Final = 1_000
 """How many annotations an attempt may add between two heartbeats."""
+
+EVENTS_MAX: Final = 1_000
+EVENTS_BYTES_MAX: Final = 1_048_576
 
 _UNPRINTABLE: Final = re.compile(r"[\x00\ud800-\udfff]")
 
@@ -82,6 +85,8 @@ class AttemptRuntime:
         self._annotations: list[Said] = []
         self._heartbeat: Said | None = None
         self._last_heartbeat: tuple[str | None] | None = None
+        self._published: list[Published] = []
+        self._published_bytes = 0
         self._blobs = AttemptBlobs(payloads, place)
 
     @property
@@ -178,6 +183,22 @@ class AttemptRuntime:
             note = self._persistence.read(query) if known else None
             self._last_heartbeat = (None if note is None else note.data,)
         return self._last_heartbeat[0]
+
+    def publish(self, type: str, data: str, /) -> None:
+        """See `StageRuntime.publish`."""
+        with self._lock:
+            self._published_bytes += len(data)
+            if len(self._published) >= EVENTS_MAX or self._published_bytes > EVENTS_BYTES_MAX:
+                raise InvalidEventError(
+                    f"one attempt publishes at most {EVENTS_MAX:,} events, of {EVENTS_BYTES_MAX:,} bytes together"
+                )
+            self._published.append(Published(type=type, payload=Payload(inline=data)))
+
+    @property
+    def published(self) -> tuple[Published, ...]:
+        """What the attempt has published so far."""
+        with self._lock:
+            return tuple(self._published)
 
     def take_said(self) -> tuple[Said, ...]:
         """Return what was said since this was last called."""

@@ -343,7 +343,7 @@ def _weight(command: Command[Any]) -> int:
         said = sum(len(one.data) for one in command.said)
         match command.outcome:
             case Completed(output=output):
-                return said + _size(output)
+                return said + _size(output) + sum(_size(event.payload) for event in command.events)
             case Expanded(items=items):
                 return said + sum(map(_size, items))
             case Failed(failure=failure):

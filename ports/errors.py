@@ -289,6 +289,12 @@ class RetryAfter(HoldfastError):  # noqa: N818  # as above
         super().__init__(why or f"to be tried again after {wait}")
 
 
+class InvalidEventError(HoldfastError):
+    """A stage published an event that can't be: its type is none, or it is too large, or one of too many."""
+
+    code = "invalid_event"
+
+
 class StageCancelledError(HoldfastError):
     """The body is to stop: what it gives would be thrown away."""
 

@@ -1,10 +1,25 @@
 """The history of runs, seen from outside."""
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 import attrs
+
+USER_EVENTS: Final = "user."
+"""What the types of events begin with that stages publish."""
+
+EVENT_BYTES_MAX: Final = 65_536
+"""How long the JSON text of an event that a stage publishes may be."""
+
+_TYPE: Final = re.compile(r"[a-z][a-z0-9_]*(\.[a-z0-9_]+)*")
+_TYPE_MAX: Final = 100
+
+
+def is_event_type(text: str) -> bool:
+    """Whether an event that a stage publishes may have this type: words of a-z 0-9 _ with dots between them."""
+    return len(text) <= _TYPE_MAX and _TYPE.fullmatch(text) is not None
 
 
 @attrs.frozen(kw_only=True)
@@ -23,6 +38,7 @@ class Event:
     at: datetime
     data: str
     workflow: str = ""
+    generation: int = 1
     stage: str | None = None
     item: int | None = None
 

@@ -11,7 +11,9 @@ from typing_extensions import TypeForm, TypeVar
 
 from holdfast.kernel.authoring.nodes import AnyNode
 from holdfast.kernel.values import decode, encode
-from holdfast.ports.errors import OutputMissingError, StageCancelledError
+from holdfast.kernel.values.forms import Form
+from holdfast.ports.errors import InvalidEventError, OutputMissingError, StageCancelledError
+from holdfast.ports.events import EVENT_BYTES_MAX, is_event_type
 from holdfast.ports.said import Actor, Scope
 
 R = TypeVar("R")
@@ -109,6 +111,10 @@ class StageRuntime(Protocol):
 
     def last_heartbeat(self) -> str | None:
         """Return what was noted last by an attempt before this one; None if nothing ever was."""
+        ...
+
+    def publish(self, type: str, data: str, /) -> None:
+        """Keep an event, whose data are JSON text, until the attempt ends. Never blocks. InvalidEventError."""
         ...
 
 
@@ -254,6 +260,32 @@ class StageContext(Generic[ConfigOut]):
         """
         text = self._runtime.last_heartbeat()
         return default if text is None else decode(text, form)
+
+    def publish(self, type: str, data: object = None, /) -> None:
+        """Say that something has happened: an event in the run's history, and for sinks, of the type `user.<type>`.
+
+        It is stored together with what the stage gives, if and only if that is. What an attempt publishes that fails
+        or comes too late is dropped.
+
+        Args:
+            type: Words of `a-z 0-9 _` with dots between them, as `order.paid`; at most 100 characters.
+            data: Plain JSON, or an object of a class that values may have; at most 64 KiB as JSON text.
+
+        Raises:
+            InvalidEventError: The type is none, the data are too large, or there are too many events.
+            UnstorableValueError: The data can't be stored.
+        """
+        if not is_event_type(type):
+            raise InvalidEventError(
+                f"{type[:120]!r} is no type of event: use words of a-z 0-9 _ with dots between them, as order.paid"
+            )
+        form: Form = object if data.__class__ in _PLAIN_JSON else data.__class__
+        text = encode(data, form)
+        if len(text) > EVENT_BYTES_MAX:
+            raise InvalidEventError(
+                f"the event {type} has {len(text):,} bytes, more than {EVENT_BYTES_MAX:,}: publish a BlobRef"
+            )
+        self._runtime.publish(type, text)
 
     @property
     def blobs(self) -> StageBlobs:

@@ -154,6 +154,14 @@ class Said:
 
 
 @attrs.frozen(kw_only=True)
+class Published:
+    """An event that a body publishes. In the run's history its type is `user.<type>`."""
+
+    type: str
+    payload: Payload
+
+
+@attrs.frozen(kw_only=True)
 class JobSettled:
     """`settled`, or `fenced`: the attempt was no longer this session's, and nothing was changed.
 
@@ -179,7 +187,8 @@ class JobSettle(Command[JobSettled]):
 
     `started_at` is when the body started, `host` where: they go into the history. `said` is what the attempt has
     said and no heartbeat has told yet. `take_next` is a session to which the run's next job is leased at once, if there
-    is one for the same queue; it is a claim like any other. A session that is dead takes nothing.
+    is one for the same queue; it is a claim like any other. A session that is dead takes nothing. `events` are what a
+    body that has completed publishes: they are stored if its output is.
     """
 
     type: ClassVar[Literal["job.settle"]] = "job.settle"
@@ -190,6 +199,7 @@ class JobSettle(Command[JobSettled]):
     host: str = ""
     said: tuple[Said, ...] = ()
     take_next: str | None = None
+    events: tuple[Published, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

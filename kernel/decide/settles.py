@@ -16,6 +16,7 @@ from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import AddItems
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
+from holdfast.ports.events import EVENT_BYTES_MAX, USER_EVENTS, is_event_type
 from holdfast.ports.json import compact
 from holdfast.ports.records import (
     STAGE_COMPLETED,
@@ -52,11 +53,26 @@ def decide_settle(state: State, command: JobSettle, now: Micros, ids: Ids) -> De
         raise InvalidCommandError(
             f"job {command.job} is of kind {job.kind}; it can't be settled as {type(command.outcome).__name__}"
         )
+    _check_events(command)
     decision = _ended(state, command, run, job, now)
     if command.said:
         said = said_changes(state, job, command.epoch, command.said, ids, artifacts=not has_failed)
         return evolve(decision, changes=(*decision.changes, *said))
     return decision
+
+
+def _check_events(command: JobSettle) -> None:
+    if command.events and not isinstance(command.outcome, Completed):
+        raise InvalidCommandError(f"job {command.job} did not complete; then it publishes no events")
+    for event in command.events:
+        if not is_event_type(event.type):
+            raise InvalidCommandError(
+                f"{event.type[:120]!r} is no type of event: use words of a-z 0-9 _ and dots"
+            )
+        if len(event.payload.inline or "") > EVENT_BYTES_MAX or event.payload.inline is None:
+            raise InvalidCommandError(
+                f"the event {event.type} is inline JSON text of at most {EVENT_BYTES_MAX:,} bytes"
+            )
 
 
 def _ended(state: State, command: JobSettle, run: Run, job: Job, now: Micros) -> Decision[JobSettled]:
@@ -74,6 +90,14 @@ def _completed(
 ) -> Decision[JobSettled]:
     draft = RunDraft(run, now, taker=_taker(state, command, job))
     facts: dict[str, object] = {"attempt": job.attempts, "job": job.number, **_circumstances(command)}
+    for event in command.events:
+        draft.append(
+            f"{USER_EVENTS}{event.type}",
+            node=job.node,
+            item=job.item,
+            epoch=job.epoch,
+            payload=event.payload,
+        )
     row = draft.append(
         STAGE_COMPLETED, node=job.node, item=job.item, epoch=job.epoch, payload=output, data=facts
     )

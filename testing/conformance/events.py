@@ -26,6 +26,8 @@ def an_event(run: int = 1, number: int = 1, data: str = '{"attempt":1}') -> Even
         type="stage.completed",
         at=at,
         data=data,
+        workflow="orders",
+        stage="bill",
     )
 
 
@@ -46,7 +48,11 @@ class EventSinkContract(ABC):
     def test_what_is_emitted_is_taken(self) -> None:
         """Every field of it."""
         sink = self.make_sink()
-        events = [an_event(1, 1), an_event(1, 2), evolve(an_event(2, 1), namespace="tenant-2", run_id="é/ü")]
+        events = [
+            an_event(1, 1),
+            evolve(an_event(1, 2), item=0, generation=2),
+            evolve(an_event(2, 1), namespace="tenant-2", run_id='é/ü "x",', stage=None),
+        ]
         self._deliver(sink, events)
 
         assert set(events) == set(self.taken(sink))

@@ -28,7 +28,7 @@ ATTEMPT = c.Attempt(
     max_attempts=3,
     input="1",
 )
-SETTLE = '"epoch":2,"host":"","idempotency_key":null,"job":"r.1","namespace":"default","outcome":'
+SETTLE = '"epoch":2,"events":[],"host":"","idempotency_key":null,"job":"r.1","namespace":"default","outcome":'
 
 COMMANDS: list[tuple[c.Command[Any], str]] = [
     (

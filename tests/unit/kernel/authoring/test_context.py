@@ -20,11 +20,13 @@ from holdfast.kernel.authoring.context import Level
 from holdfast.kernel.values import decode, encode
 from holdfast.ports.errors import (
     BlobMissingError,
+    InvalidEventError,
     InvalidValueError,
     OutputMissingError,
     StageCancelledError,
     UnstorableValueError,
 )
+from holdfast.ports.events import EVENT_BYTES_MAX
 from holdfast.ports.said import Actor, Scope
 
 R = TypeVar("R")
@@ -94,6 +96,9 @@ class MemoryRuntime:
 
     def last_heartbeat(self) -> str | None:
         return self.last
+
+    def publish(self, type: str, data: str, /) -> None:
+        self.noted.append((type, data))
 
 
 def context(runtime: StageRuntime) -> StageContext[None]:
@@ -239,3 +244,34 @@ def test_a_blob_is_put_and_got_by_a_reference_that_is_a_value() -> None:
 
     assert ref.size == 2
     assert ctx.blobs.get(decode(encode(ref, BlobRef), BlobRef)) == b"\0\1"
+
+
+def test_what_is_published_goes_to_the_host_as_text() -> None:
+    runtime = MemoryRuntime()
+    ctx = context(runtime)
+    ctx.publish("page.read", Page("a"))
+    ctx.publish("done_2")
+    ctx.publish("many", [1, {"a": 1.5}])
+
+    assert runtime.noted == [("page.read", '{"text":"a"}'), ("done_2", "null"), ("many", '[1,{"a":1.5}]')]
+
+
+@pytest.mark.parametrize(
+    "type", ["", "Paid", "order paid", ".a", "a.", "a..b", "user-paid", "1", "é", "a" * 101]
+)
+def test_an_event_has_a_plain_type(type: str) -> None:
+    runtime = MemoryRuntime()
+    with pytest.raises(InvalidEventError):
+        context(runtime).publish(type)
+
+    assert runtime.noted == []
+
+
+def test_what_is_too_large_or_can_not_be_stored_is_refused_at_once() -> None:
+    ctx = context(MemoryRuntime())
+    ctx.publish("a", "x" * (EVENT_BYTES_MAX - 2))
+    with pytest.raises(InvalidEventError, match="BlobRef"):
+        ctx.publish("a", "x" * (EVENT_BYTES_MAX - 1))
+    for data in (object(), [object()], float("nan"), "\ud800"):
+        with pytest.raises(UnstorableValueError):
+            ctx.publish("a", data)

@@ -1,0 +1,1 @@
+"""Sinks of events that need nothing but the standard library."""

@@ -1,0 +1,168 @@
+"""A sink that posts events to a URL as CloudEvents. Needs nothing but the standard library."""
+
+import http.client
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+from typing_extensions import override
+
+from holdfast.adapters.sinks.cloudevents import BATCHED, STRUCTURED, batch, cloud_event
+from holdfast.ports.errors import EventRefusedError, InvalidUrlError, SinkUnavailableError
+from holdfast.ports.events import Event
+
+BATCH_BYTES_MAX: Final = 1_000_000
+"""How long a body with several events may be."""
+REASON_MAX: Final = 500
+_NOT_THE_EVENT: Final = frozenset({401, 402, 403, 404, 405, 407, 408, 410, 421, 423, 425, 426, 429, 451})
+"""Answers that say nothing about an event: not let in, not here, not now."""
+
+
+class WebhookSink:
+    """See `EventSink`. Posts to one URL; redirects are not followed. Safe to use from several threads.
+
+    Any answer 2xx means that the events are taken. 4xx means that the receiver will never take them, but for those that
+    are about who asks, where and how often (401, 403, 404, 408, 410, 429 and the like). These, 3xx, 5xx, no answer in
+    time and no connection mean that it can't take anything now; `Retry-After` is heeded.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        /,
+        *,
+        headers: Mapping[str, str] | None = None,
+        batch: int = 100,
+        timeout: float = 10.0,
+        source: str | None = None,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        """Take a URL; nothing is connected yet.
+
+        Args:
+            url: Where to post to: `http://` or `https://`, without user and password.
+            headers: Are sent with every request: an `Authorization`, say. They are shown nowhere.
+            batch: How many events a request may have. With 1, each is a CloudEvent of its own (structured mode); with
+                more, every request is a list (batched mode).
+            timeout: Seconds that a request may take in all. Less than half a minute.
+            source: The `source` of the CloudEvents; `/holdfast/<namespace>` if nothing is given.
+            context: What says which certificates are trusted; the system's, if nothing is given.
+
+        Raises:
+            InvalidUrlError: The URL is none that can be posted to.
+        """
+        if batch < 1 or not 0 < timeout < 30:
+            raise ValueError("batch is at least 1; timeout is more than 0 and less than 30 seconds")
+        self._url = _checked(url)
+        self._headers = {"User-Agent": "holdfast", **(headers or {})}
+        self._batch = batch
+        self._timeout = timeout
+        self._source = source
+        self._context = context
+
+    @override
+    def __repr__(self) -> str:
+        """Return where it posts to, without what is secret."""
+        return f"WebhookSink({self._url.scheme}://{self._url.netloc}{self._url.path})"
+
+    def emit(self, events: Sequence[Event], /) -> None:
+        """Post events, in one request or several."""
+        connection: http.client.HTTPConnection | None = None
+        try:
+            for body in self._bodies(events):
+                connection = connection or self._connection()
+                if self._posted(connection, body):
+                    connection.close()
+                    connection = None
+        finally:
+            if connection is not None:
+                connection.close()
+
+    def _bodies(self, events: Sequence[Event]) -> Iterator[bytes]:
+        if self._batch == 1:
+            yield from (cloud_event(event, self._source).encode() for event in events)
+            return
+        texts: list[str] = []
+        size = 0
+        for event in events:
+            text = cloud_event(event, self._source)
+            if texts and (len(texts) == self._batch or size + len(text) > BATCH_BYTES_MAX):
+                yield batch(texts).encode()
+                texts, size = [], 0
+            texts.append(text)
+            size += len(text)
+        if texts:
+            yield batch(texts).encode()
+
+    def _posted(self, connection: http.client.HTTPConnection, body: bytes) -> bool:
+        """Post a body; return whether the connection can't be used again. Raise unless it was taken."""
+        headers = {"Content-Type": STRUCTURED if self._batch == 1 else BATCHED, **self._headers}
+        target = self._url.path or "/"
+        # The socket's own timeout is for each time that it is read from: a receiver that drips would never run into it.
+        late = threading.Timer(self._timeout, _hang_up, (connection,))
+        late.daemon = True
+        late.start()
+        try:
+            connection.request(
+                "POST", f"{target}?{self._url.query}" if self._url.query else target, body, headers
+            )
+            answer = connection.getresponse()
+            reason = answer.read(REASON_MAX).decode(errors="replace")
+            rest = answer.read(1)
+        except (OSError, http.client.HTTPException) as error:
+            raise SinkUnavailableError(f"{self!r}: {type(error).__name__}: {error}") from error
+        finally:
+            late.cancel()
+        status = answer.status
+        if not 200 <= status < 300:
+            message = f"{self!r} answered {status} {answer.reason}: {reason}"
+            if 400 <= status < 500 and status not in _NOT_THE_EVENT:
+                raise EventRefusedError(message)
+            raise SinkUnavailableError(message, _retry_after(answer.getheader("Retry-After")))
+        return bool(rest) or answer.will_close
+
+    def _connection(self) -> http.client.HTTPConnection:
+        host, port = self._url.hostname or "", self._url.port
+        if self._url.scheme == "https":
+            return http.client.HTTPSConnection(host, port, timeout=self._timeout, context=self._context)
+        return http.client.HTTPConnection(host, port, timeout=self._timeout)
+
+
+def _checked(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        is_fit = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_fit, parts = False, urlsplit("")
+    if not is_fit or any(not 32 < ord(char) < 127 for char in url):
+        raise InvalidUrlError("a webhook is an http:// or https:// URL in plain characters")
+    if parts.username is not None or parts.password is not None:
+        raise InvalidUrlError(
+            "a webhook's URL has no user and password: give them as headers={'Authorization': ...}"
+        )
+    return parts
+
+
+def _hang_up(connection: http.client.HTTPConnection) -> None:
+    sock: socket.socket | None = connection.sock
+    if sock is not None:
+        with suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
+
+
+def _retry_after(text: str | None) -> float:
+    """Return how many seconds a header asks for: a number, or a date. 0 if it says nothing that can be read."""
+    if text is None:
+        return 0.0
+    if text.strip().isascii() and text.strip().isdigit():
+        return float(min(int(text), 86_400))
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except (TypeError, ValueError, OverflowError):
+        return 0.0
