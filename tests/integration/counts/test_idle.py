@@ -95,9 +95,9 @@ def test_an_idle_worker_calls_the_store_at_most_once_in_a_poll_interval(
         engine.sync.register_sink(sink)
     with engine.sync, Worker(engine, poll_interval=POLL, lease=3.0, sinks=sinks) as worker:
         engine.sync.run(IDLE(1))
-        while worker.stats().unsettled:
+        while worker.stats().unsettled or worker.stats().events < 3 * len(sinks):
             time.sleep(0.01)
-        time.sleep(2 * POLL)
+        time.sleep(5 * POLL)
         before, began = counting.calls, time.monotonic()
         time.sleep(2.5)
         calls, intervals = counting.calls - before, (time.monotonic() - began) / POLL
