@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import attrs
 
+from holdfast.hosts.ai_log import AiSettings
 from holdfast.hosts.failures import failure_of, timeout_failure, total_failure
 from holdfast.hosts.inputs import NOTHING_KNOWN, Inputs, Known, Work
 from holdfast.hosts.payloads import Payloads, Place
@@ -123,7 +124,7 @@ class Body:
             outcome=outcome,
             started_at=self.started_at,
             host=self.host,
-            said=self.runtime.take_said(),
+            said=self.runtime.take_said(at_end=True),
             # Those of a failed attempt are dropped: what it was about to do has not happened.
             events=self.runtime.published if isinstance(outcome, Completed) else (),
         )
@@ -160,7 +161,9 @@ class Bodies:
         payloads: Payloads,
         clock: Clock,
         host: str,
+        ai: AiSettings,
     ) -> None:
+        self._ai = ai
         self._registry = registry
         self._persistence = persistence
         self._inputs = inputs
@@ -202,6 +205,7 @@ class Bodies:
             inputs=self._inputs,
             payloads=self._payloads,
             clock=self._clock,
+            ai=self._ai,
         )
         return Body(
             work=work,

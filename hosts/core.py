@@ -8,6 +8,7 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Any, Final, TypeVar, cast
 
+from holdfast.hosts.ai_log import AiSettings
 from holdfast.hosts.bodies import Bodies
 from holdfast.hosts.clock import StoreClock
 from holdfast.hosts.inputs import Inputs
@@ -39,7 +40,13 @@ class Core:
     """Wires stores, kernel and code together. Sync; used by every host. Connects when it is first used."""
 
     def __init__(
-        self, stores: Stores, workflows: Iterable[Definition[object]], *, namespace: str, migrate: bool
+        self,
+        stores: Stores,
+        workflows: Iterable[Definition[object]],
+        *,
+        namespace: str,
+        migrate: bool,
+        ai: AiSettings | None = None,
     ) -> None:
         if not is_blob_key_part(namespace):
             raise InvalidNamespaceError(namespace)
@@ -50,6 +57,7 @@ class Core:
         self.payloads = Payloads(stores.blobs)
         self.inputs = Inputs(stores.persistence, self.payloads)
         self.host = host_name()
+        self._ai = ai or AiSettings()
         self._migrate = migrate
         self._ready = False
         self._lock = threading.Lock()
@@ -87,6 +95,7 @@ class Core:
             payloads=self.payloads,
             clock=self.clock,
             host=self.host,
+            ai=self._ai,
         )
 
     def connect(self) -> None:

@@ -5,7 +5,7 @@ from typing import Final
 
 import attrs
 
-from holdfast.hosts.runtime import printable
+from holdfast.hosts.printing import printable
 from holdfast.kernel.commands import Delivered, Refused
 from holdfast.ports.errors import EventRefusedError, SinkUnavailableError, UnavailableError
 from holdfast.ports.events import Event, EventSink

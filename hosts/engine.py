@@ -7,13 +7,15 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, Self, Unpack, cast
+from typing import Any, Generic, Literal, Self, Unpack, cast
 
 import anyio
 import attrs
 from anyio import to_thread
 from typing_extensions import TypeVar
 
+from holdfast.hosts.ai import AiCallFilter, AiCallInfo, AiTotals, ai_calls_of, ai_totals_of
+from holdfast.hosts.ai_log import AiSettings
 from holdfast.hosts.annotating import (
     AnnotationInfo,
     AnnotationOptions,
@@ -21,6 +23,7 @@ from holdfast.hosts.annotating import (
     annotate_command,
     annotations_of,
 )
+from holdfast.hosts.artifacts import ArtifactInfo, artifact_bytes, artifact_info, artifacts_of
 from holdfast.hosts.bulk import (
     CANCEL,
     PAUSE,
@@ -63,6 +66,7 @@ from holdfast.hosts.sinks import (
     replay_dead_letters,
 )
 from holdfast.hosts.stores import Stores, open_stores
+from holdfast.kernel.authoring.ai import Price, Redact
 from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.authoring.nodes import AnyNode, Node
 from holdfast.kernel.authoring.options import StartOptions
@@ -246,6 +250,54 @@ class SyncRunHandle(Generic[Out]):
         """Return how far stages, and items of mapped ones, said that they are: the newest of each. RunNotFoundError."""
         return progress_of(self._core, self._row().key)
 
+    def artifacts(self) -> list[ArtifactInfo]:
+        """Return the artifacts that stages of the run have put, in the order of their jobs. RunNotFoundError."""
+        run = self._row()
+        return [artifact_info(one) for one in artifacts_of(self._core.stores.persistence, run.key, run.kept)]
+
+    def artifact(self, name: str, /, *, stage: str | None = None, item: int | None = None) -> bytes:
+        """Return the bytes of an artifact.
+
+        Args:
+            name: Its name.
+            stage: Which stage put it, if several put one of this name.
+            item: Which item of a mapped stage put it.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+            ArtifactMissingError: There is no such artifact, or there are several.
+            BlobMissingError: Its bytes are not there any more.
+            BlobCorruptError: Its bytes are not those that were put.
+            NoBlobStoreError: This process has no blob store.
+        """
+        run, core = self._row(), self._core
+        return artifact_bytes(core.stores.persistence, core.payloads, run.key, run.kept, name, stage, item)
+
+    def ai_calls(self, **options: Unpack[AiCallFilter]) -> Iterator[AiCallInfo]:
+        """Return the calls of models that stages of the run have logged, oldest first, read some at a time.
+
+        Args:
+            options: Which ones, by `topic` and `model`; with `texts` also prompts and responses; and how many, by
+                `after` and `limit`. See `AiCallFilter`.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+            InvalidFilterError: An option can't be.
+        """
+        return ai_calls_of(self._core, self._row().key, options)
+
+    def ai_totals(self, *, topic: str | None = None, by: Literal["model", "topic"] = "model") -> AiTotals:
+        """Return what the calls of models of the run come to, added up by the store.
+
+        Args:
+            topic: Only those of this topic, and those below it.
+            by: What the parts are by: `model` or `topic`.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+        """
+        return ai_totals_of(self._core, self._row().key, topic, by)
+
     def log_reader(self, options: LogOptions) -> LogReader:
         """Return what reads the run's log. RunNotFoundError, InvalidFilterError."""
         return LogReader(self._core, self._row().key, options)
@@ -392,6 +444,26 @@ class RunHandle(Generic[Out]):
     async def progress(self) -> list[ProgressInfo]:
         """Return how far the run's stages said that they are. See `SyncRunHandle.progress`."""
         return await to_thread.run_sync(self._sync.progress)
+
+    async def artifacts(self) -> list[ArtifactInfo]:
+        """Return the artifacts that stages of the run have put. See `SyncRunHandle.artifacts`."""
+        return await to_thread.run_sync(self._sync.artifacts)
+
+    async def artifact(self, name: str, /, *, stage: str | None = None, item: int | None = None) -> bytes:
+        """Return the bytes of an artifact. See `SyncRunHandle.artifact`."""
+        return await to_thread.run_sync(partial(self._sync.artifact, name, stage=stage, item=item))
+
+    async def ai_calls(self, **options: Unpack[AiCallFilter]) -> AsyncIterator[AiCallInfo]:
+        """Return the calls of models of the run. See `SyncRunHandle.ai_calls`."""
+        found = await to_thread.run_sync(partial(self._sync.ai_calls, **options))
+        async for one in _awaited(found):
+            yield one
+
+    async def ai_totals(
+        self, *, topic: str | None = None, by: Literal["model", "topic"] = "model"
+    ) -> AiTotals:
+        """Return what the calls of models of the run come to. See `SyncRunHandle.ai_totals`."""
+        return await to_thread.run_sync(partial(self._sync.ai_totals, topic=topic, by=by))
 
     async def cancel(self, *, reason: str = "") -> RunEnded:
         """End the run as cancelled, unless it has ended. RunNotFoundError."""
@@ -644,6 +716,8 @@ class Engine:
         blobs: str | None = None,
         namespace: str = "default",
         migrate: bool = True,
+        prices: Mapping[str, Price] | None = None,
+        redact: Redact | None = None,
     ) -> Self:
         """Return an engine on a store.
 
@@ -654,13 +728,22 @@ class Engine:
             namespace: Runs, keys and jobs of one namespace are not seen from another. 1 to 200 of
                 `A-Z a-z 0-9 _ . @ = + -`, the first a letter, a digit or `_`.
             migrate: Whether to make or update the tables at the first use; otherwise `holdfast db upgrade` does it.
+            prices: What models cost, by name, for calls that stages log without a cost.
+            redact: What takes out of prompts, responses, errors and metadata of such calls what is not to be stored.
 
         Raises:
             InvalidUrlError: A URL has none of these forms.
             InvalidNamespaceError: The namespace has other characters, or too many.
             DefinitionError: Two workflows have one name and version.
         """
-        return cls.on(open_stores(url, blobs), workflows=workflows, namespace=namespace, migrate=migrate)
+        return cls.on(
+            open_stores(url, blobs),
+            workflows=workflows,
+            namespace=namespace,
+            migrate=migrate,
+            prices=prices,
+            redact=redact,
+        )
 
     @classmethod
     def on(
@@ -671,9 +754,12 @@ class Engine:
         workflows: Iterable[Definition[object]] = (),
         namespace: str = "default",
         migrate: bool = True,
+        prices: Mapping[str, Price] | None = None,
+        redact: Redact | None = None,
     ) -> Self:
         """Return an engine on adapters of your own."""
-        return cls(Core(stores, workflows, namespace=namespace, migrate=migrate))
+        ai = AiSettings(prices=dict(prices or {}), redact=redact)
+        return cls(Core(stores, workflows, namespace=namespace, migrate=migrate, ai=ai))
 
     async def __aenter__(self) -> Self:
         """Connect."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import attrs
 
-from holdfast.hosts.runtime import printable
+from holdfast.hosts.printing import printable
 from holdfast.kernel.authoring.design import rule_name
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.commands import Failure

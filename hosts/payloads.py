@@ -33,9 +33,9 @@ class Payloads:
     def __init__(self, blobs: BlobStore | None) -> None:
         self.blobs = blobs
 
-    def put(self, text: str, place: Place) -> Payload:
+    def put(self, text: str, place: Place, *, inline_max: int = INLINE_MAX) -> Payload:
         """Return the payload to store for a value's text; a large one is durable in the blob store by then."""
-        if self.blobs is None or len(text) <= INLINE_MAX:
+        if self.blobs is None or len(text) <= inline_max:
             return Payload(inline=text)
         data = text.encode()
         key = place.key(hashlib.sha256(data).hexdigest())

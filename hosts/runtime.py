@@ -2,7 +2,6 @@
 
 import hashlib
 import math
-import re
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -10,12 +9,17 @@ from typing import Final, TypeVar
 
 import attrs
 
+from holdfast.hosts.ai_log import AiSettings, AttemptAiLog
+from holdfast.hosts.artifacts import AttemptArtifacts
 from holdfast.hosts.inputs import Inputs
 from holdfast.hosts.payloads import Payloads, Place
+from holdfast.hosts.printing import printable
 from holdfast.hosts.process.threads import result_in_thread
+from holdfast.kernel.authoring.ai import AiLog
+from holdfast.kernel.authoring.artifacts import StageArtifacts
 from holdfast.kernel.authoring.context import BlobRef, Level, StageBlobs, StageOutputs
 from holdfast.kernel.codec import to_data
-from holdfast.kernel.commands import Published, Said, SaidAnnotation
+from holdfast.kernel.commands import Published, Said, SaidAiCall, SaidAnnotation
 from holdfast.kernel.commands.jobs import SaidKind
 from holdfast.kernel.values import encode
 from holdfast.ports.clock import Clock, micros
@@ -39,8 +43,6 @@ ANNOTATIONS_MAX: Final = 1_000
 
 EVENTS_MAX: Final = 1_000
 EVENTS_BYTES_MAX: Final = 1_048_576
-
-_UNPRINTABLE: Final = re.compile(r"[\x00\ud800-\udfff]")
 
 
 @attrs.frozen(kw_only=True)
@@ -68,6 +70,7 @@ class AttemptRuntime:
         inputs: Inputs,
         payloads: Payloads,
         clock: Clock,
+        ai: AiSettings,
     ) -> None:
         self._origin = origin
         self._kept = kept
@@ -87,12 +90,25 @@ class AttemptRuntime:
         self._last_heartbeat: tuple[str | None] | None = None
         self._published: list[Published] = []
         self._published_bytes = 0
+        self._ai_calls: list[Said] = []
         self._blobs = AttemptBlobs(payloads, place)
+        self._artifacts = AttemptArtifacts(origin.run, kept, place, persistence, payloads)
+        self._ai = AttemptAiLog(ai, payloads, place, clock, self._say_ai_call)
 
     @property
     def blobs(self) -> StageBlobs:
         """See `StageRuntime.blobs`."""
         return self._blobs
+
+    @property
+    def artifacts(self) -> StageArtifacts:
+        """See `StageRuntime.artifacts`."""
+        return self._artifacts
+
+    @property
+    def ai(self) -> AiLog:
+        """See `StageRuntime.ai`."""
+        return self._ai
 
     @property
     def cancelled(self) -> bool:
@@ -200,8 +216,12 @@ class AttemptRuntime:
         with self._lock:
             return tuple(self._published)
 
-    def take_said(self) -> tuple[Said, ...]:
-        """Return what was said since this was last called."""
+    def take_said(self, *, at_end: bool = False) -> tuple[Said, ...]:
+        """Return what was said since this was last called; at the end of the attempt also what artifacts it has."""
+        artifacts: tuple[Said, ...] = ()
+        if at_end:
+            put = tuple(self._artifacts.put_so_far.values())
+            artifacts = tuple(self._said("artifact", to_data(one)) for one in put)
         with self._lock:
             lines = list(self._log)
             if self._dropped:
@@ -210,11 +230,12 @@ class AttemptRuntime:
                 )
                 lines.insert(0, attrs.evolve(dropped, at=lines[0].at if lines else dropped.at))
             last = (one for one in (self._progress, self._heartbeat) if one is not None)
-            said = (*lines, *last, *self._annotations)
+            said = (*lines, *last, *self._annotations, *self._ai_calls, *artifacts)
             self._log.clear()
             self._dropped = 0
             self._progress = self._heartbeat = None
             self._annotations = []
+            self._ai_calls = []
         return said
 
     def put_back(self, said: Sequence[Said]) -> None:
@@ -226,6 +247,12 @@ class AttemptRuntime:
             self._progress = self._progress or next((one for one in said if one.kind == "progress"), None)
             self._annotations[:0] = (one for one in said if one.kind == "annotation")
             self._heartbeat = self._heartbeat or next((one for one in said if one.kind == "heartbeat"), None)
+            self._ai_calls[:0] = (one for one in said if one.kind == "ai_call")
+
+    def _say_ai_call(self, call: SaidAiCall) -> None:
+        said = self._said("ai_call", to_data(call))
+        with self._lock:
+            self._ai_calls.append(said)
 
     def _keep(self, lines: Sequence[Said]) -> None:
         """Add lines to those that are to be stored; if there are too many, drop the oldest of them."""
@@ -291,8 +318,3 @@ def _storable(value: str | float) -> str | float:
     if isinstance(value, str):
         return printable(value)
     return value if isinstance(value, int) or math.isfinite(value) else str(value)
-
-
-def printable(text: str) -> str:
-    """Return the text with what no database can keep replaced."""
-    return _UNPRINTABLE.sub("\ufffd", text)

@@ -181,7 +181,7 @@ class AddArtifact:
 
 @attrs.frozen
 class AddAiCall:
-    """Add a call of a model. Nothing happens if it is the result of a batch that the run has already."""
+    """Add a call of a model. Nothing happens if the run has it, or has that result of that batch, already."""
 
     call: AiCall
 

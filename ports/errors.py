@@ -224,6 +224,16 @@ class InvalidFilterError(HoldfastError):
         super().__init__(f"runs can't be asked for like this: {option} {reason}")
 
 
+class ArtifactMissingError(HoldfastError):
+    """There is no artifact of this name, or there are several."""
+
+    code = "artifact_missing"
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.name = name
+        super().__init__(f"no artifact {name!r}: {reason}")
+
+
 class InvalidMessageError(HoldfastError):
     """A message names no job; it will never be of use, so put it aside."""
 

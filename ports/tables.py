@@ -77,8 +77,8 @@ class Tables:
         factory=dict[tuple[str, int, int, str], Artifact]
     )
     ai_calls: dict[str, list[AiCall]] = attrs.field(factory=dict[str, list[AiCall]])
-    batch_results: set[tuple[str, str, int]] = attrs.field(factory=set[tuple[str, str, int]])
-    """By run, batch and index, the results of batches that are among the calls of models."""
+    ai_call_names: set[tuple[str, str, int]] = attrs.field(factory=set[tuple[str, str, int]])
+    """What calls of models are known by: run, id and instant; and run, batch and index for results of batches."""
     slots: set[SlotName] = attrs.field(factory=set[SlotName])
 
     def job(self, key: JobKey) -> Job | None:
@@ -214,9 +214,10 @@ class Tables:
                 self.slots.add(slot)
 
     def _add_ai_call(self, call: AiCall) -> None:
+        names = {(call.run, call.id, call.at)}
         if call.batch is not None:
-            result = (call.run, call.batch, call.batch_index or 0)
-            if result in self.batch_results:
-                return
-            self.batch_results.add(result)
+            names.add((call.run, f"batch {call.batch}", call.batch_index or 0))
+        if names & self.ai_call_names:
+            return
+        self.ai_call_names |= names
         self.ai_calls.setdefault(call.run, []).append(call)

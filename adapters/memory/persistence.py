@@ -110,8 +110,8 @@ class MemoryPersistence:
                 said_keys={key: set(names) for key, names in tables.said_keys.items()},
                 artifacts=dict(tables.artifacts),
                 ai_calls={run: list(calls) for run, calls in tables.ai_calls.items()},
-                batch_results=set(tables.batch_results),
                 slots=set(tables.slots),
+                ai_call_names=set(tables.ai_call_names),
             )
 
     def _attempt(self, work: Callable[["MemoryTransaction"], R]) -> R:

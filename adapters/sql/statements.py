@@ -249,7 +249,7 @@ def writes_for(dialect: Dialect) -> Writes:
         ai_calls=dialect.insert(
             tables.ai_calls,
             rows.AI_CALL,
-            on_conflict=" ON CONFLICT (run, batch, batch_index) WHERE batch IS NOT NULL DO NOTHING",
+            on_conflict=" ON CONFLICT DO NOTHING",
         ),
         slots=dialect.insert(tables.slots, rows.SLOT),
     )

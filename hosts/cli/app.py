@@ -8,7 +8,9 @@ from io import TextIOWrapper
 
 import click
 
+from holdfast.hosts.cli.ai import ai_command
 from holdfast.hosts.cli.annotating import annotate_command
+from holdfast.hosts.cli.artifacts import artifacts_command
 from holdfast.hosts.cli.database import database
 from holdfast.hosts.cli.ending import cancel_command, terminate_command
 from holdfast.hosts.cli.exits import Exit, Problem, problem_of
@@ -57,7 +59,7 @@ def runs() -> None:
 
 _of_runs = (
     *(start_command, list_command, show_command, wait_command),
-    *(logs_command, annotate_command),
+    *(logs_command, annotate_command, artifacts_command, ai_command),
     *(pause_command, resume_command, cancel_command, terminate_command, rerun_command),
 )
 for _command in _of_runs:

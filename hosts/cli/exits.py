@@ -67,6 +67,7 @@ class Problem:
 _EXITS: Final[Sequence[tuple[type[Exception], Exit]]] = (
     (e.RunNotFoundError, Exit.NOT_FOUND),
     (e.UnknownWorkflowError, Exit.NOT_FOUND),
+    (e.ArtifactMissingError, Exit.NOT_FOUND),
     (e.InvalidCommandError, Exit.USAGE),
     (e.CommandError, Exit.REFUSED),
     (e.ConflictError, Exit.REFUSED),

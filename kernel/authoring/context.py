@@ -9,6 +9,8 @@ from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, cast, over
 import attrs
 from typing_extensions import TypeForm, TypeVar
 
+from holdfast.kernel.authoring.ai import AiLog, AsyncAi, StageAi
+from holdfast.kernel.authoring.artifacts import AsyncArtifacts, StageArtifacts
 from holdfast.kernel.authoring.nodes import AnyNode
 from holdfast.kernel.values import decode, encode
 from holdfast.kernel.values.forms import Form
@@ -79,6 +81,16 @@ class StageRuntime(Protocol):
         ...
 
     @property
+    def artifacts(self) -> StageArtifacts:
+        """The artifacts of this run."""
+        ...
+
+    @property
+    def ai(self) -> AiLog:
+        """The log of calls of models of this attempt."""
+        ...
+
+    @property
     def cancelled(self) -> bool:
         """Whether what this attempt gives will be thrown away. Never blocks."""
         ...
@@ -122,9 +134,9 @@ class StageRuntime(Protocol):
 class StageContext(Generic[ConfigOut]):
     """What the engine hands to a stage whose first parameter asks for it.
 
-    `output_of`, `outputs_of`, `last_heartbeat` and `blobs` read and write the store, and block meanwhile: mostly for a
-    millisecond, and for up to half a minute when the store is away. Async bodies that care for the others on their
-    event loop await those of `aio`. Everything else never blocks.
+    `output_of`, `outputs_of`, `last_heartbeat`, `blobs` and `artifacts` read and write the store, and so does `ai`
+    where texts are large. They block meanwhile: mostly for a millisecond, and for up to half a minute when the store is
+    away. Async bodies that care for the others on their event loop await those of `aio`. Everything else never blocks.
 
     Attributes:
         run_id: The run.
@@ -293,6 +305,16 @@ class StageContext(Generic[ConfigOut]):
         return self._runtime.blobs
 
     @property
+    def artifacts(self) -> StageArtifacts:
+        """Named blobs that are listed with the run."""
+        return self._runtime.artifacts
+
+    @property
+    def ai(self) -> StageAi:
+        """The log of calls of models: what they were for, what they took and cost, what went in and came out."""
+        return StageAi(self._runtime.ai)
+
+    @property
     def aio(self) -> "AsyncAccess":
         """What reads and writes the store, for async bodies: `await ctx.aio.output_of(extract)`."""
         return AsyncAccess(self, self._runtime)
@@ -355,6 +377,16 @@ class AsyncAccess:
     def blobs(self) -> AsyncBlobs:
         """See `StageContext.blobs`."""
         return AsyncBlobs(self._runtime)
+
+    @property
+    def artifacts(self) -> AsyncArtifacts:
+        """See `StageContext.artifacts`."""
+        return AsyncArtifacts(self._runtime.artifacts, self._runtime)
+
+    @property
+    def ai(self) -> AsyncAi:
+        """See `StageContext.ai`."""
+        return AsyncAi(StageAi(self._runtime.ai), self._runtime.ai, self._runtime)
 
 
 def _missing(stage: str) -> OutputMissingError:

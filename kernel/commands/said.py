@@ -137,6 +137,8 @@ class SaidArtifact:
 class SaidAiCall:
     """The data of what is `Said` as `ai_call`. See `AiCall`."""
 
+    id: str | None = attrs.field(default=None, validator=_text(64, 1))
+    """What names it, so that it counts once, however often it is told."""
     topic: str = attrs.field(validator=_text(NAME_MAX, 1))
     model: str = attrs.field(validator=_text(NAME_MAX, 1))
     kind: AiCallKind = AiCallKind.TEXT

@@ -181,7 +181,7 @@ def _ai_call(job: Job, epoch: int, said: Said, ids: Ids) -> AiCall:
     return AiCall(
         run=job.run,
         at=said.at,
-        id=ids.new(),
+        id=told.id or ids.new(),
         job=job.number,
         epoch=epoch,
         node=job.node,

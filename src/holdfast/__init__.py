@@ -6,6 +6,7 @@ What defines workflows is imported at once; what runs them when it is first aske
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from holdfast.kernel.authoring.ai import Price, Redact
 from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.authoring.context import BlobRef, StageContext
 from holdfast.kernel.authoring.decorators import each, stage
@@ -18,7 +19,9 @@ from holdfast.ports.records import RunStatus
 from holdfast.ports.said import Actor, Scope
 
 if TYPE_CHECKING:
+    from holdfast.hosts.ai import AiCallInfo, AiTotals
     from holdfast.hosts.annotating import AnnotationInfo
+    from holdfast.hosts.artifacts import ArtifactInfo
     from holdfast.hosts.bulk import BulkResult
     from holdfast.hosts.engine import Engine, RunEvent, RunHandle, RunInfo, SyncEngine, SyncRunHandle
     from holdfast.hosts.hearing import LogLine, ProgressInfo
@@ -30,7 +33,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Actor",
+    "AiCallInfo",
+    "AiTotals",
     "AnnotationInfo",
+    "ArtifactInfo",
     "AttemptLogHandler",
     "BlobRef",
     "BulkResult",
@@ -44,7 +50,9 @@ __all__ = [
     "LogLine",
     "Node",
     "Pipeline",
+    "Price",
     "ProgressInfo",
+    "Redact",
     "RerunPreview",
     "Retry",
     "RetryAfter",
@@ -69,7 +77,9 @@ _LATER: Final = {
     **dict.fromkeys(
         ("Engine", "RunEvent", "RunHandle", "RunInfo", "SyncEngine", "SyncRunHandle"), "holdfast.hosts.engine"
     ),
+    **dict.fromkeys(("AiCallInfo", "AiTotals"), "holdfast.hosts.ai"),
     "AnnotationInfo": "holdfast.hosts.annotating",
+    "ArtifactInfo": "holdfast.hosts.artifacts",
     "AttemptLogHandler": "holdfast.hosts.log_bridge",
     **dict.fromkeys(("LogLine", "ProgressInfo"), "holdfast.hosts.hearing"),
     **dict.fromkeys(("Worker", "WorkerStats"), "holdfast.hosts.process.worker"),

@@ -326,6 +326,14 @@ class SaidOfRuns(PersistenceCase):
         assert len(store.read(AiCallsOf(a_key(2)))) == 1
         assert [total.input_tokens for total in store.read(AiTotalsOf(RUN))] == [4]
 
+    def test_a_call_is_stored_once_however_often_it_is_told(self, store: Persistence) -> None:
+        """By its run, its instant and its id."""
+        put(store, AddAiCall(an_ai_call(1)), AddAiCall(an_ai_call(1, cost=9)))
+        put(store, AddAiCall(an_ai_call(1, cost=9)), AddAiCall(an_ai_call(1, 2)), AddAiCall(an_ai_call(2)))
+
+        assert store.read(AiCallsOf(RUN)) == (an_ai_call(1), an_ai_call(2))
+        assert len(store.read(AiCallsOf(a_key(2)))) == 1
+
     def test_ai_calls_are_found_and_added_up_by_topic_and_model(self, store: Persistence) -> None:
         """Pages and totals are what a look at every call gives, with every digit."""
         draw = Random(3)

@@ -235,6 +235,8 @@ def _cli_commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Co
         "wait",
         "logs",
         "annotate",
+        "artifacts",
+        "ai",
         "pause",
         "resume",
         "cancel",

@@ -1,6 +1,6 @@
 """An engine in memory, and the means to claim its jobs and look at their bodies one at a time."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 import anyio
@@ -12,6 +12,7 @@ from holdfast.hosts.bodies import Body
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.process.running import run_body
 from holdfast.hosts.stores import Stores
+from holdfast.kernel.authoring.ai import Price, Redact
 from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.commands import (
     Attempt,
@@ -64,6 +65,8 @@ class Bench:
         persistence: Persistence | None = None,
         transport: JobTransport | None = None,
         namespace: str = "default",
+        prices: Mapping[str, Price] | None = None,
+        redact: Redact | None = None,
     ) -> None:
         self.clock = ManualClock()
         self.store = CountingPersistence()
@@ -77,6 +80,8 @@ class Bench:
             ),
             workflows=workflows,
             namespace=namespace,
+            prices=prices,
+            redact=redact,
         )
         self.core = self.engine.core
         self.session = self.engine.kernel.dispatch(

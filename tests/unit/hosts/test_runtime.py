@@ -9,7 +9,8 @@ from anyio import to_thread
 from typing_extensions import override
 
 from holdfast.hosts.bodies import Body
-from holdfast.hosts.runtime import ANNOTATIONS_MAX, LINE_MAX, LINES_MAX, SAID_MAX, AttemptRuntime, printable
+from holdfast.hosts.printing import printable
+from holdfast.hosts.runtime import ANNOTATIONS_MAX, LINE_MAX, LINES_MAX, SAID_MAX, AttemptRuntime
 from holdfast.kernel.authoring.context import BlobRef, StageContext
 from holdfast.kernel.authoring.decorators import each, stage
 from holdfast.kernel.authoring.pipelines import Pipeline

@@ -316,6 +316,18 @@ def test_an_attempt_that_is_fenced_says_nothing(world: World) -> None:
         assert heartbeat(world, attempt, *told) == (attempt.job,)
 
 
+def test_a_call_that_is_told_again_counts_once(world: World) -> None:
+    """As when the answer to a heartbeat is lost, and the worker tells all of it once more."""
+    world.create()
+    attempt = world.claim_one(world.open())
+    call = said("ai_call", SaidAiCall(id="c1", topic="t", model="m", cost=9))
+    for _ in range(2):
+        heartbeat(world, attempt, call)
+    world.do(attrs.evolve(completing(attempt, [1]), said=(call,)))
+
+    assert [one.id for one in world.tables().ai_calls[attempt.run]] == ["c1"]
+
+
 def test_the_result_of_a_batch_counts_once(world: World) -> None:
     world.create()
     session = world.open()

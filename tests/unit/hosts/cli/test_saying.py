@@ -1,9 +1,12 @@
 """`holdfast run annotate`, `holdfast run logs`, and what `holdfast run show` shows of both."""
 
 import threading
+from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
+from holdfast import Engine, Pipeline, StageContext, Worker, stage
 from holdfast.hosts.cli import hearing
 from holdfast.ports.json import parse
 from tests.unit.hosts.cli.conftest import CommandLine
@@ -101,3 +104,68 @@ def test_how_far_stages_are_is_shown(holdfast: CommandLine) -> None:
 
     (said,) = holdfast("run", "show", "shop:engine", "order-1", "--json").json["progress"]
     assert (said["stage"], said["item"], said["done"], said["of"]) == ("pack", 0, 1, 4)
+
+
+def test_artifacts_are_listed_and_saved(holdfast: CommandLine, tmp_path: Path) -> None:
+    run = holdfast.start("a", id="one")
+    assert holdfast("run", "artifacts", "shop:engine", run).err == "There are no artifacts.\n"
+    url = _made(tmp_path)
+    listed = holdfast("run", "artifacts", url, "x", "--json").json
+    table = holdfast("run", "artifacts", url, "x").out
+
+    assert [(one["name"], one["stage"], one["size"], one["content_type"]) for one in listed] == [
+        ("../up", "talk", 2, "application/octet-stream"),
+        ("out.txt", "talk", 5, "text/plain"),
+    ]
+    assert "text/plain" in table
+    saved = holdfast("run", "artifacts", url, "x", "--save", "out.txt", "--json")
+    assert saved.json == {"name": "out.txt", "file": "out.txt", "size": 5}
+    assert Path("out.txt").read_bytes() == b"hello"
+    again = holdfast("run", "artifacts", url, "x", "--save", "out.txt", "--json")
+    assert (again.code, again.error["code"]) == (4, "file_exists")
+    assert holdfast("run", "artifacts", url, "x", "--save", "../up").code == 2
+    assert holdfast("run", "artifacts", url, "x", "--save", "../up", "--to", "here").code == 0
+    assert Path("here").read_bytes() == b"up"
+    nothing = holdfast("run", "artifacts", url, "x", "--save", "nothing", "--json")
+    assert (nothing.code, nothing.error["code"]) == (3, "artifact_missing")
+    assert holdfast("run", "artifacts", url, "x", "--stage", "talk").code == 2
+    assert holdfast("run", "artifacts", url, "nobody").code == 3
+
+
+def test_calls_of_models_are_shown_and_added_up(holdfast: CommandLine, tmp_path: Path) -> None:
+    url = _made(tmp_path)
+    totals = holdfast("run", "ai", url, "x", "--json").json
+    by_topic = holdfast("run", "ai", url, "x", "--topic", "a", "--by", "topic", "--json").json
+    listed = holdfast("run", "ai", url, "x", "--calls", "--texts", "--json").out.splitlines()
+    calls = [parse(line) for line in listed]
+
+    assert (totals["calls"], totals["failed"], totals["unpriced"], totals["cost"]) == (3, 1, 1, "0.3")
+    assert [(part["name"], part["cost"]) for part in totals["by_model"]] == [("m-1", "0.3"), ("m-2", "0")]
+    assert [(part["name"], part["calls"]) for part in by_topic["by_topic"]] == [("a", 1), ("a.b", 1)]
+    assert [(call["topic"], call["prompt"]) for call in calls] == [("a", "hi"), ("a.b", None), ("c", None)]
+    assert "0.3 + 1 unknown" in holdfast("run", "ai", url, "x").out
+    assert "no answer" in holdfast("run", "ai", url, "x", "--calls").out
+    assert "prompt" not in parse(holdfast("run", "ai", url, "x", "--calls", "--json").out.splitlines()[0])
+    assert holdfast("run", "ai", url, "x", "--texts").code == 2
+    assert holdfast("run", "ai", url, "nobody").code == 3
+
+
+def _made(folder: Path) -> str:
+    """A store with a run that has said something of everything."""
+
+    @stage
+    def talk(ctx: StageContext, x: int) -> int:
+        ctx.artifacts.put("out.txt", b"hello", content_type="text/plain")
+        ctx.artifacts.put("../up", b"up")
+        ctx.ai.record(topic="a", model="m-1", cost=Decimal("0.1"), prompt="hi")
+        ctx.ai.record(topic="a.b", model="m-1", cost=Decimal("0.2"))
+        ctx.ai.record(topic="c", model="m-2", error="no answer")
+        return x
+
+    pipeline = Pipeline("talk", input=int).pipe(talk)
+    url = f"sqlite:///{folder}/talk.db"
+    with Engine.open(url, workflows=[pipeline]).sync as engine:
+        run = engine.start(pipeline(1), id="x")
+        with Worker(engine):
+            run.result()
+    return url

@@ -16,6 +16,8 @@ from holdfast.kernel.authoring import (
     StageRuntime,
     stage,
 )
+from holdfast.kernel.authoring.ai import AiCallOptions
+from holdfast.kernel.authoring.artifacts import BYTES
 from holdfast.kernel.authoring.context import Level
 from holdfast.kernel.values import decode, encode
 from holdfast.ports.errors import (
@@ -67,9 +69,35 @@ class Colour(Enum):
 
 
 @attrs.define
+class MemoryArtifacts:
+    by_name: dict[str, bytes] = attrs.Factory(dict[str, bytes])
+
+    def put(self, name: str, data: bytes, /, *, content_type: str = BYTES) -> None:
+        self.by_name[name] = data
+
+    def get(self, name: str, /, *, stage: str | None = None, item: int | None = None) -> bytes:
+        return self.by_name[name]
+
+
+@attrs.define
+class MemoryAiLog:
+    calls: list[tuple[str, str, AiCallOptions]] = attrs.Factory(list[tuple[str, str, AiCallOptions]])
+    now: float = 0.0
+
+    def record(self, topic: str, model: str, options: AiCallOptions, /) -> None:
+        self.calls.append((topic, model, options))
+
+    def monotonic(self) -> float:
+        self.now += 1.5
+        return self.now
+
+
+@attrs.define
 class MemoryRuntime:
     done: dict[str, StageOutputs] = attrs.Factory(dict[str, StageOutputs])
     blobs: MemoryBlobs = attrs.Factory(MemoryBlobs)
+    artifacts: MemoryArtifacts = attrs.Factory(MemoryArtifacts)
+    ai: MemoryAiLog = attrs.Factory(MemoryAiLog)
     cancelled: bool = False
     noted: list[object] = attrs.Factory(list[object])
     last: str | None = None

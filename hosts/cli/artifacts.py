@@ -1,0 +1,112 @@
+"""`holdfast run artifacts`."""
+
+import re
+import sys
+from pathlib import Path
+from typing import Final
+
+import click
+
+from holdfast.hosts.artifacts import ArtifactInfo, artifact_bytes, artifact_info, artifacts_of
+from holdfast.hosts.cli.exits import CliError, Exit
+from holdfast.hosts.cli.facts import find_run
+from holdfast.hosts.cli.help import exits
+from holdfast.hosts.cli.lines import place_name
+from holdfast.hosts.cli.screen import Screen, safe, screen_options, table
+from holdfast.hosts.cli.spans import iso
+from holdfast.hosts.cli.target import Target, engine_options
+from holdfast.hosts.core import Core
+from holdfast.ports.clock import micros
+from holdfast.ports.records import Run
+
+_PLAIN: Final = re.compile(r"\w[\w.@ +=-]*", re.ASCII)
+"""Names that are names of files everywhere, and lead nowhere else."""
+
+
+@click.command(
+    "artifacts",
+    epilog=exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILABLE, Exit.SCHEMA),
+)
+@click.argument("words", nargs=-1, metavar="[ENGINE] ID")
+@click.option("--save", "name", metavar="NAME", help="Save this one to a file of its name, here.")
+@click.option("--to", "target_file", metavar="FILE", help="With --save: to this file; - is stdout.")
+@click.option("--stage", metavar="NAME", help="With --save: the one that this stage put.")
+@click.option("--item", type=click.IntRange(min=0), metavar="N", help="With --save: the one of this item.")
+@engine_options
+@screen_options
+def artifacts_command(
+    *,
+    screen: Screen,
+    target: Target,
+    words: tuple[str, ...],
+    name: str | None,
+    target_file: str | None,
+    stage: str | None,
+    item: int | None,
+) -> None:
+    """List what a run's stages have put as artifacts, or save one of them."""
+    if name is None and (target_file is not None or stage is not None or item is not None):
+        raise click.UsageError("--to, --stage and --item go with --save")
+    spec, (run_id,) = target.split(words, "ID")
+    with target.opened(spec) as engine:
+        core = engine.core
+        run = find_run(core, run_id)
+        if name is None:
+            _list(screen, core, run)
+            return
+        path = _path(name, target_file)
+        data = artifact_bytes(core.stores.persistence, core.payloads, run.key, run.kept, name, stage, item)
+    if path is None:
+        sys.stdout.buffer.write(data)
+        sys.stdout.flush()
+        return
+    try:
+        with path.open("xb") as file:
+            file.write(data)
+    except FileExistsError:
+        raise CliError(Exit.REFUSED, "file_exists", f"{path} exists; say --to another file") from None
+    except OSError as error:
+        raise CliError(Exit.USAGE, "file", f"{path} can't be written: {error.strerror}") from None
+    if screen.as_json:
+        screen.data({"name": name, "file": str(path), "size": len(data)})
+    else:
+        screen.say(f"{safe(str(path))}: {len(data)} bytes")
+
+
+def _path(name: str, target_file: str | None) -> Path | None:
+    if target_file == "-":
+        return None
+    if target_file is not None:
+        return Path(target_file)
+    if not _PLAIN.fullmatch(name):
+        raise click.UsageError(f"{name!r} is no name of a file; say --to FILE")
+    return Path(name)
+
+
+def _list(screen: Screen, core: Core, run: Run) -> None:
+    found = [artifact_info(one) for one in artifacts_of(core.stores.persistence, run.key, run.kept)]
+    if screen.as_json:
+        screen.data([_document(one) for one in found])
+        return
+    if not found:
+        screen.note("There are no artifacts.")
+        return
+    rows = table("name", "stage", "type", "size", "at", right=("size",))
+    for one in found:
+        at = screen.instant(micros(one.at))
+        place = place_name(one.stage, one.item)
+        rows.add_row(safe(one.name), place, safe(one.content_type), str(one.size), at)
+    screen.say(rows)
+
+
+def _document(one: ArtifactInfo) -> dict[str, object]:
+    return {
+        "name": one.name,
+        "stage": one.stage,
+        "item": one.item,
+        "epoch": one.epoch,
+        "at": iso(micros(one.at)),
+        "content_type": one.content_type,
+        "size": one.size,
+        "sha256": one.sha256,
+    }
