@@ -112,10 +112,10 @@ def planned_rerun(run: Run, past: Past, before: Plan, plan: Plan, stage: str | N
 
 def _done(run: Run, past: Past, plan: Plan) -> dict[str, Reference]:
     """Return what the stages gave that are done, by name."""
-    if run.progress == _NOT_BEGUN:
-        return {}
-    progress = progress_from(run.progress)
     kept = references_from(run.kept)
+    if run.progress == _NOT_BEGUN:
+        return kept
+    progress = progress_from(run.progress)
     done: dict[str, Reference] = {}
     for number, group in enumerate(plan.groups[: progress.group + 1]):
         for node in group.nodes:
@@ -138,8 +138,10 @@ def _output(node: NodePlan, past: Past) -> Reference:
 
 def _stopped_at(run: Run, plan: Plan, done: Mapping[str, Reference]) -> str | None:
     """Return the stage that a run failed in or, if it did not, the first that it has not done; None at the end."""
-    if run.status is RunStatus.COMPLETED or run.progress == _NOT_BEGUN:
+    if run.status is RunStatus.COMPLETED:
         return None
+    if run.progress == _NOT_BEGUN:
+        return run.rerun_from
     failed: object = parse(run.error).get("stage") if run.status is RunStatus.FAILED and run.error else None
     if isinstance(failed, str) and failed in plan.nodes:
         return failed

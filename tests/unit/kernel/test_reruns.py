@@ -13,6 +13,7 @@ from holdfast.kernel.commands import (
     Expanded,
     JobSettled,
     RunCancel,
+    RunClaimPending,
     RunCreate,
     RunPause,
     RunRerun,
@@ -21,13 +22,14 @@ from holdfast.kernel.commands import (
     RunTerminate,
 )
 from holdfast.kernel.plan import Plan
+from holdfast.ports.changes import UpdateRun
 from holdfast.ports.errors import RerunRefusedError, RunNotFoundError, UnknownWorkflowError
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import FindRun
 from holdfast.ports.records import JobKind, RunName, RunStatus
 from holdfast.ports.references import references_from
 from holdfast.ports.transport import RunHint
-from tests.unit.kernel.world import World, completing, each, failed, field, payload, pipeline, stage
+from tests.unit.kernel.world import SECOND, World, completing, each, failed, field, payload, pipeline, stage
 
 LINE = pipeline(stage("a"), stage("b"), stage("c"))
 FAN = pipeline(stage("in"), (stage("z"), stage("a"), stage("m")), stage("out"))
@@ -223,6 +225,62 @@ def test_a_run_that_is_under_way_goes_on_at_the_first_stage_that_is_not_done() -
 
     assert (answer.stage, answer.runs, answer.keeps) == ("a", ("a", "m", "out"), ("in", "z"))
     assert sorted(bodies) == ["a", "m", "out"]
+
+
+def test_a_run_that_waits_for_its_time_is_run_again_at_once() -> None:
+    world = World(LINE)
+    later = world.now + 3_600 * SECOND
+    world.do(RunCreate(workflow="w", id="x", input=payload("given"), start_at=later))
+
+    answer = world.rerun()
+
+    assert (answer.stage, answer.runs, answer.terminated) == (None, ("a", "b", "c"), True)
+    attempt = world.claim_one(world.open())
+    assert (attempt.node, world.value(attempt.run, attempt.input)) == ("a", "given")
+    assert world.run(generation=1).status is RunStatus.CANCELLED
+
+
+def test_a_generation_that_waits_for_a_slot_keeps_what_it_is_to_keep() -> None:
+    """However often it is run again meanwhile; and begins where it is to begin when there is a slot."""
+    world = World(LINE)
+    for name in ("x", "y"):
+        key = RunCreate(workflow="w", id=name, input=payload(0), concurrency_key="bank")
+        assert world.do(key).admits_runs == ("bank",)
+    admit = RunClaimPending(keys=("bank",))
+    world.do(admit)
+    session = world.open()
+    world.complete(world.claim_one(session))
+    world.fail(world.claim_one(session), retryable=False)
+    world.do(admit)
+    assert world.run("y").status is RunStatus.RUNNING
+
+    first, second = world.rerun(), world.rerun()
+
+    assert [(one.status, one.stage, one.keeps) for one in (first, second)] == [
+        (RunStatus.PENDING, "b", ("a",))
+    ] * 2
+    assert world.kernel.preview(RunRerunFrom(run_id="x")).keeps == {"a": 1}
+    world.do(admit)
+    assert world.run().status is RunStatus.PENDING
+    world.do(RunCancel(run_id="y"))
+    world.do(admit)
+    attempt = world.claim_one(session)
+    assert (attempt.run, attempt.node) == (world.run().key, "b")
+    assert world.value(attempt.run, attempt.input) == "a"
+    assert references_from(world.run().kept) == {"a": ("of", world.run(generation=1).key, 3)}
+
+
+@pytest.mark.parametrize("status", [RunStatus.BLOCKED, RunStatus.WAITING, RunStatus.CANCELLING])
+def test_whatever_holds_a_run_up_it_is_run_again(status: RunStatus) -> None:
+    world = World(LINE)
+    world.create()
+    world.complete(world.claim_one(world.open()))
+    world.put(UpdateRun(attrs.evolve(world.run(), status=status)))
+
+    answer = world.rerun()
+
+    assert (answer.stage, answer.terminated, answer.status) == ("b", True, RunStatus.RUNNING)
+    assert world.run(generation=1).status is RunStatus.CANCELLED
 
 
 # Side by side ------------------------------------------------------------------------------------------------------
