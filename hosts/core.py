@@ -18,6 +18,7 @@ from holdfast.hosts.registry import Registry
 from holdfast.hosts.stores import Stores, host_name
 from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.authoring.options import StartOptions, check_options
+from holdfast.kernel.authoring.overriding import stage_overrides
 from holdfast.kernel.commands import Command, NamedValue, RunCreate
 from holdfast.kernel.kernel import Executor, Kernel
 from holdfast.kernel.values import encode
@@ -152,6 +153,7 @@ class Core:
             deadline=None if deadline is None else deadline // timedelta(microseconds=1),
             concurrency_key=options.get("concurrency_key"),
             concurrency_limit=options.get("concurrency_limit", 1),
+            overrides=stage_overrides(definition, options.get("overrides", ())),
         )
 
     def dispatch(self, command: Command[R]) -> R:

@@ -8,6 +8,7 @@ import attrs
 from holdfast.hosts.payloads import Payloads
 from holdfast.kernel.commands import Attempt
 from holdfast.kernel.plan import Plan, plan_from_json
+from holdfast.kernel.plan_cache import PlanCache
 from holdfast.ports.errors import UnknownPlanError
 from holdfast.ports.persistence import LoadValues, Persistence, PlansByFingerprint, RunsByKey, StoredValue
 from holdfast.ports.records import Payload, Run
@@ -44,7 +45,7 @@ class Inputs:
     def __init__(self, persistence: Persistence, payloads: Payloads) -> None:
         self._persistence = persistence
         self._payloads = payloads
-        self._plans: dict[str, Plan] = {}
+        self._plans = PlanCache()
 
     def load(
         self,
@@ -70,11 +71,11 @@ class Inputs:
             for leaf in leaves(references[attempt.job])
         )
         values = {**known.values, **self.values(tuple(wanted.keys() - known.values.keys()))}
-        self._learn_plans(run.plan for run in runs.values())
+        plans = self._plans_of(run.plan for run in runs.values())
         return [
-            self._work(attempt, runs[attempt.run], references.get(attempt.job), values)
+            self._work(attempt, run, _required(plans, run.plan), references.get(attempt.job), values)
             for attempt in attempts
-            if attempt.run in runs
+            if (run := runs.get(attempt.run)) is not None
         ]
 
     def text(self, run: str, reference: Reference) -> str:
@@ -93,19 +94,21 @@ class Inputs:
 
     def plan(self, fingerprint: str) -> Plan:
         """Return a stored plan. UnknownPlanError."""
-        self._learn_plans((fingerprint,))
-        if fingerprint not in self._plans:
-            raise UnknownPlanError(fingerprint)
-        return self._plans[fingerprint]
+        return _required(self._plans_of((fingerprint,)), fingerprint)
 
-    def _learn_plans(self, fingerprints: Iterable[str]) -> None:
-        unknown = tuple(sorted(set(fingerprints) - self._plans.keys()))
+    def _plans_of(self, fingerprints: Iterable[str]) -> dict[str, Plan]:
+        wanted = set(fingerprints)
+        plans = self._plans.found(wanted)
+        unknown = tuple(sorted(wanted - plans.keys()))
         if unknown:
-            rows = self._persistence.read(PlansByFingerprint(unknown))
-            self._plans.update((row.fingerprint, plan_from_json(row.body)) for row in rows)
+            for row in self._persistence.read(PlansByFingerprint(unknown)):
+                plans[row.fingerprint] = plan = plan_from_json(row.body)
+                self._plans.add(plan)
+        return plans
 
-    def _work(self, attempt: Attempt, run: Run, reference: Reference | None, values: Values) -> Work:
-        plan = self.plan(run.plan)
+    def _work(
+        self, attempt: Attempt, run: Run, plan: Plan, reference: Reference | None, values: Values
+    ) -> Work:
         if reference is None:
             return Work(attempt=attempt, run=run, plan=plan)
         try:
@@ -123,3 +126,9 @@ class Inputs:
         if is_map(reference):
             return f"[{','.join(texts)}]"
         return texts[0]
+
+
+def _required(plans: Mapping[str, Plan], fingerprint: str) -> Plan:
+    if fingerprint not in plans:
+        raise UnknownPlanError(fingerprint)
+    return plans[fingerprint]

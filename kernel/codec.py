@@ -82,8 +82,18 @@ def command_json(command: Command[R]) -> str:
 
 
 def fingerprint_text(command: Command[R]) -> str:
-    """Return what makes a command this command: its canonical JSON text without the idempotency key."""
-    return command_json(attrs.evolve(command, idempotency_key=None))
+    """Return what makes a command this command: its canonical JSON text without the idempotency key.
+
+    Fields that have their defaults are left out: a command stays the same when its class gets another field.
+    """
+    said = {
+        field.name
+        for field in attrs.fields(type(command))
+        if getattr(command, field.name) != field.default or field.default is attrs.NOTHING
+    }
+    data = {name: value for name, value in command_data(command).items() if name in said or name == "type"}
+    data.pop("idempotency_key", None)
+    return canonical(data)
 
 
 def reply_json(reply: object) -> str:

@@ -32,6 +32,7 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.decide.outbox import news_of
 from holdfast.kernel.loading import load
 from holdfast.kernel.plan import Plan
+from holdfast.kernel.plan_cache import PlanCache
 from holdfast.kernel.previews import RerunPreview, preview_rerun
 from holdfast.kernel.record import Recording, recorded
 from holdfast.kernel.rules import RULES, reply_type
@@ -104,7 +105,7 @@ class Kernel:
         self._workflows = _by_version(plans)
         self._executor = executor
         self._recorder = recorder
-        self._known_plans: dict[str, Plan] = {}
+        self._known_plans = PlanCache()
         self._stored_plans: frozenset[str] = frozenset()
         self._sinks: tuple[Sink, ...] = ()
         self._sinks_until = -math.inf
@@ -158,7 +159,8 @@ class Kernel:
         except RefusedError as error:
             return self._halved(batch, error)
         if plans:
-            self._stored_plans |= plans
+            # Only those of pipelines: a run may have a plan of its own, and there is no end to these.
+            self._stored_plans |= plans & {plan.fingerprint for plan in self._workflows.values()}
         if any(isinstance(command, SinkRegister | SinkRemove) for command in batch):
             self._sinks_until = -math.inf
         if hints and self._transport is not None:

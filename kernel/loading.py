@@ -1,8 +1,9 @@
 """Reads what a batch of commands needs, many rows at once, in the one order in which locks are taken."""
 
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from holdfast.kernel.plan import Plan, plan_from_json
+from holdfast.kernel.plan_cache import PlanCache
 from holdfast.kernel.reruns import Past
 from holdfast.kernel.slots import holders
 from holdfast.kernel.state import (
@@ -35,7 +36,7 @@ def load(
     needs: Iterable[Reads],
     now: Micros,
     workflows: Mapping[tuple[str, str | None], Plan],
-    known_plans: MutableMapping[str, Plan],
+    known_plans: PlanCache,
 ) -> State:
     """Return the state that decides the commands whose needs these are.
 
@@ -277,10 +278,11 @@ def _found_nothing(state: State, reads: Reads) -> bool:
             return False
 
 
-def _plans(tx: Transaction, state: State, known: MutableMapping[str, Plan]) -> None:
+def _plans(tx: Transaction, state: State, known: PlanCache) -> None:
     wanted = {run.plan for run in state.tables.runs.values()}
-    missing = wanted - known.keys()
+    state.plans.update(known.found(wanted))
+    missing = wanted - state.plans.keys()
     if missing:
         for row in tx.plans(sorted(missing)):
-            known[row.fingerprint] = plan_from_json(row.body)
-    state.plans.update((fingerprint, known[fingerprint]) for fingerprint in wanted & known.keys())
+            state.plans[row.fingerprint] = plan = plan_from_json(row.body)
+            known.add(plan)

@@ -108,24 +108,29 @@ class Group:
 
 @attrs.frozen(kw_only=True)
 class Plan:
-    """Groups of nodes, each fed by the one before."""
+    """Groups of nodes, each fed by the one before.
+
+    `base` is the fingerprint of the pipeline's plan, if this is that of a run whose stages are treated otherwise.
+    """
 
     workflow: str
     version: str
     groups: tuple[Group, ...]
+    base: str | None = None
 
     def to_json(self) -> str:
         """Return the canonical JSON text that is stored."""
-        return canonical(
-            {
-                "workflow": self.workflow,
-                "version": self.version,
-                "groups": [
-                    {"parallel": group.parallel, "nodes": [_node_data(node) for node in group.nodes]}
-                    for group in self.groups
-                ],
-            }
-        )
+        data: dict[str, object] = {
+            "workflow": self.workflow,
+            "version": self.version,
+            "groups": [
+                {"parallel": group.parallel, "nodes": [_node_data(node) for node in group.nodes]}
+                for group in self.groups
+            ],
+        }
+        if self.base is not None:
+            data["base"] = self.base
+        return canonical(data)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -164,6 +169,7 @@ def plan_from_json(text: str) -> Plan:
     return Plan(
         workflow=cast("str", data["workflow"]),
         version=cast("str", data["version"]),
+        base=cast("str | None", data.get("base")),
         groups=tuple(
             Group(
                 parallel=cast("bool", group["parallel"]),

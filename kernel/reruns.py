@@ -70,7 +70,11 @@ def followed_plan(
     known = workflows.get((run.workflow, wanted))
     if known is None and wanted != run.version:
         raise UnknownWorkflowError(run.workflow, wanted)
-    return known or before
+    if (
+        known is None or before.base == known.fingerprint
+    ):  # the run's stages were treated otherwise, and will be
+        return before
+    return known
 
 
 def planned_rerun(run: Run, past: Past, before: Plan, plan: Plan, stage: str | None) -> Rerun:

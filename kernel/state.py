@@ -6,7 +6,7 @@ from typing import Generic, TypeAlias
 import attrs
 from typing_extensions import TypeVar
 
-from holdfast.kernel.plan import Plan
+from holdfast.kernel.plan import Plan, plan_from_json
 from holdfast.kernel.reruns import Past
 from holdfast.ports.changes import AppendHistory, Change
 from holdfast.ports.errors import InvalidCommandError, UnknownPlanError
@@ -247,6 +247,8 @@ class State:
         plan = self.plans.get(run.plan)
         if plan is None:  # the run may have been created by a command before, of this batch
             plan = next((known for known in self.workflows.values() if known.fingerprint == run.plan), None)
+        if plan is None and (row := self.tables.plans.get(run.plan)) is not None:  # with a plan of its own
+            plan = plan_from_json(row.body)
         if plan is None:
             raise UnknownPlanError(run.plan)
         return plan

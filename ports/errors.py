@@ -177,6 +177,17 @@ class RefusedError(HoldfastError):
     code = "refused"
 
 
+class InvalidOverrideError(HoldfastError):
+    """A run was to be started with a stage treated otherwise, and that can't be. Nothing was stored."""
+
+    code = "invalid_override"
+
+    def __init__(self, stage: str, reason: str) -> None:
+        self.stage = stage
+        self.reason = reason
+        super().__init__(f"overrides: stage {stage!r} {reason}")
+
+
 class SchemaError(HoldfastError):
     """The database's tables are missing, older or newer than this version of Holdfast can work with."""
 

@@ -18,6 +18,7 @@ from holdfast.hosts.core import Core
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.options import CONCURRENCY_MAX, PRIORITY_MAX, StartOptions
 from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.authoring.stages import ConfigurableStage
 from holdfast.kernel.commands import RunCreated
 from holdfast.kernel.values import decode
 from holdfast.kernel.values.forms import NoneType, plain, show
@@ -38,6 +39,13 @@ from holdfast.ports.persistence import SchemaVersion
     help="A greater one is served first.",
 )
 @click.option("--attribute", "attributes", multiple=True, metavar="NAME=TEXT", help="May be repeated.")
+@click.option(
+    "--config",
+    "configs",
+    multiple=True,
+    metavar="STAGE=JSON",
+    help="The config of a stage in this run. May be repeated.",
+)
 @click.option(
     "--if-exists",
     type=click.Choice(["error", "return"]),
@@ -98,7 +106,8 @@ def start_command(
     options = _options(settings, utc=screen.zone is not None)
     with Target().opened(spec) as engine:
         core = engine.core
-        created = _start(core, workflow, text, options)
+        configs = cast("tuple[str, ...]", settings["configs"])
+        created = _start(core, workflow, text, options, configs)
         _tell(screen, core, created, wait=wait)
         ended = wait_for(screen, core, find_run(core, created.run_id), timeout) if wait else Exit.OK
     raise SystemExit(ended)
@@ -155,8 +164,13 @@ def _options(settings: dict[str, object], *, utc: bool) -> StartOptions:
     return options
 
 
-def _start(core: Core, workflow: str, text: str | None, options: StartOptions) -> RunCreated:
-    call = _call(_pipeline(core, workflow), text)
+def _start(
+    core: Core, workflow: str, text: str | None, options: StartOptions, configs: tuple[str, ...]
+) -> RunCreated:
+    pipeline = _pipeline(core, workflow)
+    if configs:
+        options["overrides"] = [_configured(pipeline, config) for config in configs]
+    call = _call(pipeline, text)
     command = core.create(call, options)
     return core.dispatch(command)
 
@@ -167,6 +181,21 @@ def _pipeline(core: Core, workflow: str) -> Pipeline[Any, object]:
     if found is None:
         raise UnknownWorkflowError(name, version or None)
     return found
+
+
+def _configured(pipeline: Pipeline[Any, object], config: str) -> ConfigurableStage[Any, object, Any]:
+    """Return a stage with the config that a word says. InvalidValueError if it is none."""
+    name, equals, text = config.partition("=")
+    if not equals:
+        raise click.UsageError(f"--config {config!r}: write STAGE=JSON, as extract='{{\"depth\": 3}}'")
+    stage = pipeline.bodies.get(name)
+    if stage is None:
+        known = ", ".join(pipeline.bodies)
+        raise click.UsageError(f"--config: {pipeline.name!r} has no stage {name!r}; it has {known}")
+    if not isinstance(stage, ConfigurableStage) or stage.shape.config_type is None:
+        raise click.UsageError(f"--config: stage {name!r} has no config")
+    configurable = cast("ConfigurableStage[Any, object, Any]", stage)
+    return configurable.configure(decode(text, cast("Any", stage.shape.config_type)))
 
 
 def _call(pipeline: Pipeline[Any, object], text: str | None) -> Call[object]:

@@ -2,12 +2,13 @@
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, TypedDict, cast
 
 import attrs
 
+from holdfast.kernel.authoring.nodes import AnyNode
 from holdfast.ports.errors import DefinitionError
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
@@ -151,6 +152,7 @@ class StartOptions(TypedDict, total=False):
         deadline: How long the run may take, from its start or from a later `start_at` on. Then it fails.
         concurrency_key: Of the runs with the same text only so many are under way at a time; the others are pending.
         concurrency_limit: How many; 1 if left out.
+        overrides: Stages of the pipeline, changed with `configure` or `options`, as they are treated in this run.
     """
 
     id: str
@@ -166,6 +168,7 @@ class StartOptions(TypedDict, total=False):
     deadline: timedelta
     concurrency_key: str
     concurrency_limit: int
+    overrides: Sequence[AnyNode[object]]
 
 
 def check_options(given: Mapping[str, object], possible: type, where: str) -> None:

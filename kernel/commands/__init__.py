@@ -57,6 +57,7 @@ from holdfast.kernel.commands.runs import (
     RunTerminate,
     RunTransition,
     RunTransitioned,
+    StageOverride,
 )
 from holdfast.kernel.commands.said import (
     NamedValue,
@@ -176,6 +177,7 @@ __all__ = [
     "SinkRegistered",
     "SinkRemove",
     "SinkRemoved",
+    "StageOverride",
     "StreamLease",
     "admissions",
     "passed_over_beside",

@@ -6,6 +6,7 @@ import attrs
 
 from holdfast.kernel.commands.command import Command
 from holdfast.kernel.commands.said import NamedValue, named_values
+from holdfast.kernel.plan import RetryPolicy, RetryRule
 from holdfast.ports.records import Micros, Payload, RunStatus
 
 
@@ -24,6 +25,21 @@ class RunCreated:
     created: bool
     admits_runs: tuple[str, ...] = ()
     admits_jobs: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class StageOverride:
+    """How one stage is treated in one run. What is None is as the pipeline has it. See `StagePlan` for the fields."""
+
+    stage: str
+    queue: str | None = None
+    priority: int | None = None
+    retry: RetryPolicy | None = None
+    retry_rules: tuple[RetryRule, ...] | None = None
+    timeout_us: Micros | None = None
+    timeout_total_us: Micros | None = None
+    heartbeat_timeout_us: Micros | None = None
+    config: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -57,6 +73,7 @@ class RunCreate(Command[RunCreated]):
     deadline: Micros | None = None
     concurrency_key: str | None = None
     concurrency_limit: int = 1
+    overrides: tuple[StageOverride, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

@@ -23,6 +23,7 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.decide.admissions import INPUT_ROW, admits_jobs
 from holdfast.kernel.decide.said import annotations_at_start
 from holdfast.kernel.draft import RunDraft
+from holdfast.kernel.overrides import overridden
 from holdfast.kernel.plan import DEFAULT_QUEUE, MapPlan, Plan, stage_of
 from holdfast.kernel.progress import NodeProgress, item_input, progress_from
 from holdfast.kernel.state import Decision, Reads, State, Unsound
@@ -49,6 +50,7 @@ def decide_create(state: State, command: RunCreate, now: Micros, ids: Ids) -> De
     if plan is None:
         raise UnknownWorkflowError(command.workflow, command.version)
     _check(command)
+    plan = overridden(plan, command.overrides)
     known = None if command.id is None else state.tables.run_named(RunName(command.namespace, command.id))
     if known is not None and _is_given(command, known):
         return Decision(RunCreated(**_names(known), status=known.status, created=False))

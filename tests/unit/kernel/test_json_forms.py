@@ -36,8 +36,8 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         (
             '{"annotations":[],"attributes":null,"concurrency_key":null,"concurrency_limit":1,"deadline":null,"id":null,'
             '"idempotency_key":null,"if_active":null,"if_ended":null,"if_exists":"error",'
-            '"input":{"blob":null,"inline":"{\\"\\u00e9\\":1}"},"namespace":"default","priority":0,"queue":null,'
-            '"start_at":null,"type":"run.create","version":null,"workflow":"w"}'
+            '"input":{"blob":null,"inline":"{\\"\\u00e9\\":1}"},"namespace":"default","overrides":[],'
+            '"priority":0,"queue":null,"start_at":null,"type":"run.create","version":null,"workflow":"w"}'
         ),
     ),
     (c.RunTransition(run_id="x"), f'{{{BASE},"run_id":"x","type":"run.transition"}}'),

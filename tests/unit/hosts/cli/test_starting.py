@@ -10,6 +10,17 @@ from tests.unit.hosts.cli.conftest import CommandLine
 ORDER = '{"customer": "Ann", "items": ["a", "b"]}'
 
 
+def test_a_config_for_one_run_names_a_stage_that_has_one(holdfast: CommandLine) -> None:
+    for config, said in (
+        ("pack", "write STAGE=JSON"),
+        ("none={}", "has no stage 'none'"),
+        ("pack={}", "stage 'pack' has no config"),
+    ):
+        answer = holdfast("run", "start", "shop:engine", "order", ORDER, "--config", config)
+        assert answer.code == 2
+        assert said in answer.err
+
+
 def test_it_prints_the_id_and_nothing_else_on_stdout(holdfast: CommandLine) -> None:
     answer = holdfast("run", "start", "shop:engine", "order", ORDER, "--id", "order-7")
     assert (answer.code, answer.out) == (0, "order-7\n")
