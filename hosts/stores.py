@@ -15,6 +15,7 @@ from holdfast.adapters.system.ids import UlidIds
 from holdfast.ports.blobs import BlobStore
 from holdfast.ports.clock import Clock, Ids
 from holdfast.ports.errors import InvalidUrlError
+from holdfast.ports.events import EventSink
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.transport import JobTransport
 
@@ -107,3 +108,14 @@ def without_secrets(url: str) -> str:
 def host_name() -> str:
     """Return what names this process for people."""
     return f"{os.uname().nodename}:{os.getpid()}"
+
+
+def built_in_sink(what: str) -> EventSink:
+    """Return the sink of events that a text names: `log`, or the URL of a webhook. InvalidUrlError."""
+    if what == "log":
+        from holdfast.adapters.sinks.log import LogSink
+
+        return LogSink()
+    from holdfast.adapters.sinks.webhook import WebhookSink
+
+    return WebhookSink(what)

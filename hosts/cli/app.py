@@ -16,12 +16,14 @@ from holdfast.hosts.cli.ending import cancel_command, terminate_command
 from holdfast.hosts.cli.exits import Exit, Problem, problem_of
 from holdfast.hosts.cli.hearing import logs_command
 from holdfast.hosts.cli.help import exits
+from holdfast.hosts.cli.letters import letters_command, replay_command
 from holdfast.hosts.cli.listing import list_command
 from holdfast.hosts.cli.logs import log_holdfast, stop_logging
 from holdfast.hosts.cli.pausing import pause_command, resume_command
 from holdfast.hosts.cli.rerunning import rerun_command
 from holdfast.hosts.cli.screen import Screen
 from holdfast.hosts.cli.showing import show_command
+from holdfast.hosts.cli.sinks import add_command, remove_command, sinks_command
 from holdfast.hosts.cli.starting import start_command
 from holdfast.hosts.cli.target import ENGINE_VARIABLE, URL_VARIABLE
 from holdfast.hosts.cli.waiting import wait_command
@@ -64,7 +66,25 @@ _of_runs = (
 )
 for _command in _of_runs:
     runs.add_command(_command)
-for _command in (worker_command, runs, database):
+
+
+@click.group("sink")
+def sinks() -> None:
+    """Say where events go."""
+
+
+for _command in (add_command, remove_command, sinks_command):
+    sinks.add_command(_command)
+
+
+@click.group("dead-letter")
+def dead_letters() -> None:
+    """Look at the events that a sink refuses, and let them go on."""
+
+
+for _command in (letters_command, replay_command):
+    dead_letters.add_command(_command)
+for _command in (worker_command, runs, sinks, dead_letters, database):
     command_line.add_command(_command)
 
 

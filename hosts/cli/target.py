@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Final, cast
 
 import attrs
 import click
@@ -19,6 +19,7 @@ from holdfast.hosts.cli.exits import CliError, Exit
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.stores import newest_schema, without_secrets
 from holdfast.ports.errors import HoldfastError, InvalidUrlError, SchemaError
+from holdfast.ports.events import EventSink
 from holdfast.ports.persistence import SchemaVersion
 
 ENGINE_VARIABLE: Final = "HOLDFAST_ENGINE"
@@ -121,6 +122,17 @@ def load_engine(spec: str) -> Engine:
         kind = type(found).__name__
         raise _bad(f"{spec} is of type {kind}, not Engine: make one with Engine.open(url, workflows=[...])")
     return found
+
+
+def load_sink(spec: str) -> EventSink:
+    """Import a module and return the sink of events in it that `MODULE:OBJECT` names."""
+    module_name, colon, path = spec.partition(":")
+    if not colon or not all(part.isidentifier() for part in (*module_name.split("."), path)):
+        raise _bad(f"{spec!r} is no sink: write log, a URL, or MODULE:OBJECT")
+    found: object = getattr(_imported(module_name), path, None)
+    if not callable(getattr(found, "emit", None)):
+        raise _bad(f"{spec} is no sink: it has no method `emit`")
+    return cast("EventSink", found)
 
 
 def check_schema(engine: Engine) -> None:

@@ -12,12 +12,14 @@ from holdfast.hosts.cli.help import exits
 from holdfast.hosts.cli.logs import log_all
 from holdfast.hosts.cli.screen import Screen, screen_options
 from holdfast.hosts.cli.spans import span
-from holdfast.hosts.cli.target import default_engine, load_engine
+from holdfast.hosts.cli.target import default_engine, load_engine, load_sink
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.process.worker import Worker, WorkerStats
+from holdfast.hosts.stores import built_in_sink
 from holdfast.kernel.authoring.options import check_name
 from holdfast.kernel.plan import DEFAULT_QUEUE
 from holdfast.ports.errors import DefinitionError
+from holdfast.ports.events import EventSink
 
 LOOK_SECONDS: Final = 0.02
 STATS_SECONDS: Final = 30.0
@@ -58,6 +60,13 @@ _log = logging.getLogger("holdfast.cli")
     help="How long running bodies are given to end when the worker is told to stop.",
 )
 @click.option(
+    "--sink",
+    "sinks",
+    multiple=True,
+    metavar="NAME=WHAT",
+    help="Send events to the sink of this name: WHAT is `log`, a URL, or MODULE:OBJECT. May be repeated.",
+)
+@click.option(
     "--verbose", "-v", is_flag=True, help="Log more: what the worker does, and its counts twice a minute."
 )
 @screen_options
@@ -69,6 +78,7 @@ def worker_command(
     queues: tuple[str, ...],
     lease: float,
     drain_grace: float,
+    sinks: tuple[str, ...],
     verbose: bool,
 ) -> None:
     """Run jobs of an engine's workflows until told to stop.
@@ -86,6 +96,7 @@ def worker_command(
             only_queues=tuple(limits) or None,
             lease=lease,
             drain_grace=drain_grace,
+            sinks=_sinks(sinks),
         )
     except ValueError as error:
         raise click.UsageError(str(error)) from None
@@ -179,6 +190,20 @@ class Reporter:
                     "host": core.host,
                 }
             )
+
+
+def _sinks(given: tuple[str, ...]) -> dict[str, EventSink]:
+    sinks: dict[str, EventSink] = {}
+    for text in given:
+        name, equals, what = text.partition("=")
+        if not equals or not name or name in sinks:
+            why = f"{name!r} was given before" if name in sinks else "write NAME=WHAT"
+            raise click.UsageError(f"--sink {text}: {why}")
+        if "://" in what or what == "log":
+            sinks[name] = built_in_sink(what)
+        else:
+            sinks[name] = load_sink(what)
+    return sinks
 
 
 def _limits(given: tuple[str, ...]) -> dict[str, int | None]:

@@ -1,0 +1,106 @@
+"""`holdfast sink add`, `remove` and `list`."""
+
+from datetime import datetime, timedelta
+
+import click
+
+from holdfast.hosts.cli.asking import instant_of, moment
+from holdfast.hosts.cli.exits import CliError, Exit
+from holdfast.hosts.cli.help import exits
+from holdfast.hosts.cli.screen import Screen, one_line, screen_options, table
+from holdfast.hosts.cli.target import Target, engine_options
+from holdfast.hosts.sinks import SinkInfo
+from holdfast.ports.clock import micros
+
+_EXITS = exits(Exit.OK, Exit.USAGE, Exit.UNAVAILABLE, Exit.SCHEMA)
+
+
+@click.command("add", epilog=_EXITS)
+@click.argument("words", nargs=-1, metavar="[ENGINE] NAME")
+@click.option(
+    "--since",
+    type=moment,
+    metavar="TIME",
+    help="Send events from then on: 2026-11-21T08:00Z, or how long ago, as 7d.  [default: now]",
+)
+@click.option("--type", "types", multiple=True, metavar="TYPE", help="Only these, as run.* May be repeated.")
+@engine_options
+@screen_options
+def add_command(
+    *,
+    screen: Screen,
+    target: Target,
+    words: tuple[str, ...],
+    since: datetime | timedelta | None,
+    types: tuple[str, ...],
+) -> None:
+    """Let events go to a sink of this name. One that is there stays as it is."""
+    spec, (name,) = target.split(words, "NAME")
+    with target.opened(spec) as engine:
+        engine.core.connect()
+        begin = instant_of(since, engine.core.clock.now(), utc=screen.zone is not None)
+        sink = engine.sync.register_sink(name, since=begin, types=types)
+    if screen.as_json:
+        screen.data(sink_document(sink))
+    else:
+        screen.say(f"{sink.name} gets events from {screen.instant(micros(sink.since))} on")
+
+
+@click.command("remove", epilog=exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.UNAVAILABLE, Exit.SCHEMA))
+@click.argument("words", nargs=-1, metavar="[ENGINE] NAME")
+@engine_options
+@screen_options
+def remove_command(*, screen: Screen, target: Target, words: tuple[str, ...]) -> None:
+    """Forget a sink, what it had to get, and its dead letters."""
+    spec, (name,) = target.split(words, "NAME")
+    with target.opened(spec) as engine:
+        removed = engine.sync.remove_sink(name)
+    if not removed:
+        raise CliError(
+            Exit.NOT_FOUND, "sink_not_found", f"there is no sink {name!r}; see `holdfast sink list`"
+        )
+    if screen.as_json:
+        screen.data({"name": name, "removed": removed})
+    else:
+        screen.say(f"{name} is removed")
+
+
+@click.command("list", epilog=_EXITS)
+@click.argument("words", nargs=-1, metavar="[ENGINE]")
+@engine_options
+@screen_options
+def sinks_command(*, screen: Screen, target: Target, words: tuple[str, ...]) -> None:
+    """List sinks, and how they do."""
+    spec, _ = target.split(words)
+    with target.opened(spec) as engine:
+        sinks = engine.sync.sinks()
+    if screen.as_json:
+        screen.data([sink_document(sink) for sink in sinks])
+    elif not sinks:
+        screen.note("There are no sinks.")
+    else:
+        rows = table("name", "since", "types", "failures", "parked", "error", right=("failures", "parked"))
+        for sink in sinks:
+            rows.add_row(
+                sink.name,
+                screen.instant(micros(sink.since)),
+                " ".join(sink.types) or "all",
+                str(sink.failures),
+                str(sink.parked),
+                one_line(sink.error or ""),
+            )
+        screen.say(rows)
+
+
+def sink_document(sink: SinkInfo) -> dict[str, object]:
+    """Return a sink as JSON data."""
+    return {
+        "name": sink.name,
+        "since": sink.since.isoformat(),
+        "created_at": sink.created_at.isoformat(),
+        "types": list(sink.types),
+        "failures": sink.failures,
+        "retry_at": None if sink.retry_at is None else sink.retry_at.isoformat(),
+        "error": sink.error,
+        "parked": sink.parked,
+    }

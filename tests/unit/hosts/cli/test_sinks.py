@@ -1,0 +1,87 @@
+"""`holdfast sink` and `holdfast dead-letter`."""
+
+import attrs
+import pytest
+
+from holdfast.hosts.cli.exits import Exit
+from holdfast.kernel.commands import OutboxFlush, OutboxSettle, Refused
+from holdfast.kernel.decide.outbox import PARK_AFTER
+from holdfast.ports.changes import UpdateStream
+from holdfast.ports.records import StreamKey
+from tests.unit.hosts.cli.conftest import CommandLine
+
+ENGINE = "shop:engine"
+
+
+def park(holdfast: CommandLine, id: str) -> None:
+    """Let a sink refuse the first event of a run as often as it takes."""
+    holdfast.start("a", id=id)
+    core = holdfast.engine().core
+    for _ in range(PARK_AFTER):
+        leased = core.kernel.dispatch(OutboxFlush(sink="audit", lease=60_000_000))
+        (stream,) = leased.streams
+        refused = Refused(run=stream.run, delivered=0, number=1, error="no \x1b[31m such type", final=True)
+        settle = OutboxSettle(
+            sink="audit", registration=leased.registration, holder=leased.holder, refused=(refused,)
+        )
+        core.kernel.dispatch(settle)
+        key = StreamKey(leased.registration, stream.run)
+        # Its time has come.
+        core.stores.persistence.transact(
+            lambda tx, key=key: tx.apply(
+                [
+                    UpdateStream(attrs.evolve(one, due_at=0))
+                    for one in tx.streams([key])
+                    if one.due_at is not None
+                ]
+            )
+        )
+
+
+def test_sinks_are_added_listed_and_removed(holdfast: CommandLine) -> None:
+    assert "no sinks" in holdfast("sink", "list", ENGINE).err
+    added = holdfast("sink", "add", ENGINE, "audit", "--type", "run.*", "--since", "7d")
+    assert (added.code, added.out.startswith("audit gets events from ")) == (Exit.OK, True)
+    (sink,) = holdfast("sink", "list", ENGINE, "--json").json
+    assert (sink["name"], sink["types"], sink["failures"], sink["parked"]) == ("audit", ["run.*"], 0, 0)
+    assert "audit" in holdfast("sink", "list", ENGINE).out
+    assert holdfast("sink", "remove", ENGINE, "audit").out == "audit is removed\n"
+    again = holdfast("sink", "remove", ENGINE, "audit", "--json")
+
+    assert (again.code, again.error["code"]) == (Exit.NOT_FOUND, "sink_not_found")
+
+
+def test_a_name_that_can_not_be_is_refused(holdfast: CommandLine) -> None:
+    assert holdfast("sink", "add", ENGINE, "Audit!").code == Exit.USAGE
+
+
+def test_dead_letters_are_listed_and_replayed(holdfast: CommandLine) -> None:
+    holdfast("sink", "add", ENGINE, "audit")
+    assert "no dead letters" in holdfast("dead-letter", "list", ENGINE).err
+    park(holdfast, "order-1")
+    park(holdfast, "order-2")
+    letters = holdfast("dead-letter", "list", ENGINE, "--json").json
+    assert [(one["run_id"], one["number"]) for one in letters] == [("order-1", 1), ("order-2", 1)]
+    shown = holdfast("dead-letter", "list", ENGINE, "--run", "order-2").out
+    assert "order-2" in shown
+    assert "order-1" not in shown
+    assert "\x1b" not in shown
+    replayed = holdfast(
+        "dead-letter", "replay", ENGINE, "--run", "order-2", "--skip", "--reason", "odd", "--json"
+    )
+    assert replayed.json == {"replayed": 1}
+    assert holdfast("dead-letter", "replay", ENGINE, "--all").out == "the events of 1 runs go on\n"
+
+    assert holdfast("dead-letter", "list", ENGINE, "--json").json == []
+
+
+@pytest.mark.parametrize("options", [(), ("--all", "--sink", "audit"), ("--all", "--reason", "x")])
+def test_a_replay_says_what_it_is_about(holdfast: CommandLine, options: tuple[str, ...]) -> None:
+    assert holdfast("dead-letter", "replay", ENGINE, *options).code == Exit.USAGE
+
+
+@pytest.mark.parametrize(
+    "sink", ["audit", "=log", "audit=nothing", "audit=ftp://x/y", "audit=shop:engine", "audit=shop:none"]
+)
+def test_a_worker_is_given_sinks_that_are_some(holdfast: CommandLine, sink: str) -> None:
+    assert holdfast("worker", ENGINE, "--sink", sink).code == Exit.USAGE
