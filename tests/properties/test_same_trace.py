@@ -23,7 +23,7 @@ from psycopg import sql
 
 from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.kernel.codec import reply_json
+from holdfast.kernel.codec import reply_json, to_data
 from holdfast.kernel.commands import (
     Attempt,
     Command,
@@ -44,7 +44,9 @@ from holdfast.kernel.commands import (
     JobSettled,
     JobWakeDue,
     LeaseReapStale,
+    NamedValue,
     Outcome,
+    RunAnnotate,
     RunCancel,
     RunCreate,
     RunCreated,
@@ -56,19 +58,33 @@ from holdfast.kernel.commands import (
     RunTerminate,
     RunTransition,
     Said,
+    SaidAiCall,
+    SaidAnnotation,
+    SaidArtifact,
     SessionClose,
     SessionOpen,
     SessionOpened,
     SessionReap,
     SessionRenew,
 )
+from holdfast.kernel.commands.jobs import SaidKind
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.plan import Plan
 from holdfast.kernel.record import Recording
 from holdfast.ports.changes import CloseJob
 from holdfast.ports.errors import CommandError
+from holdfast.ports.hearing import AiCallsOf, AiTotalsOf, AnnotationsOf, ArtifactsOf
 from holdfast.ports.json import canonical
-from holdfast.ports.persistence import Lane, LoadValues, NotesOf, Persistence, StoredValue
+from holdfast.ports.persistence import (
+    Lane,
+    ListRuns,
+    LoadValues,
+    NotesOf,
+    Persistence,
+    Query,
+    RunFilter,
+    StoredValue,
+)
 from holdfast.ports.records import JobKind, Note, PassOver, Payload, job_key
 from holdfast.ports.references import Reference, leaves, reference_from
 from holdfast.testing.clock import ManualClock
@@ -101,6 +117,8 @@ _VERBS: Final = (
     "wake_due",
     "pause",
     "pause",
+    "annotate",
+    "annotate",
     "resume",
     "resume",
     "cancel",
@@ -131,6 +149,7 @@ class Trace:
     snapshot: Snapshot
     values: Sequence[StoredValue]
     notes: Sequence[Note]
+    told: Sequence[object]
 
 
 class Player:
@@ -173,7 +192,7 @@ class Player:
                 seen.append(self._turn(turn))
         ending: list[list[Move]] = [[("repair", 0, 0)], [("open", 0, 0)], [("claim", 0, 7)]]
         seen += [self._turn(moves) for moves in ending]
-        return Trace(seen, snapshot_of(self.store, NAMESPACES), self._values(), self._notes())
+        return Trace(seen, snapshot_of(self.store, NAMESPACES), self._values(), self._notes(), self._told())
 
     def _turn(self, moves: Sequence[Move]) -> tuple[list[str], list[str], list[tuple[str, ...]]]:
         self.recordings.clear()
@@ -252,6 +271,10 @@ class Player:
                 yield JobWakeDue(limit=1 + one)
             case "pause":
                 yield RunPause(run_id=run, namespace=namespace, reason="why")
+            case "annotate":
+                value = NamedValue(name=f"n{two % 3}", value=canonical(f"\N{SNOWMAN} {one}"))
+                key = f"k{two}" if two % 2 else None
+                yield RunAnnotate(run_id=run, namespace=namespace, annotations=(value,), key=key)
             case "resume":
                 yield RunResume(run_id=run, namespace=namespace)
             case "cancel":
@@ -286,7 +309,7 @@ class Player:
         attempt = among[(one + next(self.picks)) % len(among)]
         self.said.add(attempt.job)
         namespace = self.runs[attempt.run]
-        said = (Said(kind="log", at=one, data=canonical(f"said \N{SNOWMAN} {two}")),) if two == 6 else ()
+        said = _said(one) if two == 6 else ()
         match verb:
             case "claim_one":
                 epoch = attempt.epoch - (two == 5)
@@ -363,6 +386,32 @@ class Player:
 
     def _notes(self) -> list[Note]:
         return [note for run in sorted(self.runs) for note in self.store.read(NotesOf(run))]
+
+    def _told(self) -> list[object]:
+        """What runs say of themselves, and which of them are found by it."""
+        questions: list[Query[Any]] = []
+        for run in sorted(self.runs):
+            questions += [AnnotationsOf(run), ArtifactsOf(run), AiCallsOf(run), AiTotalsOf(run)]
+        for one in range(8):
+            said = (f"n{one % 3}", f"\N{SNOWMAN} {one}")
+            questions.append(ListRuns(RunFilter(namespace=NAMESPACES[0], annotations=(said,))))
+        return [self.store.read(question) for question in questions]
+
+
+def _said(one: int) -> tuple[Said, ...]:
+    """Something of each kind, part of which may have been said before."""
+    annotation = SaidAnnotation(
+        name=f"n{one % 3}", value=canonical(f"\N{SNOWMAN} {one}"), key=f"k{one}" if one % 2 else None
+    )
+    artifact = SaidArtifact(name="a", content_type="a/b", size=one, sha256="0", blob="b")
+    call = SaidAiCall(topic="t", model=f"m{one}", cost=one, batch="b", batch_index=one)
+    told: tuple[tuple[SaidKind, object], ...] = (
+        ("log", f"said \N{SNOWMAN} {one}"),
+        ("annotation", to_data(annotation)),
+        ("artifact", to_data(artifact)),
+        ("ai_call", to_data(call)),
+    )
+    return tuple(Said(kind=kind, at=one, data=canonical(data)) for kind, data in told)
 
 
 def _bad(number: int) -> Command[Any]:
@@ -457,6 +506,7 @@ def _compare(factories: Sequence[Factory], story: tuple[Plan, Plan, list[Turn]])
             assert given_ == wanted, f"turn {number}"
         assert trace.values == expected.values
         assert trace.notes == expected.notes
+        assert trace.told == expected.told
         assert trace.snapshot.runs == expected.snapshot.runs
         assert trace.snapshot.jobs == {
             key: expected.snapshot.jobs.get(key, {}) for key in trace.snapshot.jobs
