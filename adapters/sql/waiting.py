@@ -98,6 +98,22 @@ def _waiting_after(source: Source, namespace: str, key: str) -> str:
     )
 
 
+def _rowid_after(source: Source, namespace: str, key: str) -> str:
+    """Return the row of the first who waits for the next key.
+
+    Said in two parts: of a comparison of pairs SQLite takes only the first column to the index, and then reads through
+    all who wait in the namespace.
+    """
+    first = f"SELECT w.rowid FROM {source.table} AS w WHERE {source.waits}"
+    of_the_same = (
+        f"{first} AND w.namespace = {namespace} AND w.concurrency_key > {key} "
+        f"ORDER BY w.concurrency_key, {source.order} LIMIT 1"
+    )
+    order = f"w.namespace, w.concurrency_key, {source.order}"
+    of_the_next = f"{first} AND w.namespace > {namespace} ORDER BY {order} LIMIT 1"
+    return f"COALESCE(({of_the_same}), ({of_the_next}))"
+
+
 def _by_lateral(dialect: Dialect, source: Source) -> Searches:
     places = dialect.table_of("places", "p", {"namespace": "text", "key": "text"})
     wanted = dialect.table_of("wanted", "p", {"namespace": "text", "key": "text", "most": "bigint"})
@@ -126,9 +142,9 @@ def _by_rowid(dialect: Dialect, source: Source) -> Searches:
         waited_for=f"SELECT {heads} FROM {places} CROSS JOIN {source.table} AS h "
         f"WHERE h.rowid = (SELECT w.rowid {_waiting_of(source, 'p')} LIMIT 1) "
         "ORDER BY h.namespace, h.concurrency_key",
-        all_waited_for="WITH RECURSIVE found(id, place) AS (SELECT (SELECT w.rowid "
-        f"{_waiting_after(source, ':namespace', ':key')}), 1 UNION ALL "
-        f"SELECT (SELECT w.rowid {_waiting_after(source, 'h.namespace', 'h.concurrency_key')}), f.place + 1 "
+        all_waited_for="WITH RECURSIVE found(id, place) AS (SELECT "
+        f"{_rowid_after(source, ':namespace', ':key')}, 1 UNION ALL "
+        f"SELECT {_rowid_after(source, 'h.namespace', 'h.concurrency_key')}, f.place + 1 "
         f"FROM found AS f CROSS JOIN {source.table} AS h WHERE h.rowid = f.id AND f.place < :limit) "
         f"SELECT {heads} FROM found AS f CROSS JOIN {source.table} AS h WHERE h.rowid = f.id "
         "ORDER BY h.namespace, h.concurrency_key",

@@ -75,6 +75,14 @@ FAN_BODIES: Final = 3
 """How many bodies a fan has besides its items."""
 
 
+NARROW: Final = (
+    Pipeline("narrow", input=int, retry=PATIENT)
+    .pipe(add_one.options(name="free"))
+    .pipe(add_one.options(name="narrow", max_concurrency=1))
+)
+"""Two stages, of the second of which one body may run at a time: gives its input plus two."""
+
+
 # Bodies that wait -----------------------------------------------------------------------------------------------
 
 
@@ -235,6 +243,7 @@ WORKFLOWS: Final[Mapping[str, Pipeline[Any, Any]]] = {
         ONE,
         CHAIN,
         FAN,
+        NARROW,
         GATE,
         GATE_ASYNC,
         GATE_DEAF,
