@@ -25,6 +25,8 @@ from holdfast.ports.persistence import RunsByKey, SinksWithNews, StreamRows, Str
 from holdfast.ports.records import HistoryRow, Micros, Run
 
 LEASE: Final = 60.0
+SETTLE_AFTER: Final = 0.5
+"""Seconds after which it is said how far a flush went, so that not much comes again if the process is killed."""
 ROWS_EACH: Final = 100
 ROWS_AT_ONCE: Final = 1_000
 SWEEP_INTERVAL: Final = 10.0
@@ -101,7 +103,8 @@ class Flusher:
         """Lease some streams of one sink, hand their events over, and say how far that went."""
         clock = self._core.clock
         # Half of the lease is left for the call that has been begun, and for the store.
-        until = clock.monotonic() + self._lease / 2
+        began = clock.monotonic()
+        until = began + self._lease / 2
         command = OutboxFlush(namespace=self._core.namespace, sink=name, lease=round(self._lease * 1_000_000))
         leased = self._core.kernel.dispatch(command)
         if not leased.streams:
@@ -115,6 +118,8 @@ class Flusher:
         try:
             for group in _groups(leased.streams):
                 if delivery.error is not None or not may_go_on():
+                    break
+                if delivery.took and clock.monotonic() >= began + SETTLE_AFTER:
                     break
                 pending = self._pending(leased, group)
                 del untouched[: len(group)]

@@ -1,5 +1,7 @@
 """`holdfast sink` and `holdfast dead-letter`."""
 
+from functools import partial
+
 import attrs
 import pytest
 
@@ -7,6 +9,7 @@ from holdfast.hosts.cli.exits import Exit
 from holdfast.kernel.commands import OutboxFlush, OutboxSettle, Refused
 from holdfast.kernel.decide.outbox import PARK_AFTER
 from holdfast.ports.changes import UpdateStream
+from holdfast.ports.persistence import Transaction
 from holdfast.ports.records import StreamKey
 from tests.unit.hosts.cli.conftest import CommandLine
 
@@ -26,16 +29,13 @@ def park(holdfast: CommandLine, id: str) -> None:
         )
         core.kernel.dispatch(settle)
         key = StreamKey(leased.registration, stream.run)
-        # Its time has come.
-        core.stores.persistence.transact(
-            lambda tx, key=key: tx.apply(
-                [
-                    UpdateStream(attrs.evolve(one, due_at=0))
-                    for one in tx.streams([key])
-                    if one.due_at is not None
-                ]
-            )
-        )
+        core.stores.persistence.transact(partial(_let_its_time_come, key))
+
+
+def _let_its_time_come(key: StreamKey, tx: Transaction) -> None:
+    tx.apply(
+        [UpdateStream(attrs.evolve(one, due_at=0)) for one in tx.streams([key]) if one.due_at is not None]
+    )
 
 
 def test_sinks_are_added_listed_and_removed(holdfast: CommandLine) -> None:

@@ -1,0 +1,33 @@
+"""What a process does that brings events to a file until it is killed."""
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast.hosts.engine import Engine
+from holdfast.hosts.flushing import Flusher
+from holdfast.ports.events import Event
+
+LEASE = 3.0
+NAME = "audit"
+
+
+class FileSink:
+    """Adds a line for each event to a file that several processes share, with one write for each call."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def emit(self, events: Sequence[Event], /) -> None:
+        os.write(self._file, "".join(f"{event.run} {event.number}\n" for event in events).encode())
+
+
+def flush_for_ever(url: str, path: str) -> None:
+    """Flush until killed."""
+    engine = Engine.open(url, migrate=False)
+    flusher = Flusher(engine.core, {NAME: FileSink(Path(path))}, lease=LEASE)
+    engine.core.connect()
+    while True:
+        flusher.flush()
+        time.sleep(0.01)

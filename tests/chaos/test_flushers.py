@@ -1,0 +1,97 @@
+"""A hundred thousand events, and flushers that are killed all the time: none is missing, each run's are in order."""
+
+import multiprocessing
+import random
+import time
+from datetime import UTC, datetime
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+
+import pytest
+
+from holdfast.adapters.sql.persistence import SqlPersistence
+from holdfast.hosts.engine import Engine
+from holdfast.ports.changes import AppendHistory, Change, CreateRun
+from holdfast.ports.persistence import Persistence, SinksWithNews
+from holdfast.ports.records import Micros
+from holdfast.testing.conformance.builders import NAMESPACE, a_row, a_run
+from tests.chaos.flushing import NAME, flush_for_ever
+
+pytestmark = [pytest.mark.chaos, pytest.mark.slow]
+
+RUNS, ROWS = 1_000, 100
+FLUSHERS = 3
+KILLS_MIN = 5
+SECONDS_MAX = 120.0
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.service)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/runs.db"
+    found: str = request.getfixturevalue("postgres_database")
+    return found
+
+
+def fill(store: Persistence) -> None:
+    for start in range(0, RUNS, 100):
+        changes: list[Change] = []
+        for number in range(start, start + 100):
+            run = a_run(number, last_row=ROWS)
+            changes += [CreateRun(run), *(AppendHistory(a_row(run.key, row)) for row in range(1, ROWS + 1))]
+        store.transact(lambda tx, changes=changes: tx.apply(changes))  # type: ignore[misc]
+
+
+def everything_is_delivered(store: Persistence, heard: Path) -> bool:
+    """Whether the file has a line for each event, and no stream has anything left to do, now or later."""
+    much_later: Micros = 2**62
+    if not heard.exists() or heard.stat().st_size < RUNS * ROWS * 20:
+        return False
+    return not store.read(SinksWithNews(NAMESPACE, (NAME,), much_later))
+
+
+def test_killed_flushers_lose_nothing_and_keep_the_order(url: str, tmp_path: Path) -> None:
+    store = SqlPersistence(url)
+    store.setup()
+    fill(store)
+    engine = Engine.open(url)
+    engine.sync.register_sink(NAME, since=datetime(2020, 1, 1, tzinfo=UTC))
+    heard = tmp_path / "heard"
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.chaos.flushing", "holdfast.adapters.sql.persistence"])
+    draw = random.Random(58)
+    flushers: list[ForkServerProcess] = []
+    kills = 0
+    began = time.monotonic()
+    try:
+        while not everything_is_delivered(store, heard):
+            assert time.monotonic() - began < SECONDS_MAX, "it took too long"
+            while len(flushers) < FLUSHERS:
+                flusher = context.Process(target=flush_for_ever, args=(url, str(heard)), daemon=True)
+                flusher.start()
+                flushers.append(flusher)
+            time.sleep(draw.uniform(1.0, 2.0))
+            victim = flushers.pop(draw.randrange(len(flushers)))
+            victim.kill()
+            victim.join()
+            kills += 1
+    finally:
+        for flusher in flushers:
+            flusher.kill()
+            flusher.join()
+        engine.core.close()
+        store.close()
+    seconds = time.monotonic() - began
+
+    first: dict[str, list[int]] = {}
+    lines = 0
+    for line in heard.read_text().splitlines():
+        run, _, number = line.partition(" ")
+        lines += 1
+        numbers = first.setdefault(run, [])
+        if int(number) > (numbers[-1] if numbers else 0):
+            numbers.append(int(number))
+    assert len(first) == RUNS
+    assert all(numbers == list(range(1, ROWS + 1)) for numbers in first.values())
+    assert kills >= KILLS_MIN, "too few were killed to tell anything"
+    print(f"{lines} lines for {RUNS * ROWS} events, {kills} kills, {seconds:.1f} s")
