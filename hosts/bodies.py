@@ -8,6 +8,7 @@ import attrs
 from holdfast.hosts.ai_log import AiSettings
 from holdfast.hosts.failures import failure_of, timeout_failure, total_failure
 from holdfast.hosts.inputs import NOTHING_KNOWN, Inputs, Known, Work
+from holdfast.hosts.interceptors import BodyCall, BodyInterceptor
 from holdfast.hosts.payloads import Payloads, Place
 from holdfast.hosts.registry import Registry
 from holdfast.hosts.runtime import AttemptRuntime, Origin
@@ -35,6 +36,7 @@ class Body:
     place: Place
     started_at: Micros
     host: str
+    interceptors: tuple[BodyInterceptor, ...] = ()
 
     @property
     def attempt(self) -> Attempt:
@@ -68,6 +70,24 @@ class Body:
     @property
     def _plan(self) -> StagePlan:
         return stage_of(self.work.plan.node(self.attempt.node))
+
+    @property
+    def call(self) -> BodyCall:
+        """What interceptors are told of it."""
+        attempt, run = self.attempt, self.work.run
+        return BodyCall(
+            namespace=run.namespace,
+            run_id=run.id,
+            workflow=run.workflow,
+            version=run.version,
+            stage=attempt.node,
+            item=attempt.item,
+            attempt=attempt.attempt,
+            max_attempts=attempt.max_attempts,
+            epoch=attempt.epoch,
+            queue=attempt.queue,
+            idempotency_key=idempotency_key(attempt),
+        )
 
     def arguments(self) -> tuple[object, ...]:
         """Return what to call the stage's body with. InvalidValueError if the input is not what it takes."""
@@ -161,6 +181,7 @@ class Bodies:
         payloads: Payloads,
         clock: Clock,
         host: str,
+        interceptors: tuple[BodyInterceptor, ...] = (),
         ai: AiSettings,
     ) -> None:
         self._ai = ai
@@ -170,6 +191,7 @@ class Bodies:
         self._payloads = payloads
         self._clock = clock
         self._host = host
+        self._interceptors = interceptors
 
     def prepare(
         self, attempts: Sequence[Attempt], known: Known = NOTHING_KNOWN
@@ -215,6 +237,7 @@ class Bodies:
             place=place,
             started_at=micros(self._clock.now()),
             host=self._host,
+            interceptors=self._interceptors,
         )
 
 

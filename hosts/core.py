@@ -12,6 +12,12 @@ from holdfast.hosts.ai_log import AiSettings
 from holdfast.hosts.bodies import Bodies
 from holdfast.hosts.clock import StoreClock
 from holdfast.hosts.inputs import Inputs
+from holdfast.hosts.interceptors import (
+    Interceptor,
+    around_bodies,
+    around_dispatch,
+    check_interceptors,
+)
 from holdfast.hosts.listener import Listener
 from holdfast.hosts.payloads import Payloads, Place
 from holdfast.hosts.registry import Registry
@@ -48,6 +54,7 @@ class Core:
         namespace: str,
         migrate: bool,
         ai: AiSettings | None = None,
+        interceptors: Iterable[Interceptor] = (),
     ) -> None:
         if not is_blob_key_part(namespace):
             raise InvalidNamespaceError(namespace)
@@ -59,6 +66,7 @@ class Core:
         self.inputs = Inputs(stores.persistence, self.payloads)
         self.host = host_name()
         self._ai = ai or AiSettings()
+        self._interceptors = check_interceptors(interceptors)
         self._migrate = migrate
         self._ready = False
         self._lock = threading.Lock()
@@ -79,6 +87,7 @@ class Core:
             transport=self.stores.transport,
             plans=self.registry.plans,
             executor=executor,
+            around=around_dispatch(self._interceptors),
         )
 
     @cached_property
@@ -96,6 +105,7 @@ class Core:
             payloads=self.payloads,
             clock=self.clock,
             host=self.host,
+            interceptors=around_bodies(self._interceptors),
             ai=self._ai,
         )
 

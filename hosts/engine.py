@@ -55,6 +55,7 @@ from holdfast.hosts.hearing import (
     ProgressInfo,
     progress_of,
 )
+from holdfast.hosts.interceptors import Interceptor
 from holdfast.hosts.loops import caller_into_loop
 from holdfast.hosts.sinks import (
     DeadLetterInfo,
@@ -718,6 +719,7 @@ class Engine:
         migrate: bool = True,
         prices: Mapping[str, Price] | None = None,
         redact: Redact | None = None,
+        interceptors: Iterable[Interceptor] = (),
     ) -> Self:
         """Return an engine on a store.
 
@@ -730,6 +732,7 @@ class Engine:
             migrate: Whether to make or update the tables at the first use; otherwise `holdfast db upgrade` does it.
             prices: What models cost, by name, for calls that stages log without a cost.
             redact: What takes out of prompts, responses, errors and metadata of such calls what is not to be stored.
+            interceptors: What is put around every dispatch of commands and every body, the first outermost.
 
         Raises:
             InvalidUrlError: A URL has none of these forms.
@@ -743,6 +746,7 @@ class Engine:
             migrate=migrate,
             prices=prices,
             redact=redact,
+            interceptors=interceptors,
         )
 
     @classmethod
@@ -756,10 +760,13 @@ class Engine:
         migrate: bool = True,
         prices: Mapping[str, Price] | None = None,
         redact: Redact | None = None,
+        interceptors: Iterable[Interceptor] = (),
     ) -> Self:
         """Return an engine on adapters of your own."""
         ai = AiSettings(prices=dict(prices or {}), redact=redact)
-        return cls(Core(stores, workflows, namespace=namespace, migrate=migrate, ai=ai))
+        return cls(
+            Core(stores, workflows, namespace=namespace, migrate=migrate, ai=ai, interceptors=interceptors)
+        )
 
     async def __aenter__(self) -> Self:
         """Connect."""

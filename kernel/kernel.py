@@ -60,6 +60,10 @@ SINKS_KNOWN_FOR: Final = 15.0
 """Seconds after which it is asked again which sinks there are; far less than `KNOWN_EVERYWHERE`."""
 
 Answer: TypeAlias = object | CommandError
+Around: TypeAlias = Callable[
+    [Sequence[Command[Any]], Callable[[Sequence[Command[Any]]], list[Answer]]], list[Answer]
+]
+"""Is given commands, and what carries them out outside of its own transactions; returns an answer to each."""
 
 
 class Executor(Protocol):
@@ -85,6 +89,7 @@ class Kernel:
         plans: The pipelines that runs can be created of. The last of a name is used where no version is asked for.
         executor: What runs bodies for `job.execute`.
         recorder: Called with every decision and all that it was made from; for tests and for looking back.
+        around: What a host puts around every dispatch.
     """
 
     def __init__(
@@ -97,6 +102,7 @@ class Kernel:
         plans: Iterable[Plan] = (),
         executor: Executor | None = None,
         recorder: Callable[[Recording], None] | None = None,
+        around: Around | None = None,
     ) -> None:
         self.persistence = persistence
         self.clock = clock
@@ -105,6 +111,7 @@ class Kernel:
         self._workflows = _by_version(plans)
         self._executor = executor
         self._recorder = recorder
+        self._around = around
         self._known_plans = PlanCache()
         self._stored_plans: frozenset[str] = frozenset()
         self._sinks: tuple[Sink, ...] = ()
@@ -123,13 +130,18 @@ class Kernel:
         They share transactions, each of at most 500 commands and 4 MiB of values. One that is refused changes
         nothing and is answered with its CommandError; the others are not affected.
         """
+        around = self._around
+        answers = self._dispatch_all(commands) if around is None else around(commands, self._dispatch_all)
+        return cast("list[R | CommandError]", answers)
+
+    def _dispatch_all(self, commands: Sequence[Command[Any]]) -> list[Answer]:
         answers: list[Answer] = []
         for batch in _batches(commands):
             if isinstance(batch[0], JobExecute):
                 answers.append(self._execute(batch[0]))
             else:
                 answers.extend(self._dispatch_batch(batch))
-        return cast("list[R | CommandError]", answers)
+        return answers
 
     def preview(self, command: RunRerunFrom, /) -> RerunPreview:
         """Return what a command would do if nothing happens before it; nothing is changed, and nothing locked.

@@ -8,6 +8,7 @@ import anyio
 from anyio import CapacityLimiter, lowlevel, to_thread
 
 from holdfast.hosts.bodies import Body
+from holdfast.hosts.interceptors import EnteredBodies
 from holdfast.hosts.log_bridge import speaking
 from holdfast.hosts.payloads import INLINE_MAX
 from holdfast.hosts.process.threads import result_in_thread, run_in_thread
@@ -26,18 +27,43 @@ async def run_body(body: Body, threads: CapacityLimiter) -> Outcome:
     if body.is_expansion:
         return body.expand() if len(body.work.input) <= INLINE_MAX else await to_thread.run_sync(body.expand)
     try:
-        if (
-            body.timeout is None
-        ):  # most have none, and a scope of its own costs a quick body more than it does itself
-            return await _completed(body, await _call(body, threads))
-        with anyio.move_on_after(body.timeout):
-            return await _completed(body, await _call(body, threads))
-        body.runtime.cancel()
+        return await (_intercepted if body.interceptors else _in_time)(body, threads)
+    except _AttemptTimeoutError:
         return body.timed_out()
     except BaseException as error:  # noqa: BLE001  # a body may raise what it likes, CancelledError too
         if not isinstance(error, GeneratorExit):
             await lowlevel.checkpoint_if_cancelled()  # raises if it is we who are cancelled
         return body.failed(error)
+
+
+class _AttemptTimeoutError(TimeoutError):
+    """The attempt took longer than it may."""
+
+
+async def _in_time(body: Body, threads: CapacityLimiter) -> Outcome:
+    if (
+        body.timeout is None
+    ):  # most have none, and a scope of its own costs a quick body more than it does itself
+        return await _completed(body, await _call(body, threads))
+    with anyio.move_on_after(body.timeout):
+        return await _completed(body, await _call(body, threads))
+    body.runtime.cancel()
+    raise _AttemptTimeoutError
+
+
+async def _intercepted(body: Body, threads: CapacityLimiter) -> Outcome:
+    """The same, within the body's interceptors. What they set in the context is seen by the body, also in a thread."""
+    entered = EnteredBodies()
+    try:
+        entered.enter(body.interceptors, body.call)
+        outcome = await _in_time(body, threads)
+    except BaseException as error:
+        failed = entered.leave_failed(error)
+        if failed is error:
+            raise
+        raise failed from error
+    entered.leave()
+    return outcome
 
 
 async def _completed(body: Body, value: object) -> Outcome:

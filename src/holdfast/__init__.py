@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.hosts.bulk import BulkResult
     from holdfast.hosts.engine import Engine, RunEvent, RunHandle, RunInfo, SyncEngine, SyncRunHandle
     from holdfast.hosts.hearing import LogLine, ProgressInfo
+    from holdfast.hosts.interceptors import Batch, BodyCall, Interceptor
     from holdfast.hosts.log_bridge import AttemptLogHandler
     from holdfast.hosts.process.worker import Worker, WorkerStats
     from holdfast.hosts.serverless.host import JobMessage, JobOutcome, ServerlessHost
@@ -38,13 +39,16 @@ __all__ = [
     "AnnotationInfo",
     "ArtifactInfo",
     "AttemptLogHandler",
+    "Batch",
     "BlobRef",
+    "BodyCall",
     "BulkResult",
     "Call",
     "Definition",
     "Engine",
     "GiveUp",
     "HoldfastError",
+    "Interceptor",
     "JobMessage",
     "JobOutcome",
     "LogLine",
@@ -82,6 +86,7 @@ _LATER: Final = {
     "ArtifactInfo": "holdfast.hosts.artifacts",
     "AttemptLogHandler": "holdfast.hosts.log_bridge",
     **dict.fromkeys(("LogLine", "ProgressInfo"), "holdfast.hosts.hearing"),
+    **dict.fromkeys(("Batch", "BodyCall", "Interceptor"), "holdfast.hosts.interceptors"),
     **dict.fromkeys(("Worker", "WorkerStats"), "holdfast.hosts.process.worker"),
     "BulkResult": "holdfast.hosts.bulk",
     "RunRerun": "holdfast.kernel.commands",
