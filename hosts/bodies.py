@@ -1,7 +1,8 @@
 """Turns attempts into calls of users' functions, and what these give or raise into outcomes."""
 
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, Final, TypeAlias, cast
 
 import attrs
 
@@ -13,24 +14,54 @@ from holdfast.hosts.payloads import Payloads, Place
 from holdfast.hosts.registry import Registry
 from holdfast.hosts.runtime import AttemptRuntime, Origin
 from holdfast.kernel.authoring.context import StageContext
+from holdfast.kernel.authoring.design import Test
+from holdfast.kernel.authoring.external import ExternalStage, NotYet, Suspended
 from holdfast.kernel.authoring.stages import Stage
-from holdfast.kernel.commands import Attempt, Completed, Expanded, Failed, Failure, JobSettle, Outcome
+from holdfast.kernel.commands import (
+    Attempt,
+    Completed,
+    Expanded,
+    Failed,
+    Failure,
+    JobSettle,
+    Outcome,
+    Started,
+    Tested,
+)
+from holdfast.kernel.commands import NotYet as CheckedNotYet
+from holdfast.kernel.commands import Suspended as JobSuspended
 from holdfast.kernel.plan import StagePlan, stage_of
 from holdfast.kernel.values import decode, encode
 from holdfast.ports.clock import Clock, instant, micros
 from holdfast.ports.errors import InvalidValueError
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import Persistence
-from holdfast.ports.records import JobKind, Micros, job_key
+from holdfast.ports.records import JobKind, Micros, Run, job_key
 from holdfast.ports.said import Actor
+
+ID_MAX: Final = 256
+"""How many characters the id of a run may have."""
+
+
+External: TypeAlias = ExternalStage[Any, Any, Any, Any]
+
+
+@attrs.frozen
+class Given:
+    """What a function gave: an outcome, or the text of a value that is to be stored, and how it was suspended."""
+
+    outcome: Outcome | None
+    text: str = ""
+    suspended: Suspended[object, object] | None = None
 
 
 @attrs.frozen(kw_only=True)
 class Body:
-    """One attempt, ready to run."""
+    """One attempt, ready to run. `test` is what it calls if it is to decide which node is done."""
 
     work: Work
     stage: Stage[Any, object]
+    test: Test | None
     runtime: AttemptRuntime
     payloads: Payloads
     place: Place
@@ -44,9 +75,21 @@ class Body:
         return self.work.attempt
 
     @property
-    def is_expansion(self) -> bool:
-        """Whether there is no user code to call: only `expand`."""
-        return self.attempt.kind is JobKind.EXPAND
+    def is_ours(self) -> bool:
+        """Whether there is no user code to call: only `done`."""
+        return self.attempt.kind in {JobKind.EXPAND, JobKind.CHILD}
+
+    @property
+    def is_async(self) -> bool:
+        """Whether calling the function gives something to await, rather than the result."""
+        if self.test is not None:
+            return False
+        return self.stage.is_async if self._checked is None else self._checked.is_check_async
+
+    @property
+    def _checked(self) -> External | None:
+        """The stage whose external work is asked about, if this is a check."""
+        return _external(self.stage) if self.attempt.kind is JobKind.CHECK else None
 
     @property
     def timeout(self) -> float | None:
@@ -63,9 +106,16 @@ class Body:
     @property
     def _until(self) -> Micros | None:
         """When the attempt times out: by itself, or because the time for all attempts is over."""
-        timeout = self._plan.timeout_us
+        plan = self._plan
+        is_check = self.attempt.kind is JobKind.CHECK and plan.check is not None
+        timeout = plan.check.timeout_us if is_check and plan.check else plan.timeout_us
         ends = (None if timeout is None else self.started_at + timeout, self.attempt.total_until)
         return min((end for end in ends if end is not None), default=None)
+
+    @property
+    def _timeout_us(self) -> Micros | None:
+        plan = self._plan
+        return plan.check.timeout_us if self.attempt.kind is JobKind.CHECK and plan.check else plan.timeout_us
 
     @property
     def _plan(self) -> StagePlan:
@@ -89,37 +139,101 @@ class Body:
             idempotency_key=idempotency_key(attempt),
         )
 
+    def invoked(self) -> object:
+        """Call the function that the attempt is about, which may give something to await. Raises what that does."""
+        return self._function(*self.arguments())
+
     def arguments(self) -> tuple[object, ...]:
-        """Return what to call the stage's body with. InvalidValueError if the input is not what it takes."""
+        """Return what to call the function with. InvalidValueError if the input is not what it takes."""
         if self.work.error is not None:
             raise self.work.error
-        value = decode(self.work.input, self.stage.input_type) if self.stage.shape.values else None
-        return self.stage.arguments(value, self._context())
+        stage, text = self.stage, self.work.input
+        if self.test is not None:
+            return (decode(text, self.test.takes),)
+        if self._checked is not None:
+            return self._checked.check_arguments(decode(text, self._checked.state_type), self._context())
+        value = decode(text, stage.input_type) if stage.shape.values else None
+        return stage.arguments(value, self._context())
 
-    def expand(self) -> Outcome:
-        """Return the items that a map goes over."""
+    @property
+    def _function(self) -> Callable[..., object]:
+        if self.test is not None:
+            return self.test.function
+        if self._checked is not None and self._checked.check_body is not None:
+            return self._checked.check_body
+        return self.stage.body
+
+    def done(self) -> Outcome:
+        """Return the outcome of an attempt that calls no function: the items of a map, or the start of a child."""
         try:
             if self.work.error is not None:
                 raise self.work.error
-            data: object = parse(self.work.input)
-            if not isinstance(data, list):
-                raise InvalidValueError(f"what {self.attempt.node!r} goes over", ("$: it is not a list",))
-            items = (canonical(item) for item in cast("list[object]", data))
-            return Expanded(items=tuple(self.payloads.put(item, self.place) for item in items))
+            return self._expanded() if self.attempt.kind is JobKind.EXPAND else self._started()
         except Exception as error:  # noqa: BLE001  # whatever it is, it is this attempt's failure
             return self.failed(error)
 
-    def encoded(self, value: object) -> str:
-        """Return the text of what the body gave. Raises what a user's class likes to, when it is encoded."""
-        return encode(value, self.stage.output_type)
+    def _expanded(self) -> Outcome:
+        data: object = parse(self.work.input)
+        if not isinstance(data, list):
+            raise InvalidValueError(f"what {self.attempt.node!r} goes over", ("$: it is not a list",))
+        items = (canonical(item) for item in cast("list[object]", data))
+        return Expanded(items=tuple(self.payloads.put(item, self.place) for item in items))
 
-    def completed(self, text: str) -> Outcome:
-        """Return the outcome of a body that gave a value of this text. Stores it if it is large."""
-        return Completed(output=self.payloads.put(text, self.place))
+    def _started(self) -> Outcome:
+        child = self._plan.child
+        assert child is not None
+        return Started(
+            run_id=child_id(self.work.run, self.attempt),
+            workflow=child.workflow,
+            version=child.version,
+            input=self.payloads.put(self.work.input, self.place),
+            close_policy=child.close_policy,
+        )
+
+    def given(self, value: object) -> Given:
+        """Return what the function gave, ready to be stored. Raises what a user's class does when it is encoded."""
+        if self.test is not None:
+            if not isinstance(value, bool):
+                raise InvalidValueError(f"what the test of {self.attempt.node!r} said", ("$: it is no bool",))
+            return Given(Tested(passed=value))
+        if isinstance(value, NotYet) and self.attempt.kind is JobKind.CHECK:
+            return Given(CheckedNotYet(check_after=_micros(value.check_after)))
+        external = _external(self.stage)
+        if external is not None and self.attempt.kind is JobKind.STAGE:
+            return self._handed_on(external, value)
+        return Given(None, encode(value, self.stage.output_type))
+
+    def _handed_on(self, stage: External, value: object) -> Given:
+        if not isinstance(value, Suspended):
+            problem = f"$: it is {type(value).__name__}, and neither suspend(...) nor finished(...)"
+            raise InvalidValueError(f"what {stage.name!r} gave", (problem,))
+        told = cast("Suspended[object, object]", value)
+        if told.is_finished:
+            return Given(None, encode(told.value, stage.output_type))
+        return Given(None, encode(told.state, stage.state_type), told)
+
+    def stored(self, given: Given) -> Outcome:
+        """Return the outcome of a body that gave this. Stores it if it is large."""
+        if given.outcome is not None:
+            return given.outcome
+        payload = self.payloads.put(given.text, self.place)
+        told = given.suspended
+        if told is None:
+            return Completed(output=payload)
+        return JobSuspended(
+            state=payload,
+            check_after=_micros(told.check_after) or 1,
+            give_up_at=None if told.give_up_at is None else micros(told.give_up_at),
+            key=told.key or idempotency_key(self.attempt),
+        )
 
     def failed(self, error: BaseException) -> Outcome:
         """Return the outcome of a body that raised `error`."""
-        return Failed(failure=failure_of(error, self.stage, self._plan))
+        failure = failure_of(error, self.stage, self._plan)
+        if self.attempt.kind is JobKind.CHECK and failure.retryable:
+            # It leaves no row in the history, which a check that fails for days would fill.
+            self.runtime.log(f"the check failed: {failure.type}: {failure.message}", {})
+        return Failed(failure=failure)
 
     def timed_out(self) -> Outcome:
         """Return the outcome of a body that took too long."""
@@ -150,7 +264,8 @@ class Body:
         )
 
     def _context(self) -> StageContext[Any] | None:
-        if not self.stage.shape.takes_context:
+        shape = self.stage.shape if self._checked is None else self._checked.check_shape or self.stage.shape
+        if not shape.takes_context:
             return None
         attempt, plan = self.attempt, self._plan
         ends = (self._until, self.work.run.deadline)
@@ -229,9 +344,11 @@ class Bodies:
             clock=self._clock,
             ai=self._ai,
         )
+        is_test = attempt.kind is JobKind.TEST
         return Body(
             work=work,
             stage=stage,
+            test=self._registry.test(attempt.definition, attempt.node) if is_test else None,
             runtime=runtime,
             payloads=self._payloads,
             place=place,
@@ -241,11 +358,30 @@ class Bodies:
         )
 
 
+def _external(stage: Stage[Any, object]) -> External | None:
+    if not isinstance(stage, ExternalStage):
+        return None
+    external: External = cast("Any", stage)
+    return external
+
+
 def _takes_input(attempt: Attempt, stage: Stage[Any, object] | None) -> bool:
-    return attempt.kind is JobKind.EXPAND or (stage is not None and stage.shape.values > 0)
+    return attempt.kind is not JobKind.STAGE or (stage is not None and stage.shape.values > 0)
 
 
 def idempotency_key(attempt: Attempt) -> str:
     """Return the same text for every attempt of a stage of a run, and of an item of a map."""
     key = f"{attempt.run}/{attempt.node}"
     return key if attempt.item is None else f"{key}/{attempt.item}"
+
+
+def child_id(run: Run, attempt: Attempt) -> str:
+    """Return the id of the run that a stage of a run is, or an item of it: the same for every attempt."""
+    parent = run.id if run.generation == 1 else f"{run.id}~{run.generation}"
+    where = attempt.node if attempt.item is None else f"{attempt.node}/{attempt.item}"
+    named = f"{parent}/{where}"
+    return named if len(named) <= ID_MAX else f"{run.key}/{where}"
+
+
+def _micros(time: timedelta | None) -> Micros | None:
+    return None if time is None else max(1, time // timedelta(microseconds=1))

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar, cast
 from holdfast.hosts.ai_log import AiSettings
 from holdfast.hosts.bodies import Bodies
 from holdfast.hosts.clock import StoreClock
+from holdfast.hosts.endings import Endings
 from holdfast.hosts.inputs import Inputs
 from holdfast.hosts.interceptors import (
     Interceptor,
@@ -108,6 +109,15 @@ class Core:
             interceptors=around_bodies(self._interceptors),
             ai=self._ai,
         )
+
+    @cached_property
+    def endings(self) -> Endings:
+        """What tells runs of the ends of others."""
+        return Endings(self.inputs, self.payloads)
+
+    def tell_ends(self) -> int:
+        """Tell runs of the ends of others that they wait for, or are children of; return how many ends."""
+        return self.endings.tell(self.kernel)
 
     def connect(self) -> None:
         """Make the store ready, once: its tables, and its time."""

@@ -81,6 +81,8 @@ from holdfast.kernel.commands import (
     RunRerunFrom,
     RunResume,
     RunTerminate,
+    StagesWoken,
+    StageWake,
 )
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.previews import RerunPreview
@@ -305,13 +307,11 @@ class SyncRunHandle(Generic[Out]):
 
     def cancel(self, *, reason: str = "") -> RunEnded:
         """End the run as cancelled, unless it has ended. RunNotFoundError."""
-        command = RunCancel(namespace=self._core.namespace, run_id=self.id, reason=reason)
-        return self._core.dispatch(command)
+        return self._end(RunCancel(namespace=self._core.namespace, run_id=self.id, reason=reason))
 
     def terminate(self, *, reason: str = "") -> RunEnded:
         """End the run as cancelled at once, whatever it has left to clean up. RunNotFoundError."""
-        command = RunTerminate(namespace=self._core.namespace, run_id=self.id, reason=reason)
-        return self._core.dispatch(command)
+        return self._end(RunTerminate(namespace=self._core.namespace, run_id=self.id, reason=reason))
 
     def pause(self, *, reason: str = "") -> RunPaused:
         """Start nothing more of the run until it is resumed; what is under way ends as ever. RunNotFoundError."""
@@ -351,6 +351,18 @@ class SyncRunHandle(Generic[Out]):
         """Return what `rerun_from` would do now, and change nothing. Raises what that does."""
         return self._core.kernel.preview(self._rerun(stage, "", version))
 
+    def wake(self, stage: AnyNode[object] | str, /, *, item: int | None = None) -> StagesWoken:
+        """Have the external work of a stage checked now: of all its items, or of one, if it is mapped.
+
+        If its body runs still, the work is checked as soon as that has handed it on.
+
+        Raises:
+            NothingToWakeError: The stage is not suspended, and no body of it runs.
+        """
+        name = stage if isinstance(stage, str) else stage.name
+        command = StageWake(namespace=self._core.namespace, run_id=self.id, stage=name, item=item)
+        return self._core.kernel.dispatch(command)
+
     def row(self) -> Run:
         """Return the run's row in the store. RunNotFoundError."""
         return self._row()
@@ -372,6 +384,12 @@ class SyncRunHandle(Generic[Out]):
             reason=reason,
             version=version,
         )
+
+    def _end(self, command: RunCancel | RunTerminate) -> RunEnded:
+        ended = self._core.kernel.dispatch(command)
+        if ended.owes:
+            self._core.tell_ends()
+        return ended
 
     def _row(self, generation: int | None = None) -> Run:
         self._core.connect()
@@ -495,6 +513,10 @@ class RunHandle(Generic[Out]):
         """Return what `rerun_from` would do now, and change nothing. Raises what that does."""
         return await to_thread.run_sync(partial(self._sync.preview_rerun, stage, version=version))
 
+    async def wake(self, stage: AnyNode[object] | str, /, *, item: int | None = None) -> StagesWoken:
+        """Have the external work of a stage checked now. See `SyncRunHandle.wake`."""
+        return await to_thread.run_sync(partial(self._sync.wake, stage, item=item))
+
 
 class SyncEngine:
     """`Engine` for code without an event loop."""
@@ -539,6 +561,14 @@ class SyncEngine:
     def handle(self, workflow: Definition[R], id: str, /) -> SyncRunHandle[R]:
         """Return a handle of a run, which need not exist."""
         return SyncRunHandle(self.core, id, workflow.output_type)
+
+    def wake(self, key: str, /) -> StagesWoken:
+        """Have external work checked now, by the key that `suspend` was given: for webhooks, say.
+
+        Raises:
+            NothingToWakeError: No stage waits for work of this key. If it may not be suspended yet, try again later.
+        """
+        return self.core.kernel.dispatch(StageWake(namespace=self.core.namespace, key=key))
 
     def runs(self, **options: Unpack[ListOptions]) -> Iterator[RunInfo]:
         """Return the runs of this namespace one by one, newest first, read some at a time.
@@ -803,6 +833,10 @@ class Engine:
     def handle(self, workflow: Definition[R], id: str, /) -> RunHandle[R]:
         """Return a handle of a run, which need not exist."""
         return RunHandle(self.core, id, workflow.output_type)
+
+    async def wake(self, key: str, /) -> StagesWoken:
+        """Have external work checked now, by its key. See `SyncEngine.wake`."""
+        return await to_thread.run_sync(self._sync.wake, key)
 
     def runs(self, **options: Unpack[ListOptions]) -> AsyncIterator[RunInfo]:
         """Return the runs of this namespace one by one. See `SyncEngine.runs`."""

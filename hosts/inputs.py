@@ -1,7 +1,7 @@
 """What attempts need to run, read for many at once, outside any transaction."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, cast
 
 import attrs
 
@@ -12,7 +12,7 @@ from holdfast.kernel.plan_cache import PlanCache
 from holdfast.ports.errors import UnknownPlanError
 from holdfast.ports.persistence import LoadValues, Persistence, PlansByFingerprint, RunsByKey, StoredValue
 from holdfast.ports.records import Payload, Run
-from holdfast.ports.references import Reference, is_map, leaves, located, reference_from
+from holdfast.ports.references import Reference, is_map, is_partial, leaves, located, parts_of, reference_from
 
 Values = Mapping[tuple[str, Reference], tuple[Payload, ...]]
 
@@ -81,7 +81,7 @@ class Inputs:
     def text(self, run: str, reference: Reference) -> str:
         """Return the JSON text of one value of a run."""
         wanted = dict.fromkeys(located(run, leaf) for leaf in leaves(reference))
-        return self._compose(run, reference, self.values(tuple(wanted)))
+        return self.compose(run, reference, self.values(tuple(wanted)))
 
     def values(self, wanted: tuple[tuple[str, Reference], ...]) -> Values:
         """Return the payloads that references stand for, by what was asked for."""
@@ -112,20 +112,22 @@ class Inputs:
         if reference is None:
             return Work(attempt=attempt, run=run, plan=plan)
         try:
-            return Work(attempt=attempt, run=run, plan=plan, input=self._compose(run.key, reference, values))
+            return Work(attempt=attempt, run=run, plan=plan, input=self.compose(run.key, reference, values))
         except Exception as error:  # noqa: BLE001  # whatever a blob store raises, it is this attempt's failure
             return Work(attempt=attempt, run=run, plan=plan, error=error)
 
-    def _compose(self, run: str, reference: Reference, values: Values) -> str:
+    def compose(self, run: str, reference: Reference, values: Values) -> str:
         """Put a value together from the texts of its parts, without looking into them."""
-        if isinstance(reference, tuple) and reference[0] == "list":
-            parts = (self._compose(run, part, values) for part in reference[1:])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-            return f"[{','.join(parts)}]"
-        place = located(run, reference)
-        texts = [self._payloads.get(payload) for payload in values[place]]
-        if is_map(reference):
-            return f"[{','.join(texts)}]"
-        return texts[0]
+        match reference:
+            case ("list", *parts):
+                texts = [self.compose(run, cast("Reference", part), values) for part in parts]
+                return f"[{','.join(texts)}]"
+            case _ if is_partial(reference):
+                results, failures = (self.compose(run, part, values) for part in parts_of(reference))
+                return f'{{"failures":{failures},"results":{results}}}'
+            case _:
+                texts = [self._payloads.get(payload) for payload in values[located(run, reference)]]
+                return f"[{','.join(texts)}]" if is_map(reference) else texts[0]
 
 
 def _required(plans: Mapping[str, Plan], fingerprint: str) -> Plan:

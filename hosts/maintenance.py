@@ -59,6 +59,7 @@ class Tick:
         admitted: Pending runs that have begun: their time had come, or there was a slot.
         queued: Jobs of stages with `max_concurrency` that got their turn.
         repaired: Ids of runs that lacked jobs and got them back: none, ever, without a fault.
+        told: Ends of runs that others were told of, who wait for them or are their children.
         reminded: Queued jobs that a serverless host has announced again, because their messages may have been lost.
         events: Events that a serverless host has brought to its sinks.
         more: Whether there may be more of the same to do at once.
@@ -70,6 +71,7 @@ class Tick:
     dead: int
     repaired: tuple[str, ...]
     silent: int = 0
+    told: int = 0
     reminded: int = 0
     expired: int = 0
     admitted: int = 0
@@ -165,6 +167,7 @@ class Maintenance:
             queued=jobs.admitted,
             repaired=repaired.repaired,
             silent=silent.freed + silent.dead,
+            told=self._core.tell_ends() if repaired.owes else 0,
             # The jobs of sessions that this round declared dead are freed by the next one, and so are the slots of
             # what it has ended.
             more=woken.woken >= WAKE_LIMIT

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.children import ChildStage
+from holdfast.kernel.authoring.design import Test
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.plan import Plan
@@ -46,6 +48,11 @@ class Registry:
         bodies = self._bodies.get(definition)
         return None if bodies is None else bodies.get(name)
 
+    def test(self, definition: str, name: str) -> Test | None:
+        """Return what decides whether a node is done; None if nothing does, or this process lacks it."""
+        pipeline = self._pipelines.get(definition)
+        return None if pipeline is None else pipeline.tests.get(name)
+
     def pipeline(self, workflow: str, version: str | None = None) -> Pipeline[Any, object] | None:
         """Return a pipeline, of this version or the last that was given; None if there is none."""
         if version is None:
@@ -66,4 +73,7 @@ class Registry:
             self._pipelines[plan.definition] = pipeline
             self._bodies[plan.definition] = pipeline.bodies
             self._plans.append(plan)
+            for stage in pipeline.bodies.values():
+                if isinstance(stage, ChildStage):
+                    self._add(stage.workflow)
         self._newest[plan.workflow] = pipeline

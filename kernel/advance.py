@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Final
 
-from holdfast.kernel.commands import Failure
+from attrs import evolve
+
 from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.plan import MapPlan, NodePlan, Plan, StagePlan, stage_of
 from holdfast.kernel.progress import MapProgress, NodeProgress, Progress, finished_map, item_input
-from holdfast.ports.records import Job, JobKind, RunStatus
+from holdfast.ports.records import STAGE_SKIPPED, Job, JobKind, RunStatus
 from holdfast.ports.references import Reference, list_reference, reference_text
 
 _NOTHING: Final[Mapping[str, Reference]] = {}
@@ -27,31 +28,62 @@ def begin(
 
 
 def _with_kept(plan: Plan, progress: Progress, keeps: Mapping[str, Reference]) -> Progress:
-    names = [node.name for node in plan.groups[progress.group].nodes if node.name in keeps]
-    nodes = {name: NodeProgress(output=keeps[name]) for name in names}
+    group = plan.groups[progress.group]
+    nodes = {node.name: NodeProgress(output=keeps[node.name]) for node in group.nodes if node.name in keeps}
+    if not nodes and group.test is not None:  # nothing was to be done in it
+        nodes = {group.nodes[0].name: NodeProgress(output=progress.input)}
     return Progress(group=progress.group, input=progress.input, nodes=nodes, kept=progress.kept)
 
 
 def stage_completed(draft: RunDraft, plan: Plan, progress: Progress, job: Job, row: int) -> None:
-    """Take into account that a job's body gave the payload of history row `row`."""
-    node = progress.nodes[job.node]
+    """Take into account that what a job stands for gave the payload of history row `row`."""
     if job.item is None:
         after = NodeProgress(output=row)
     else:
-        assert node.map is not None, f"item {job.item} of {job.node}, which is no open map"
-        counters = _open_items(draft, plan, job.node, node.map, done=node.map.done + 1)
-        is_done = counters.done == counters.total
-        after = finished_map(job.node, counters, row) if is_done else NodeProgress(map=counters)
+        counters = open_map(progress, job)
+        after = item_ended(draft, plan, job, evolve(counters, done=counters.done + 1), row)
+    _go_on(draft, plan, progress.with_node(job.node, after))
+
+
+def stage_suspended(draft: RunDraft, progress: Progress, job: Job, check: int) -> None:
+    """Take into account that a stage is done elsewhere, and that job `check` asks about it."""
+    if job.item is None:
+        draft.keep_progress(progress.with_node(job.node, NodeProgress(job=check)).to_json())
+
+
+def item_failed(draft: RunDraft, plan: Plan, progress: Progress, job: Job, row: int) -> None:
+    """Take into account that an item of a map failed for good in row `row`, and that this is tolerated."""
+    counters = open_map(progress, job)
+    after = item_ended(draft, plan, job, evolve(counters, failed=counters.failed + 1), row)
     _go_on(draft, plan, progress.with_node(job.node, after))
 
 
 def map_expanded(draft: RunDraft, plan: Plan, progress: Progress, node: str, counters: MapProgress) -> None:
     """Take into account that a map goes over `counters.total` items."""
-    if counters.total == 0:
-        after = NodeProgress(output=list_reference(()))
+    mapped = plan.node(node)
+    assert isinstance(mapped, MapPlan)
+    if counters.total:
+        after = NodeProgress(map=_open_items(draft, mapped, counters))
+    elif mapped.enough is not None:
+        after = finished_map(node, counters, counters.first_row, partial=True)
     else:
-        after = NodeProgress(map=_open_items(draft, plan, node, counters, done=0))
+        after = NodeProgress(output=list_reference(()))
     _go_on(draft, plan, progress.with_node(node, after))
+
+
+def node_tested(draft: RunDraft, plan: Plan, progress: Progress, *, passed: bool) -> None:
+    """Take into account what the test of the current group said: do one of its nodes, and skip the others."""
+    group = plan.groups[progress.group]
+    places = [0] if passed else [1]
+    chosen = [node for place, node in enumerate(group.nodes) if place in places]
+    for node in group.nodes:
+        if node not in chosen:
+            draft.append(STAGE_SKIPPED, node=node.name)
+    if chosen:
+        nodes = {node.name: open_node(draft, node, progress) for node in chosen}
+    else:  # there is nothing else to do: what came in goes on
+        nodes = {group.nodes[0].name: NodeProgress(output=progress.input)}
+    _go_on(draft, plan, Progress(group=progress.group, input=progress.input, nodes=nodes, kept=progress.kept))
 
 
 def advance(draft: RunDraft, plan: Plan, progress: Progress) -> bool:
@@ -62,36 +94,40 @@ def advance(draft: RunDraft, plan: Plan, progress: Progress) -> bool:
     return is_done
 
 
-def failure_facts(job: Job, failure: Failure) -> dict[str, object]:
-    """Return what the history says of an attempt that failed."""
-    return {
-        "code": failure.code,
-        "message": failure.message,
-        "type": failure.type,
-        "attempt": job.attempts,
-        "job": job.number,
-    }
-
-
-def stage_failed(draft: RunDraft, job: Job, failure: Failure, circumstances: Mapping[str, object]) -> None:
-    """End a run because a stage failed for good."""
-    facts = failure_facts(job, failure)
-    error = (
-        {**facts, "stage": job.node} if job.item is None else {**facts, "stage": job.node, "item": job.item}
-    )
-    draft.append(
-        "stage.failed", node=job.node, item=job.item, epoch=job.epoch, data={**facts, **circumstances}
-    )
-    draft.append("run.failed", data=error)
-    draft.end(RunStatus.FAILED, error=error)
-
-
-def open_node(draft: RunDraft, node: NodePlan, progress: Progress) -> NodeProgress:
-    """Give a node of the current group its first job."""
+def open_node(draft: RunDraft, node: NodePlan, progress: Progress, *, is_test: bool = False) -> NodeProgress:
+    """Give a node of the current group its first job: the test of its group, if that is still to be made."""
+    if is_test:
+        return NodeProgress(job=draft.open_job(stage_of(node), JobKind.TEST, progress.input), is_test=True)
     if isinstance(node, StagePlan):
-        return NodeProgress(job=draft.open_job(node, JobKind.STAGE, progress.input))
+        return NodeProgress(job=draft.open_job(node, body_kind(node), progress.input))
     over = progress.input if node.over is None else progress.kept[node.over]
     return NodeProgress(job=draft.open_job(node.stage, JobKind.EXPAND, over))
+
+
+def body_kind(stage: StagePlan) -> JobKind:
+    """Return the kind of the job that does a stage, or an item of it."""
+    return JobKind.STAGE if stage.child is None else JobKind.CHILD
+
+
+def open_map(progress: Progress, job: Job) -> MapProgress:
+    """Return the counters of the open map that a job is an item of."""
+    counters = progress.nodes[job.node].map
+    assert counters is not None, f"item {job.item} of {job.node}, which is no open map"
+    return counters
+
+
+def item_ended(draft: RunDraft, plan: Plan, job: Job, counters: MapProgress, row: int) -> NodeProgress:
+    """Return what a map is after one of its items ended in row `row`; `counters` have that item in them."""
+    node = plan.node(job.node)
+    assert isinstance(node, MapPlan)
+    if node.enough is None:
+        is_over = counters.done == counters.total
+    else:
+        is_over = node.enough.is_reached(total=counters.total, done=counters.done, failed=counters.failed)
+    if not is_over:
+        return NodeProgress(map=_open_items(draft, node, counters))
+    draft.close_node(job.node, counters.next - counters.ended, children=node.stage.child is not None)
+    return finished_map(job.node, counters, row, partial=node.enough is not None)
 
 
 def _go_on(draft: RunDraft, plan: Plan, progress: Progress) -> None:
@@ -113,6 +149,8 @@ def _leave_group(plan: Plan, progress: Progress) -> Progress:
     outputs: list[Reference] = []
     kept = dict(progress.kept)
     for node in group.nodes:
+        if node.name not in progress.nodes:  # the test decided for another one
+            continue
         output = progress.nodes[node.name].output
         assert output is not None
         outputs.append(output)
@@ -123,25 +161,21 @@ def _leave_group(plan: Plan, progress: Progress) -> Progress:
 
 
 def _open_group(draft: RunDraft, plan: Plan, progress: Progress) -> Progress:
-    nodes = {
-        node.name: progress.nodes.get(node.name) or open_node(draft, node, progress)
-        for node in plan.groups[progress.group].nodes
-    }
+    group = plan.groups[progress.group]
+    if group.test is None:
+        nodes = {
+            node.name: progress.nodes.get(node.name) or open_node(draft, node, progress)
+            for node in group.nodes
+        }
+    else:
+        first = group.nodes[0]
+        nodes = {first.name: open_node(draft, first, progress, is_test=True)}
     return Progress(group=progress.group, input=progress.input, nodes=nodes, kept=progress.kept)
 
 
-def _open_items(draft: RunDraft, plan: Plan, name: str, counters: MapProgress, *, done: int) -> MapProgress:
+def _open_items(draft: RunDraft, node: MapPlan, counters: MapProgress) -> MapProgress:
     """Give jobs to the next items, so that as many have one as the map's limit allows."""
-    node = plan.node(name)
-    assert isinstance(node, MapPlan)
-    stage = stage_of(node)
-    upto = min(counters.total, done + node.limit)
+    upto = min(counters.total, counters.ended + node.limit)
     for index in range(counters.next, upto):
-        draft.open_job(stage, JobKind.STAGE, item_input(name, counters, index), item=index)
-    return MapProgress(
-        total=counters.total,
-        next=max(upto, counters.next),
-        done=done,
-        page_size=counters.page_size,
-        first_row=counters.first_row,
-    )
+        draft.open_job(node.stage, body_kind(node.stage), item_input(node.name, counters, index), item=index)
+    return evolve(counters, next=max(upto, counters.next))

@@ -13,6 +13,7 @@ from holdfast.ports.changes import (
     Change,
     CloseJob,
     CloseJobs,
+    CloseNode,
     CreateRun,
     UpdateJob,
     UpdateRun,
@@ -37,6 +38,16 @@ _HINTS_PER_DECISION: Final = 16
 
 
 @frozen
+class Waits:
+    """When external work is asked about: first, how often, until when. `key` is what wakes it sooner."""
+
+    until: Micros
+    check_after: Micros
+    give_up_at: Micros | None
+    key: str
+
+
+@frozen
 class Taker:
     """A session that takes the next job of a run, if that is of this queue."""
 
@@ -47,7 +58,8 @@ class Taker:
 class RunDraft:
     """Changes to one run. The run's own row is written last and once.
 
-    The first job that is opened for the queue of a `taker` is leased to its session; then it is `taken`.
+    The first job that is opened for the queue of a `taker` is leased to its session; then it is `taken`. `owes` says
+    whether there is something to be delivered to other runs.
     """
 
     def __init__(self, run: Run, now: Micros, *, is_new: bool = False, taker: Taker | None = None) -> None:
@@ -67,7 +79,9 @@ class RunDraft:
         self._ended_at = run.ended_at
         self._limited: dict[str, None] = {}
         self.closed_all = False
-        """Whether the run ended and took jobs with it that were not looked at."""
+        """Whether jobs were taken away, with the run or with a map, that were not looked at."""
+        self._children = run.children
+        self.owes = False
         self.hints: list[Hint] = []
 
     @property
@@ -88,6 +102,11 @@ class RunDraft:
     def status(self) -> RunStatus:
         """The status as decided so far."""
         return self._status
+
+    @property
+    def progress(self) -> str:
+        """The run's place in its plan as decided so far."""
+        return self._progress
 
     def append(
         self,
@@ -117,26 +136,9 @@ class RunDraft:
 
     def open_job(self, stage: StagePlan, kind: JobKind, gets: Reference, *, item: int | None = None) -> int:
         """Add a job for a stage and return its number."""
-        run = self._before
-        self._last_job += 1
-        self._open_jobs += 1
-        job = Job(
-            run=run.key,
-            number=self._last_job,
-            namespace=run.namespace,
-            queue=stage.queue or run.queue,
-            definition=f"{run.workflow}@{run.version}",
-            kind=kind,
-            node=stage.name,
-            item=item,
-            priority=run.priority if stage.priority is None else stage.priority,
-            max_attempts=stage.max_attempts,
-            input=reference_text(gets),
-            timeout_total=stage.timeout_total_us if kind is JobKind.STAGE else None,
-            heartbeat_timeout=stage.heartbeat_timeout_us if kind is JobKind.STAGE else None,
-        )
+        job = self._new_job(stage, kind, gets, item, stage.max_attempts)
         if stage.max_concurrency is not None and kind is JobKind.STAGE:
-            key = stage_key(run.workflow, stage.name)
+            key = stage_key(self._before.workflow, stage.name)
             job = evolve(job, concurrency_key=key, concurrency_limit=stage.max_concurrency)
         taker = self._taker
         if self._status is RunStatus.PAUSED:
@@ -149,9 +151,48 @@ class RunDraft:
         else:
             self._announce(job)
         self._changes.append(AddJob(job))
-        return self._last_job
+        return job.number
 
-    def rest_job(self, job: Job, wake_at: Micros) -> None:
+    def open_check(self, stage: StagePlan, row: int, item: int | None, waits: Waits) -> int:
+        """Add a job that asks whether external work is done, which row `row` describes; return its number."""
+        assert stage.check is not None
+        job = self._new_job(stage, JobKind.CHECK, row, item, stage.check.retry.attempts)
+        job = evolve(job, waits_for=waits.key, check_after=waits.check_after, give_up_at=waits.give_up_at)
+        job = rested(job, waits.until, self._now, self._status)
+        if job.state is JobState.QUEUED:
+            self._announce(job)
+        self._changes.append(AddJob(job))
+        return job.number
+
+    def _new_job(
+        self, stage: StagePlan, kind: JobKind, gets: Reference, item: int | None, max_attempts: int
+    ) -> Job:
+        run = self._before
+        self._last_job += 1
+        self._open_jobs += 1
+        return Job(
+            run=run.key,
+            number=self._last_job,
+            namespace=run.namespace,
+            queue=stage.queue or run.queue,
+            definition=f"{run.workflow}@{run.version}",
+            kind=kind,
+            node=stage.name,
+            item=item,
+            priority=run.priority if stage.priority is None else stage.priority,
+            max_attempts=max_attempts,
+            input=reference_text(gets),
+            timeout_total=stage.timeout_total_us if kind is JobKind.STAGE else None,
+            heartbeat_timeout=stage.heartbeat_timeout_us if kind is JobKind.STAGE else None,
+        )
+
+    def wait_for_child(self, job: Job, child: str) -> None:
+        """Let a job rest until the run `child`, which it has started, has ended."""
+        self._children += 1
+        waiting = evolve(job, waits_for=child)
+        self._changes.append(UpdateJob(rested(waiting, None, self._now, self._status)))
+
+    def rest_job(self, job: Job, wake_at: Micros | None) -> None:
         """Let a job rest until `wake_at`, without a holder, and announce it if that is now."""
         had_slot, key = job.has_slot, job.concurrency_key
         job = rested(job, wake_at, self._now, self._status)
@@ -182,6 +223,15 @@ class RunDraft:
         if job.concurrency_key is not None:
             self._limited[job.concurrency_key] = None
 
+    def close_node(self, node: str, jobs: int, *, children: bool) -> None:
+        """Take the jobs of a map away that is done without them: so many are left. Its `children` are told."""
+        if jobs:
+            self._open_jobs -= jobs
+            self._changes.append(CloseNode(self._before.key, node))
+            self.closed_all = True
+            if children:
+                self._owe("null")
+
     def keep_progress(self, progress: str) -> None:
         """Set the run's place in its plan."""
         self._progress = progress
@@ -196,6 +246,9 @@ class RunDraft:
             self._open_jobs = 0
             self.closed_all = True
             self.taken = None
+        self.owe_parent()
+        if self._children:
+            self._owe("null")
         self._result = result
         self._error = canonical(error) if error else None
         self._ended_at = self._now
@@ -211,11 +264,35 @@ class RunDraft:
             last_row=self._last_row,
             last_job=self._last_job,
             open_jobs=self._open_jobs,
+            children=self._children,
             progress=self._progress,
             result=self._result,
             error=self._error,
         )
         return (CreateRun(run) if self._is_new else UpdateRun(run), *self._changes)
+
+    def owe_parent(self) -> None:
+        """Have the end of the run told to the job that waits for it, if one does."""
+        if self._before.parent is not None:
+            self._owe(canonical(self._before.parent))
+
+    def _owe(self, whom: str) -> None:
+        """Add a job that tells others of the end: the job whose id is the JSON text `whom`, or all children."""
+        run = self._before
+        self._last_job += 1
+        self.owes = True
+        job = Job(
+            run=run.key,
+            number=self._last_job,
+            namespace=run.namespace,
+            queue=run.queue,
+            definition=f"{run.workflow}@{run.version}",
+            kind=JobKind.DELIVER,
+            node="",
+            state=JobState.OWED,
+            input=whom,
+        )
+        self._changes.append(AddJob(job))
 
     def _announce(self, job: Job) -> None:
         if len(self.hints) < _HINTS_PER_DECISION:
@@ -251,9 +328,12 @@ def awake(job: Job) -> JobState:
     return JobState.QUEUED if job.concurrency_key is None or job.has_slot else JobState.LIMITED
 
 
-def rested(job: Job, wake_at: Micros, now: Micros, status: RunStatus) -> Job:
-    """Return the job without a holder: asleep until `wake_at`, or queued if that is now; in a paused run it is held."""
-    asleep = wake_at > now
+def rested(job: Job, wake_at: Micros | None, now: Micros, status: RunStatus) -> Job:
+    """Return the job without a holder: asleep until `wake_at`, or queued if that is now; in a paused run it is held.
+
+    Without `wake_at` it is asleep until what it waits for has ended.
+    """
+    asleep = wake_at is None or wake_at > now
     state = JobState.SLEEPING if asleep else awake(job)
     return evolve(
         job,

@@ -4,7 +4,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast
 
 from holdfast.kernel.codec import fingerprint_text, reply_from, reply_json
 from holdfast.kernel.commands import (
@@ -21,12 +21,17 @@ from holdfast.kernel.commands import (
     JobRelease,
     JobsAdmitted,
     JobSettle,
+    JobSettled,
+    NotYet,
     RunCreate,
     RunRerunFrom,
     RunsAdmitted,
     SessionRenew,
     SinkRegister,
     SinkRemove,
+    Started,
+    Suspended,
+    Tested,
     admissions,
 )
 from holdfast.kernel.decide.outbox import news_of
@@ -309,12 +314,22 @@ class Kernel:
             return JobExecuted(status="fenced")
         with suppress(HoldfastError):  # it is settled, whatever becomes of those that wait
             self.admit(command.namespace, (settled,))
-        if not isinstance(settle.outcome, Failed):
-            return JobExecuted(status="completed")
-        return JobExecuted(status="failed" if settled.retry_at is None else "retrying")
+        return JobExecuted(status=_executed(settle, settled), owes=settled.owes)
 
 
 _RETRY_LATER: Final = 5_000_000
+
+
+def _executed(
+    settle: JobSettle, settled: JobSettled
+) -> Literal["completed", "suspended", "failed", "retrying"]:
+    match settle.outcome:
+        case Failed():
+            return "failed" if settled.retry_at is None else "retrying"
+        case Suspended() | NotYet() | Started():
+            return "suspended"
+        case _:
+            return "completed"
 
 
 def _renewal(command: JobExecute) -> tuple[SessionRenew, ...]:
@@ -358,10 +373,14 @@ def _weight(command: Command[Any]) -> int:
         match command.outcome:
             case Completed(output=output):
                 return said + _size(output) + sum(_size(event.payload) for event in command.events)
+            case Suspended(state=output) | Started(input=output):
+                return said + _size(output)
             case Expanded(items=items):
                 return said + sum(map(_size, items))
             case Failed(failure=failure):
                 return said + len(failure.message) + len(failure.traceback)
+            case Tested() | NotYet():
+                return said
     return _size(command.input) if isinstance(command, RunCreate) else 0
 
 

@@ -23,11 +23,22 @@ from holdfast.kernel.state import (
     Unsound,
     WaitingJobs,
     WaitingRuns,
+    Wakeable,
     slot_place,
 )
 from holdfast.ports.json import canonical
 from holdfast.ports.persistence import SlotPlace, Transaction, WaitedFor, Waiting
-from holdfast.ports.records import Job, JobKey, Micros, Run, RunName, SinkName, SlotName, Stream
+from holdfast.ports.records import (
+    NOTED_ROWS,
+    Job,
+    JobKey,
+    Micros,
+    Run,
+    RunName,
+    SinkName,
+    SlotName,
+    Stream,
+)
 from holdfast.ports.tables import Tables
 
 
@@ -62,6 +73,8 @@ def load(
                 case Lost() | Silent():
                     jobs.update(found.jobs)
                     runs.update(key.run for key in found.jobs)
+                case Wakeable():
+                    jobs.update(found.jobs)
                 case Unsound():
                     whole.update(found.runs)
                 case WaitingRuns() | WaitingJobs() | Overdue():
@@ -93,8 +106,8 @@ def _search(tx: Transaction, tables: Tables, search: Search, now: Micros) -> Fou
             for job in jobs:
                 tables.put_job(job)
             return Found(jobs=tuple(job.key for job in jobs))
-        case Due(limit):
-            jobs = tx.due(now, limit)
+        case Due(limit, kind):
+            jobs = tx.due(now, limit, kind=kind)
             for job in jobs:
                 tables.put_job(job)
             return Found(jobs=tuple(job.key for job in jobs))
@@ -102,6 +115,8 @@ def _search(tx: Transaction, tables: Tables, search: Search, now: Micros) -> Fou
             sessions = tx.expired_sessions(now - grace, limit)
             tables.sessions.update((session.id, session) for session in sessions)
             return Found(sessions=tuple(session.id for session in sessions))
+        case Wakeable():
+            return Found(jobs=tuple(_wakeable(tx, search)))
         case Lost(limit):
             return Found(jobs=tuple(tx.lost_jobs(limit)))
         case Silent(grace, limit):
@@ -110,7 +125,7 @@ def _search(tx: Transaction, tables: Tables, search: Search, now: Micros) -> Fou
             keys = tx.active_runs(after, limit)
             unsound = tx.unsound_runs(keys) if keys else ()
             following = keys[-1] if keys and len(keys) == limit else None
-            return Found(runs=tuple(unsound), checked=len(keys), next=following)
+            return Found(runs=tuple(unsound), checked=len(keys), next=following, owes=tx.owes())
         case DueStreams(namespace, sink, limit):
             return _found_streams(tables, tx.due_streams(SinkName(namespace, sink), now, limit))
         case Parked(namespace, sink, run_id, limit):
@@ -131,6 +146,14 @@ def _search(tx: Transaction, tables: Tables, search: Search, now: Micros) -> Fou
             return Found(jobs=tuple(limited), next=following)
         case Overdue(limit):
             return Found(runs=tuple(tx.overdue_runs(now, limit)))
+
+
+def _wakeable(tx: Transaction, search: Wakeable) -> Sequence[JobKey]:
+    if search.key is None:
+        assert search.run_id is not None
+        assert search.stage is not None
+        return tx.stage_jobs(RunName(search.namespace, search.run_id), search.stage, search.item)
+    return tx.external_jobs(search.namespace, search.key)
 
 
 def _sinks(tx: Transaction, state: State, needs: list[Reads]) -> None:
@@ -224,7 +247,7 @@ def _lock(
         for job in tx.jobs_of(sorted(with_jobs)):
             tables.put_job(job)
     if whole:
-        for row in tx.completed(sorted(whole)):
+        for row in tx.completed(sorted(whole), types=NOTED_ROWS):
             state.completed.setdefault(row.run, []).append(row)
 
 

@@ -7,11 +7,16 @@ keeps the plan that it was created with, so a deploy may change a pipeline while
 import hashlib
 from collections.abc import Mapping
 from functools import cached_property
+from math import floor
 from typing import Final, TypeAlias, cast
 
 import attrs
 
 from holdfast.ports.json import canonical, parse
+from holdfast.ports.records import ClosePolicy
+
+_ROUNDING: Final = 1e-9
+"""So that a share of 0.29 of 100 items is 29 of them, whatever a float makes of it."""
 
 DEFAULT_QUEUE: Final = "default"
 DEFAULT_MAP_LIMIT: Final = 1_000
@@ -41,12 +46,34 @@ class RetryRule:
 
 
 @attrs.frozen(kw_only=True)
+class CheckPlan:
+    """How an external stage's check is treated: as a body of its own."""
+
+    retry: RetryPolicy = RetryPolicy()
+    timeout_us: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ChildPlan:
+    """Which pipeline a stage is, if it is one: a run of its own, which its parent waits for.
+
+    `close_policy` is what becomes of it if its parent ends first.
+    """
+
+    workflow: str
+    version: str
+    close_policy: ClosePolicy = ClosePolicy.CANCEL
+
+
+@attrs.frozen(kw_only=True)
 class StagePlan:
     """One stage. `config` is the canonical JSON of its config, or None.
 
     `retry` is for failures that none of the `retry_rules` is for. `timeout_us` is for one attempt, `timeout_total_us`
     for all of them, from the first claim on; `heartbeat_timeout_us` is how long an attempt may say nothing.
     At most `max_concurrency` of its bodies, in all runs of the workflow in a namespace, are under way at a time.
+
+    With a `check` its work is done elsewhere, and asked about; with a `child` it is a run of another pipeline.
     """
 
     name: str
@@ -59,6 +86,8 @@ class StagePlan:
     timeout_total_us: int | None = None
     heartbeat_timeout_us: int | None = None
     max_concurrency: int | None = None
+    check: CheckPlan | None = None
+    child: ChildPlan | None = None
 
     @property
     def max_attempts(self) -> int:
@@ -76,15 +105,39 @@ _ALWAYS_STORED: Final = frozenset({"name", "queue", "priority", "retry", "timeou
 
 
 @attrs.frozen(kw_only=True)
+class Enough:
+    """When a map is done although not all of its items are: so many done, or so many failed and no more.
+
+    `at_least` is how many have to be done; the others are then given up. Otherwise at most `tolerated` items, or that
+    `share` of all, whichever is more, may fail.
+    """
+
+    at_least: int | None = None
+    tolerated: int = 0
+    share: float = 0.0
+
+    def is_reached(self, *, total: int, done: int, failed: int) -> bool:
+        """Whether nothing more has to be done."""
+        return done + failed >= total or (self.at_least is not None and done >= self.at_least)
+
+    def is_missed(self, *, total: int, failed: int) -> bool:
+        """Whether it can't be reached any more."""
+        if self.at_least is not None:
+            return total - failed < self.at_least
+        return failed > max(self.tolerated, floor(self.share * total + _ROUNDING))
+
+
+@attrs.frozen(kw_only=True)
 class MapPlan:
     """One stage done once for each item of what comes in, or of what the stage `over` gave.
 
-    At most `limit` items have jobs at once.
+    At most `limit` items have jobs at once. Without `enough` every item must be done.
     """
 
     stage: StagePlan
     over: str | None = None
     limit: int = DEFAULT_MAP_LIMIT
+    enough: Enough | None = None
 
     @property
     def name(self) -> str:
@@ -100,10 +153,14 @@ class Group:
     """Nodes that are done at the same time, all with what came in.
 
     What goes on is the one node's output or, if `parallel`, the list of all outputs in the order of the nodes.
+
+    With a `test`, which is the name of a function for people to read, only one of them is done: the first if the test
+    says so, otherwise the second. If there is no second, what came in goes on.
     """
 
     nodes: tuple[NodePlan, ...]
     parallel: bool = False
+    test: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -123,10 +180,7 @@ class Plan:
         data: dict[str, object] = {
             "workflow": self.workflow,
             "version": self.version,
-            "groups": [
-                {"parallel": group.parallel, "nodes": [_node_data(node) for node in group.nodes]}
-                for group in self.groups
-            ],
+            "groups": [_group_data(group) for group in self.groups],
         }
         if self.base is not None:
             data["base"] = self.base
@@ -174,6 +228,7 @@ def plan_from_json(text: str) -> Plan:
             Group(
                 parallel=cast("bool", group["parallel"]),
                 nodes=tuple(_node_from(node) for node in cast("list[dict[str, object]]", group["nodes"])),
+                test=cast("str | None", group.get("test")),
             )
             for group in groups
         ),
@@ -188,6 +243,17 @@ def stage_of(node: NodePlan) -> StagePlan:
 _SAYS_NOTHING: Final = StagePlan(name="")
 
 
+# What was added to plans later is left out where it says nothing, so that a plan keeps its fingerprint.
+
+
+def _group_data(group: Group) -> dict[str, object]:
+    data: dict[str, object] = {
+        "parallel": group.parallel,
+        "nodes": [_node_data(node) for node in group.nodes],
+    }
+    return data if group.test is None else {**data, "test": group.test}
+
+
 def _node_data(node: NodePlan) -> dict[str, object]:
     plan = stage_of(node)
     stage = {
@@ -195,19 +261,38 @@ def _node_data(node: NodePlan) -> dict[str, object]:
         for name, value in attrs.asdict(plan).items()
         if name in _ALWAYS_STORED or value != getattr(_SAYS_NOTHING, name)
     }
-    if isinstance(node, MapPlan):
-        return {"kind": "map", "stage": stage, "over": node.over, "limit": node.limit}
-    return {"kind": "stage", "stage": stage}
+    if not isinstance(node, MapPlan):
+        return {"kind": "stage", "stage": stage}
+    data: dict[str, object] = {"kind": "map", "stage": stage, "over": node.over, "limit": node.limit}
+    return data if node.enough is None else {**data, "enough": attrs.asdict(node.enough)}
 
 
 def _node_from(data: dict[str, object]) -> NodePlan:
-    fields = dict(cast("dict[str, object]", data["stage"]))
+    stage = _stage_from(cast("dict[str, object]", data["stage"]))
+    if data["kind"] != "map":
+        return stage
+    enough = cast("dict[str, int] | None", data.get("enough"))
+    return MapPlan(
+        stage=stage,
+        over=cast("str | None", data["over"]),
+        limit=cast("int", data["limit"]),
+        enough=None if enough is None else Enough(**enough),
+    )
+
+
+def _stage_from(data: dict[str, object]) -> StagePlan:
+    fields = dict(data)
     retry = _policy_from(fields.pop("retry"))
     rules = tuple(map(_rule_from, cast("list[dict[str, object]]", fields.pop("retry_rules", []))))
-    stage = StagePlan(retry=retry, retry_rules=rules, **cast("dict[str, str]", fields))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    if data["kind"] == "map":
-        return MapPlan(stage=stage, over=cast("str | None", data["over"]), limit=cast("int", data["limit"]))
-    return stage
+    check = cast("dict[str, object] | None", fields.pop("check", None))
+    child = cast("dict[str, str] | None", fields.pop("child", None))
+    return StagePlan(
+        retry=retry,
+        retry_rules=rules,
+        check=None if check is None else _check_from(check),
+        child=None if child is None else _child_from(child),
+        **cast("dict[str, str]", fields),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    )
 
 
 def _policy_from(data: object) -> RetryPolicy:
@@ -216,3 +301,12 @@ def _policy_from(data: object) -> RetryPolicy:
 
 def _rule_from(data: dict[str, object]) -> RetryRule:
     return RetryRule(error=cast("str", data["error"]), policy=_policy_from(data["policy"]))
+
+
+def _check_from(data: dict[str, object]) -> CheckPlan:
+    return CheckPlan(retry=_policy_from(data["retry"]), timeout_us=cast("int | None", data["timeout_us"]))
+
+
+def _child_from(data: dict[str, str]) -> ChildPlan:
+    policy = ClosePolicy(data["close_policy"])
+    return ChildPlan(workflow=data["workflow"], version=data["version"], close_policy=policy)

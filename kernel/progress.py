@@ -5,27 +5,47 @@ from typing import cast
 import attrs
 
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.references import Reference, item_reference, map_reference, reference_from, reference_text
+from holdfast.ports.references import (
+    Reference,
+    item_reference,
+    map_reference,
+    partial_reference,
+    reference_from,
+    reference_text,
+)
 
 
 @attrs.frozen(kw_only=True)
 class MapProgress:
-    """A map's counters: items in all, the next to get a job, those done; items to a page; the row it began at."""
+    """A map's counters: items in all, the next to get a job, those done; items to a page; the row it began at.
+
+    And those that failed, where that is tolerated.
+    """
 
     total: int
     next: int
     done: int
     page_size: int
     first_row: int
+    failed: int = 0
+
+    @property
+    def ended(self) -> int:
+        """How many items are done or have failed."""
+        return self.done + self.failed
 
 
 @attrs.frozen(kw_only=True)
 class NodeProgress:
-    """A node of the current group: open with a job, open as a map whose items have jobs, or done with an output."""
+    """A node of the current group: open with a job, open as a map whose items have jobs, or done with an output.
+
+    With `is_test` the job is the test that says whether this node is done, or the other one of its group.
+    """
 
     job: int | None = None
     map: MapProgress | None = None
     output: Reference | None = None
+    is_test: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -63,9 +83,10 @@ def item_input(name: str, progress: MapProgress, index: int) -> Reference:
     return item_reference(name, index // progress.page_size, index % progress.page_size)
 
 
-def finished_map(name: str, progress: MapProgress, last_row: int) -> NodeProgress:
-    """Return a map whose last item was completed in row `last_row`."""
-    return NodeProgress(output=map_reference(name, progress.first_row, last_row))
+def finished_map(name: str, progress: MapProgress, last_row: int, *, partial: bool = False) -> NodeProgress:
+    """Return a map that was over with row `last_row`. If it may lose items, it gives those that failed as well."""
+    make = partial_reference if partial else map_reference
+    return NodeProgress(output=make(name, progress.first_row, last_row))
 
 
 def progress_from(text: str) -> Progress:
@@ -88,18 +109,28 @@ def _node_data(node: NodeProgress) -> dict[str, object]:
         return {"output": node.output}
     if node.map is not None:
         counters = node.map
-        return {"map": [counters.total, counters.next, counters.done, counters.page_size, counters.first_row]}
-    return {"job": node.job}
+        numbers = [counters.total, counters.next, counters.done, counters.page_size, counters.first_row]
+        return {"map": [*numbers, counters.failed] if counters.failed else numbers}
+    return {"test": node.job} if node.is_test else {"job": node.job}
 
 
 def _node_from(data: dict[str, object]) -> NodeProgress:
     if "output" in data:
         return NodeProgress(output=_reference(data["output"]))
     if "map" in data:
-        total, following, done, page_size, first_row = cast("list[int]", data["map"])
+        total, following, done, page_size, first_row, *failed = cast("list[int]", data["map"])
         return NodeProgress(
-            map=MapProgress(total=total, next=following, done=done, page_size=page_size, first_row=first_row)
+            map=MapProgress(
+                total=total,
+                next=following,
+                done=done,
+                page_size=page_size,
+                first_row=first_row,
+                failed=sum(failed),
+            )
         )
+    if "test" in data:
+        return NodeProgress(job=cast("int", data["test"]), is_test=True)
     return NodeProgress(job=cast("int", data["job"]))
 
 

@@ -26,6 +26,7 @@ from holdfast.kernel.state import (
     Unsound,
     WaitingJobs,
     WaitingRuns,
+    Wakeable,
 )
 from holdfast.ports.changes import Change
 from holdfast.ports.clock import Ids
@@ -48,6 +49,7 @@ _KINDS: Final[tuple[type[Search], ...]] = (
     WaitingRuns,
     WaitingJobs,
     Overdue,
+    Wakeable,
 )
 _SEARCHES: Final[dict[str, type[Search]]] = {kind.__name__: kind for kind in _KINDS}
 

@@ -9,8 +9,24 @@ from holdfast.kernel.progress import progress_from
 from holdfast.ports.errors import RerunRefusedError, UnknownWorkflowError
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import NodeRows
-from holdfast.ports.records import STAGE_COMPLETED, STAGE_EXPANDED, HistoryRow, Payload, Run, RunStatus
-from holdfast.ports.references import Reference, list_reference, map_reference, of_run, references_from
+from holdfast.ports.records import (
+    STAGE_COMPLETED,
+    STAGE_EXPANDED,
+    STAGE_FAILED,
+    STAGE_SKIPPED,
+    HistoryRow,
+    Payload,
+    Run,
+    RunStatus,
+)
+from holdfast.ports.references import (
+    Reference,
+    list_reference,
+    map_reference,
+    of_run,
+    partial_reference,
+    references_from,
+)
 
 _NOT_BEGUN = "{}"
 
@@ -96,14 +112,18 @@ def planned_rerun(run: Run, past: Past, before: Plan, plan: Plan, stage: str | N
         (at for at, one in enumerate(plan.groups) if any(start == node.name for node in one.nodes)), 0
     )
     keeps: dict[str, Reference] = {}
+    skipped = {name for name, rows in past.rows.items() if STAGE_SKIPPED in rows}
     for number, one in enumerate(plan.groups[: group + 1] if start is not None else ()):
+        if number == group and one.test is not None:  # it is tested again
+            continue
         for node in one.nodes:
             is_done = node.name in done and _is_like(before.node(node.name), node)
             if is_done and node.name != start:
                 keeps[node.name] = of_run(run.key, done[node.name])
-            elif number < group:
+            elif number < group and node.name not in skipped:
                 raise RerunRefusedError(run.id, _lacking(run, node, start or "", known=node.name in done))
-    runs = tuple(name for name in plan.nodes if name not in keeps)
+    left = plan.groups[group if start is not None else 0 :]
+    runs = tuple(node.name for one in left for node in one.nodes if node.name not in keeps)
     return Rerun(
         plan=plan,
         stage=start,
@@ -124,9 +144,14 @@ def _done(run: Run, past: Past, plan: Plan) -> dict[str, Reference]:
     for number, group in enumerate(plan.groups[: progress.group + 1]):
         for node in group.nodes:
             if number < progress.group:
-                done[node.name] = kept[node.name] if node.name in kept else _output(node, past)
-            elif (output := progress.nodes[node.name].output) is not None:
-                done[node.name] = output
+                if node.name in kept:
+                    done[node.name] = kept[node.name]
+                elif node.name in past.rows and STAGE_SKIPPED not in past.rows[node.name]:
+                    done[node.name] = _output(node, past)
+            elif node.name in progress.nodes and group.test is None:
+                output = progress.nodes[node.name].output
+                if output is not None:
+                    done[node.name] = output
     return done
 
 
@@ -135,6 +160,11 @@ def _output(node: NodePlan, past: Past) -> Reference:
     rows = past.rows[node.name]
     if not isinstance(node, MapPlan):
         return rows[STAGE_COMPLETED].last
+    if node.enough is not None:
+        last = max(
+            rows[kind].last for kind in (STAGE_EXPANDED, STAGE_COMPLETED, STAGE_FAILED) if kind in rows
+        )
+        return partial_reference(node.name, rows[STAGE_EXPANDED].last, last)
     if STAGE_COMPLETED not in rows:
         return list_reference(())
     return map_reference(node.name, rows[STAGE_EXPANDED].last, rows[STAGE_COMPLETED].last)
@@ -154,7 +184,13 @@ def _stopped_at(run: Run, plan: Plan, done: Mapping[str, Reference]) -> str | No
 
 def _is_like(before: NodePlan, now: NodePlan) -> bool:
     """Whether what the one gave can stand for what the other gives: a list if it is mapped, one value if not."""
-    return isinstance(before, MapPlan) == isinstance(now, MapPlan)
+    return _gives(before) == _gives(now)
+
+
+def _gives(node: NodePlan) -> str:
+    if not isinstance(node, MapPlan):
+        return "one"
+    return "all" if node.enough is None else "some"
 
 
 def _lacking(run: Run, node: NodePlan, start: str, *, known: bool) -> str:

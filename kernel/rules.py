@@ -9,9 +9,11 @@ from holdfast.kernel import commands as c
 from holdfast.kernel.codec import from_data
 from holdfast.kernel.decide import (
     admissions,
+    children,
     claims,
     leases,
     outbox,
+    repairs,
     reruns,
     runs,
     said,
@@ -19,6 +21,7 @@ from holdfast.kernel.decide import (
     settles,
     silence,
     sinks,
+    suspensions,
 )
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.clock import Ids
@@ -64,7 +67,8 @@ _ALL: Final = (
     ),
     _rule(c.RunExpire, c.RunsExpired, admissions.reads_of_expire, admissions.decide_expire),
     _rule(c.JobAdmit, c.JobsAdmitted, admissions.reads_of_admit, admissions.decide_admit),
-    _rule(c.RunRepair, c.RunRepaired, runs.reads_of_repair, runs.decide_repair),
+    _rule(c.RunRepair, c.RunRepaired, repairs.reads_of_repair, repairs.decide_repair),
+    _rule(c.RunDeliver, c.RunDelivered, children.reads_of_deliver, children.decide_deliver),
     _rule(c.JobClaim, c.JobsClaimed, claims.reads_of_claim, claims.decide_claim),
     _rule(c.JobClaimOne, c.JobClaimed, claims.reads_of_claim_one, claims.decide_claim_one),
     _rule(c.JobSettle, c.JobSettled, settles.reads_of_settle, settles.decide_settle),
@@ -72,6 +76,8 @@ _ALL: Final = (
     _rule(c.JobHeartbeat, c.JobsHeld, leases.reads_of_heartbeat, leases.decide_heartbeat),
     _rule(c.JobReapSilent, c.SilentReaped, silence.reads_of_reap_silent, silence.decide_reap_silent),
     _rule(c.JobWakeDue, c.JobsWoken, claims.reads_of_wake_due, claims.decide_wake_due),
+    _rule(c.StagePollSuspended, c.JobsWoken, suspensions.reads_of_poll, suspensions.decide_poll),
+    _rule(c.StageWake, c.StagesWoken, suspensions.reads_of_wake, suspensions.decide_wake),
     _rule(c.SessionOpen, c.SessionOpened, sessions.reads_of_open, sessions.decide_open),
     _rule(c.SessionRenew, c.SessionRenewed, sessions.reads_of_renew, sessions.decide_renew),
     _rule(c.SessionClose, c.SessionRenewed, sessions.reads_of_renew, sessions.decide_close),

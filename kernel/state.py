@@ -13,8 +13,9 @@ from holdfast.ports.errors import InvalidCommandError, UnknownPlanError
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import CompletedRow, Lane, SlotPlace
 from holdfast.ports.records import (
-    STAGE_COMPLETED,
+    NOTED_ROWS,
     JobKey,
+    JobKind,
     Micros,
     News,
     PassOver,
@@ -55,9 +56,24 @@ class Claimable:
 
 @attrs.frozen
 class Due:
-    """Search for sleeping jobs whose time has come."""
+    """Search for sleeping jobs whose time has come, of all kinds or of one."""
 
     limit: int = attrs.field(validator=_not_negative)
+    kind: JobKind | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Wakeable:
+    """Search for jobs of stages that are suspended, or whose bodies run; they are read.
+
+    Those of external work of this `key`, or of a `stage` of the newest generation of run `run_id`.
+    """
+
+    namespace: str
+    key: str | None = None
+    run_id: str | None = None
+    stage: str | None = None
+    item: int | None = None
 
 
 @attrs.frozen
@@ -181,12 +197,16 @@ Search: TypeAlias = (
     | WaitingRuns
     | WaitingJobs
     | Overdue
+    | Wakeable
 )
 
 
 @attrs.frozen
 class Found:
-    """What a search gave: the keys of rows, or news. `next` is where to go on; None at the end."""
+    """What a search gave: the keys of rows, or news. `next` is where to go on; None at the end.
+
+    `owes` says whether any run owes another something.
+    """
 
     jobs: tuple[JobKey, ...] = ()
     sessions: tuple[str, ...] = ()
@@ -195,6 +215,7 @@ class Found:
     news: tuple[News, ...] = ()
     checked: int = 0
     next: str | None = None
+    owes: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -262,8 +283,8 @@ class State:
             row = change.row
             if self.past is not None and (row.run in self.past or row.number == 1):
                 self.past.setdefault(row.run, Past()).append(row)
-            if row.type == STAGE_COMPLETED:
-                completed = CompletedRow(row.run, row.number, row.node or "", row.item)
+            if row.type in NOTED_ROWS:
+                completed = CompletedRow(row.run, row.number, row.node or "", row.item, row.type)
                 self.completed.setdefault(row.run, []).append(completed)
 
 

@@ -68,6 +68,14 @@ class CloseJobs:
 
 
 @attrs.frozen
+class CloseNode:
+    """Take all jobs of a run out of the table that are of this node."""
+
+    run: str
+    node: str
+
+
+@attrs.frozen
 class AppendHistory:
     """Add a history row."""
 
@@ -193,6 +201,7 @@ Change: TypeAlias = (
     | UpdateJob
     | CloseJob
     | CloseJobs
+    | CloseNode
     | AppendHistory
     | AddItems
     | StorePlan
@@ -224,6 +233,7 @@ class NetChanges:
     new_runs: dict[str, Run] = attrs.field(factory=dict[str, Run])
     runs: dict[str, Run] = attrs.field(factory=dict[str, Run])
     closed_runs: set[str] = attrs.field(factory=set[str])
+    closed_nodes: set[tuple[str, str]] = attrs.field(factory=set[tuple[str, str]])
     closed_jobs: set[JobKey] = attrs.field(factory=set[JobKey])
     new_jobs: dict[JobKey, Job] = attrs.field(factory=dict[JobKey, Job])
     jobs: dict[JobKey, Job] = attrs.field(factory=dict[JobKey, Job])
@@ -250,6 +260,12 @@ class NetChanges:
         self.closed_jobs = {key for key in self.closed_jobs if key.run != run}
         self.new_jobs = {key: job for key, job in self.new_jobs.items() if key.run != run}
         self.jobs = {key: job for key, job in self.jobs.items() if key.run != run}
+
+    def _close_node(self, run: str, node: str) -> None:
+        self.closed_nodes.add((run, node))
+        for jobs in (self.new_jobs, self.jobs):
+            for key in [key for key, job in jobs.items() if key.run == run and job.node == node]:
+                del jobs[key]
 
     def _close_job(self, key: JobKey) -> None:
         self.jobs.pop(key, None)
@@ -302,6 +318,8 @@ class NetChanges:
                 self.new_runs[run.key] = run
             case CloseJobs(run):
                 self._close_jobs(run)
+            case CloseNode(run, node):
+                self._close_node(run, node)
             case AddItems(page):
                 self.pages.append(page)
             case StorePlan(plan):

@@ -106,6 +106,18 @@ class SessionLostError(CommandError):
         super().__init__(f"session {session!r} is dead or unknown; open a new one")
 
 
+class NothingToWakeError(CommandError):
+    """No stage of that name or key waits for external work, or is about to."""
+
+    code = "nothing_to_wake"
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(
+            f"nothing waits for {what!r}: it is done, was never suspended, or is not yet under way"
+        )
+
+
 class StorageRefusedError(CommandError):
     """The store refused one command's data, for a reason that will not go away."""
 

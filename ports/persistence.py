@@ -9,10 +9,12 @@ from typing_extensions import TypeVar
 
 from holdfast.ports.changes import Change
 from holdfast.ports.records import (
+    STAGE_COMPLETED,
     Duty,
     HistoryRow,
     Job,
     JobKey,
+    JobKind,
     Micros,
     News,
     Note,
@@ -48,12 +50,13 @@ class Lane:
 
 @attrs.frozen
 class CompletedRow:
-    """That a stage, or one item of a map, was completed in this history row."""
+    """That a stage, or one item of a map, was completed in this history row; or, by `type`, what else came of it."""
 
     run: str
     number: int
     node: str
     item: int | None
+    type: str = STAGE_COMPLETED
 
 
 @attrs.frozen
@@ -138,8 +141,22 @@ class Transaction(Protocol):
         """
         ...
 
-    def due(self, now: Micros, limit: int, /) -> Sequence[Job]:
-        """Lock and return sleeping jobs whose `wake_at` is not after `now`, earliest first, skipping locked ones."""
+    def due(self, now: Micros, limit: int, /, *, kind: JobKind | None = None) -> Sequence[Job]:
+        """Lock and return sleeping jobs whose `wake_at` is not after `now`, earliest first, skipping locked ones.
+
+        Of all kinds, or of one.
+        """
+        ...
+
+    def stage_jobs(self, name: RunName, stage: str, item: int | None, /) -> Sequence[JobKey]:
+        """Return, without locks, the keys of jobs of a stage that check external work, or whose bodies run.
+
+        They are of the newest generation of the run; of a map they are of one `item`, or of all.
+        """
+        ...
+
+    def external_jobs(self, namespace: str, key: str, /) -> Sequence[JobKey]:
+        """Return, without locks, the keys of jobs that check the external work of this key."""
         ...
 
     def sessions(self, ids: Collection[str], /, *, lock: bool) -> Sequence[Session]:
@@ -169,8 +186,17 @@ class Transaction(Protocol):
         """
         ...
 
-    def completed(self, runs: Collection[str], /) -> Sequence[CompletedRow]:
-        """Return which stages and items of these runs were completed, in the order of the history."""
+    def owes(self) -> bool:
+        """Return, without locks, whether there is a job that tells others of the end of a run."""
+        ...
+
+    def completed(
+        self, runs: Collection[str], /, *, types: Collection[str] = (STAGE_COMPLETED,)
+    ) -> Sequence[CompletedRow]:
+        """Return which stages and items of these runs were completed, in the order of the history.
+
+        With other `types` it is the rows of these types.
+        """
         ...
 
     def node_rows(self, runs: Collection[str], /) -> Sequence[NodeRows]:
@@ -519,8 +545,8 @@ class StoredValue:
 class LoadValues(Query[tuple[StoredValue, ...]]):
     """The payloads that references of runs stand for; only for references that are not lists.
 
-    A reference to an item gives the one payload, to a map those of its items in order; one to what another run has
-    gives what it stands for there.
+    A reference to an item gives the one payload, to a map (or to its failures) those of its items in order; one to what
+    another run has gives what it stands for there.
     """
 
     wanted: tuple[tuple[str, Reference], ...]
@@ -539,6 +565,21 @@ class NodeRowsOf(Query[tuple[NodeRows, ...]]):
     """What the history of a run has about its nodes, in no order."""
 
     run: str
+
+
+@attrs.frozen
+class OwedJobs(Query[tuple[Job, ...]]):
+    """Jobs that tell others of the end of a run, oldest run first."""
+
+    limit: int = 100
+
+
+@attrs.frozen
+class ChildrenLeft(Query[tuple[Run, ...]]):
+    """Active runs that a job of this run has started which is there no more, but for those that are to be abandoned."""
+
+    run: str
+    limit: int = 500
 
 
 @attrs.frozen

@@ -34,20 +34,41 @@ ACTIVE: Final = frozenset(RunStatus) - TERMINAL
 
 
 class JobState(StrEnum):
-    """Where a job is. A job that is done has no row. `limited` waits until fewer of its stage are under way."""
+    """Where a job is. A job that is done has no row. `limited` waits until fewer of its stage are under way.
+
+    One that sleeps wakes at its `wake_at`, or, without one, when what it waits for has ended. One that is `owed` tells
+    another run that its own has ended: it is nobody's attempt.
+    """
 
     SLEEPING = "sleeping"
     LIMITED = "limited"
     QUEUED = "queued"
     LEASED = "leased"
     HELD = "held"
+    OWED = "owed"
 
 
 class JobKind(StrEnum):
-    """What a job does: run a stage's body, or read what a map goes over."""
+    """What a job does.
+
+    It runs a stage's body, reads what a map goes over, tests which of two nodes is to be done, asks whether external
+    work is done, starts a child and waits for its end, or delivers what its run, which has ended, owes others.
+    """
 
     STAGE = "stage"
     EXPAND = "expand"
+    TEST = "test"
+    CHECK = "check"
+    CHILD = "child"
+    DELIVER = "deliver"
+
+
+class ClosePolicy(StrEnum):
+    """What becomes of a child whose parent ends before it."""
+
+    CANCEL = "cancel"
+    TERMINATE = "terminate"
+    ABANDON = "abandon"
 
 
 class SessionState(StrEnum):
@@ -78,12 +99,13 @@ class PassOver(StrEnum):
 HEARTBEAT: Final = "heartbeat"
 """The kind of the notes that keep what a body said with its heartbeats: stores are asked for the newest."""
 
-STAGE_COMPLETED: Final = "stage.completed"
-"""The type of the history rows in which a stage, or an item of a map, was completed: stores are asked for these."""
-
-
 STAGE_EXPANDED: Final = "stage.expanded"
-"""The type of the history rows in which it was read what a map goes over."""
+STAGE_SKIPPED: Final = "stage.skipped"
+STAGE_COMPLETED: Final = "stage.completed"
+STAGE_FAILED: Final = "stage.failed"
+STAGE_SUSPENDED: Final = "stage.suspended"
+NOTED_ROWS: Final = (STAGE_COMPLETED, STAGE_FAILED, STAGE_SUSPENDED)
+"""The types of the history rows in which a stage, or an item of a map, came to something. Stores are asked for them."""
 
 
 class RunName(NamedTuple):
@@ -202,6 +224,8 @@ class Run:
     `rerun_of` is the key of the generation that this one runs again, `rerun_from` the stage that it begins with (None:
     the first). `kept` is the JSON text of an object: by name, references to what the stages gave that it does not run
     again.
+    `parent` is the id of the job that waits for its end, if it is a child; `close_policy` says what becomes of it
+    without. `children` is how many runs it has started that way.
     Key, name, workflow, `created_at`, `attributes`, `deadline`, and what is said of concurrency and of reruns never
     change.
     """
@@ -233,6 +257,9 @@ class Run:
     deadline: Micros | None = None
     concurrency_key: str | None = None
     concurrency_limit: int | None = None
+    parent: str | None = None
+    close_policy: ClosePolicy = ClosePolicy.CANCEL
+    children: int = 0
 
     @property
     def name(self) -> RunName:
@@ -274,6 +301,8 @@ class Job:
     `timeout_total` is how long all its attempts together may take. Where there is one, `first_claimed_at` is when the
     first of them began that was not given back. `heartbeat_timeout` is how long an attempt may go without a heartbeat
     of its body; where there is one, `heartbeat_by` is when the attempt that holds the job is lost without one.
+    `waits_for` is the id of the run whose end it waits for, or the key of the external work that it checks, by which it
+    can be woken. A check is made every `check_after` microseconds, until `give_up_at`.
     """
 
     run: str
@@ -308,6 +337,10 @@ class Job:
             return None
         return self.first_claimed_at + self.timeout_total
 
+    waits_for: str | None = None
+    check_after: Micros | None = None
+    give_up_at: Micros | None = None
+
     @property
     def slot(self) -> SlotName | None:
         """What it has one of, or waits for one of; None if it needs none."""
@@ -325,6 +358,11 @@ class Job:
         It runs beside no other job that was lost: what kills takes nobody's last attempt but its own.
         """
         return self.losses > 0 and self.attempts + 1 >= self.max_attempts
+
+    @property
+    def waits_for_child(self) -> bool:
+        """Whether it rests until a run has ended that it has started."""
+        return self.kind is JobKind.CHILD and self.waits_for is not None
 
     def is_passed_over(self, pass_over: PassOver) -> bool:
         """Whether a claim that passes these over leaves this job to others."""

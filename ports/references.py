@@ -6,6 +6,8 @@ A reference is JSON, one of
 - `["list", reference, ...]`: a list of these;
 - `["map", node, first, last]`: the outputs of map `node`, in the order of its items, which stand in the history
   rows from `first` to `last`;
+- `["failures", node, first, last]`: which of its items failed there, and why, in that order;
+- `["partial", node, first, last]`: an object of both, `results` and `failures`;
 - `["of", run, reference]`: what the reference stands for in the run of this key, an earlier generation, say. That is
   never one of these itself, and never a list: see `of_run`.
 """
@@ -77,18 +79,41 @@ def located(run: str, reference: Reference) -> tuple[str, Reference]:
 
 
 def is_map(reference: Reference) -> bool:
-    """Whether it stands for all outputs of a map, here or elsewhere; also if that has none."""
+    """Whether it stands for all outputs of a map, or all its failures, here or elsewhere; also if that has none."""
     inner = located("", reference)[1]
-    return isinstance(inner, tuple) and (inner[0] == "map" or inner == ("list",))
+    return isinstance(inner, tuple) and (inner[0] in {"map", "failures"} or inner == ("list",))
+
+
+def is_partial(reference: Reference) -> bool:
+    """Whether it stands for what a map gave that may lose items, here or elsewhere."""
+    inner = located("", reference)[1]
+    return isinstance(inner, tuple) and inner[0] == "partial"
+
+
+def partial_reference(node: str, first: int, last: int) -> Reference:
+    """Refer to all outputs of a map that may lose items, and to what became of those."""
+    return ("partial", node, first, last)
+
+
+def parts_of(partial: Reference) -> tuple[Reference, Reference]:
+    """Return the references to the results and to the failures of a partial one."""
+    run, there = located("", partial)
+    assert isinstance(there, tuple)
+    results: Reference = ("map", *there[1:])
+    failures: Reference = ("failures", *there[1:])
+    return (of_run(run, results), of_run(run, failures)) if run else (results, failures)
 
 
 def leaves(reference: Reference) -> Iterator[Reference]:
-    """Yield the references in it that are not lists."""
-    if isinstance(reference, tuple) and reference[0] == "list":
-        for part in reference[1:]:
-            yield from leaves(cast("Reference", part))
-    else:
-        yield reference
+    """Yield the references in it that stand for what is stored: those that are neither lists nor partial."""
+    match reference:
+        case ("list", *parts):
+            for part in parts:
+                yield from leaves(cast("Reference", part))
+        case _ if is_partial(reference):
+            yield from parts_of(reference)
+        case _:
+            yield reference
 
 
 def _frozen(data: object) -> Reference:

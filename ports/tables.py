@@ -19,6 +19,7 @@ from holdfast.ports.changes import (
     Change,
     CloseJob,
     CloseJobs,
+    CloseNode,
     CreateRun,
     PutDuty,
     PutSession,
@@ -180,6 +181,9 @@ class Tables:
                 self.jobs.get(key.run, {}).pop(key.number, None)
             case CloseJobs(run):
                 self.jobs.pop(run, None)
+            case CloseNode(run, node):
+                of_run = self.jobs.get(run, {})
+                self.jobs[run] = {number: job for number, job in of_run.items() if job.node != node}
             case AppendHistory(row):
                 self.history.setdefault(row.run, []).append(row)
             case AddItems(page):

@@ -17,6 +17,7 @@ from holdfast.ports.records import (
     HistoryRow,
     Job,
     JobKey,
+    JobKind,
     JobState,
     Micros,
     News,
@@ -163,9 +164,28 @@ class MemoryTransaction:
         """See `Transaction.claimable`."""
         return self._in_order(self._order.claimable(namespace, lanes, limit, pass_over))
 
-    def due(self, now: Micros, limit: int, /) -> Sequence[Job]:
+    def due(self, now: Micros, limit: int, /, *, kind: JobKind | None = None) -> Sequence[Job]:
         """See `Transaction.due`."""
-        return self._in_order(self._order.due(now, limit))
+        if kind is None:
+            return self._in_order(self._order.due(now, limit))
+        sleepers = self._in_order(self._order.due(now, len(self._order)))
+        return [job for job in sleepers if job.kind is kind][:limit]
+
+    def stage_jobs(self, name: RunName, stage: str, item: int | None, /) -> Sequence[JobKey]:
+        """See `Transaction.stage_jobs`."""
+        run = self._tables.run_named(name)
+        jobs = self._tables.jobs.get(run.key, {}).values() if run else ()
+        return sorted(
+            job.key for job in jobs if job.node == stage and item in (None, job.item) and _is_wakeable(job)
+        )
+
+    def external_jobs(self, namespace: str, key: str, /) -> Sequence[JobKey]:
+        """See `Transaction.external_jobs`."""
+        return sorted(
+            job.key
+            for job in self._tables.all_jobs()
+            if (job.namespace, job.waits_for, job.kind) == (namespace, key, JobKind.CHECK)
+        )
 
     def sessions(self, ids: Collection[str], /, *, lock: bool) -> Sequence[Session]:
         """See `Transaction.sessions`."""
@@ -210,13 +230,19 @@ class MemoryTransaction:
         """See `Transaction.unsound_runs`."""
         return [run.key for run in self.runs(keys) if not self._is_sound(run)]
 
-    def completed(self, runs: Collection[str], /) -> Sequence[CompletedRow]:
+    def owes(self) -> bool:
+        """See `Transaction.owes`."""
+        return self._order.owes
+
+    def completed(
+        self, runs: Collection[str], /, *, types: Collection[str] = (STAGE_COMPLETED,)
+    ) -> Sequence[CompletedRow]:
         """See `Transaction.completed`."""
         return [
-            CompletedRow(run, row.number, row.node or "", row.item)
+            CompletedRow(run, row.number, row.node or "", row.item, row.type)
             for run in sorted(set(runs))
             for row in self._tables.history.get(run, ())
-            if row.type == STAGE_COMPLETED
+            if row.type in types
         ]
 
     def node_rows(self, runs: Collection[str], /) -> Sequence[NodeRows]:
@@ -371,6 +397,11 @@ class MemoryTransaction:
         return [job for job in found if job is not None]
 
     def _is_sound(self, run: Run) -> bool:
-        jobs = len(self._tables.jobs.get(run.key, ()))
+        of_run = self._tables.jobs.get(run.key, {}).values()
+        jobs = sum(job.state is not JobState.OWED for job in of_run)
         waits = run.status in (RunStatus.PENDING, RunStatus.PAUSED) and not run.is_admitted
         return run.status not in ACTIVE or (jobs == run.open_jobs and (jobs > 0 or waits))
+
+
+def _is_wakeable(job: Job) -> bool:
+    return job.kind is JobKind.CHECK or (job.kind is JobKind.STAGE and job.state is JobState.LEASED)

@@ -7,6 +7,7 @@ from typing import TypeVar, cast
 from holdfast.adapters.memory.hearing import heard
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import (
+    ChildrenLeft,
     CompletedRow,
     CountAll,
     CountDeadLetters,
@@ -24,6 +25,7 @@ from holdfast.ports.persistence import (
     NodeRowsOf,
     NotesOf,
     OutputRows,
+    OwedJobs,
     PlansByFingerprint,
     Query,
     QueuedJobs,
@@ -39,6 +41,9 @@ from holdfast.ports.persistence import (
 from holdfast.ports.records import (
     HEARTBEAT,
     STAGE_COMPLETED,
+    STAGE_FAILED,
+    TERMINAL,
+    ClosePolicy,
     HistoryRow,
     Job,
     JobState,
@@ -48,6 +53,7 @@ from holdfast.ports.records import (
     Stream,
     StreamState,
     attribute_texts,
+    job_key,
 )
 from holdfast.ports.references import Reference, located
 from holdfast.ports.said import said_texts
@@ -97,7 +103,7 @@ def _answer(tables: Tables, query: object) -> object:  # one arm a question
             )
         case OutputRows(run, node):
             return tuple(
-                CompletedRow(run, row.number, node, row.item)
+                CompletedRow(run, row.number, node, row.item, row.type)
                 for row in tables.history.get(run, ())
                 if row.type == STAGE_COMPLETED and row.node == node
             )
@@ -114,6 +120,11 @@ def _answer(tables: Tables, query: object) -> object:  # one arm a question
             return dict(Counter(tables.sinks[one.sink].name for one in parked_in(tables, namespace)))
         case NodeRowsOf(run):
             return tuple(node_rows(tables, run))
+        case OwedJobs(limit):
+            owed = [job for job in tables.all_jobs() if job.state is JobState.OWED]
+            return tuple(sorted(owed, key=lambda job: job.key)[:limit])
+        case ChildrenLeft(run, limit):
+            return _children_left(tables, run)[:limit]
         case CountAll(namespace):
             return _counts(tables, namespace)
         case StoreTime():
@@ -173,6 +184,19 @@ def _queued_jobs(tables: Tables, query: QueuedJobs) -> tuple[Job, ...]:
     return tuple(sorted(matching, key=lambda job: job.key)[: query.limit])
 
 
+def _children_left(tables: Tables, run: str) -> tuple[Run, ...]:
+    left = [
+        child
+        for child in tables.runs.values()
+        if child.parent is not None
+        and child.status not in TERMINAL
+        and child.close_policy is not ClosePolicy.ABANDON
+        and (parent := job_key(child.parent)).run == run
+        and tables.job(parent) is None
+    ]
+    return tuple(sorted(left, key=lambda child: child.key))
+
+
 def _payloads(tables: Tables, run: str, reference: Reference) -> tuple[Payload, ...]:
     rows = tables.history.get(run, [])
     match reference:
@@ -184,11 +208,12 @@ def _payloads(tables: Tables, run: str, reference: Reference) -> tuple[Payload, 
                 return ()
             inline, blob = cast("list[list[str | None]]", parse(stored.items))[at]
             return (Payload(inline=inline, blob=blob),)
-        case ("map", str(node), int(first), int(last)):
+        case ("map" | "failures" as which, str(node), int(first), int(last)):
+            wanted = STAGE_COMPLETED if which == "map" else STAGE_FAILED
             outputs = [
                 (row.item or 0, row.payload)
                 for row in rows
-                if first <= row.number <= last and row.node == node and row.type == STAGE_COMPLETED
+                if first <= row.number <= last and row.node == node and row.type == wanted
             ]
             return tuple(
                 payload for _, payload in sorted(outputs, key=lambda pair: pair[0]) if payload is not None

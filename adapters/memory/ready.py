@@ -4,7 +4,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from holdfast.ports.changes import AddJob, Change, CloseJob, CloseJobs, UpdateJob
+from holdfast.ports.changes import AddJob, Change, CloseJob, CloseJobs, CloseNode, UpdateJob
 from holdfast.ports.persistence import Lane
 from holdfast.ports.records import Job, JobKey, JobState, Micros, PassOver
 from holdfast.ports.tables import Tables
@@ -19,7 +19,17 @@ class JobOrder:
     def __init__(self) -> None:
         self._queued: dict[_Lane, list[_Place]] = {}
         self._sleeping: list[tuple[Micros, str, int]] = []
+        self._owed = 0
         self._passed_over: dict[PassOver, set[_Place]] = {pass_over: set() for pass_over in PassOver}
+
+    def __len__(self) -> int:
+        """How many jobs sleep until some time."""
+        return len(self._sleeping)
+
+    @property
+    def owes(self) -> bool:
+        """Whether any job is owed to another run."""
+        return self._owed > 0
 
     def follow(self, tables: Tables, change: Change) -> None:
         """Take a change into account that is about to be made to `tables`."""
@@ -32,6 +42,10 @@ class JobOrder:
             case CloseJobs(run):
                 for job in tables.jobs.get(run, {}).values():
                     self._remove(job)
+            case CloseNode(run, node):
+                for job in tables.jobs.get(run, {}).values():
+                    if job.node == node:
+                        self._remove(job)
             case _:
                 pass
 
@@ -63,19 +77,23 @@ class JobOrder:
             for pass_over, passed_over in self._passed_over.items():
                 if job.is_passed_over(pass_over):
                     passed_over.add(_place(job))
-        elif job.state is JobState.SLEEPING:
-            insort(self._sleeping, (job.wake_at or 0, job.run, job.number))
+        elif job.state is JobState.SLEEPING and job.wake_at is not None:
+            insort(self._sleeping, (job.wake_at, job.run, job.number))
+
+        elif job.state is JobState.OWED:
+            self._owed += 1
 
     def _remove(self, job: Job | None) -> None:
         if job is None:
             return
+        self._owed -= job.state is JobState.OWED
         if job.state is JobState.QUEUED:
             places = self._queued[_lane(job)]
             del places[bisect_left(places, _place(job))]
             for passed_over in self._passed_over.values():
                 passed_over.discard(_place(job))
-        elif job.state is JobState.SLEEPING:
-            del self._sleeping[bisect_left(self._sleeping, (job.wake_at or 0, job.run, job.number))]
+        elif job.state is JobState.SLEEPING and job.wake_at is not None:
+            del self._sleeping[bisect_left(self._sleeping, (job.wake_at, job.run, job.number))]
 
 
 def _lane(job: Job) -> _Lane:

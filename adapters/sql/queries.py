@@ -19,9 +19,11 @@ from holdfast.adapters.sql.streams import (
     sinks_with_news,
     stream_rows,
 )
+from holdfast.adapters.sql.tables import ENDED
 from holdfast.adapters.sql.values import load_values
 from holdfast.ports.errors import SchemaError
 from holdfast.ports.persistence import (
+    ChildrenLeft,
     CompletedRow,
     CountAll,
     CountDeadLetters,
@@ -38,6 +40,7 @@ from holdfast.ports.persistence import (
     NodeRowsOf,
     NotesOf,
     OutputRows,
+    OwedJobs,
     PlansByFingerprint,
     Query,
     QueuedJobs,
@@ -86,6 +89,8 @@ class Answers:
             LoadValues: self._load_values,
             OutputRows: self._output_rows,
             NodeRowsOf: self._node_rows_of,
+            OwedJobs: self._owed_jobs,
+            ChildrenLeft: self._children_left,
             StoreTime: self._store_time,
             SchemaVersion: self._schema_version,
             CountAll: self._count_all,
@@ -197,13 +202,33 @@ class Answers:
 
     def _output_rows(self, link: Link, query: OutputRows) -> tuple[CompletedRow, ...]:
         sql = (
-            "SELECT run, number, node, item FROM holdfast_history "
+            "SELECT run, number, node, item, type FROM holdfast_history "
             f"WHERE run = :run AND node = :node AND type = '{STAGE_COMPLETED}' ORDER BY number"
         )
         return tuple(map(rows.completed_from, self._ask(link, sql, run=query.run, node=query.node)))
 
     def _node_rows_of(self, link: Link, query: NodeRowsOf) -> tuple[NodeRows, ...]:
         return tuple(map(rows.node_rows_from, self._ask(link, node_rows("run = :run"), run=query.run)))
+
+    def _owed_jobs(self, link: Link, query: OwedJobs) -> tuple[Job, ...]:
+        sql = (
+            f"SELECT {', '.join(rows.JOB)} FROM holdfast_jobs WHERE state = 'owed' "
+            "ORDER BY run, number LIMIT :limit"
+        )
+        found = self._ask(link, sql, limit=query.limit)
+        return tuple(map(rows.job_from, found))
+
+    def _children_left(self, link: Link, query: ChildrenLeft) -> tuple[Run, ...]:
+        # A job's id is its run's key, a dot and a number, so those of a run are a range: a slash is next to a dot.
+        sql = (
+            f"{_RUNS}parent > :first AND parent < :last AND status NOT IN {ENDED} AND close_policy <> 'abandon' "
+            "AND NOT EXISTS (SELECT 1 FROM holdfast_jobs AS j WHERE j.run = :run "
+            "AND :first || CAST(j.number AS text) = parent) ORDER BY key LIMIT :limit"
+        )
+        found = self._ask(
+            link, sql, run=query.run, first=f"{query.run}.", last=f"{query.run}/", limit=query.limit
+        )
+        return tuple(map(rows.run_from, found))
 
     def _store_time(self, link: Link, query: StoreTime) -> Micros | None:
         del query

@@ -8,6 +8,7 @@ import attrs
 
 from holdfast.ports.persistence import CompletedRow, NodeRows, SlotPlace, WaitedFor
 from holdfast.ports.records import (
+    ClosePolicy,
     Duty,
     HistoryRow,
     ItemPage,
@@ -61,6 +62,7 @@ AI_CALL: Final = (
 )
 
 _STATUS: Final = {status.value: status for status in RunStatus}
+_CLOSE_POLICY: Final = {policy.value: policy for policy in ClosePolicy}
 _STATE: Final = {state.value: state for state in JobState}
 _KIND: Final = {kind.value: kind for kind in JobKind}
 _HISTORY_HEAD: Final = attrgetter(*HISTORY[:7])
@@ -72,6 +74,7 @@ def run_from(row: Row) -> Run:
     """Return the run in a row of `RUN`."""
     fields = dict(zip(RUN, row, strict=True))
     fields["status"] = _STATUS[fields["status"]]
+    fields["close_policy"] = _CLOSE_POLICY[fields["close_policy"]]
     return Run(**fields)
 
 
@@ -228,9 +231,9 @@ def waited_for_from(row: Row) -> WaitedFor:
 
 
 def completed_from(row: Row) -> CompletedRow:
-    """Return a row of run, number, node and item."""
-    run, number, node, item = row
-    return CompletedRow(run, number, node or "", item)
+    """Return a row of run, number, node, item and type."""
+    run, number, node, item, type_ = row
+    return CompletedRow(run, number, node or "", item, type_)
 
 
 def node_rows_from(row: Row) -> NodeRows:

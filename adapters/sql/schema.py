@@ -33,6 +33,19 @@ def migrate(database: Database, extra: str, seconds: float) -> None:
         raise from_sqlalchemy(error) from error
 
 
+def newest_version() -> str:
+    """Return the version of the tables that this code needs."""
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    head = ScriptDirectory.from_config(config).get_current_head()
+    assert head is not None
+    return head
+
+
 def _upgrade(connection: Connection) -> None:
     from alembic import command
     from alembic.config import Config

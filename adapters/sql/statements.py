@@ -11,7 +11,6 @@ from holdfast.adapters.sql import rows, tables
 from holdfast.adapters.sql.dialects import Dialect, Write, upsert
 from holdfast.adapters.sql.waiting import SOURCES, Searches, searches_for
 from holdfast.ports.persistence import Waiting
-from holdfast.ports.records import STAGE_COMPLETED
 
 _RUN_NAME = ("namespace", "id", "generation")
 _RUN_ORIGIN = ("rerun_of", "rerun_from", "kept")
@@ -45,6 +44,8 @@ class Reads:
     lock_jobs_of: str
     lock_claimable: str
     lock_due: str
+    stage_jobs: str
+    external_jobs: str
     sessions: str
     lock_sessions: str
     lock_expired_sessions: str
@@ -52,6 +53,7 @@ class Reads:
     silent_jobs: str
     active_runs: str
     unsound_runs: str
+    owes: str
     completed: str
     node_rows: str
     history: str
@@ -84,6 +86,7 @@ class Writes:
     said_texts: Write
     runs: Write
     closed_runs: Write
+    closed_nodes: Write
     closed_jobs: Write
     new_jobs: Write
     jobs: Write
@@ -152,7 +155,14 @@ def reads_for(dialect: Dialect) -> Reads:
         f"ORDER BY j.run, j.number{lock('j')}",
         lock_claimable=dialect.claimable(rows.JOB),
         lock_due=f"SELECT {jobs} FROM holdfast_jobs AS j WHERE j.state = 'sleeping' AND j.wake_at <= :now "
+        "AND (:kind = '' OR j.kind = :kind) "
         f"ORDER BY j.wake_at, j.run, j.number LIMIT :limit{dialect.skip_locked}",
+        stage_jobs="SELECT j.run, j.number FROM holdfast_jobs AS j WHERE j.run = (SELECT r.key "
+        "FROM holdfast_runs AS r WHERE r.namespace = :namespace AND r.id = :id "
+        "ORDER BY r.generation DESC LIMIT 1) AND j.node = :stage AND (:item < 0 OR j.item = :item) "
+        "AND (j.kind = 'check' OR (j.kind = 'stage' AND j.state = 'leased')) ORDER BY j.run, j.number",
+        external_jobs="SELECT j.run, j.number FROM holdfast_jobs AS j WHERE j.namespace = :namespace "
+        "AND j.waits_for = :key AND j.kind = 'check' ORDER BY j.run, j.number",
         sessions=known_sessions,
         lock_sessions=known_sessions + lock("s"),
         lock_expired_sessions=f"{sessions}s.state = 'open' AND s.expires_at < :before "
@@ -164,12 +174,13 @@ def reads_for(dialect: Dialect) -> Reads:
         active_runs=f"SELECT key FROM holdfast_runs WHERE status NOT IN {tables.ENDED} AND key > :after "
         "ORDER BY key LIMIT :limit",
         unsound_runs="SELECT r.key FROM (SELECT key, status, last_job, open_jobs, "
-        "(SELECT count(*) FROM holdfast_jobs AS j "
-        f"WHERE j.run = key) AS found FROM holdfast_runs WHERE {dialect.one_of('key', 'keys')} "
+        "(SELECT count(*) FROM holdfast_jobs AS j WHERE j.run = key AND j.state <> 'owed') AS found "
+        f"FROM holdfast_runs WHERE {dialect.one_of('key', 'keys')} "
         f"AND status NOT IN {tables.ENDED}) AS r WHERE r.found <> r.open_jobs OR (r.found = 0 "
         "AND NOT (r.status IN ('pending', 'paused') AND r.last_job = 0)) ORDER BY r.key",
-        completed="SELECT run, number, node, item FROM holdfast_history "
-        f"WHERE {dialect.one_of('run', 'runs')} AND type = '{STAGE_COMPLETED}' ORDER BY run, number",
+        owes="SELECT 1 FROM holdfast_jobs WHERE state = 'owed' LIMIT 1",
+        completed="SELECT run, number, node, item, type FROM holdfast_history "
+        f"WHERE {dialect.one_of('run', 'runs')} AND {dialect.one_of('type', 'types')} ORDER BY run, number",
         node_rows=node_rows(dialect.one_of("run", "runs")),
         history=f"SELECT {_listed(rows.HISTORY, 'h')} FROM {pairs} CROSS JOIN holdfast_history AS h "
         "WHERE h.run = k.run AND h.number = k.number ORDER BY h.run, h.number",
@@ -226,6 +237,7 @@ def writes_for(dialect: Dialect) -> Writes:
         said_texts=dialect.insert_said_texts(),
         runs=dialect.update(tables.runs, ("key",), run_columns),
         closed_runs=dialect.delete(tables.jobs, ("run",)),
+        closed_nodes=dialect.delete(tables.jobs, ("run", "node")),
         closed_jobs=dialect.delete(tables.jobs, _JOB_KEY),
         new_jobs=dialect.insert(tables.jobs, rows.JOB),
         jobs=dialect.update(tables.jobs, _JOB_KEY, job_columns),

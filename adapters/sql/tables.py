@@ -27,8 +27,9 @@ def _key(name: str) -> Column[str]:
     return Column(name, _bytewise(), primary_key=True)
 
 
-def _name(name: str, *, nullable: bool = False) -> Column[str]:
-    return Column(name, _bytewise(), nullable=nullable)
+def _name(name: str, *, nullable: bool = False, default: str | None = None) -> Column[str]:
+    """Text that is compared. `default` is for rows that were there before the column."""
+    return Column(name, _bytewise(), nullable=nullable, server_default=default)
 
 
 def _text(name: str, *, nullable: bool = False) -> Column[str]:
@@ -36,8 +37,18 @@ def _text(name: str, *, nullable: bool = False) -> Column[str]:
     return Column(name, Text(), nullable=nullable)
 
 
-def _number(name: str, *, nullable: bool = False, key: bool = False) -> Column[int]:
-    return Column(name, BigInteger(), nullable=nullable, primary_key=key, autoincrement=False)
+def _number(
+    name: str, *, nullable: bool = False, key: bool = False, default: int | None = None
+) -> Column[int]:
+    """A number. `default` is for rows that were there before the column."""
+    return Column(
+        name,
+        BigInteger(),
+        nullable=nullable,
+        primary_key=key,
+        autoincrement=False,
+        server_default=None if default is None else str(default),
+    )
 
 
 runs: Final = Table(
@@ -70,6 +81,9 @@ runs: Final = Table(
     _number("deadline", nullable=True),
     _name("concurrency_key", nullable=True),
     _number("concurrency_limit", nullable=True),
+    _name("parent", nullable=True),
+    _name("close_policy", default="cancel"),
+    _number("children", default=0),
     UniqueConstraint("namespace", "id", "generation", name="holdfast_runs_name"),
 )
 # Lists go by one of the next three, or by attributes. Of their columns only the status ever changes. Settling a job
@@ -99,6 +113,12 @@ Index(
     runs.c.generation,
     postgresql_where=text("generation > 1"),
     sqlite_where=text("generation > 1"),
+)
+Index(
+    "holdfast_runs_children",
+    runs.c.parent,
+    postgresql_where=text(f"parent IS NOT NULL AND status NOT IN {ENDED}"),
+    sqlite_where=text(f"parent IS NOT NULL AND status NOT IN {ENDED}"),
 )
 
 Index(
@@ -166,6 +186,9 @@ jobs: Final = Table(
     _number("heartbeat_by", nullable=True),
     _name("concurrency_key", nullable=True),
     _number("concurrency_limit", nullable=True),
+    _name("waits_for", nullable=True),
+    _number("check_after", nullable=True),
+    _number("give_up_at", nullable=True),
 )
 Index(
     "holdfast_jobs_claim",
@@ -213,6 +236,20 @@ Index(
     jobs.c.concurrency_key,
     postgresql_where=text("state IN ('queued', 'leased') AND concurrency_key IS NOT NULL"),
     sqlite_where=text("state IN ('queued', 'leased') AND concurrency_key IS NOT NULL"),
+)
+Index(
+    "holdfast_jobs_external",
+    jobs.c.namespace,
+    jobs.c.waits_for,
+    postgresql_where=text("kind = 'check'"),
+    sqlite_where=text("kind = 'check'"),
+)
+Index(
+    "holdfast_jobs_owed",
+    jobs.c.run,
+    jobs.c.number,
+    postgresql_where=text("state = 'owed'"),
+    sqlite_where=text("state = 'owed'"),
 )
 
 history: Final = Table(

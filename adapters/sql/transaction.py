@@ -15,10 +15,12 @@ from holdfast.ports.changes import Change, net_changes
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.persistence import CompletedRow, Lane, NodeRows, SlotPlace, WaitedFor, Waiting
 from holdfast.ports.records import (
+    STAGE_COMPLETED,
     Duty,
     HistoryRow,
     Job,
     JobKey,
+    JobKind,
     Micros,
     News,
     PassOver,
@@ -135,9 +137,29 @@ class SqlTransaction:
         }
         return self._search(self._reads.lock_claimable, parameters, rows.job_from)
 
-    def due(self, now: Micros, limit: int, /) -> Sequence[Job]:
+    def due(self, now: Micros, limit: int, /, *, kind: JobKind | None = None) -> Sequence[Job]:
         """See `Transaction.due`."""
-        return self._search(self._reads.lock_due, {"now": now, "limit": limit}, rows.job_from)
+        parameters = {"now": now, "limit": limit, "kind": kind.value if kind else ""}
+        return self._search(self._reads.lock_due, parameters, rows.job_from)
+
+    def stage_jobs(self, name: RunName, stage: str, item: int | None, /) -> Sequence[JobKey]:
+        """See `Transaction.stage_jobs`."""
+        if not all(map(is_askable, (*name, stage))):
+            return ()
+        parameters = {
+            "namespace": name.namespace,
+            "id": name.id,
+            "stage": stage,
+            "item": -1 if item is None else item,
+        }
+        return self._plain(self._reads.stage_jobs, parameters, rows.job_key_from)
+
+    def external_jobs(self, namespace: str, key: str, /) -> Sequence[JobKey]:
+        """See `Transaction.external_jobs`."""
+        if not is_askable(namespace) or not is_askable(key):
+            return ()
+        parameters = {"namespace": namespace, "key": key}
+        return self._plain(self._reads.external_jobs, parameters, rows.job_key_from)
 
     def sessions(self, ids: Collection[str], /, *, lock: bool) -> Sequence[Session]:
         """See `Transaction.sessions`."""
@@ -166,9 +188,19 @@ class SqlTransaction:
         """See `Transaction.unsound_runs`."""
         return self._by_text(self._reads.unsound_runs, "keys", keys, _first, lock=False)
 
-    def completed(self, runs: Collection[str], /) -> Sequence[CompletedRow]:
+    def owes(self) -> bool:
+        """See `Transaction.owes`."""
+        return bool(self._plain(self._reads.owes, {}, _whole))
+
+    def completed(
+        self, runs: Collection[str], /, *, types: Collection[str] = (STAGE_COMPLETED,)
+    ) -> Sequence[CompletedRow]:
         """See `Transaction.completed`."""
-        return self._by_text(self._reads.completed, "runs", runs, rows.completed_from, lock=False)
+        wanted = askable(runs)
+        if not wanted:
+            return ()
+        parameters = {"runs": self._dialect.texts(wanted), "types": self._dialect.texts(askable(types))}
+        return self._plain(self._reads.completed, parameters, rows.completed_from)
 
     def node_rows(self, runs: Collection[str], /) -> Sequence[NodeRows]:
         """See `Transaction.node_rows`."""

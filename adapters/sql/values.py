@@ -10,7 +10,7 @@ from holdfast.adapters.sql.dialects import Dialect, encode_rows
 from holdfast.adapters.sql.rows import is_askable, payload_from
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import StoredValue
-from holdfast.ports.records import STAGE_COMPLETED, Payload
+from holdfast.ports.records import STAGE_COMPLETED, STAGE_FAILED, Payload
 from holdfast.ports.references import Reference, located
 
 _Key: TypeAlias = tuple[str, Reference]
@@ -24,7 +24,7 @@ def load_values(link: Link, dialect: Dialect, wanted: Iterable[_Key]) -> tuple[S
     places = {key: located(*key) for key in wanted}
     rows: dict[_Key, tuple[str, int]] = {}
     items: dict[_Key, tuple[_Page, int]] = {}
-    maps: dict[_Key, tuple[str, str, int, int]] = {}
+    maps: dict[_Key, tuple[str, str, str, int, int]] = {}
     for key in set(places.values()):
         run, reference = key
         match reference:
@@ -32,8 +32,8 @@ def load_values(link: Link, dialect: Dialect, wanted: Iterable[_Key]) -> tuple[S
                 rows[key] = (run, reference)
             case ("item", str(node), int(page), int(at)):
                 items[key] = ((run, node, page), at)
-            case ("map", str(node), int(first), int(last)):
-                maps[key] = (run, node, first, last)
+            case ("map" | "failures" as which, str(node), int(first), int(last)):
+                maps[key] = (run, node, STAGE_COMPLETED if which == "map" else STAGE_FAILED, first, last)
             case _:
                 raise TypeError(f"{reference!r} is not a reference to one value or one map")
     found: _Found = {}
@@ -80,14 +80,21 @@ def _items(link: Link, dialect: Dialect, asked: Mapping[_Key, tuple[_Page, int]]
 
 
 def _maps(
-    link: Link, dialect: Dialect, asked: Mapping[_Key, tuple[str, str, int, int]], found: _Found
+    link: Link, dialect: Dialect, asked: Mapping[_Key, tuple[str, str, str, int, int]], found: _Found
 ) -> None:
-    columns = {"place": "bigint", "run": "text", "node": "text", "first_row": "bigint", "last_row": "bigint"}
+    columns = {
+        "place": "bigint",
+        "run": "text",
+        "node": "text",
+        "type": "text",
+        "first_row": "bigint",
+        "last_row": "bigint",
+    }
     maps = dialect.table_of("maps", "k", columns)
     sql = (
         f"SELECT k.place, h.payload, h.blob FROM {maps} CROSS JOIN holdfast_history AS h "
         "WHERE h.run = k.run AND h.number BETWEEN k.first_row AND k.last_row "
-        f"AND h.node = k.node AND h.type = '{STAGE_COMPLETED}' ORDER BY k.place, h.item"
+        "AND h.node = k.node AND h.type = k.type ORDER BY k.place, h.item"
     )
     keys = list(asked)
     wanted = [(place, *asked[key]) for place, key in enumerate(keys) if is_askable(key[0] + asked[key][1])]

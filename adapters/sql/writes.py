@@ -23,6 +23,7 @@ def write_plan(net: NetChanges, writes: Writes) -> list[tuple[Write, Sequence[Ro
         (writes.said_texts, sorted({row for said in net.annotations for row in said_text_rows(said, net)})),
         (writes.runs, _by_key(net.runs, writes.runs)),
         (writes.closed_runs, [(run,) for run in sorted(net.closed_runs)]),
+        (writes.closed_nodes, sorted(net.closed_nodes)),
         (writes.closed_jobs, sorted(net.closed_jobs)),
         (writes.new_jobs, _by_key(net.new_jobs, writes.new_jobs)),
         (writes.jobs, _by_key(net.jobs, writes.jobs)),

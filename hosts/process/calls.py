@@ -161,11 +161,13 @@ class StoreCalls:
                 ready = {body.attempt for body in bodies}
                 taken = tuple(attempt if attempt in ready else None for attempt in taken)
             now = micros(self._core.clock.now())
+            owes = any(not isinstance(answer, CommandError) and answer.owes for answer in answers)
             return p.Settled(
                 opened,
                 tuple(max(0.0, (at - now) / 1_000_000) for at in retries),
                 taken if bodies else (),
                 admissions(self._core.namespace, answers),
+                owes,
             )
 
         return self._guarded(action, settle), bodies
@@ -293,6 +295,15 @@ class StoreCalls:
             return p.Admitted(admitted)
 
         return self._guarded(action, admit)
+
+    def tell_ends(self, action: p.Action) -> p.Input:
+        """Tell runs of the ends of others."""
+
+        def tell() -> p.Input:
+            self._core.tell_ends()
+            return p.EndsTold()
+
+        return self._guarded(action, tell)
 
     def release(self, attempts: Sequence[Attempt], *, delay: Micros = 0) -> None:
         """Give attempts back. If that fails they are free when their session is closed."""

@@ -166,6 +166,8 @@ class Driver:
                 happened = await self._in_thread(lambda: self.calls.look(action))
             case p.Flush():
                 happened = await self._in_thread(lambda: self.calls.flush(action), threads=self._sink_threads)
+            case p.TellEnds():
+                happened = await self._in_thread(lambda: self.calls.tell_ends(action))
             case p.Release(attempts):
                 with CancelScope(shield=True):  # it may be the last thing that this worker does
                     await self._in_thread(lambda: self.calls.release(attempts))

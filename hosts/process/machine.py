@@ -29,6 +29,7 @@ from holdfast.hosts.process.protocol import (
     Claimed,
     Drain,
     Ended,
+    EndsTold,
     Finish,
     Flush,
     Heartbeat,
@@ -48,6 +49,7 @@ from holdfast.hosts.process.protocol import (
     Stop,
     Sweep,
     SweepDone,
+    TellEnds,
     WakeDue,
     WokeDue,
     Woken,
@@ -61,6 +63,7 @@ BACKOFF_MAX: Final = 5.0
 SETTLES_MAX: Final = 500
 STOP_GRACE: Final = 5.0
 WAKE_APART: Final = 0.02
+REMEMBERED: Final = 60.0
 IDLE_POLLS: Final = 2.0
 """An idle worker's claims are this many poll intervals apart, which leaves room for maintenance and renewal: in all
 it makes at most one call to the store in each poll interval, if that is a second."""
@@ -104,6 +107,8 @@ class WorkerMachine:
         self._waking = False
         self._admitting = False
         self._admits: dict[RunClaimPending | JobAdmit, None] = {}
+        self._owes = False
+        self._telling = False
         self._next_claim = 0.0
         self._next_settle = 0.0
         self._next_sweep = 0.0
@@ -212,6 +217,8 @@ class WorkerMachine:
                 actions += self._outgoing.found(now, sinks)
             case SinkFlushed(sink, more):
                 self._outgoing.flushed(now, sink, more=more)
+            case EndsTold():
+                self._telling, self._wanted = False, True
             case SessionReady():
                 self._session, self._opening, self._failures = True, False, 0
                 self._wanted = True
@@ -274,11 +281,14 @@ class WorkerMachine:
         settled, self._settling = self._settling, ()
         self._failures = 0
         self._wanted = self._wanted or happened.opened
+        self._owes = self._owes or happened.owes
         for done in settled:
             self._make_room(done.attempt)
         self._admits.update(dict.fromkeys(happened.admits))
         for retry_in in happened.retries_in:
-            heappush(self._wakes, now + retry_in)
+            # What is due later is woken by the sweeps: a worker remembers no more than a while's sleepers.
+            if retry_in <= REMEMBERED:
+                heappush(self._wakes, now + retry_in)
         taken = [
             (attempt, done.turn)
             for attempt, done in zip(happened.taken, settled, strict=False)
@@ -313,6 +323,8 @@ class WorkerMachine:
                 self._admitting = False
             case Look() | Flush():
                 self._outgoing.failed(action, later)
+            case TellEnds():
+                self._telling = False  # the next sweep does it
             case Start() | Cancel() | Release() | Finish():
                 pass
 
@@ -359,6 +371,9 @@ class WorkerMachine:
             # Retries that are due within a moment of each other are woken together.
             self._waking, self._next_wake = True, now + WAKE_APART
             actions.append(WakeDue())
+        if self._owes and not self._telling:
+            self._owes, self._telling = False, True
+            actions.append(TellEnds())
         if not self._sweeping and now >= self._next_sweep:
             self._sweeping = True
             actions.append(Sweep())

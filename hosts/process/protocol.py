@@ -36,15 +36,17 @@ class Ended:
 class Settled:
     """A batch of settles was stored.
 
-    `opened` says whether there may be new work in the queues, `retries_in` when bodies are tried again. `taken` has,
-    for each settle, the attempt that was leased with it, or None; it is empty if there was none at all. `admits` are
-    the commands that let in what waits for the slots that were freed.
+    `opened` says whether there may be new work in the queues, `retries_in` when bodies are tried again or checks are
+    made. `taken` has, for each settle, the attempt that was leased with it, or None; it is empty if there was none at
+    all. `admits` are the commands that let in what waits for the slots that were freed. `owes` says whether runs are to
+    be told of the ends of others.
     """
 
     opened: bool
     retries_in: tuple[float, ...] = ()
     taken: tuple[Attempt | None, ...] = ()
     admits: tuple[RunClaimPending | JobAdmit, ...] = ()
+    owes: bool = False
 
 
 @attrs.frozen
@@ -98,6 +100,11 @@ class SinkFlushed:
 
 
 @attrs.frozen
+class EndsTold:
+    """Runs were told of the ends of others, as far as they could be."""
+
+
+@attrs.frozen
 class CallFailed:
     """A call to the store failed: the action is to be tried again later."""
 
@@ -138,6 +145,7 @@ Input: TypeAlias = (
     | Admitted
     | NewsFound
     | SinkFlushed
+    | EndsTold
     | CallFailed
     | SessionLost
     | SessionReady
@@ -222,6 +230,11 @@ class Flush:
 
 
 @attrs.frozen
+class TellEnds:
+    """Tell runs of the ends of others that they wait for, or are children of; then say EndsTold."""
+
+
+@attrs.frozen
 class Release:
     """Give these attempts back. Nothing is to be said after it."""
 
@@ -243,6 +256,7 @@ Action: TypeAlias = (
     | Sweep
     | WakeDue
     | Admit
+    | TellEnds
     | Look
     | Flush
     | Release

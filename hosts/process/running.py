@@ -24,8 +24,8 @@ async def run_body(body: Body, threads: CapacityLimiter) -> Outcome:
     if body.is_out_of_time:
         return body.out_of_time()
     speaking.set(body.runtime)  # each body has a task, and so a context, of its own
-    if body.is_expansion:
-        return body.expand() if len(body.work.input) <= INLINE_MAX else await to_thread.run_sync(body.expand)
+    if body.is_ours:
+        return body.done() if len(body.work.input) <= INLINE_MAX else await to_thread.run_sync(body.done)
     try:
         return await (_intercepted if body.interceptors else _in_time)(body, threads)
     except _AttemptTimeoutError:
@@ -68,18 +68,16 @@ async def _intercepted(body: Body, threads: CapacityLimiter) -> Outcome:
 
 async def _completed(body: Body, value: object) -> Outcome:
     """Return the outcome of a body that gave this. What is large is stored in a thread."""
-    text = body.encoded(value)
-    if len(text) <= INLINE_MAX:
-        return body.completed(text)
-    return await result_in_thread(lambda: body.completed(text))
+    given = body.given(value)
+    if len(given.text) <= INLINE_MAX:
+        return body.stored(given)
+    return await result_in_thread(lambda: body.stored(given))
 
 
 async def _call(body: Body, threads: CapacityLimiter) -> object:
-    arguments = body.arguments()
-    stage = body.stage
-    if stage.is_async:
-        return await cast("Awaitable[object]", stage.body(*arguments))
-    call = _Call(lambda: stage.body(*arguments))
+    if body.is_async:
+        return await cast("Awaitable[object]", body.invoked())
+    call = _Call(body.invoked)
     await run_in_thread(call, threads)
     value = call.result()
     return await cast("Awaitable[object]", value) if inspect.isawaitable(value) else value

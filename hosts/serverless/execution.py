@@ -55,6 +55,7 @@ class AttemptExecutor:
                 ]
             )
         settles = _in_loop(lambda: self._run_all(bodies)) if bodies else []
+        owes = False
         statuses = ["ignored"] * len(unknown) + ["fenced"] * (len(bodies) - len(settles))
         answers = kernel.dispatch_many(settles)
         self._core.admit(*answers)
@@ -63,6 +64,9 @@ class AttemptExecutor:
                 raise answer
             failed = isinstance(settle.outcome, Failed)
             statuses.append("fenced" if answer.status == "fenced" else "failed" if failed else "completed")
+            owes = owes or answer.owes
+        if owes:
+            self._core.tell_ends()
         return statuses
 
     async def _run_all(self, bodies: Sequence[Body]) -> list[JobSettle]:

@@ -42,15 +42,16 @@ class JobOutcome:
     """What became of a message.
 
     Attributes:
-        status: What the body did; `fenced` if its result came too late to count; `ignored` if it was not run.
+        status: What the body did; `suspended` if its stage now waits for external work or for a child; `fenced` if its
+            result came too late to count; `ignored` if it was not run.
         reason: Why it was ignored: `closed` (done or cancelled long since), `stale` (a newer message is on its way),
-            `held` (somebody has it), `not_due`, `paused`, `limited` (others of its stage are under way), `unknown_code`
-            (this process lacks its code).
+            `held` (somebody has it), `not_due`, `waiting` (for a child), `paused`, `limited` (others of its stage are
+            under way), `unknown_code` (this process lacks its code).
         acknowledge: Whether the message is dealt with. If not, give it back to the queue.
         retry_after: Seconds after which a message that is given back should come again; None if it should not.
     """
 
-    status: Literal["completed", "failed", "retrying", "fenced", "ignored"]
+    status: Literal["completed", "suspended", "failed", "retrying", "fenced", "ignored"]
     reason: str | None = None
     acknowledge: bool = True
     retry_after: float | None = None
@@ -110,6 +111,8 @@ class ServerlessHost:
         """
         wanted = message_from(message)
         executed = self._with_session(lambda kernel, session: self._execute(kernel, session, wanted))
+        if executed.owes:
+            self._core.tell_ends()
         delay = executed.retry_after
         return JobOutcome(
             status=executed.status,
@@ -165,6 +168,7 @@ class ServerlessHost:
                 admitted=tick.admitted + following.admitted,
                 queued=tick.queued + following.queued,
                 repaired=tick.repaired + following.repaired,
+                told=tick.told + following.told,
                 more=following.more,
             )
         self._maintenance.prune()

@@ -1,22 +1,31 @@
 """What workflows are written with: stages, pipelines, their options, and the context that a stage is handed."""
 
 from holdfast.kernel.authoring.calls import Call, Definition
+from holdfast.kernel.authoring.children import ChildStage
 from holdfast.kernel.authoring.context import BlobRef, StageBlobs, StageContext, StageOutputs, StageRuntime
 from holdfast.kernel.authoring.decorators import StageDecorator, each, stage
+from holdfast.kernel.authoring.external import ExternalStage, NotYet, Suspended, finished, suspend
 from holdfast.kernel.authoring.nodes import AnyNode, Node
 from holdfast.kernel.authoring.options import BodyDefaults, BodyOptions, Retry, StartOptions, check_options
 from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.authoring.policies import AtLeast, ItemFailure, Partial, Tolerate
 from holdfast.kernel.authoring.stages import ConfigurableStage, Stage
 
 __all__ = [
     "AnyNode",
+    "AtLeast",
     "BlobRef",
     "BodyDefaults",
     "BodyOptions",
     "Call",
+    "ChildStage",
     "ConfigurableStage",
     "Definition",
+    "ExternalStage",
+    "ItemFailure",
     "Node",
+    "NotYet",
+    "Partial",
     "Pipeline",
     "Retry",
     "Stage",
@@ -26,7 +35,11 @@ __all__ = [
     "StageOutputs",
     "StageRuntime",
     "StartOptions",
+    "Suspended",
+    "Tolerate",
     "check_options",
     "each",
+    "finished",
     "stage",
+    "suspend",
 ]

@@ -7,13 +7,17 @@ from typing import Any, Final, TypeAlias, TypeVarTuple, Unpack, cast, overload
 import attrs
 from typing_extensions import TypeVar
 
+from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.children import child_stage
 from holdfast.kernel.authoring.context import StageContext
+from holdfast.kernel.authoring.external import ExternalStage, Suspended, suspended_types
 from holdfast.kernel.authoring.nodes import AnyNode, Node
 from holdfast.kernel.authoring.options import BodyOptions, check_name, check_options
+from holdfast.kernel.authoring.policies import AtLeast, Partial, Tolerate, enough_of
 from holdfast.kernel.authoring.shapes import fits, list_of, read_shape, sequence_of
 from holdfast.kernel.authoring.stages import ConfigurableStage, Each, Stage
 from holdfast.kernel.plan import DEFAULT_MAP_LIMIT
-from holdfast.kernel.values.forms import show
+from holdfast.kernel.values.forms import origin_of, show
 from holdfast.ports.errors import DefinitionError
 
 A = TypeVar("A")
@@ -21,6 +25,7 @@ B = TypeVar("B")
 More = TypeVarTuple("More")
 C = TypeVar("C")
 R = TypeVar("R")
+S = TypeVar("S")
 Item = TypeVar("Item")
 
 # Not Awaitable: only so does mypy see that an async function with an Any in its signature matches the sync overload
@@ -84,6 +89,28 @@ class StageDecorator:
         said = {**self._options, **options}
         return StageDecorator(said) if fn is None else _make_stage(fn, said)
 
+    @overload
+    def external(
+        self, fn: Callable[[StageContext[C], A], Async[Suspended[S, R]]], /
+    ) -> ExternalStage[A, R, C, S]: ...
+    @overload
+    def external(
+        self, fn: Callable[[StageContext[C], A], Suspended[S, R]], /
+    ) -> ExternalStage[A, R, C, S]: ...
+    def external(self, fn: object, /) -> object:
+        """Make a stage whose work is done elsewhere: this function hands it on, and a check asks about it later.
+
+        The function gives `suspend(...)` or, if there is nothing to wait for, `finished(...)`. It may be called again
+        if its worker is lost before the suspension is stored, with the same `ctx.idempotency_key`: hand that on too,
+        or look by it for work that is under way. Once the suspension is stored it is never called again.
+
+        Raises:
+            DefinitionError: The function's annotations do not say what it takes and gives.
+        """
+        if not inspect.isroutine(fn):
+            raise DefinitionError(f"an external stage is made of a function, not of {fn!r}")
+        return _make_external(cast("Callable[..., object]", fn), self._options)
+
 
 stage: Final = StageDecorator()
 """The decorator that makes a stage of a function, sync or async."""
@@ -93,17 +120,32 @@ stage: Final = StageDecorator()
 def each(node: Stage[Item, R], /, *, limit: int | None = None) -> Node[Sequence[Item], list[R]]: ...
 @overload
 def each(
+    node: Stage[Item, R], /, *, limit: int | None = None, enough: AtLeast | Tolerate
+) -> Node[Sequence[Item], Partial[R]]: ...
+@overload
+def each(
     node: Stage[Item, R], /, *, over: AnyNode[Sequence[Item]], limit: int | None = None
 ) -> Node[object, list[R]]: ...
-def each(node: object, /, *, over: object = None, limit: int | None = None) -> object:
+@overload
+def each(
+    node: Stage[Item, R],
+    /,
+    *,
+    over: AnyNode[Sequence[Item]],
+    limit: int | None = None,
+    enough: AtLeast | Tolerate,
+) -> Node[object, Partial[R]]: ...
+def each(node: object, /, *, over: object = None, limit: int | None = None, enough: object = None) -> object:
     """Do a stage once for each item of what comes in, or of what the earlier stage `over` gave.
 
-    What goes on is the list of what it gave, in the order of the items.
+    What goes on is the list of what it gave, in the order of the items; with `enough`, a `Partial` of it.
 
     Args:
         node: The stage.
         over: The earlier stage that gave the items.
         limit: How many items have jobs at once, 1 to 10,000. 1,000 if left out.
+        enough: When it is done although not all items are: `AtLeast(n)`, or `Tolerate(count=..., share=...)`. If left
+            out, all must be done, and the first that fails for good ends the run.
 
     Raises:
         DefinitionError: The stage does not take such items, or what has them is not a sequence.
@@ -115,6 +157,7 @@ def each(node: object, /, *, over: object = None, limit: int | None = None) -> o
         raise DefinitionError(
             f"each({done.name}): limit is {limit!r}; it must be from 1 to {MAP_LIMIT_MAX:,}"
         )
+    policy = enough_of(enough, f"each({done.name})")
     if over is not None and not isinstance(over, Stage):
         raise DefinitionError(f"each({done.name}): over takes an earlier stage, not {over!r}")
     source = cast("Stage[Any, object] | None", over)
@@ -127,14 +170,24 @@ def each(node: object, /, *, over: object = None, limit: int | None = None) -> o
     return Each[Any, object](
         name=done.name,
         input_type=object if source else wanted,
-        output_type=list_of(done.output_type),
+        output_type=list_of(done.output_type) if policy is None else partial_of(done.output_type),
+        enough=policy,
         stage=done,
         over=source,
         limit=DEFAULT_MAP_LIMIT if limit is None else limit,
     )
 
 
+def partial_of(item: object) -> object:
+    """Return the form `Partial[item]`."""
+    return cast("Any", Partial)[item]
+
+
 def _make_stage(fn: object, options: Mapping[str, object]) -> Stage[Any, object]:
+    if isinstance(fn, Definition):
+        return _child(cast("Definition[object]", fn), dict(options))
+    if "close_policy" in options:
+        raise DefinitionError("stage: close_policy is for stages that are pipelines, as in stage(pipeline)")
     if not inspect.isroutine(fn):
         raise DefinitionError(f"a stage is made of a function, not of {fn!r}")
     body = cast("Callable[..., object]", fn)
@@ -142,6 +195,10 @@ def _make_stage(fn: object, options: Mapping[str, object]) -> Stage[Any, object]
     name = said.pop("name", body.__name__)
     check_name(name, f"the name of the stage {body.__qualname__}")
     shape = read_shape(body, cast("str", name))
+    if origin_of(shape.output_type) is Suspended:
+        raise DefinitionError(
+            f"stage {name!r} gives {show(shape.output_type)}; a stage that is suspended is made with @stage.external"
+        )
     make = ConfigurableStage[Any, object, Any] if shape.takes_context else Stage[Any, object]
     return make(
         name=cast("str", name),
@@ -151,3 +208,34 @@ def _make_stage(fn: object, options: Mapping[str, object]) -> Stage[Any, object]
         shape=shape,
         **cast("Any", said),
     )
+
+
+def _make_external(body: Callable[..., object], options: Mapping[str, object]) -> Stage[Any, object]:
+    said = dict(options)
+    name = cast("str", said.pop("name", body.__name__))
+    check_name(name, f"the name of the stage {body.__qualname__}")
+    states: list[object] = []
+
+    def gives(form: object) -> object:
+        state, result = suspended_types(form, name)
+        states.append(state)
+        return result
+
+    shape = read_shape(body, name, gives=gives)
+    return ExternalStage[Any, object, Any, Any](
+        name=name,
+        input_type=shape.input_type,
+        output_type=shape.output_type,
+        body=body,
+        shape=shape,
+        state_type=states[0],
+        **cast("Any", said),
+    )
+
+
+def _child(workflow: Definition[object], options: dict[str, object]) -> Stage[Any, object]:
+    if "timeout" in options:
+        raise DefinitionError(
+            f"stage({workflow.name}): a pipeline has no timeout as a stage; give its stages one"
+        )
+    return child_stage(workflow, cast("dict[str, Any]", options))

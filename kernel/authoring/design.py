@@ -1,15 +1,27 @@
 """The inside of a pipeline: its parts, the checks when one is added, and the plan that they make."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final, cast
 
 import attrs
 
+from holdfast.kernel.authoring.children import ChildStage
+from holdfast.kernel.authoring.external import ExternalStage
 from holdfast.kernel.authoring.nodes import Node
 from holdfast.kernel.authoring.options import BodyDefaults, Retry
 from holdfast.kernel.authoring.shapes import fits
 from holdfast.kernel.authoring.stages import Each, Stage
-from holdfast.kernel.plan import MapPlan, NodePlan, RetryPolicy, RetryRule, StagePlan
+from holdfast.kernel.plan import (
+    CheckPlan,
+    ChildPlan,
+    Group,
+    MapPlan,
+    NodePlan,
+    RetryPolicy,
+    RetryRule,
+    StagePlan,
+)
 from holdfast.kernel.values.forms import plain, show
 from holdfast.ports.errors import DefinitionError
 
@@ -17,11 +29,25 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 @attrs.frozen
+class Test:
+    """What decides which node of a step is done. `takes` is what it is called with, as an annotation."""
+
+    function: Callable[[Any], bool]
+    takes: object
+
+    @property
+    def name(self) -> str:
+        """What it is called in the plan."""
+        return str(getattr(self.function, "__name__", type(self.function).__name__))
+
+
+@attrs.frozen
 class Step:
-    """Nodes that are done at once, with the pipeline's defaults put in."""
+    """Nodes that are done at once, with the pipeline's defaults put in. With a test, one of two, or none."""
 
     nodes: tuple[Node[Any, object], ...]
-    parallel: bool
+    parallel: bool = False
+    test: Test | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -50,6 +76,11 @@ def joined(design: Design, node: object) -> Node[Any, object]:
         raise DefinitionError(
             f"{where}: {what} takes {wanted}, but {before} {given}{_hint(design.output_type, node)}"
         )
+    stage = stage_of(node)
+    if isinstance(stage, ExternalStage) and stage.check_body is None:
+        raise DefinitionError(
+            f"{where}: external stage {stage.name!r} has no check; add one: @{stage.name}.check"
+        )
     if isinstance(node, Stage):
         return node.with_defaults(design.defaults).with_default_config()
     if node.over:
@@ -59,7 +90,10 @@ def joined(design: Design, node: object) -> Node[Any, object]:
 
 def _check_over(design: Design, node: Each[Any, object], over: Stage[Any, object]) -> None:
     where = f"pipeline {design.name!r}: {node.name!r} goes over {over.name!r}"
-    found = next((each for step in design.steps for each in step.nodes if each.name == over.name), None)
+    step = next((step for step in design.steps if any(each.name == over.name for each in step.nodes)), None)
+    found = None if step is None else next(each for each in step.nodes if each.name == over.name)
+    if step is not None and step.test is not None:
+        raise DefinitionError(f"{where}, which is not always done; go over what comes after it")
     if found is None:
         names = ", ".join(each.name for step in design.steps for each in step.nodes) or "none"
         raise DefinitionError(f"{where}, which is not an earlier stage; there are {names}")
@@ -102,9 +136,12 @@ def plan_of(node: Node[Any, object]) -> NodePlan:
         timeout_total_us=_micros(stage.timeout_total),
         heartbeat_timeout_us=_micros(stage.heartbeat_timeout),
         max_concurrency=stage.max_concurrency,
+        check=_check_of(stage),
+        child=_child_of(stage),
     )
     if isinstance(node, Each):
-        return MapPlan(stage=plan, over=node.over.name if node.over else None, limit=node.limit)
+        over = node.over.name if node.over else None
+        return MapPlan(stage=plan, over=over, limit=node.limit, enough=node.enough)
     return plan
 
 
@@ -115,6 +152,29 @@ def rule_name(error: type[Exception]) -> str:
 
 def _micros(length: timedelta | None) -> int | None:
     return None if length is None else length // _MICROSECOND
+
+
+def group_of(step: Step) -> Group:
+    """Return what the plan says of a step."""
+    nodes = tuple(map(plan_of, step.nodes))
+    return Group(nodes=nodes, parallel=step.parallel, test=step.test.name if step.test else None)
+
+
+def _check_of(stage: Stage[Any, object]) -> CheckPlan | None:
+    if not isinstance(stage, ExternalStage):
+        return None
+    timeout = stage.check_timeout or stage.timeout
+    return CheckPlan(
+        retry=_policy_of(stage.check_retry or stage.retry or Retry()),
+        timeout_us=None if timeout is None else timeout // _MICROSECOND,
+    )
+
+
+def _child_of(stage: Stage[Any, object]) -> ChildPlan | None:
+    if not isinstance(stage, ChildStage):
+        return None
+    child = stage.workflow
+    return ChildPlan(workflow=child.name, version=child.version, close_policy=stage.policy)
 
 
 def _policy_of(retry: Retry) -> RetryPolicy:

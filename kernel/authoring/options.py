@@ -127,9 +127,14 @@ class BodyDefaults(TypedDict, total=False):
 
 
 class BodyOptions(BodyDefaults, total=False):
-    """What one stage can be told. Its name is that of its function if nothing else is said."""
+    """What one stage can be told. Its name is that of its function, or pipeline, if nothing else is said.
+
+    `close_policy` is for stages that are pipelines: what becomes of that run if the one that it is a stage of ends
+    before it. It is cancelled if nothing else is said; `abandon` lets it go on.
+    """
 
     name: str
+    close_policy: Literal["cancel", "terminate", "abandon"]
 
 
 class StartOptions(TypedDict, total=False):
@@ -267,7 +272,12 @@ def _check_limit(value: object) -> str | None:
     return f"an integer from 1 to {CONCURRENCY_MAX}"
 
 
+def _check_close_policy(value: object) -> str | None:
+    return None if value in ("cancel", "terminate", "abandon") else "'cancel', 'terminate' or 'abandon'"
+
+
 _CHECKS: Final = {
+    "close_policy": _check_close_policy,
     "name": _check_name,
     "queue": _check_name,
     "retry": _check_retry,

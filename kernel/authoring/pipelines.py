@@ -3,7 +3,7 @@
 Everything that can be wrong with a pipeline is found while it is put together, before a run of it exists.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, Generic, Unpack, cast, overload
 
@@ -12,18 +12,20 @@ from typing_extensions import TypeForm, TypeVar, override
 
 from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.authoring.decorators import each
-from holdfast.kernel.authoring.design import Design, Step, joined, plan_of, stage_of
+from holdfast.kernel.authoring.design import Design, Step, Test, group_of, joined, stage_of
 from holdfast.kernel.authoring.nodes import AnyNode, In, Node, Out
 from holdfast.kernel.authoring.options import BodyDefaults, check_name, check_options
-from holdfast.kernel.authoring.shapes import tuple_of
+from holdfast.kernel.authoring.policies import AtLeast, Partial, Tolerate
+from holdfast.kernel.authoring.shapes import is_async_body, tuple_of, union_of
 from holdfast.kernel.authoring.stages import Stage
-from holdfast.kernel.plan import Group, Plan
+from holdfast.kernel.plan import Plan
 from holdfast.kernel.values import check_type
 from holdfast.kernel.values.forms import NoneType, plain, show
 from holdfast.ports.errors import DefinitionError
 
 Item = TypeVar("Item")
 Next = TypeVar("Next")
+Other = TypeVar("Other")
 R = TypeVar("R")
 T = TypeVar("T")
 R1 = TypeVar("R1")
@@ -143,15 +145,62 @@ class Pipeline(Definition[Out], Generic[In, Out]):
     ) -> "Pipeline[T, list[R]]": ...
     @overload
     def map(
+        self: "Pipeline[T, Sequence[Item]]",
+        node: Stage[Item, R],
+        /,
+        *,
+        limit: int | None = None,
+        enough: AtLeast | Tolerate,
+    ) -> "Pipeline[T, Partial[R]]": ...
+    @overload
+    def map(
         self, node: Stage[Item, R], /, *, over: AnyNode[Sequence[Item]], limit: int | None = None
     ) -> "Pipeline[In, list[R]]": ...
+    @overload
+    def map(
+        self,
+        node: Stage[Item, R],
+        /,
+        *,
+        over: AnyNode[Sequence[Item]],
+        limit: int | None = None,
+        enough: AtLeast | Tolerate,
+    ) -> "Pipeline[In, Partial[R]]": ...
     def map(self, node: Stage[Any, object], /, **how: Any) -> "Pipeline[Any, Any]":
         """Then do a stage once for each item of what came out, or of what the earlier stage `over` gave.
 
-        It is `pipe(each(...))`: see `each` for `over`, `limit` and what it raises. With `over`, what came out goes no
-        further; to keep it, give `parallel` an `each`.
+        It is `pipe(each(...))`: see `each` for `over`, `limit`, `enough` and what it raises. With `over`, what came out
+        goes no further; to keep it, give `parallel` an `each`.
         """
-        return self._then((each(node, **how),), parallel=False)
+        mapped = cast("Node[Any, object]", each(node, **how))
+        return self._then((mapped,), parallel=False)
+
+    @overload
+    def when(self, test: Callable[[Out], bool], node: Node[Out, Next], /) -> "Pipeline[In, Out | Next]": ...
+    @overload
+    def when(
+        self, test: Callable[[Out], bool], node: Node[Out, Next], /, *, otherwise: Node[Out, Other]
+    ) -> "Pipeline[In, Next | Other]": ...
+    def when(
+        self,
+        test: Callable[[Any], bool],
+        node: Node[Any, object],
+        /,
+        *,
+        otherwise: Node[Any, object] | None = None,
+    ) -> "Pipeline[In, Any]":
+        """Then do `node` if `test` says so of what came out; if not, `otherwise`, or go on with what came out.
+
+        The test is called once, by a worker, and what it said is recorded. It must not be async.
+
+        Raises:
+            DefinitionError: A node does not take what came out, a name is taken, the test is no function, or values of
+                what the two nodes give could not be told apart.
+        """
+        if not _is_sync_function(test):
+            raise DefinitionError(f"pipeline {self.name!r}: when takes a sync function, not {test!r}")
+        nodes = (node,) if otherwise is None else (node, otherwise)
+        return self._then(nodes, parallel=False, test=Test(test, self.output_type))
 
     @overload
     def __call__(self: "Pipeline[None, R]", /) -> Call[R]: ...
@@ -200,6 +249,13 @@ class Pipeline(Definition[Out], Generic[In, Out]):
         stages = [stage_of(node) for step in self._design.steps for node in step.nodes]
         return MappingProxyType({stage.name: stage for stage in stages})
 
+    @property
+    def tests(self) -> Mapping[str, Test]:
+        """What decides which node is done, by the name of the first of the two."""
+        return MappingProxyType(
+            {step.nodes[0].name: step.test for step in self._design.steps if step.test is not None}
+        )
+
     def plan(self) -> Plan:
         """Return what is stored of this pipeline: what is done after what, without code.
 
@@ -208,10 +264,7 @@ class Pipeline(Definition[Out], Generic[In, Out]):
         """
         if self._plan is None:
             self._check_stages()
-            groups = tuple(
-                Group(nodes=tuple(map(plan_of, step.nodes)), parallel=step.parallel)
-                for step in self._design.steps
-            )
+            groups = tuple(map(group_of, self._design.steps))
             self._plan = Plan(workflow=self.name, version=self.version, groups=groups)
         return self._plan
 
@@ -227,7 +280,9 @@ class Pipeline(Definition[Out], Generic[In, Out]):
         self._design = design
         self._plan = None
 
-    def _then(self, nodes: Sequence[object], *, parallel: bool) -> "Pipeline[In, Any]":
+    def _then(
+        self, nodes: Sequence[object], *, parallel: bool, test: Test | None = None
+    ) -> "Pipeline[In, Any]":
         """Return this pipeline with nodes added that all take what came out."""
         design = self._design
         added: list[Node[Any, object]] = []
@@ -242,12 +297,30 @@ class Pipeline(Definition[Out], Generic[In, Out]):
         if len(self.bodies) + len(added) > STAGES_MAX:
             raise DefinitionError(f"pipeline {design.name!r} has more than {STAGES_MAX} stages")
         outputs = [node.output_type for node in added]
+        if test is not None:
+            output = self._either([*outputs, *([] if len(added) > 1 else [design.output_type])])
+        else:
+            output = tuple_of(outputs) if parallel else outputs[0]
         pipeline = cast("Pipeline[In, Any]", object.__new__(Pipeline))
         pipeline._set(
             attrs.evolve(
                 design,
-                output_type=tuple_of(outputs) if parallel else outputs[0],
-                steps=(*design.steps, Step(tuple(added), parallel)),
+                output_type=output,
+                steps=(*design.steps, Step(tuple(added), parallel, test)),
             )
         )
         return pipeline
+
+    def _either(self, outputs: Sequence[object]) -> object:
+        union = union_of(outputs)
+        try:
+            check_type(union)
+        except DefinitionError as error:
+            raise DefinitionError(
+                f"pipeline {self.name!r}: what comes out of `when` can't be kept: {error}"
+            ) from None
+        return union
+
+
+def _is_sync_function(test: object) -> bool:
+    return callable(test) and not is_async_body(test)

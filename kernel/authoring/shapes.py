@@ -4,7 +4,7 @@ import inspect
 from collections import abc
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Final, cast
+from typing import Any, Final, Union, cast
 
 import attrs
 from typing_extensions import get_type_hints
@@ -52,8 +52,15 @@ class Shape:
     output_type: Form
 
 
-def read_shape(body: Callable[..., object], name: str) -> Shape:
-    """Read the shape of a body.
+def is_async_body(body: Callable[..., object]) -> bool:
+    """Whether calling a body gives something to await, rather than the result."""
+    return inspect.iscoroutinefunction(inspect.unwrap(body))
+
+
+def read_shape(
+    body: Callable[..., object], name: str, *, gives: Callable[[Form], Form] | None = None
+) -> Shape:
+    """Read the shape of a body. `gives` turns what it is annotated with into what the stage gives.
 
     Raises:
         DefinitionError: An annotation is missing or can't be resolved, a value of its type can't be stored, or the
@@ -76,7 +83,7 @@ def read_shape(body: Callable[..., object], name: str) -> Shape:
         config_type=_config_type(first) if takes_context else None,
         values=len(values),
         input_type=object if not values else values[0] if len(values) == 1 else tuple_of(values),
-        output_type=hints["return"],
+        output_type=hints["return"] if gives is None else gives(hints["return"]),
     )
     _check_storable(shape.input_type, f"{where} takes what it can't be given")
     _check_storable(shape.output_type, f"{where} gives what can't be kept")
@@ -117,6 +124,16 @@ def fits(given: Form, wanted: Form) -> bool:
 def tuple_of(items: abc.Sequence[Form]) -> Form:
     """Return the form `tuple[...]` of these items."""
     return cast("Any", tuple)[tuple(items)]
+
+
+def union_of(either: abc.Sequence[Form]) -> Form:
+    """Return the form `A | B` of these; one that fits another is not said again."""
+    distinct: list[Form] = []
+    for form in either:
+        if not any(fits(form, known) for known in distinct):
+            distinct = [known for known in distinct if not fits(known, form)]
+            distinct.append(form)
+    return distinct[0] if len(distinct) == 1 else cast("Any", Union)[tuple(distinct)]
 
 
 def list_of(item: Form) -> Form:

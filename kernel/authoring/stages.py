@@ -12,7 +12,8 @@ from typing_extensions import TypeVar, override
 from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.nodes import In, Node, Out
 from holdfast.kernel.authoring.options import BodyDefaults, BodyOptions, Retry, check_options
-from holdfast.kernel.authoring.shapes import Shape
+from holdfast.kernel.authoring.shapes import Shape, is_async_body
+from holdfast.kernel.plan import Enough
 from holdfast.kernel.values import decode, encode
 from holdfast.kernel.values.forms import is_class_with_fields, is_typed_dict, show
 from holdfast.ports.errors import DefinitionError, HoldfastError, InvalidValueError
@@ -65,7 +66,9 @@ class Stage(Node[In, Out], Generic[In, Out]):
             DefinitionError: The value of one is not what it must be.
         """
         check_options(changes, BodyOptions, f"stage {self.name!r}")
-        return attrs.evolve(self, **changes)
+        if "close_policy" in changes and not hasattr(self, "close_policy"):
+            raise DefinitionError(f"stage {self.name!r} is no pipeline; close_policy is for those that are")
+        return attrs.evolve(self, **cast("Any", changes))
 
     def with_defaults(self, defaults: BodyDefaults) -> Self:
         """Return the same stage with these options where it says nothing itself."""
@@ -109,7 +112,7 @@ class Stage(Node[In, Out], Generic[In, Out]):
     @cached_property
     def is_async(self) -> bool:
         """Whether calling the body gives something to await, rather than the result."""
-        return inspect.iscoroutinefunction(inspect.unwrap(self.body))
+        return is_async_body(self.body)
 
     @property
     def give_up_on(self) -> tuple[type[Exception], ...]:
@@ -153,11 +156,13 @@ class Each(Node[In, Out], Generic[In, Out]):
         stage: What is done.
         over: The stage whose output has the items; None if they are what comes in.
         limit: How many items have jobs at once.
+        enough: When it is done although not all items are; None if they must be.
     """
 
     stage: Stage[Any, object]
     over: Stage[Any, object] | None
     limit: int
+    enough: Enough | None = None
 
     @override
     def __repr__(self) -> str:

@@ -36,16 +36,22 @@ from holdfast.kernel.commands.jobs import (
     JobsHeld,
     JobsWoken,
     JobWakeDue,
+    NotYet,
     Outcome,
     Published,
     Said,
     SilentReaped,
+    Started,
+    Suspended,
+    Tested,
     passed_over_beside,
 )
 from holdfast.kernel.commands.runs import (
     RunCancel,
     RunCreate,
     RunCreated,
+    RunDeliver,
+    RunDelivered,
     RunEnded,
     RunPause,
     RunPaused,
@@ -97,6 +103,7 @@ from holdfast.kernel.commands.sinks import (
     SinkRemoved,
     StreamLease,
 )
+from holdfast.kernel.commands.stages import StagePollSuspended, StagesWoken, StageWake
 
 __all__ = [
     "FLUSH_LIMIT",
@@ -133,6 +140,7 @@ __all__ = [
     "LeaseReapStale",
     "LeasesReaped",
     "NamedValue",
+    "NotYet",
     "OutboxFlush",
     "OutboxFlushed",
     "OutboxSettle",
@@ -148,6 +156,8 @@ __all__ = [
     "RunClaimPending",
     "RunCreate",
     "RunCreated",
+    "RunDeliver",
+    "RunDelivered",
     "RunEnded",
     "RunExpire",
     "RunPause",
@@ -178,7 +188,13 @@ __all__ = [
     "SinkRemove",
     "SinkRemoved",
     "StageOverride",
+    "StagePollSuspended",
+    "StageWake",
+    "StagesWoken",
+    "Started",
     "StreamLease",
+    "Suspended",
+    "Tested",
     "admissions",
     "passed_over_beside",
 ]

@@ -7,7 +7,7 @@ import attrs
 
 from holdfast.kernel.commands.command import Command
 from holdfast.kernel.commands.jobs import JobSettled, JobsWoken
-from holdfast.kernel.commands.runs import RunCreated, RunEnded, RunPaused, RunRerun
+from holdfast.kernel.commands.runs import RunCreated, RunDelivered, RunEnded, RunPaused, RunRerun
 
 
 @attrs.frozen(kw_only=True)
@@ -89,7 +89,15 @@ def admissions(namespace: str, replies: Iterable[object]) -> tuple[RunClaimPendi
     jobs: dict[str, None] = {}
     for reply in replies:
         if isinstance(
-            reply, RunCreated | RunRerun | RunEnded | RunPaused | JobSettled | RunsAdmitted | RunsExpired
+            reply,
+            RunCreated
+            | RunRerun
+            | RunEnded
+            | RunPaused
+            | RunDelivered
+            | JobSettled
+            | RunsAdmitted
+            | RunsExpired,
         ):
             runs.update(dict.fromkeys(reply.admits_runs))
             jobs.update(dict.fromkeys(reply.admits_jobs))

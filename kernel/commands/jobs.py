@@ -7,7 +7,7 @@ import attrs
 
 from holdfast.kernel.commands.command import Command
 from holdfast.ports.persistence import Lane
-from holdfast.ports.records import JobKind, Micros, PassOver, Payload, RunStatus
+from holdfast.ports.records import ClosePolicy, JobKind, Micros, PassOver, Payload, RunStatus
 
 
 @attrs.frozen(kw_only=True, cache_hash=True)
@@ -73,7 +73,7 @@ class JobClaim(Command[JobsClaimed]):
     pass_over: PassOver = PassOver.NOTHING
 
 
-IgnoredReason = Literal["closed", "stale", "held", "not_due", "unknown_code", "paused", "limited"]
+IgnoredReason = Literal["closed", "stale", "held", "not_due", "unknown_code", "paused", "limited", "waiting"]
 
 
 @attrs.frozen(kw_only=True)
@@ -134,7 +134,45 @@ class Failed:
     failure: Failure
 
 
-Outcome = Completed | Expanded | Failed
+@attrs.frozen(kw_only=True)
+class Tested:
+    """The test of a group said so: do its first node, or the other one."""
+
+    passed: bool
+
+
+@attrs.frozen(kw_only=True)
+class Suspended:
+    """The work is done elsewhere. `state` is what its check is given, `check_after` microseconds from now and so on.
+
+    A check that is made at `give_up_at` or later is the last one. `key` names the work for whoever wakes the check.
+    """
+
+    state: Payload
+    check_after: Micros
+    give_up_at: Micros | None = None
+    key: str
+
+
+@attrs.frozen(kw_only=True)
+class NotYet:
+    """The work elsewhere is not done. It is checked again after as many microseconds, or as before."""
+
+    check_after: Micros | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Started:
+    """The stage is a run of another pipeline: it is created with this, and its parent waits for its end."""
+
+    run_id: str
+    workflow: str
+    version: str
+    input: Payload
+    close_policy: ClosePolicy = ClosePolicy.CANCEL
+
+
+Outcome = Completed | Expanded | Failed | Tested | Suspended | NotYet | Started
 
 
 SaidKind = Literal["log", "progress", "annotation", "artifact", "ai_call", "heartbeat"]
@@ -165,7 +203,8 @@ class Published:
 class JobSettled:
     """`settled`, or `fenced`: the attempt was no longer this session's, and nothing was changed.
 
-    `retry_at` is when a failed body is tried again; None if it is not. `next` is the attempt that was leased to
+    `retry_at` is when a failed body is tried again, or external work is asked about; None if neither. `owes` says
+    whether other runs are to be told of an end: then run.deliver is due. `next` is the attempt that was leased to
     `take_next`. With it, `row` is the number of the history row that has what the body gave, to which the input of
     `next` may refer, and `more` says whether other jobs were opened that can be claimed. `admits_runs` and
     `admits_jobs` as in RunCreated.
@@ -179,6 +218,7 @@ class JobSettled:
     more: bool = False
     admits_runs: tuple[str, ...] = ()
     admits_jobs: tuple[str, ...] = ()
+    owes: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -283,10 +323,11 @@ class JobWakeDue(Command[JobsWoken]):
 class JobExecuted:
     """What became of a message: what the body did, or why it was not run and what to do with the message."""
 
-    status: Literal["completed", "failed", "retrying", "fenced", "ignored"]
+    status: Literal["completed", "suspended", "failed", "retrying", "fenced", "ignored"]
     reason: IgnoredReason | None = None
     acknowledge: bool = True
     retry_after: Micros | None = None
+    owes: bool = False
 
 
 @attrs.frozen(kw_only=True)

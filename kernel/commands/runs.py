@@ -94,12 +94,16 @@ class RunTransition(Command[RunTransitioned]):
 
 @attrs.frozen(kw_only=True)
 class RunEnded:
-    """The status the run is in now. `changed` is False if it had ended before. The rest as in RunCreated."""
+    """The status the run is in now. `changed` is False if it had ended before. The rest as in RunCreated.
+
+    `owes` says whether other runs are to be told of its end: then run.deliver is due.
+    """
 
     status: RunStatus
     changed: bool
     admits_runs: tuple[str, ...] = ()
     admits_jobs: tuple[str, ...] = ()
+    owes: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -207,11 +211,15 @@ class RunRerunFrom(Command[RunRerun]):
 
 @attrs.frozen(kw_only=True)
 class RunRepaired:
-    """The runs that lacked a job and got it back, and where to go on (None: from the start again)."""
+    """The runs that lacked a job and got it back, and where to go on (None: from the start again).
+
+    `owes` says whether there are ends of runs that others are to be told of: then run.deliver is due.
+    """
 
     repaired: tuple[str, ...]
     checked: int
     next: str | None
+    owes: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -221,3 +229,30 @@ class RunRepair(Command[RunRepaired]):
     type: ClassVar[Literal["run.repair"]] = "run.repair"
     after: str = ""
     limit: int = 500
+
+
+@attrs.frozen(kw_only=True)
+class RunDelivered:
+    """`delivered` to the run that waited, or `closed`: nobody waits any more, or it was delivered before.
+
+    `owes` says whether that run has ended, and other runs are now to be told of its end. The rest as in RunCreated.
+    """
+
+    status: Literal["delivered", "closed"]
+    owes: bool = False
+    admits_runs: tuple[str, ...] = ()
+    admits_jobs: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class RunDeliver(Command[RunDelivered]):
+    """Tell others of a run's end, as its job `job` says, which is taken away with it.
+
+    `parent` is the job that waits for the end, and `output` what the run gave if it completed. Without `parent` there
+    is nobody left to tell: the run's children have been closed.
+    """
+
+    type: ClassVar[Literal["run.deliver"]] = "run.deliver"
+    job: str
+    parent: str | None = None
+    output: Payload | None = None

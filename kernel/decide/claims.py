@@ -90,11 +90,13 @@ def _why_ignored(job: Job, command: JobClaimOne) -> tuple[IgnoredReason, Micros 
         case JobState.LEASED:
             return "held", None
         case JobState.SLEEPING:
-            return "not_due", _RETRY_LATER
+            return ("waiting", None) if job.wake_at is None else ("not_due", _RETRY_LATER)
         case JobState.HELD:
             return "paused", _RETRY_LATER
         case JobState.LIMITED:
             return "limited", _RETRY_LATER
+        case JobState.OWED:
+            return "closed", None
         case JobState.QUEUED:
             return None if command.epoch == job.epoch else ("stale", None)
 
@@ -106,10 +108,15 @@ def reads_of_wake_due(command: JobWakeDue) -> Reads:
 
 def decide_wake_due(state: State, command: JobWakeDue, now: Micros, _: Ids) -> Decision[JobsWoken]:
     """Queue them."""
+    return queued(state, Due(command.limit), now)
+
+
+def queued(state: State, search: Due, now: Micros) -> Decision[JobsWoken]:
+    """Queue the sleepers that were found and are due."""
     changes: list[Change] = []
     hints: list[JobHint] = []
     limited: dict[str, None] = {}
-    for key in state.found[Due(command.limit)].jobs:
+    for key in state.found[search].jobs:
         job = state.tables.job(key)
         if (
             job is not None

@@ -1,4 +1,4 @@
-"""What a failed attempt comes to: another one after a while, or the end of its run."""
+"""What a failed attempt comes to: another one after a while, an item that is lost, or the end of its run."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -7,11 +7,13 @@ from zlib import crc32
 
 from attrs import evolve
 
-from holdfast.kernel.advance import failure_facts, stage_failed
+from holdfast.kernel.advance import item_failed, open_map
 from holdfast.kernel.commands import Failure
 from holdfast.kernel.draft import RunDraft
-from holdfast.kernel.plan import Plan, RetryPolicy, stage_of
-from holdfast.ports.records import Job, JobKey, Micros
+from holdfast.kernel.plan import Enough, MapPlan, Plan, RetryPolicy, StagePlan, stage_of
+from holdfast.kernel.progress import progress_from
+from holdfast.ports.json import canonical
+from holdfast.ports.records import STAGE_FAILED, Job, JobKey, JobKind, Micros, Payload, RunStatus
 
 LOST_WORKER: Final = "worker_lost"
 """The code of the failure that a lost worker's attempts end with."""
@@ -33,17 +35,17 @@ def fail_attempt(
     now: Micros,
     circumstances: Mapping[str, object],
 ) -> Micros | None:
-    """Put the job to sleep until it is tried again, and return when; or end the run as failed, and return None.
+    """Put the job to sleep until it is tried again, and return when; or end its stage as failed, and return None.
 
     All attempts count, whatever they failed by: the policy that this failure falls under says whether there is another.
     """
-    policy = stage_of(plan.node(job.node)).policy(failure.rule)
+    policy = policy_of(plan, job, failure.rule)
     if not failure.retryable or job.attempts >= min(policy.attempts, job.max_attempts):
-        stage_failed(draft, job, failure, circumstances)
+        fail_stage(draft, plan, job, failure, circumstances)
         return None
     retry_at = now + _wait(policy, job, failure)
     if is_over(job, retry_at):
-        stage_failed(draft, job, out_of_time(job, failure), circumstances)
+        fail_stage(draft, plan, job, out_of_time(job, failure), circumstances)
         return None
     details = {**failure_facts(job, failure), **circumstances, "retry_at": retry_at}
     draft.append("stage.retrying", node=job.node, item=job.item, epoch=job.epoch, data=details)
@@ -72,6 +74,53 @@ def _wait(policy: RetryPolicy, job: Job, failure: Failure) -> Micros:
     return min(max(failure.retry_after, 0), RETRY_AFTER_MAX)
 
 
+def fail_stage(
+    draft: RunDraft, plan: Plan, job: Job, failure: Failure, circumstances: Mapping[str, object]
+) -> None:
+    """Take into account that a stage failed for good: its run fails, or loses an item where that is tolerated."""
+    facts = failure_facts(job, failure)
+    node = plan.node(job.node)
+    enough = node.enough if isinstance(node, MapPlan) and job.item is not None else None
+    what = None if enough is None else _lost_item(job, failure)
+    row = draft.append(
+        STAGE_FAILED,
+        node=job.node,
+        item=job.item,
+        epoch=job.epoch,
+        payload=what,
+        data={**facts, **circumstances},
+    )
+    if enough is not None and not _is_missed(draft, enough, job):
+        draft.close_job(job)
+        item_failed(draft, plan, progress_from(draft.progress), job, row)
+        return
+    where = {"stage": job.node} if job.item is None else {"stage": job.node, "item": job.item}
+    fail_run(draft, {**facts, **where})
+
+
+def fail_run(draft: RunDraft, error: dict[str, object]) -> None:
+    """End a run as failed."""
+    draft.append("run.failed", data=error)
+    draft.end(RunStatus.FAILED, error=error)
+
+
+def failure_facts(job: Job, failure: Failure) -> dict[str, object]:
+    """Return what the history says of an attempt that failed."""
+    return {
+        "code": failure.code,
+        "message": failure.message,
+        "type": failure.type,
+        "attempt": job.attempts,
+        "job": job.number,
+    }
+
+
+def policy_of(plan: Plan, job: Job, rule: int | None) -> RetryPolicy:
+    """Return how what a job does is tried again, after a failure that this rule of its stage is for."""
+    stage: StagePlan = stage_of(plan.node(job.node))
+    return stage.check.retry if job.kind is JobKind.CHECK and stage.check else stage.policy(rule)
+
+
 def backoff(policy: RetryPolicy, key: JobKey, attempt: int) -> Micros:
     """Return how long to wait after this attempt. The jitter is a hash of job and attempt, so it replays."""
     try:
@@ -80,3 +129,14 @@ def backoff(policy: RetryPolicy, key: JobKey, attempt: int) -> Micros:
         wait = policy.wait_max_us if policy.wait_us else 0
     spread = crc32(f"{key.text}:{attempt}".encode()) / 2**32 * 2 - 1
     return int(min(wait, policy.wait_max_us) * (1 + policy.jitter * spread))
+
+
+def _is_missed(draft: RunDraft, enough: Enough, job: Job) -> bool:
+    counters = open_map(progress_from(draft.progress), job)
+    return enough.is_missed(total=counters.total, failed=counters.failed + 1)
+
+
+def _lost_item(job: Job, failure: Failure) -> Payload:
+    """Return what the map gives for an item that failed, in the form of an `ItemFailure`."""
+    error = f"{failure.type}: {failure.message}" if failure.type else failure.message
+    return Payload(inline=canonical({"index": job.item, "error": error or failure.code}))

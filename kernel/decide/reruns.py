@@ -92,6 +92,9 @@ def _next_generation(before: Run, rerun: Rerun, key: str, now: Micros) -> Run:
         progress="{}",
         result=None,
         error=None,
+        # Whoever waits for it waits for the new generation. What its parent was told already does not change.
+        parent=None if before.status in TERMINAL else before.parent,
+        children=0,
         rerun_of=before.key,
         rerun_from=rerun.stage,
         kept=references_text(rerun.keeps),
@@ -100,7 +103,7 @@ def _next_generation(before: Run, rerun: Rerun, key: str, now: Micros) -> Run:
 
 def _ended(before: Run, command: RunRerunFrom, generation: int, now: Micros) -> RunDraft:
     """End the generation before: whoever works for it can write no more, and whoever waits for it is told."""
-    draft = RunDraft(before, now)
+    draft = RunDraft(evolve(before, parent=None), now)
     facts: dict[str, object] = {"rerun": generation}
     if command.reason:
         facts["reason"] = command.reason

@@ -4,7 +4,7 @@ from typing import Final, TypedDict
 
 from attrs import evolve
 
-from holdfast.kernel.advance import advance, begin, open_node
+from holdfast.kernel.advance import advance, begin
 from holdfast.kernel.commands import (
     RunCancel,
     RunCreate,
@@ -12,8 +12,6 @@ from holdfast.kernel.commands import (
     RunEnded,
     RunPause,
     RunPaused,
-    RunRepair,
-    RunRepaired,
     RunRerunFrom,
     RunResume,
     RunTerminate,
@@ -24,14 +22,23 @@ from holdfast.kernel.decide.admissions import INPUT_ROW, admits_jobs
 from holdfast.kernel.decide.said import annotations_at_start
 from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.overrides import overridden
-from holdfast.kernel.plan import DEFAULT_QUEUE, MapPlan, Plan, stage_of
-from holdfast.kernel.progress import NodeProgress, item_input, progress_from
-from holdfast.kernel.state import Decision, Reads, State, Unsound
-from holdfast.ports.changes import AddJob, Change, StorePlan, UpdateRun
+from holdfast.kernel.plan import DEFAULT_QUEUE, Plan
+from holdfast.kernel.progress import progress_from
+from holdfast.kernel.state import Decision, Reads, State
+from holdfast.ports.changes import Change, StorePlan
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, RunExistsError, RunNotFoundError, UnknownWorkflowError
-from holdfast.ports.records import TERMINAL, JobKind, JobState, Micros, PlanRow, Run, RunName, RunStatus
-from holdfast.ports.transport import Hint, RunHint
+from holdfast.ports.records import (
+    TERMINAL,
+    ClosePolicy,
+    JobState,
+    Micros,
+    PlanRow,
+    Run,
+    RunName,
+    RunStatus,
+)
+from holdfast.ports.transport import RunHint
 
 CONCURRENCY_KEY_MAX: Final = 256
 CONCURRENCY_LIMIT_MAX: Final = 1_000_000
@@ -70,6 +77,28 @@ def decide_create(state: State, command: RunCreate, now: Micros, ids: Ids) -> De
     changes = (*storing(state, plan), *changes, *annotations_at_start(run, command.annotations, ids))
     reply = RunCreated(**_names(run), status=draft.status, created=True, admits_runs=runs, admits_jobs=jobs)
     return Decision(reply, changes, hints)
+
+
+def new_child(
+    state: State,
+    command: RunCreate,
+    plan: Plan,
+    now: Micros,
+    ids: Ids,
+    *,
+    parent: str,
+    close_policy: ClosePolicy,
+) -> Decision[tuple[str, ...]]:
+    """Store a run for whose end the job `parent` waits. The reply names the stages that job.admit is due for."""
+    run = evolve(_new_run(command, plan, None, now, ids), parent=parent, close_policy=close_policy)
+    draft = RunDraft(run, now, is_new=True)
+    row = draft.append(
+        "run.created", payload=command.input, data={**_facts(command, plan, run), "parent": parent}
+    )
+    assert row == INPUT_ROW
+    begin(draft, plan, row)
+    changes = (*storing(state, plan), *draft.changes())
+    return Decision(draft.admits_jobs, changes, tuple(draft.hints))
 
 
 def _check(command: RunCreate) -> None:
@@ -203,7 +232,7 @@ def _rested(
 ) -> Decision[RunPaused]:
     for job in state.tables.jobs.get(run.key, {}).values():
         if job.state in of:
-            draft.rest_job(job, job.wake_at or now)
+            draft.rest_job(job, None if job.waits_for_child else job.wake_at or now)
     reply = RunPaused(
         status=draft.status, changed=True, admits_runs=draft.admits_runs, admits_jobs=draft.admits_jobs
     )
@@ -227,77 +256,6 @@ def decide_transition(state: State, command: RunTransition, now: Micros, _: Ids)
     return Decision(reply, draft.changes(), tuple(draft.hints))
 
 
-def reads_of_repair(command: RunRepair) -> Reads:
-    """Search for runs that lack jobs."""
-    return Reads(search=Unsound(command.after, command.limit))
-
-
-def decide_repair(state: State, command: RunRepair, now: Micros, _: Ids) -> Decision[RunRepaired]:
-    """Give each run the jobs that its progress says it has and the table does not."""
-    found = state.found[Unsound(command.after, command.limit)]
-    changes: list[Change] = []
-    hints: list[Hint] = []
-    repaired: list[str] = []
-    for key in found.runs:
-        run = state.tables.runs[key]
-        if run.status in TERMINAL:
-            continue
-        draft = RunDraft(run, now)
-        if _restore(draft, state, run):
-            changes.extend(_with_true_count(draft.changes(), state, key))
-            hints.extend(draft.hints)
-            repaired.append(run.id)
-    reply = RunRepaired(repaired=tuple(repaired), checked=found.checked, next=found.next)
-    return Decision(reply, tuple(changes), tuple(hints))
-
-
-def _restore(draft: RunDraft, state: State, run: Run) -> bool:
-    plan = state.plan_of(run)
-    progress = progress_from(run.progress)
-    if advance(draft, plan, progress):
-        draft.append("run.repaired", data={"cause": "the group was done and nothing had gone on"})
-        return True
-    jobs = list(state.tables.jobs.get(run.key, {}).values())
-    missing = 0
-    for name, node in progress.nodes.items():
-        if node.map is not None:
-            missing += _restore_items(draft, state, run, plan, name, node)
-        elif node.output is None and not any(job.node == name for job in jobs):
-            progress = progress.with_node(name, open_node(draft, plan.node(name), progress))
-            missing += 1
-    draft.keep_progress(progress.to_json())
-    if missing:
-        draft.append("run.repaired", data={"cause": "jobs were missing", "jobs": missing})
-    return missing > 0 or run.open_jobs != len(jobs)
-
-
-def _restore_items(draft: RunDraft, state: State, run: Run, plan: Plan, name: str, node: NodeProgress) -> int:
-    counters = node.map
-    assert counters is not None
-    mapped = plan.node(name)
-    assert isinstance(mapped, MapPlan)
-    done = {row.item for row in state.completed.get(run.key, ()) if row.node == name}
-    live = {job.item for job in state.tables.jobs.get(run.key, {}).values() if job.node == name}
-    missing = [index for index in range(counters.next) if index not in done and index not in live]
-    for index in missing:
-        draft.open_job(stage_of(mapped), JobKind.STAGE, item_input(name, counters, index), item=index)
-    return len(missing)
-
-
-def _with_true_count(changes: tuple[Change, ...], state: State, key: str) -> list[Change]:
-    """Make the run's row say how many jobs it really has: that count is what was found to be wrong."""
-    added = sum(isinstance(change, AddJob) for change in changes)
-    real = len(state.tables.jobs.get(key, {})) + added
-    return [
-        UpdateRun(_counting(change.run, real)) if isinstance(change, UpdateRun) else change
-        for change in changes
-    ]
-
-
-def _counting(run: Run, jobs: int) -> Run:
-    return run if run.status in TERMINAL else evolve(run, open_jobs=jobs)
-
-
 def _end(state: State, command: RunCancel | RunTerminate, kind: str, now: Micros) -> Decision[RunEnded]:
     run = named_run(state, command)
     if run.status in TERMINAL or is_older(run, command):
@@ -308,6 +266,7 @@ def _end(state: State, command: RunCancel | RunTerminate, kind: str, now: Micros
     reply = RunEnded(
         status=draft.status,
         changed=True,
+        owes=draft.owes,
         admits_runs=draft.admits_runs,
         admits_jobs=admits_jobs(state, run, draft),
     )

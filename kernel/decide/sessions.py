@@ -4,7 +4,6 @@ from itertools import groupby
 
 from attrs import evolve
 
-from holdfast.kernel.advance import stage_failed
 from holdfast.kernel.commands import (
     DutyTake,
     DutyTaken,
@@ -18,7 +17,7 @@ from holdfast.kernel.commands import (
     SessionRenew,
     SessionRenewed,
 )
-from holdfast.kernel.decide.failures import LOST_WORKER, fail_attempt, is_over, out_of_time
+from holdfast.kernel.decide.failures import LOST_WORKER, fail_attempt, fail_stage, is_over, out_of_time
 from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.plan import Plan
 from holdfast.kernel.state import Decision, Expired, Lost, Reads, State
@@ -109,8 +108,9 @@ def decide_reap_stale(state: State, command: LeaseReapStale, now: Micros, _: Ids
         for job in jobs:
             if _free(draft, state.plan_of(run), job, now):
                 freed += 1
-            else:
-                dead += 1
+                continue
+            dead += 1
+            if draft.status in TERMINAL:  # which has closed the others
                 break
         if jobs:
             changes.extend(draft.changes())
@@ -130,7 +130,7 @@ def _free(draft: RunDraft, plan: Plan, job: Job, now: Micros) -> bool:
         return False
     if is_over(job, now):
         message = f"the worker that held attempt {job.attempts} was lost"
-        stage_failed(draft, job, out_of_time(job, Failure(code=LOST_WORKER, message=message)), {})
+        fail_stage(draft, plan, job, out_of_time(job, Failure(code=LOST_WORKER, message=message)), {})
         return False
     draft.append("stage.lost", node=job.node, item=job.item, epoch=job.epoch, data={"attempt": job.attempts})
     draft.rest_job(evolve(job, losses=job.losses + 1), now)

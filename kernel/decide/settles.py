@@ -1,19 +1,35 @@
 """Rules for how an attempt ends: what it gave is stored, and its run goes on."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from attrs import evolve
 
-from holdfast.kernel.advance import map_expanded, stage_completed
-from holdfast.kernel.commands import Completed, Expanded, Failed, Failure, JobSettle, JobSettled
+from holdfast.kernel.advance import map_expanded, node_tested, stage_completed
+from holdfast.kernel.commands import (
+    Completed,
+    Expanded,
+    Failed,
+    Failure,
+    JobSettle,
+    JobSettled,
+    NotYet,
+    Outcome,
+    Started,
+    Suspended,
+    Tested,
+)
 from holdfast.kernel.decide.admissions import admits_jobs
-from holdfast.kernel.decide.failures import fail_attempt
-from holdfast.kernel.decide.leases import attempt_of, held_job, named_job
+from holdfast.kernel.decide.children import start_child
+from holdfast.kernel.decide.failures import fail_attempt, fail_stage
+from holdfast.kernel.decide.leases import attempt_of, held_job, hints_of, named_job
 from holdfast.kernel.decide.said import keys_said, said_changes
+from holdfast.kernel.decide.suspensions import checked, suspended
 from holdfast.kernel.draft import RunDraft, Taker
+from holdfast.kernel.plan import MapPlan
 from holdfast.kernel.progress import MapProgress, progress_from
 from holdfast.kernel.state import Decision, Reads, State
-from holdfast.ports.changes import AddItems
+from holdfast.ports.changes import AddItems, Change, UpdateJob
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.events import EVENT_BYTES_MAX, USER_EVENTS, is_event_type
@@ -27,19 +43,30 @@ from holdfast.ports.records import (
     Micros,
     Payload,
     Run,
+    RunName,
     SessionState,
 )
 
 PAGE_BYTES_MAX: Final = 32_768
 PAGE_ITEMS_MAX: Final = 100
-_WRONG_OUTCOME: Final = {JobKind.STAGE: Expanded, JobKind.EXPAND: Completed}
+_OUTCOMES: Final[dict[JobKind, tuple[type[Outcome], ...]]] = {
+    JobKind.STAGE: (Completed, Suspended, Failed),
+    JobKind.EXPAND: (Expanded, Failed),
+    JobKind.TEST: (Tested, Failed),
+    JobKind.CHECK: (Completed, NotYet, Failed),
+    JobKind.CHILD: (Started, Failed),
+    JobKind.DELIVER: (),
+}
+"""How a job of each kind can end."""
 
 
 def reads_of_settle(command: JobSettle) -> Reads:
-    """Read the run, then the job, and the session that is to have the next one."""
+    """Read the run, then the job, the session that is to have the next one, and whoever has the id of a child."""
     key = named_job(command.job)
     sessions = () if command.take_next is None else (command.take_next,)
-    return Reads(runs=(key.run,), jobs=(key,), sessions=sessions, said_keys=keys_said(command))
+    outcome = command.outcome
+    names = (RunName(command.namespace, outcome.run_id),) if isinstance(outcome, Started) else ()
+    return Reads(runs=(key.run,), names=names, jobs=(key,), sessions=sessions, said_keys=keys_said(command))
 
 
 def decide_settle(state: State, command: JobSettle, now: Micros, ids: Ids) -> Decision[JobSettled]:
@@ -49,12 +76,12 @@ def decide_settle(state: State, command: JobSettle, now: Micros, ids: Ids) -> De
         return Decision(JobSettled(status="fenced"))
     run, job = held
     has_failed = isinstance(command.outcome, Failed)
-    if isinstance(command.outcome, _WRONG_OUTCOME[job.kind]):
+    if not isinstance(command.outcome, _OUTCOMES[job.kind]):
         raise InvalidCommandError(
             f"job {command.job} is of kind {job.kind}; it can't be settled as {type(command.outcome).__name__}"
         )
     _check_events(command)
-    decision = _ended(state, command, run, job, now)
+    decision = _ended(state, command, run, job, now, ids)
     if command.said:
         said = said_changes(state, job, command.epoch, command.said, ids, artifacts=not has_failed)
         return evolve(decision, changes=(*decision.changes, *said))
@@ -75,14 +102,28 @@ def _check_events(command: JobSettle) -> None:
             )
 
 
-def _ended(state: State, command: JobSettle, run: Run, job: Job, now: Micros) -> Decision[JobSettled]:
+def _ended(
+    state: State, command: JobSettle, run: Run, job: Job, now: Micros, ids: Ids
+) -> Decision[JobSettled]:
     match command.outcome:
         case Completed(output=output):
             return _completed(state, command, run, job, output, now)
-        case Expanded(items=items):
-            return _expanded(state, command, run, job, items, now)
         case Failed(failure=failure):
             return _failed(state, command, run, job, failure, now)
+        case Expanded(items=items):
+            return _expanded(state, command, run, job, items, now)
+        case Tested(passed=passed):
+            return _tested(state, command, run, job, passed, now)
+        case Suspended():
+            draft = RunDraft(run, now)
+            retry_at = suspended(
+                draft, state.plan_of(run), job, command.outcome, now, _circumstances(command)
+            )
+            return _settled(state, run, draft, retry_at=retry_at)
+        case NotYet(check_after=check_after):
+            return _checked(state, command, run, job, None, check_after, now)
+        case Started():
+            return _started(state, command, run, job, command.outcome, now, ids)
 
 
 def _completed(
@@ -110,30 +151,92 @@ def _expanded(
     state: State, command: JobSettle, run: Run, job: Job, items: tuple[Payload, ...], now: Micros
 ) -> Decision[JobSettled]:
     draft = RunDraft(run, now, taker=_taker(state, command, job))
+    plan = state.plan_of(run)
     size = _page_size(items)
     row = draft.append(STAGE_EXPANDED, node=job.node, epoch=job.epoch, data={"items": len(items)})
+    node = plan.node(job.node)
+    assert isinstance(node, MapPlan)
+    if node.enough is not None and node.enough.is_missed(total=len(items), failed=0):
+        wanted = f"at least {node.enough.at_least} must be done"
+        message = f"it goes over {len(items)} items, and {wanted}"
+        fail_stage(draft, plan, job, Failure(code="too_few_items", message=message), {})
+        return _settled(state, run, draft)
     draft.close_job(job)
     counters = MapProgress(total=len(items), next=0, done=0, page_size=size, first_row=row)
-    map_expanded(draft, state.plan_of(run), progress_from(run.progress), job.node, counters)
+    map_expanded(draft, plan, progress_from(run.progress), job.node, counters)
     pages = [
         AddItems(
             ItemPage(run=run.key, node=job.node, page=start // size, items=_page(items[start : start + size]))
         )
         for start in range(0, len(items), size)
     ]
+    return _settled(state, run, draft, more=pages)
+
+
+def _tested(
+    state: State, command: JobSettle, run: Run, job: Job, passed: bool, now: Micros
+) -> Decision[JobSettled]:
+    draft = RunDraft(run, now, taker=_taker(state, command, job))
+    plan, progress = state.plan_of(run), progress_from(run.progress)
+    facts: dict[str, object] = {"test": plan.groups[progress.group].test, "passed": passed}
+    facts |= {"attempt": job.attempts, "job": job.number, **_circumstances(command)}
+    draft.append("stage.tested", node=job.node, epoch=job.epoch, data=facts)
+    draft.close_job(job)
+    node_tested(draft, plan, progress, passed=passed)
+    return _settled(state, run, draft)
+
+
+def _started(
+    state: State, command: JobSettle, run: Run, job: Job, child: Started, now: Micros, ids: Ids
+) -> Decision[JobSettled]:
+    draft = RunDraft(run, now)
+    created = start_child(state, draft, run, job, child, now, ids)
+    if isinstance(created, Failure):
+        fail_attempt(draft, state.plan_of(run), job, created, now, _circumstances(command))
+        return _settled(state, run, draft)
     decision = _settled(state, run, draft)
-    return Decision(decision.reply, (*decision.changes, *pages), decision.hints)
+    admits = dict.fromkeys((*decision.reply.admits_jobs, *created.reply))
+    return Decision(
+        evolve(decision.reply, admits_jobs=tuple(admits)),
+        (*decision.changes, *created.changes),
+        (*decision.hints, *created.hints),
+    )
 
 
 def _failed(
     state: State, command: JobSettle, run: Run, job: Job, failure: Failure, now: Micros
 ) -> Decision[JobSettled]:
+    if job.kind is JobKind.CHECK and failure.retryable:
+        return _checked(state, command, run, job, failure, None, now)
     draft = RunDraft(run, now)
-    circumstances = _circumstances(command)
-    if failure.traceback:
-        circumstances["traceback"] = failure.traceback
-    retry_at = fail_attempt(draft, state.plan_of(run), job, failure, now, circumstances)
+    retry_at = fail_attempt(draft, state.plan_of(run), job, failure, now, _told(command, failure))
     return _settled(state, run, draft, retry_at=retry_at)
+
+
+def _checked(
+    state: State,
+    command: JobSettle,
+    run: Run,
+    job: Job,
+    failure: Failure | None,
+    check_after: Micros | None,
+    now: Micros,
+) -> Decision[JobSettled]:
+    """Take a check that did not find the work done. Mostly nothing but its job is written."""
+    plan = state.plan_of(run)
+    told = _circumstances(command) if failure is None else _told(command, failure)
+    found = checked(plan, run, job, failure, check_after, now)
+    if isinstance(found, Failure):
+        draft = RunDraft(run, now)
+        fail_stage(draft, plan, job, found, told)
+        return _settled(state, run, draft)
+    reply = JobSettled(status="settled", run_status=run.status, retry_at=found.wake_at or now)
+    return Decision(reply, (UpdateJob(found),), hints_of(found))
+
+
+def _told(command: JobSettle, failure: Failure) -> dict[str, object]:
+    told = _circumstances(command)
+    return {**told, "traceback": failure.traceback} if failure.traceback else told
 
 
 def _circumstances(command: JobSettle) -> dict[str, object]:
@@ -151,7 +254,13 @@ def _taker(state: State, command: JobSettle, job: Job) -> Taker | None:
 
 
 def _settled(
-    state: State, run: Run, draft: RunDraft, *, retry_at: Micros | None = None, row: int | None = None
+    state: State,
+    run: Run,
+    draft: RunDraft,
+    *,
+    retry_at: Micros | None = None,
+    row: int | None = None,
+    more: Sequence[Change] = (),
 ) -> Decision[JobSettled]:
     taken = draft.taken
     reply = JobSettled(
@@ -161,10 +270,11 @@ def _settled(
         next=None if taken is None else attempt_of(taken),
         row=None if taken is None else row,
         more=taken is not None and bool(draft.hints),
+        owes=draft.owes,
         admits_runs=draft.admits_runs,
         admits_jobs=admits_jobs(state, run, draft),
     )
-    return Decision(reply, draft.changes(), tuple(draft.hints))
+    return Decision(reply, (*draft.changes(), *more), tuple(draft.hints))
 
 
 def _page_size(items: tuple[Payload, ...]) -> int:

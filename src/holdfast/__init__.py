@@ -10,9 +10,11 @@ from holdfast.kernel.authoring.ai import Price, Redact
 from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.authoring.context import BlobRef, StageContext
 from holdfast.kernel.authoring.decorators import each, stage
+from holdfast.kernel.authoring.external import ExternalStage, NotYet, Suspended, finished, suspend
 from holdfast.kernel.authoring.nodes import Node
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.authoring.policies import AtLeast, ItemFailure, Partial, Tolerate
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.ports.errors import GiveUp, HoldfastError, RetryAfter
 from holdfast.ports.records import RunStatus
@@ -38,6 +40,7 @@ __all__ = [
     "AiTotals",
     "AnnotationInfo",
     "ArtifactInfo",
+    "AtLeast",
     "AttemptLogHandler",
     "Batch",
     "BlobRef",
@@ -46,13 +49,17 @@ __all__ = [
     "Call",
     "Definition",
     "Engine",
+    "ExternalStage",
     "GiveUp",
     "HoldfastError",
     "Interceptor",
+    "ItemFailure",
     "JobMessage",
     "JobOutcome",
     "LogLine",
     "Node",
+    "NotYet",
+    "Partial",
     "Pipeline",
     "Price",
     "ProgressInfo",
@@ -69,12 +76,16 @@ __all__ = [
     "ServerlessHost",
     "Stage",
     "StageContext",
+    "Suspended",
     "SyncEngine",
     "SyncRunHandle",
+    "Tolerate",
     "Worker",
     "WorkerStats",
     "each",
+    "finished",
     "stage",
+    "suspend",
 ]
 
 _LATER: Final = {

@@ -1,24 +1,55 @@
 """What a run's history tells: where the run must be, how its attempts ended, and which rows can't be."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
 from functools import lru_cache
 from typing import Final, TypeAlias, cast
 
 import attrs
 
-from holdfast.kernel.plan import MapPlan, NodePlan, Plan, plan_from_json
+from holdfast.kernel.plan import Group, MapPlan, NodePlan, Plan, plan_from_json, stage_of
 from holdfast.kernel.progress import Progress, progress_from
 from holdfast.ports.json import parse
-from holdfast.ports.records import HistoryRow, Job, JobKind, Run, Session
-from holdfast.ports.references import Reference, list_reference, map_reference, references_from
+from holdfast.ports.records import HistoryRow, Job, JobKind, JobState, Run, Session
+from holdfast.ports.references import (
+    Reference,
+    list_reference,
+    map_reference,
+    partial_reference,
+    references_from,
+)
 from holdfast.testing.invariants.snapshots import Snapshot
 
 Item: TypeAlias = tuple[str, int | None]
 """A stage, or one item of a map: the node's name, and the item's index."""
 
 _ATTEMPT_ENDS: Final = frozenset(
-    {"stage.completed", "stage.expanded", "stage.retrying", "stage.failed", "stage.lost"}
+    {
+        "stage.completed",
+        "stage.expanded",
+        "stage.tested",
+        "stage.suspended",
+        "stage.retrying",
+        "stage.failed",
+        "stage.lost",
+    }
 )
+
+
+class Phase(StrEnum):
+    """Of which job of a stage an attempt is: each counts its own."""
+
+    TEST = "test"
+    BODY = "body"
+    CHECK = "check"
+
+
+_NEXT_PHASE: Final = {"stage.tested": Phase.BODY, "stage.suspended": Phase.CHECK}
+
+
+def phase_of(job: Job) -> Phase:
+    """Return the phase that a job is of."""
+    return {JobKind.TEST: Phase.TEST, JobKind.CHECK: Phase.CHECK}.get(job.kind, Phase.BODY)
 
 
 @attrs.define
@@ -29,91 +60,191 @@ class Place:
     group: int = 0
     input: Reference = 1
     kept: dict[str, Reference] = attrs.field(factory=dict[str, Reference])
+    passed: bool | None = None
     totals: dict[str, int] = attrs.field(factory=dict[str, int])
     first_rows: dict[str, int] = attrs.field(factory=dict[str, int])
     done: dict[str, set[int]] = attrs.field(factory=dict[str, set[int]])
+    failed: dict[str, set[int]] = attrs.field(factory=dict[str, set[int]])
     outputs: dict[str, Reference] = attrs.field(factory=dict[str, Reference])
     gave: dict[str, Reference] = attrs.field(factory=dict[str, Reference])
     """What all nodes gave that are done, those of former groups among them."""
+    suspended: set[Item] = attrs.field(factory=set[Item])
 
     @property
     def nodes(self) -> dict[str, NodePlan]:
-        """The nodes of the current group; none at the end."""
+        """The nodes of the current group that are to be done, as far as that is known; none at the end."""
         if self.group >= len(self.plan.groups):
             return {}
-        return {node.name: node for node in self.plan.groups[self.group].nodes}
+        group = self.plan.groups[self.group]
+        nodes = group.nodes if group.test is None else group.nodes[self.passed is False :][:1]
+        return {node.name: node for node in nodes}
+
+    @property
+    def is_to_be_tested(self) -> bool:
+        """Whether it is not known yet which node of the group is to be done."""
+        groups = self.plan.groups[self.group :]
+        return bool(groups) and groups[0].test is not None and self.passed is None
 
     def turn(self, node: MapPlan) -> int:
         """How many items of an expanded map have had their turn so far."""
-        return min(self.totals[node.name], len(self.done[node.name]) + node.limit)
+        ended = len(self.done[node.name]) + len(self.failed[node.name])
+        return min(self.totals[node.name], ended + node.limit)
 
     def due(self) -> Iterator[tuple[JobKind, str, int | None]]:
         """Yield the jobs that the run must have."""
         for name, node in self.nodes.items():
             if name in self.outputs:
                 continue
-            if not isinstance(node, MapPlan):
-                yield JobKind.STAGE, name, None
+            if self.is_to_be_tested:
+                yield JobKind.TEST, name, None
+            elif not isinstance(node, MapPlan):
+                yield self._kind(node, None), name, None
             elif name not in self.totals:
                 yield JobKind.EXPAND, name, None
             else:
                 yield from (
-                    (JobKind.STAGE, name, item)
+                    (self._kind(node, item), name, item)
                     for item in range(self.turn(node))
-                    if item not in self.done[name]
+                    if item not in self.done[name] and item not in self.failed[name]
                 )
 
-    def keep(self, kept: Mapping[str, Reference]) -> None:
-        """Begin where a rerun does, at the first group of which not everything is kept."""
-        for name in self.plan.nodes:
-            if name in kept:
-                self._give(name, kept[name])
+    def keep(self, kept: Mapping[str, Reference], stage: str | None) -> None:
+        """Begin where a rerun from this stage does."""
+        goal = next(
+            (at for at, one in enumerate(self.plan.groups) if any(stage == node.name for node in one.nodes)),
+            0,
+        )
+        while self.group < goal and self._keep_group(self.plan.groups[self.group], kept):
+            pass
+        group = self.plan.groups[goal]
+        if self.group == goal and group.test is None:
+            beside = {node.name: kept[node.name] for node in group.nodes if node.name in kept}
+            self.outputs |= beside
+            self.gave |= beside
 
-    def expand(self, row: HistoryRow) -> str | None:
-        """Take a `stage.expanded` row; return what is wrong with it."""
-        name = row.node or ""
-        if not isinstance(self.nodes[name], MapPlan) or name in self.totals:
-            return f"row {row.number} expands {name!r}, which is no map or is expanded already"
-        self.totals[name], self.first_rows[name] = fact(row, "items"), row.number
-        self.done[name] = set()
-        if not self.totals[name]:
-            self._give(name, list_reference(()))
+    def _keep_group(self, group: Group, kept: Mapping[str, Reference]) -> bool:
+        there = [node.name for node in group.nodes if node.name in kept]
+        if group.test is not None:
+            self.passed = there == [group.nodes[0].name]
+            self._give(*((there[0], kept[there[0]]) if there else (group.nodes[0].name, self.input)))
+            return True
+        for name in there:
+            self._give(name, kept[name])
+        return len(there) == len(group.nodes)
+
+    def _kind(self, node: NodePlan, item: int | None) -> JobKind:
+        if (node.name, item) in self.suspended:
+            return JobKind.CHECK
+        return JobKind.STAGE if stage_of(node).child is None else JobKind.CHILD
+
+    def take(self, row: HistoryRow) -> str | None:
+        """Take a row in which an attempt ended; return what is wrong with it."""
+        match row.type:
+            case "stage.expanded":
+                return self._expand(row)
+            case "stage.completed":
+                return self._complete(row)
+            case "stage.tested":
+                return self._test(row)
+            case "stage.suspended":
+                return self._suspend(row)
+            case "stage.failed":
+                return self._lose(row)
+            case _:
+                return None
+
+    def _test(self, row: HistoryRow) -> str | None:
+        if not self.is_to_be_tested:
+            return f"row {row.number} tests {row.node!r}, where there is nothing to test"
+        self.passed = bool(fact(row, "passed"))
+        group = self.plan.groups[self.group]
+        if not self.nodes:
+            self._give(group.nodes[0].name, self.input)
         return None
 
-    def complete(self, row: HistoryRow) -> str | None:
-        """Take a `stage.completed` row; return what is wrong with it."""
+    def _suspend(self, row: HistoryRow) -> str | None:
+        item = (row.node or "", row.item)
+        if item in self.suspended or stage_of(self.nodes[item[0]]).check is None:
+            return f"row {row.number} suspends {row.node!r}, which can't be, or is suspended already"
+        self.suspended.add(item)
+        return None
+
+    def _expand(self, row: HistoryRow) -> str | None:
         name = row.node or ""
+        node = self.nodes[name]
+        if not isinstance(node, MapPlan) or name in self.totals:
+            return f"row {row.number} expands {name!r}, which is no map or is expanded already"
+        self.totals[name], self.first_rows[name] = fact(row, "items"), row.number
+        self.done[name], self.failed[name] = set(), set()
+        if not self.totals[name] and not (node.enough and node.enough.is_missed(total=0, failed=0)):
+            nothing = (
+                list_reference(()) if node.enough is None else partial_reference(name, *[row.number] * 2)
+            )
+            self._give(name, nothing)
+        return None
+
+    def _lose(self, row: HistoryRow) -> str | None:
+        node = self.nodes[row.node or ""]
+        if row.item is None or not isinstance(node, MapPlan) or node.enough is None:
+            return None
+        if row.item in self.done[node.name] or row.item in self.failed[node.name]:
+            return f"row {row.number} fails item {row.item} of {node.name!r}, which is not open"
+        lost = len(self.failed[node.name]) + 1
+        if not node.enough.is_missed(total=self.totals[node.name], failed=lost):
+            self.failed[node.name].add(row.item)
+            self._end_item(node, row)
+        return None
+
+    def _complete(self, row: HistoryRow) -> str | None:
+        name = row.node or ""
+        node = self.nodes[name]
         if name in self.outputs:
             return f"row {row.number} completes {name!r} again"
         if row.item is None:
-            if isinstance(self.nodes[name], MapPlan):
+            if isinstance(node, MapPlan):
                 return f"row {row.number} completes the map {name!r} as if it were a stage"
             self._give(name, row.number)
             return None
-        if name not in self.totals or row.item not in range(self.totals[name]) or row.item in self.done[name]:
+        is_open = name in self.totals and row.item in range(self.totals[name])
+        if not is_open or row.item in self.done[name] or row.item in self.failed[name]:
             return f"row {row.number} completes item {row.item} of {name!r}, which is not open"
+        assert isinstance(node, MapPlan)
         self.done[name].add(row.item)
-        if len(self.done[name]) == self.totals[name]:
-            self._give(name, map_reference(name, self.first_rows[name], row.number))
+        self._end_item(node, row)
         return None
+
+    def _end_item(self, node: MapPlan, row: HistoryRow) -> None:
+        name = node.name
+        total, done, failed = self.totals[name], len(self.done[name]), len(self.failed[name])
+        if node.enough is None and done == total:
+            self._give(name, map_reference(name, self.first_rows[name], row.number))
+        if node.enough is not None and node.enough.is_reached(total=total, done=done, failed=failed):
+            self._give(name, partial_reference(name, self.first_rows[name], row.number))
 
     def _give(self, name: str, output: Reference) -> None:
         self.outputs[name] = self.gave[name] = output
         if len(self.outputs) < len(self.nodes):
             return
-        outputs = tuple(self.outputs[node] for node in self.nodes)
+        group = self.plan.groups[self.group]
+        outputs = tuple(self.outputs[node.name] for node in group.nodes if node.name in self.outputs)
         self.kept |= {node: self.outputs[node] for node in self.nodes if node in self.plan.mapped_over}
-        self.input = list_reference(outputs) if self.plan.groups[self.group].parallel else outputs[0]
+        self.input = list_reference(outputs) if group.parallel else outputs[0]
         self.group += 1
-        self.totals, self.first_rows, self.done, self.outputs = {}, {}, {}, {}
+        self.passed = None
+        self.totals, self.first_rows, self.done, self.failed, self.outputs = {}, {}, {}, {}, {}
+        self.suspended = set()
 
 
 @attrs.frozen(kw_only=True)
 class Seen:
-    """A run with all its rows, and what its history tells: `place`, and the rows that can't be."""
+    """A run with all its rows, and what its history tells: `place`, and the rows that can't be.
+
+    `jobs` are those by which it goes on, `owed` those that tell others of an end.
+    """
 
     run: Run
     jobs: Sequence[Job]
+    owed: Sequence[Job]
     history: Sequence[HistoryRow]
     sessions: Mapping[str, Session]
     progress: Progress
@@ -126,19 +257,25 @@ class Seen:
         """Whether rows of it were lost and replaced: counts of attempts and epochs then begin anew."""
         return any(row.type == "run.repaired" for row in self.history)
 
-    def attempts(self) -> dict[Item, list[HistoryRow]]:
-        """Return for each stage and item the rows in which its attempts ended."""
-        ends: dict[Item, list[HistoryRow]] = {}
+    def attempts(self) -> dict[tuple[Item, Phase], list[HistoryRow]]:
+        """Return for each stage and item, and each of its phases, the rows in which its attempts ended."""
+        tested = {group.nodes[0].name for group in self.place.plan.groups if group.test is not None}
+        phases: dict[Item, Phase] = {(name, None): Phase.TEST for name in tested}
+        ends: dict[tuple[Item, Phase], list[HistoryRow]] = {}
         for row in self.history:
             if row.type in _ATTEMPT_ENDS and row.node is not None:
-                ends.setdefault((row.node, row.item), []).append(row)
+                item = (row.node, row.item)
+                phase = phases.setdefault(item, Phase.BODY)
+                ends.setdefault((item, phase), []).append(row)
+                if row.type in _NEXT_PHASE:
+                    phases[item] = _NEXT_PHASE[row.type]
         return ends
 
 
 def look(run: Run, plan: str, snapshot: Snapshot) -> Seen:
     """Read the history of a run from its beginning. `plan` is the stored text of its plan."""
     place = Place(_plan(plan))
-    place.keep(references_from(run.kept))
+    place.keep(references_from(run.kept), run.rerun_from)
     twice: list[str] = []
     early: list[str] = []
     history = snapshot.history.get(run.key, ())
@@ -147,13 +284,13 @@ def look(run: Run, plan: str, snapshot: Snapshot) -> Seen:
             continue
         if row.node not in place.nodes:
             early.append(f"row {row.number} is a {row.type} of {row.node!r}, whose turn it is not")
-        elif row.type == "stage.expanded":
-            twice += filter(None, (place.expand(row),))
-        elif row.type == "stage.completed":
-            twice += filter(None, (place.complete(row),))
+        else:
+            twice += filter(None, (place.take(row),))
+    jobs = [job for _, job in sorted(snapshot.jobs.get(run.key, {}).items())]
     return Seen(
         run=run,
-        jobs=[job for _, job in sorted(snapshot.jobs.get(run.key, {}).items())],
+        jobs=[job for job in jobs if job.state is not JobState.OWED],
+        owed=[job for job in jobs if job.state is JobState.OWED],
         history=history,
         sessions=snapshot.sessions,
         progress=progress_from(run.progress),

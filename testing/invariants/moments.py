@@ -6,10 +6,11 @@ from itertools import pairwise, takewhile
 from typing import Final
 
 from holdfast.kernel.plan import MapPlan, stage_of
-from holdfast.ports.records import TERMINAL, Job, JobKind, JobState, Run, RunStatus, SlotName
+from holdfast.ports.json import canonical
+from holdfast.ports.records import TERMINAL, Job, JobKind, JobState, Run, RunName, RunStatus, SlotName
 from holdfast.ports.references import of_run, reference_text, references_from
 from holdfast.ports.tables import Tables
-from holdfast.testing.invariants.histories import Item, Seen, fact, look
+from holdfast.testing.invariants.histories import Item, Phase, Seen, fact, look, phase_of
 from holdfast.testing.invariants.snapshots import Snapshot, as_snapshot
 from holdfast.testing.invariants.violations import Violation
 
@@ -24,7 +25,7 @@ _ENDS: Final = {
 def check(store: Snapshot | Tables) -> list[Violation]:
     """Return what is wrong with the rows of a store; nothing, if the engine keeps its promises."""
     snapshot = as_snapshot(store)
-    found = [*_generations(snapshot)]
+    found = [*_generations(snapshot), *_children(snapshot)]
     looked: dict[str, Seen] = {}
     for key in sorted(snapshot.runs.keys() | snapshot.jobs.keys() | snapshot.history.keys()):
         run = snapshot.runs.get(key)
@@ -89,6 +90,23 @@ def _generations(snapshot: Snapshot) -> Iterator[Violation]:
             yield Violation("S5", older.key, "it is active, and there is a newer generation of it")
 
 
+def _children(snapshot: Snapshot) -> Iterator[Violation]:
+    """S7: the end of a run that is waited for will be told: it is active, or owes it."""
+    by_name: dict[RunName, list[Run]] = {}
+    for run in snapshot.runs.values():
+        by_name.setdefault(run.name, []).append(run)
+    for jobs in snapshot.jobs.values():
+        for job in jobs.values():
+            if not job.waits_for_child:
+                continue
+            name = RunName(job.namespace, job.waits_for or "")
+            child = next((run for run in by_name.get(name, ()) if run.parent == job.key.text), None)
+            owed = snapshot.jobs.get(child.key, {}).values() if child else ()
+            tells = any(one.input == canonical(job.key.text) for one in owed if one.state is JobState.OWED)
+            if child is None or (child.status in TERMINAL and not tells):
+                yield Violation("S7", job.run, f"job {job.number} waits for {name.id!r}, and nobody tells it")
+
+
 def _numbered(seen: Seen) -> Iterator[str]:
     """O1: the history is numbered from 1 without gaps."""
     numbers = [row.number for row in seen.history]
@@ -102,13 +120,13 @@ def _epochs(seen: Seen) -> Iterator[str]:
     """S1: one attempt for each epoch of a job, in order."""
     if seen.is_repaired:
         return
-    live = {(job.node, job.item): job for job in seen.jobs}
-    for item, rows in seen.attempts().items():
+    live = {((job.node, job.item), phase_of(job)): job for job in seen.jobs}
+    for (item, phase), rows in seen.attempts().items():
         epochs = [row.epoch or 0 for row in rows]
         if any(after <= before for before, after in pairwise(epochs)):
             yield f"the attempts of {_named(item)} ended in the epochs {epochs}"
-        job = live.get(item)
-        if job is not None and epochs and job.epoch - (job.state is JobState.LEASED) < epochs[-1]:
+        job = live.get((item, phase))
+        if job is not None and epochs and job.epoch - _is_under_way(job) < epochs[-1]:
             yield f"job {job.number} is at epoch {job.epoch}, and one ended in epoch {epochs[-1]}"
 
 
@@ -159,6 +177,9 @@ def _absorbed(seen: Seen) -> Iterator[str]:
         yield f"it is {run.status}, and ended at {run.ended_at}"
     if run.status in TERMINAL and (seen.jobs or run.open_jobs):
         yield f"it is {run.status}, counts {run.open_jobs} jobs and has {len(seen.jobs)}"
+    for job in seen.owed:
+        if job.kind is not JobKind.DELIVER or job.epoch or job.session is not None:
+            yield f"job {job.number} is owed, and somebody's attempt"
 
 
 def _orphans(seen: Seen) -> Iterator[str]:
@@ -190,10 +211,12 @@ def _orphans(seen: Seen) -> Iterator[str]:
             yield f"{name!r} waits for job {node.job}, which is not there"
         planned = place.nodes.get(name)
         if node.map is not None and isinstance(planned, MapPlan) and name in place.totals:
-            counted = (node.map.total, node.map.done, node.map.next, node.map.first_row)
-            true = (place.totals[name], len(place.done[name]), place.turn(planned), place.first_rows[name])
+            counters = node.map
+            counted = (counters.total, counters.done, counters.failed, counters.next, counters.first_row)
+            ended = (len(place.done[name]), len(place.failed[name]))
+            true = (place.totals[name], *ended, place.turn(planned), place.first_rows[name])
             if counted != true:
-                yield f"{name!r} counts (total, done, next, first row) {counted}, and they are {true}"
+                yield f"{name!r} counts (total, done, failed, next, first row) {counted}, and they are {true}"
 
 
 def _leases(seen: Seen) -> Iterator[str]:
@@ -205,9 +228,11 @@ def _leases(seen: Seen) -> Iterator[str]:
             yield f"job {job.number} asks for the code of {job.definition}"
         match job.state:
             case JobState.LEASED:
-                fine = job.session in seen.sessions and job.leased_at is not None and job.wake_at is None
+                fine = job.session in seen.sessions and job.leased_at is not None
+                fine = fine and (job.wake_at is None or job.kind in {JobKind.STAGE, JobKind.CHECK})
             case JobState.SLEEPING:
-                fine = job.session is None and job.leased_at is None and job.wake_at is not None
+                fine = job.session is None and job.leased_at is None
+                fine = fine and (job.wake_at is None) == job.waits_for_child
             case JobState.QUEUED:
                 fine = job.session is None and job.leased_at is None and job.wake_at is None
             case JobState.LIMITED:
@@ -226,10 +251,11 @@ def _attempts(seen: Seen) -> Iterator[str]:
     """S8: attempts are counted, one by one, and never exceed the maximum."""
     ends = seen.attempts()
     for job in seen.jobs:
-        node = seen.place.plan.nodes.get(job.node)
-        is_held = job.state is JobState.LEASED
-        if node is None or job.max_attempts != stage_of(node).max_attempts:
+        phase = phase_of(job)
+        is_held = _is_under_way(job)
+        if job.max_attempts != _attempts_max(seen, job.node, phase):
             yield f"job {job.number} may be tried {job.max_attempts} times; its plan says otherwise"
+        node = seen.place.plan.nodes.get(job.node)
         limit = stage_of(node).max_concurrency if node and job.kind is JobKind.STAGE else None
         if node is not None and job.concurrency_limit != limit:
             yield f"of job {job.number} {job.concurrency_limit} may be under way; its plan says otherwise"
@@ -237,17 +263,18 @@ def _attempts(seen: Seen) -> Iterator[str]:
             yield f"job {job.number} is {job.state} with {job.attempts} of {job.max_attempts} attempts"
         if job.attempts > job.epoch:
             yield f"job {job.number} has {job.attempts} attempts in {job.epoch} claims"
-        ended = [row for row in ends.get((job.node, job.item), ()) if row.type != "stage.expanded"]
+        if phase is Phase.CHECK:  # the attempts that only found the work not done leave no row
+            continue
+        ended = [row for row in ends.get(((job.node, job.item), phase), ()) if row.type != "stage.expanded"]
         if not seen.is_repaired and len(ended) != job.attempts - is_held:
             yield f"job {job.number} counts {job.attempts} attempts, and {len(ended)} of them ended"
         lost = len(list(takewhile(lambda row: row.type == "stage.lost", reversed(ended))))
         if not seen.is_repaired and lost != job.losses:
             yield f"job {job.number} counts {job.losses} losses in a row, and there were {lost}"
-    for item, rows in ends.items():
-        node = seen.place.plan.nodes.get(item[0])
+    for (item, phase), rows in ends.items():
         numbers = [fact(row, "attempt") for row in rows if row.type != "stage.expanded"]
-        most = stage_of(node).max_attempts if node else 0
-        if not seen.is_repaired and numbers != list(range(1, len(numbers) + 1)):
+        most = _attempts_max(seen, item[0], phase)
+        if not seen.is_repaired and phase is not Phase.CHECK and numbers != list(range(1, len(numbers) + 1)):
             yield f"the attempts of {_named(item)} that ended are {numbers}"
         if any(number > most for number in numbers):
             yield f"{_named(item)} may be tried {most} times; the attempts that ended are {numbers}"
@@ -259,6 +286,21 @@ def _on_time(seen: Seen) -> Iterator[str]:
     for row in seen.history:
         if row.type == "run.admitted" and row.at < start_at:
             yield f"it began at {row.at}, and was to begin at {start_at}"
+
+
+def _is_under_way(job: Job) -> bool:
+    """Whether the last attempt that was counted has not ended: its holder has it, or a run that it has started."""
+    return job.state is JobState.LEASED or job.waits_for_child
+
+
+def _attempts_max(seen: Seen, name: str, phase: Phase) -> int:
+    node = seen.place.plan.nodes.get(name)
+    stage = None if node is None else stage_of(node)
+    if stage is None:
+        return 0
+    if phase is Phase.CHECK:
+        return stage.check.retry.attempts if stage.check else 0
+    return stage.max_attempts
 
 
 def _in_order(seen: Seen) -> Iterator[str]:

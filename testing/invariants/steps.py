@@ -101,7 +101,7 @@ def _output_steps(before: Run, after: Run) -> Iterator[str]:
             yield f"the output of {name!r} has changed"
         if node.map is not None and later is not None and later.map is not None:
             is_same = (node.map.total, node.map.first_row) == (later.map.total, later.map.first_row)
-            if not is_same or later.map.done < node.map.done or later.map.next < node.map.next:
+            if not is_same or later.map.ended < node.map.ended or later.map.next < node.map.next:
                 yield f"the counters of {name!r} went from {node.map} to {later.map}"
 
 

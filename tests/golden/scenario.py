@@ -17,6 +17,7 @@ from holdfast.kernel.commands import (
     JobHeartbeat,
     JobReapSilent,
     NamedValue,
+    NotYet,
     OutboxFlush,
     OutboxSettle,
     OutboxSweep,
@@ -37,8 +38,11 @@ from holdfast.kernel.commands import (
     SessionRenew,
     SinkRegister,
     SinkRemove,
+    StagePollSuspended,
+    StageWake,
+    Tested,
 )
-from holdfast.kernel.plan import RetryPolicy, RetryRule, StagePlan
+from holdfast.kernel.plan import Enough, RetryPolicy, RetryRule, StagePlan
 from holdfast.kernel.record import Recording
 from holdfast.ports.changes import CloseJobs, UpdateRun
 from holdfast.ports.records import Payload
@@ -47,16 +51,29 @@ from tests.unit.kernel.world import (
     LEASE,
     SECOND,
     World,
+    child,
     completing,
     each,
+    external,
     failed,
     payload,
     pipeline,
     settling,
     stage,
+    when,
 )
 
 PLAN = pipeline(stage("a", attempts=2), each("m", over="a", limit=2), (stage("b"), stage("c")))
+
+
+CHILD = pipeline(stage("a"), workflow="c")
+GROWN = pipeline(
+    when(stage("t"), stage("o")),
+    external("e"),
+    child("c"),
+    each("p", enough=Enough(tolerated=1)),
+    workflow="g",
+)
 
 
 def play() -> list[Recording]:
@@ -73,6 +90,7 @@ def play() -> list[Recording]:
     _a_run_is_spoken_of(world)
     _a_body_is_silent(recordings)
     _runs_wait_for_their_turn(recordings)
+    _work_is_done_elsewhere(World(GROWN, CHILD, recorder=recordings.append))
     return recordings
 
 
@@ -248,3 +266,26 @@ def _runs_wait_for_their_turn(recordings: list[Recording]) -> None:
     world.do(
         RunCreate(workflow="turns", id="other", input=payload(2), if_active="terminate", if_ended="rerun")
     )
+
+
+def _work_is_done_elsewhere(world: World) -> None:
+    world.create("g", workflow="g")
+    session = world.open()
+    world.settle(world.claim_one(session), Tested(passed=False))
+    world.complete(world.claim_one(session))
+    world.suspend(world.claim_one(session), give_up_in=999)
+    world.wait(60)
+    world.do(StagePollSuspended())
+    world.settle(world.claim_one(session), NotYet())
+    world.do(StageWake(key="key"))
+    world.complete(world.claim_one(session), "done")
+    world.start_child(world.claim_one(session), "g/c")
+    world.complete(world.claim_one(session), [1, 2, 3])
+    world.deliver()
+    world.expand(world.claim_one(session), [1, 2, 3])
+    for attempt in world.claim(session):
+        if attempt.item == 1:
+            world.fail(attempt, retryable=False)
+        else:
+            world.complete(attempt)
+    assert world.run("g").status == "completed"

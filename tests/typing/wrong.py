@@ -17,7 +17,7 @@ pages.parallel(d.index, d.summarise, each(d.translate)).pipe(d.publish)  # type:
 pages.parallel(d.index, d.summarise).pipe(d.publish)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 pages.parallel(d.summarise)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 documents.pipe(d.publish)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-documents.map(d.translate)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+documents.map(d.translate)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 pages.map(d.shorten)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 pages.map(d.translate, over=d.publish)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 pages.parallel(d.summarise, each(d.shorten))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

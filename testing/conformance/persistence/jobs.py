@@ -36,6 +36,7 @@ FULL_JOB = Job(
     max_attempts=5,
     session=a_key(9),
     leased_at=NOW + 2,
+    losses=1,
     input='["item","bill",0,3]',
     timeout_total=3_600 * 1_000_000,
     first_claimed_at=NOW - 1,
@@ -43,6 +44,9 @@ FULL_JOB = Job(
     heartbeat_by=NOW + 3,
     concurrency_key="orders/bill items",
     concurrency_limit=8,
+    waits_for="work 1",
+    check_after=5,
+    give_up_at=NOW + 3,
 )
 """A job with every field set."""
 

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.ports.changes import AppendHistory, CreateRun, UpdateRun
 from holdfast.ports.persistence import CompletedRow, NodeRows, NodeRowsOf, Persistence, Transaction
-from holdfast.ports.records import TERMINAL, Run, RunName, RunStatus
+from holdfast.ports.records import TERMINAL, ClosePolicy, Run, RunName, RunStatus
 from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_completed_row, a_job, a_key, a_row, a_run
 from holdfast.testing.conformance.persistence.case import PersistenceCase, ask, put, put_run
 
@@ -40,6 +40,9 @@ FULL_RUN = Run(
     deadline=NOW + 4,
     concurrency_key="customer c-1 \u2013 Größe",
     concurrency_limit=6,
+    parent=f"{a_key(6)}.3",
+    close_policy=ClosePolicy.ABANDON,
+    children=2,
 )
 """A run with every field set."""
 

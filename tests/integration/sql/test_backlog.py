@@ -80,7 +80,7 @@ def test_postgres_reads_no_row_that_it_does_not_give(postgres_database: str, ope
                 # PostgreSQL rounds the average of the three loops up.
                 (reads.lock_claimable, parameters(5), 6, 60),
                 (reads.lock_claimable, parameters(50), 12, 100),
-                (reads.lock_due, {"now": NOW, "limit": 100}, 0, 10),
+                (reads.lock_due, {"now": NOW, "limit": 100, "kind": ""}, 0, 10),
                 (reads.lost_jobs, {"limit": 100}, 0, 10),
             ):
                 explain = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}".encode()
@@ -109,7 +109,7 @@ def test_sqlite_finds_jobs_by_the_claim_index(sqlite_url: str, open_store: OpenS
             parameters(5),
             "INDEX holdfast_jobs_claim (namespace=? AND queue=? AND definition=?)",
         ),
-        (reads.lock_due, {"now": NOW, "limit": 5}, "INDEX holdfast_jobs_sleeping (wake_at<?)"),
+        (reads.lock_due, {"now": NOW, "limit": 5, "kind": ""}, "INDEX holdfast_jobs_sleeping (wake_at<?)"),
         (reads.active_runs, {"after": "", "limit": 5}, "INDEX holdfast_runs_active (key>?)"),
     ):
         plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", given)]

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from holdfast.adapters.sql.persistence import SqlPersistence
+from holdfast.adapters.sql.schema import newest_version
 from holdfast.ports.changes import CreateRun
 from holdfast.ports.persistence import CountAll, FindRun, SchemaVersion
 from holdfast.testing.conformance.builders import NAMESPACE, a_run
-from tests.schema import NEWEST
 
 OpenStore = Callable[..., SqlPersistence]
 
@@ -62,7 +62,7 @@ def test_processes_that_set_up_the_same_database_do_not_disturb_each_other(
 ) -> None:
     run_together(SETUP, *[[url]] * 4)
 
-    assert open_store(url).read(SchemaVersion()) == NEWEST
+    assert open_store(url).read(SchemaVersion()) == newest_version()
 
 
 def test_processes_that_write_the_same_row_lose_nothing(store: SqlPersistence, url: str) -> None:

@@ -20,6 +20,7 @@ from holdfast.kernel.commands import (
     JobWakeDue,
     LeaseReapStale,
     NamedValue,
+    NotYet,
     OutboxFlush,
     OutboxSettle,
     OutboxSweep,
@@ -28,6 +29,7 @@ from holdfast.kernel.commands import (
     RunCancel,
     RunClaimPending,
     RunCreate,
+    RunDeliver,
     RunExpire,
     RunPause,
     RunRepair,
@@ -40,6 +42,8 @@ from holdfast.kernel.commands import (
     SessionRenew,
     SinkRegister,
     SinkRemove,
+    StagePollSuspended,
+    StageWake,
 )
 from holdfast.kernel.decide.outbox import PARK_AFTER
 from holdfast.kernel.kernel import IDEMPOTENCY_KEY_MAX
@@ -51,8 +55,21 @@ from holdfast.ports.errors import (
     RunNotFoundError,
     UnavailableError,
 )
+from holdfast.ports.json import parse
+from holdfast.ports.persistence import OwedJobs
 from holdfast.testing.faults import Fault, FaultPlan, FaultyPersistence
-from tests.unit.kernel.world import SECOND, World, completing, failed, payload, pipeline, settling, stage
+from tests.unit.kernel.world import (
+    SECOND,
+    World,
+    child,
+    completing,
+    external,
+    failed,
+    payload,
+    pipeline,
+    settling,
+    stage,
+)
 
 C = TypeVar("C", bound=Command[object])
 
@@ -67,7 +84,9 @@ def _create(key: str | None = "k", input: object = 1, id: str | None = None) -> 
 
 @pytest.fixture
 def world() -> World:
-    return World(pipeline(stage("a"), stage("b")))
+    return World(
+        pipeline(stage("a"), stage("b")), pipeline(external("e"), child("c", workflow="w"), workflow="e")
+    )
 
 
 def _every_command(world: World) -> Iterator[Command[object]]:
@@ -125,6 +144,20 @@ def _every_command(world: World) -> Iterator[Command[object]]:
     yield DeadLetterReplay()
     yield SinkRemove(sink="s")
     yield RunRerunFrom(run_id="x", stage="a")
+    for run in list(world.tables().runs.values()):
+        world.do(RunCancel(run_id=run.id))
+    world.create("e", workflow="e")
+    session = world.open()
+    world.suspend(world.claim_one(session), after=1)
+    yield StageWake(key="key")
+    yield settling(world.claim_one(session), NotYet(check_after=SECOND))
+    world.wait(1)
+    yield StagePollSuspended()
+    world.complete(world.claim_one(session))
+    world.start_child(world.claim_one(session), "e/c", workflow="w")
+    yield RunCancel(run_id="e/c")
+    (owed,) = world.store.read(OwedJobs())
+    yield RunDeliver(job=owed.key.text, parent=str(parse(owed.input)))
 
 
 def test_every_command_is_carried_out_once_and_answered_alike(world: World) -> None:

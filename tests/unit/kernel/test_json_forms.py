@@ -68,6 +68,59 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         ),
     ),
     (
+        c.RunDeliver(job="r.2", parent="q.1", output=Payload(inline="1")),
+        (
+            '{"idempotency_key":null,"job":"r.2","namespace":"default","output":{"blob":null,"inline":"1"},'
+            '"parent":"q.1","type":"run.deliver"}'
+        ),
+    ),
+    (
+        c.StagePollSuspended(),
+        '{"idempotency_key":null,"limit":500,"namespace":"default","type":"stage.poll_suspended"}',
+    ),
+    (
+        c.StageWake(run_id="x", stage="a"),
+        (
+            '{"idempotency_key":null,"item":null,"key":null,"namespace":"default","run_id":"x","stage":"a",'
+            '"type":"stage.wake"}'
+        ),
+    ),
+    (
+        c.JobSettle(
+            job="r.1", epoch=2, outcome=c.Suspended(state=Payload(inline="1"), check_after=5, key="k")
+        ),
+        (
+            f'{{{SETTLE}{{"check_after":5,"give_up_at":null,"key":"k","kind":"Suspended",'
+            '"state":{"blob":null,"inline":"1"}},"said":[],"started_at":null,"take_next":null,"type":"job.settle"}'
+        ),
+    ),
+    (
+        c.JobSettle(job="r.1", epoch=2, outcome=c.NotYet()),
+        (
+            f'{{{SETTLE}{{"check_after":null,"kind":"NotYet"}},'
+            '"said":[],"started_at":null,"take_next":null,"type":"job.settle"}'
+        ),
+    ),
+    (
+        c.JobSettle(job="r.1", epoch=2, outcome=c.Tested(passed=True)),
+        (
+            f'{{{SETTLE}{{"kind":"Tested","passed":true}},'
+            '"said":[],"started_at":null,"take_next":null,"type":"job.settle"}'
+        ),
+    ),
+    (
+        c.JobSettle(
+            job="r.1",
+            epoch=2,
+            outcome=c.Started(run_id="x/a", workflow="w", version="1", input=Payload(inline="1")),
+        ),
+        (
+            f'{{{SETTLE}{{"close_policy":"cancel","input":{{"blob":null,"inline":"1"}},"kind":"Started",'
+            '"run_id":"x/a","version":"1","workflow":"w"},'
+            '"said":[],"started_at":null,"take_next":null,"type":"job.settle"}'
+        ),
+    ),
+    (
         c.RunRepair(),
         '{"after":"","idempotency_key":null,"limit":500,"namespace":"default","type":"run.repair"}',
     ),
@@ -224,6 +277,15 @@ REPLIES: list[tuple[object, str]] = [
         '{"action":"advanced","status":"running"}',
     ),
     (
+        c.RunDelivered(status="delivered"),
+        '{"admits_jobs":[],"admits_runs":[],"owes":false,"status":"delivered"}',
+    ),
+    (c.StagesWoken(woken=1), '{"early":0,"woken":1}'),
+    (
+        c.RunRepaired(repaired=("x",), checked=2, next=None),
+        '{"checked":2,"next":null,"owes":false,"repaired":["x"]}',
+    ),
+    (
         c.RunRerun(
             run_id="x",
             run="r",
@@ -242,7 +304,7 @@ REPLIES: list[tuple[object, str]] = [
     ),
     (
         c.RunEnded(status=RunStatus.CANCELLED, changed=True, admits_runs=("k",), admits_jobs=("w/a",)),
-        '{"admits_jobs":["w/a"],"admits_runs":["k"],"changed":true,"status":"cancelled"}',
+        '{"admits_jobs":["w/a"],"admits_runs":["k"],"changed":true,"owes":false,"status":"cancelled"}',
     ),
     (
         c.RunsAdmitted(admitted=2, next='["n","k"]', more=True),
@@ -250,7 +312,6 @@ REPLIES: list[tuple[object, str]] = [
     ),
     (c.JobsAdmitted(admitted=2), '{"admitted":2,"more":false,"next":null}'),
     (c.RunsExpired(expired=2), '{"admits_jobs":[],"admits_runs":[],"expired":2,"more":false}'),
-    (c.RunRepaired(repaired=("x",), checked=2, next=None), '{"checked":2,"next":null,"repaired":["x"]}'),
     (
         c.JobsClaimed(attempts=(ATTEMPT,)),
         (
@@ -265,7 +326,8 @@ REPLIES: list[tuple[object, str]] = [
     (
         c.JobSettled(status="settled", run_status=RunStatus.RUNNING, retry_at=5),
         (
-            '{"admits_jobs":[],"admits_runs":[],"more":false,"next":null,"retry_at":5,"row":null,"run_status":"running","status":"settled"}'
+            '{"admits_jobs":[],"admits_runs":[],"more":false,"next":null,"owes":false,"retry_at":5,"row":null,'
+            '"run_status":"running","status":"settled"}'
         ),
     ),
     (
@@ -279,7 +341,7 @@ REPLIES: list[tuple[object, str]] = [
     (c.SilentReaped(freed=2, dead=1), '{"dead":1,"freed":2}'),
     (
         c.JobExecuted(status="ignored", reason="held"),
-        '{"acknowledge":true,"reason":"held","retry_after":null,"status":"ignored"}',
+        '{"acknowledge":true,"owes":false,"reason":"held","retry_after":null,"status":"ignored"}',
     ),
     (c.SessionOpened(session="s", expires_at=5), '{"expires_at":5,"session":"s"}'),
     (c.SessionRenewed(expires_at=5), '{"expires_at":5}'),
@@ -407,7 +469,13 @@ def test_all_faults_are_named_at_once() -> None:
 
 
 def test_status_and_kind_are_texts_that_must_be_known() -> None:
-    ended: dict[str, object] = {"status": "failed", "changed": True, "admits_runs": [], "admits_jobs": []}
+    ended: dict[str, object] = {
+        "status": "failed",
+        "changed": True,
+        "owes": False,
+        "admits_runs": [],
+        "admits_jobs": [],
+    }
     assert to_data(c.RunEnded(status=RunStatus.FAILED, changed=True)) == ended
     for unfit in ("lost", 1, None):
         with pytest.raises(InvalidCommandError):

@@ -26,21 +26,35 @@ from holdfast.kernel.commands import (
     Outcome,
     RunCreate,
     RunCreated,
+    RunDeliver,
+    RunDelivered,
     RunRerun,
     RunRerunFrom,
     SessionOpen,
     SessionReap,
+    Started,
+    Suspended,
 )
 from holdfast.kernel.kernel import Executor, Kernel
-from holdfast.kernel.plan import Group, MapPlan, NodePlan, Plan, RetryPolicy, StagePlan
+from holdfast.kernel.plan import (
+    CheckPlan,
+    ChildPlan,
+    Enough,
+    Group,
+    MapPlan,
+    NodePlan,
+    Plan,
+    RetryPolicy,
+    StagePlan,
+)
 from holdfast.kernel.record import Recording
 from holdfast.ports.changes import Change
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import CommandError
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.persistence import FindRun, Lane, LoadValues, Persistence
-from holdfast.ports.records import HistoryRow, Job, JobKey, Payload, Run, RunName
-from holdfast.ports.references import Reference, is_map, reference_from
+from holdfast.ports.persistence import FindRun, Lane, LoadValues, OwedJobs, Persistence
+from holdfast.ports.records import ClosePolicy, HistoryRow, Job, JobKey, Payload, Run, RunName
+from holdfast.ports.references import Reference, is_map, parts_of, reference_from
 from holdfast.ports.tables import Tables
 from holdfast.ports.transport import Hint, JobTransport
 from holdfast.testing.clock import ManualClock
@@ -71,18 +85,55 @@ def stage(
     )
 
 
-def each(name: str, *, over: str | None = None, limit: int = 1_000, attempts: int = 3) -> MapPlan:
+def each(
+    name: str,
+    *,
+    over: str | None = None,
+    limit: int = 1_000,
+    attempts: int = 3,
+    enough: Enough | None = None,
+) -> MapPlan:
     """A map whose bodies are tried again at once."""
-    return MapPlan(stage=stage(name, attempts=attempts), over=over, limit=limit)
+    return MapPlan(stage=stage(name, attempts=attempts), over=over, limit=limit, enough=enough)
 
 
-def pipeline(*groups: NodePlan | tuple[NodePlan, ...], workflow: str = "w", version: str = "1") -> Plan:
+def each_of(node: StagePlan, *, limit: int = 1_000, enough: Enough | None = None) -> MapPlan:
+    """A map of a stage that is not an ordinary one."""
+    return MapPlan(stage=node, limit=limit, enough=enough)
+
+
+def external(name: str, *, attempts: int = 3, checks: int = 3, wait_us: int = 0) -> StagePlan:
+    """A stage that is suspended, with a check that is tried again at once, or after so long."""
+    retry = attrs.evolve(NO_WAIT, attempts=checks, wait_us=wait_us)
+    return attrs.evolve(stage(name, attempts=attempts), check=CheckPlan(retry=retry))
+
+
+def child(
+    name: str, *, workflow: str = "c", close_policy: ClosePolicy = ClosePolicy.CANCEL, attempts: int = 3
+) -> StagePlan:
+    """A stage that is a run of another workflow."""
+    plan = ChildPlan(workflow=workflow, version="1", close_policy=close_policy)
+    return attrs.evolve(stage(name, attempts=attempts), child=plan)
+
+
+def when(node: NodePlan, otherwise: NodePlan | None = None) -> Group:
+    """A group of which one node is done, or none."""
+    return Group(nodes=(node,) if otherwise is None else (node, otherwise), test="test")
+
+
+def pipeline(
+    *groups: NodePlan | tuple[NodePlan, ...] | Group, workflow: str = "w", version: str = "1"
+) -> Plan:
     """A plan; a tuple of nodes is a parallel group."""
     return Plan(
         workflow=workflow,
         version=version,
         groups=tuple(
-            Group(nodes=group, parallel=True) if isinstance(group, tuple) else Group(nodes=(group,))
+            group
+            if isinstance(group, Group)
+            else Group(nodes=group, parallel=True)
+            if isinstance(group, tuple)
+            else Group(nodes=(group,))
             for group in groups
         ),
     )
@@ -185,6 +236,9 @@ class World:
     def _resolved(self, run: str, reference: Reference) -> object:
         if isinstance(reference, tuple) and reference[0] == "list":
             return [self._resolved(run, cast("Reference", part)) for part in reference[1:]]
+        if isinstance(reference, tuple) and reference[0] == "partial":
+            results, failures = (self._resolved(run, part) for part in parts_of(reference))
+            return {"results": results, "failures": failures}
         (stored,) = self.store.read(LoadValues(((run, reference),)))
         values = [parse(one.inline or "") for one in stored.payloads]
         return values if is_map(reference) else values[0]
@@ -247,6 +301,39 @@ class World:
 
     def expand(self, attempt: Attempt, items: Iterable[object]) -> JobSettled:
         return self.settle(attempt, Expanded(items=tuple(map(payload, items))))
+
+    def suspend(
+        self,
+        attempt: Attempt,
+        state: object = "elsewhere",
+        *,
+        after: float = 60,
+        give_up_in: float | None = None,
+        key: str = "key",
+    ) -> JobSettled:
+        """Hand the work of an attempt on; times in seconds from now."""
+        give_up_at = None if give_up_in is None else self.now + round(give_up_in * SECOND)
+        outcome = Suspended(
+            state=payload(state), check_after=round(after * SECOND), give_up_at=give_up_at, key=key
+        )
+        return self.settle(attempt, outcome)
+
+    def start_child(self, attempt: Attempt, id: str, input: object = 0, *, workflow: str = "c") -> JobSettled:
+        """Create the run that a stage is."""
+        started = Started(run_id=id, workflow=workflow, version="1", input=payload(input))
+        return self.settle(attempt, started)
+
+    def deliver(self) -> list[RunDelivered]:
+        """Tell who waits for runs of their ends, until nothing is owed. Children of ended runs are left alone."""
+        delivered: list[RunDelivered] = []
+        while owed := self.store.read(OwedJobs()):
+            for job in owed:
+                run = self.tables().runs[job.run]
+                parent = cast("str | None", parse(job.input))
+                gave = parent is not None and run.result is not None
+                output = payload(self.value(run.key, run.result or "")) if gave else None
+                delivered.append(self.do(RunDeliver(job=job.key.text, parent=parent, output=output)))
+        return delivered
 
     def fail(self, attempt: Attempt, *, retryable: bool = True, code: str = "oops") -> JobSettled:
         return self.settle(attempt, failed(retryable=retryable, code=code))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.schema import NEWEST
+from holdfast.adapters.sql.schema import newest_version
 from tests.unit.hosts.cli.conftest import CommandLine
 
 
@@ -101,11 +101,11 @@ def test_looking_at_a_database_that_is_not_there_makes_none(
 
 def test_upgrading_makes_the_tables_once(holdfast: CommandLine, url: str) -> None:
     first, second = holdfast("db", "upgrade", url), holdfast("db", "upgrade", url, "--json")
-    assert (first.code, first.out) == (0, f"Made the tables: version {NEWEST}\n")
-    assert second.json == {"before": NEWEST, "after": NEWEST, "changed": False}
+    assert (first.code, first.out) == (0, f"Made the tables: version {newest_version()}\n")
+    assert second.json == {"before": newest_version(), "after": newest_version(), "changed": False}
     status = holdfast("db", "status", url)
     assert status.code == 0
-    assert f"{NEWEST} up to date" in status.out
+    assert f"{newest_version()} up to date" in status.out
 
 
 def test_what_needs_no_code_works_by_url(

@@ -20,7 +20,16 @@ JOBS: Final = 12
 GRACE: Final = 20.0
 
 Call: TypeAlias = (
-    p.OpenSession | p.Claim | p.Settle | p.Heartbeat | p.Sweep | p.WakeDue | p.Admit | p.Look | p.Flush
+    p.OpenSession
+    | p.Claim
+    | p.Settle
+    | p.Heartbeat
+    | p.Sweep
+    | p.WakeDue
+    | p.Admit
+    | p.TellEnds
+    | p.Look
+    | p.Flush
 )
 Lease: TypeAlias = tuple[str, int]
 
@@ -99,7 +108,7 @@ class AWorkersLife(RuleBasedStateMachine):
             case p.Admit(commands):
                 assert commands
                 self.call(action)
-            case p.OpenSession() | p.Sweep() | p.WakeDue() | p.Look() | p.Flush():
+            case p.OpenSession() | p.Sweep() | p.WakeDue() | p.TellEnds() | p.Look() | p.Flush():
                 self.call(action)
 
     def call(self, action: Call) -> None:
@@ -160,6 +169,8 @@ class AWorkersLife(RuleBasedStateMachine):
                 return p.NewsFound(("search", "audit") if more else ())
             case p.Flush(sink):
                 return p.SinkFlushed(sink, more)
+            case p.TellEnds():
+                return p.EndsTold()
 
     def lease(self, claim: p.Claim) -> tuple[Attempt, ...]:
         leased: list[Attempt] = []

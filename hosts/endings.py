@@ -1,0 +1,105 @@
+"""Tells runs what others owe them: the end of a child to who waits for it, that of a parent to its children."""
+
+import logging
+from collections.abc import Sequence
+from typing import Final, cast
+
+from holdfast.hosts.inputs import Inputs, Values
+from holdfast.hosts.payloads import Payloads, Place
+from holdfast.kernel.commands import RunCancel, RunDeliver, RunEnded, RunTerminate
+from holdfast.kernel.kernel import Kernel
+from holdfast.ports.errors import CommandError, HoldfastError
+from holdfast.ports.json import parse
+from holdfast.ports.persistence import ChildrenLeft, OwedJobs, RunsByKey
+from holdfast.ports.records import ClosePolicy, Job, Payload, Run, RunStatus, job_key
+from holdfast.ports.references import leaves, reference_from
+
+AT_ONCE: Final = 100
+CHILDREN_AT_ONCE: Final = 500
+
+_log = logging.getLogger("holdfast.endings")
+
+
+class Endings:
+    """Tells of ends. Any host may do it, as often as it likes: what was told already is not told again."""
+
+    def __init__(self, inputs: Inputs, payloads: Payloads) -> None:
+        self._inputs = inputs
+        self._payloads = payloads
+
+    def tell(self, kernel: Kernel) -> int:
+        """Tell until nothing is owed, or nothing of it can be told; return how much was."""
+        told = 0
+        while owed := kernel.persistence.read(OwedJobs(AT_ONCE)):
+            done = self._tell(kernel, owed)
+            told += done
+            if done < len(owed):
+                break
+        return told
+
+    def _tell(self, kernel: Kernel, owed: Sequence[Job]) -> int:
+        runs = {
+            run.key: run
+            for run in kernel.persistence.read(RunsByKey(tuple(sorted({job.run for job in owed}))))
+        }
+        commands: list[RunDeliver] = []
+        ends = [(job, runs[job.run], _parent(job)) for job in owed if job.run in runs]
+        values = self._inputs.values(
+            tuple(
+                dict.fromkeys(
+                    (run.key, leaf)
+                    for _, run, parent in ends
+                    if parent is not None and run.result is not None
+                    for leaf in leaves(reference_from(run.result))
+                )
+            )
+        )
+        for job, run, parent in ends:
+            try:
+                if parent is None:
+                    self._close_children(kernel, run)
+                output = None if parent is None else self._output(run, parent, values)
+            except HoldfastError as error:
+                _log.error("what run %s owes can't be delivered yet: %s", run.id, error)
+                continue
+            commands.append(
+                RunDeliver(namespace=job.namespace, job=job.key.text, parent=parent, output=output)
+            )
+        refused = 0
+        answers = kernel.dispatch_many(commands)
+        for namespace in sorted({command.namespace for command in commands}):
+            kernel.admit(namespace, answers)
+        for command, answer in zip(commands, answers, strict=True):
+            if isinstance(answer, CommandError):
+                refused += 1
+                _log.error("what job %s owes can't be delivered yet: %s", command.job, answer)
+        return len(commands) - refused
+
+    def _output(self, run: Run, parent: str, values: Values) -> Payload | None:
+        """Return what a child gave as a value of its parent's: blobs are never shared between runs."""
+        if run.status is not RunStatus.COMPLETED:
+            return None
+        text = self._inputs.compose(run.key, reference_from(run.result or "null"), values)
+        place = Place(namespace=run.namespace, run=job_key(parent).run, stage="children", epoch=0)
+        return self._payloads.put(text, place)
+
+    def _close_children(self, kernel: Kernel, run: Run) -> None:
+        while children := kernel.persistence.read(ChildrenLeft(run.key, CHILDREN_AT_ONCE)):
+            reason = f"its parent {run.id!r} went on or ended without it"
+            answers = kernel.dispatch_many(
+                [
+                    (RunTerminate if child.close_policy is ClosePolicy.TERMINATE else RunCancel)(
+                        namespace=child.namespace,
+                        run_id=child.id,
+                        generation=child.generation,
+                        reason=reason,
+                    )
+                    for child in children
+                ]
+            )
+            if not any(isinstance(answer, RunEnded) and answer.changed for answer in answers):
+                return
+
+
+def _parent(job: Job) -> str | None:
+    return cast("str | None", parse(job.input))

@@ -1,0 +1,136 @@
+"""Rules for runs that are stages of other runs: how they are started, and how their end gets to who waits for it."""
+
+from typing import cast
+
+from attrs import evolve
+
+from holdfast.kernel.advance import stage_completed
+from holdfast.kernel.commands import Failure, RunCreate, RunDeliver, RunDelivered, Started
+from holdfast.kernel.decide.admissions import admits_jobs
+from holdfast.kernel.decide.failures import fail_stage
+from holdfast.kernel.decide.leases import named_job
+from holdfast.kernel.decide.runs import new_child
+from holdfast.kernel.draft import RunDraft
+from holdfast.kernel.progress import progress_from
+from holdfast.kernel.state import Decision, Reads, State
+from holdfast.ports.changes import CloseJob, UpdateRun
+from holdfast.ports.clock import Ids
+from holdfast.ports.errors import InvalidCommandError, UnknownWorkflowError
+from holdfast.ports.json import canonical, parse
+from holdfast.ports.records import (
+    STAGE_COMPLETED,
+    TERMINAL,
+    Job,
+    JobKey,
+    JobState,
+    Micros,
+    Payload,
+    Run,
+    RunName,
+    RunStatus,
+)
+
+
+def start_child(
+    state: State, draft: RunDraft, run: Run, job: Job, child: Started, now: Micros, ids: Ids
+) -> Decision[tuple[str, ...]] | Failure:
+    """Create the run that a job stands for, which waits for its end; or say why that can't be.
+
+    The reply names the stages that job.admit is due for.
+
+    If it is there already (its parent's jobs were lost and repaired), it is taken over.
+    """
+    known = state.tables.run_named(RunName(run.namespace, child.run_id))
+    if known is not None and (known.parent is None or named_job(known.parent).run != run.key):
+        message = f"there is a run {child.run_id!r} already, and it is none of this one's"
+        return Failure(code="run_exists", message=message, retryable=False)
+    if known is not None:
+        made = _taken_over(known, job, now)
+    else:
+        command = RunCreate(
+            namespace=run.namespace,
+            workflow=child.workflow,
+            version=child.version,
+            input=child.input,
+            id=child.run_id,
+            queue=run.queue,
+            priority=run.priority,
+        )
+        plan = state.workflows.get((child.workflow, child.version))
+        if plan is None:
+            raise UnknownWorkflowError(child.workflow, child.version)
+        made = new_child(state, command, plan, now, ids, parent=job.key.text, close_policy=child.close_policy)
+    draft.append("stage.started", node=job.node, item=job.item, epoch=job.epoch, data={"run": child.run_id})
+    draft.wait_for_child(job, child.run_id)
+    return made
+
+
+def _taken_over(child: Run, job: Job, now: Micros) -> Decision[tuple[str, ...]]:
+    taken = evolve(child, parent=job.key.text)
+    if child.status not in TERMINAL:
+        return Decision((), (UpdateRun(taken),))
+    draft = RunDraft(taken, now)
+    draft.owe_parent()
+    return Decision((), draft.changes())
+
+
+def reads_of_deliver(command: RunDeliver) -> Reads:
+    """Read the run that has ended and its job, and those that wait for it."""
+    keys = _keys(command)
+    return Reads(runs=tuple(key.run for key in keys), jobs=keys)
+
+
+def decide_deliver(state: State, command: RunDeliver, now: Micros, _: Ids) -> Decision[RunDelivered]:
+    """Complete or fail the stage that waits for a run, if it still does. Repeating it does nothing."""
+    owed = state.tables.job(_keys(command)[0])
+    if owed is None or owed.state is not JobState.OWED or owed.namespace != command.namespace:
+        return Decision(RunDelivered(status="closed"))
+    if owed.input != canonical(command.parent):
+        raise InvalidCommandError(
+            f"job {command.job} is owed to {parse(owed.input)}, not to {command.parent}"
+        )
+    closed = CloseJob(owed.key)
+    if command.parent is None:
+        return Decision(RunDelivered(status="closed"), (closed,))
+    child, waiting = state.tables.runs[owed.run], state.tables.job(named_job(command.parent))
+    parent = None if waiting is None else state.tables.runs.get(waiting.run)
+    if waiting is None or parent is None or parent.status in TERMINAL or waiting.waits_for != child.id:
+        return Decision(RunDelivered(status="closed"), (closed,))
+    if child.status is RunStatus.COMPLETED and command.output is None:
+        raise InvalidCommandError(f"run {child.id!r} has completed; its output is missing")
+    draft = RunDraft(parent, now)
+    _end_stage(state, draft, parent, waiting, child, command.output)
+    reply = RunDelivered(
+        status="delivered",
+        owes=draft.owes,
+        admits_runs=draft.admits_runs,
+        admits_jobs=admits_jobs(state, parent, draft),
+    )
+    return Decision(reply, (closed, *draft.changes()), tuple(draft.hints))
+
+
+def _end_stage(
+    state: State, draft: RunDraft, parent: Run, waiting: Job, child: Run, output: Payload | None
+) -> None:
+    plan = state.plan_of(parent)
+    facts: dict[str, object] = {"run": child.id}
+    if child.status is RunStatus.COMPLETED:
+        row = draft.append(
+            STAGE_COMPLETED,
+            node=waiting.node,
+            item=waiting.item,
+            epoch=waiting.epoch,
+            payload=output,
+            data={"attempt": waiting.attempts, "job": waiting.number, **facts},
+        )
+        draft.close_job(waiting)
+        stage_completed(draft, plan, progress_from(parent.progress), waiting, row)
+        return
+    error = cast("dict[str, object]", parse(child.error or "{}"))
+    message = f"run {child.id!r} {child.status}: {error.get('message') or error.get('code')}"
+    failure = Failure(code=f"child_{child.status}", message=message, retryable=False)
+    fail_stage(draft, plan, waiting, failure, facts)
+
+
+def _keys(command: RunDeliver) -> tuple[JobKey, ...]:
+    return tuple(named_job(job) for job in (command.job, command.parent) if job is not None)

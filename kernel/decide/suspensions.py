@@ -1,0 +1,146 @@
+"""Rules for stages whose work is done elsewhere: they are suspended, asked about, and woken."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from attrs import evolve
+
+from holdfast.kernel.advance import stage_suspended
+from holdfast.kernel.commands import (
+    Failure,
+    JobsWoken,
+    StagePollSuspended,
+    StagesWoken,
+    StageWake,
+    Suspended,
+)
+from holdfast.kernel.decide.claims import queued
+from holdfast.kernel.decide.failures import backoff, policy_of
+from holdfast.kernel.decide.leases import hints_of
+from holdfast.kernel.draft import RunDraft, Waits, rested
+from holdfast.kernel.plan import Plan, stage_of
+from holdfast.kernel.progress import progress_from
+from holdfast.kernel.state import Decision, Due, Reads, State, Wakeable
+from holdfast.ports.changes import Change, UpdateJob
+from holdfast.ports.clock import Ids
+from holdfast.ports.errors import ConflictError, InvalidCommandError, NothingToWakeError
+from holdfast.ports.records import STAGE_SUSPENDED, Job, JobKind, JobState, Micros, Run
+from holdfast.ports.transport import JobHint
+
+GAVE_UP: Final = "gave_up"
+"""The code of the failure of a stage whose external work was not done in time."""
+
+
+def suspended(
+    draft: RunDraft,
+    plan: Plan,
+    job: Job,
+    outcome: Suspended,
+    now: Micros,
+    circumstances: Mapping[str, object],
+) -> Micros:
+    """Put a check in the place of an attempt that has handed its work on; return when it is made first."""
+    stage = stage_of(plan.node(job.node))
+    if stage.check is None:
+        raise InvalidCommandError(f"stage {job.node!r} has no check; it can't be suspended")
+    if outcome.check_after <= 0 or not outcome.key:
+        raise InvalidCommandError("a suspension has a key, and a check_after of more than nothing")
+    # Whoever woke the stage before it was suspended has left `wake_at` on its job.
+    until = now if job.wake_at is not None else _next(now + outcome.check_after, outcome.give_up_at)
+    facts: dict[str, object] = {
+        "attempt": job.attempts,
+        "job": job.number,
+        "check_after": outcome.check_after,
+        "give_up_at": outcome.give_up_at,
+        "key": outcome.key,
+        **circumstances,
+    }
+    row = draft.append(
+        STAGE_SUSPENDED, node=job.node, item=job.item, epoch=job.epoch, payload=outcome.state, data=facts
+    )
+    draft.close_job(job)
+    waits = Waits(
+        until=until, check_after=outcome.check_after, give_up_at=outcome.give_up_at, key=outcome.key
+    )
+    check = draft.open_check(stage, row, job.item, waits)
+    stage_suspended(draft, progress_from(draft.progress), job, check)
+    return until
+
+
+def checked(
+    plan: Plan, run: Run, job: Job, failure: Failure | None, check_after: Micros | None, now: Micros
+) -> Job | Failure:
+    """Return the job of a check that did not find the work done, or failed; or why the stage fails with it.
+
+    A check that fails is tried again like any body. Once it has used up its attempts it is made as rarely as if the
+    work were not done, and begins anew: by failing it never ends a run.
+    """
+    assert job.check_after is not None
+    if job.give_up_at is not None and now >= job.give_up_at:
+        why = "" if failure is None else f"; the last check failed: {failure.type} {failure.message}"
+        return Failure(code=GAVE_UP, message=f"the external work was not done in time{why}")
+    if failure is None:
+        attempts, wait = 0, check_after or job.check_after
+    else:
+        attempts, wait = job.attempts, backoff(policy_of(plan, job, None), job.key, job.attempts)
+        if attempts >= job.max_attempts:
+            attempts, wait = 0, max(wait, job.check_after)
+    until = now if job.wake_at is not None else _next(now + wait, job.give_up_at)
+    return rested(evolve(job, attempts=attempts, losses=0), until, now, run.status)
+
+
+def _next(at: Micros, give_up_at: Micros | None) -> Micros:
+    return at if give_up_at is None else min(at, give_up_at)
+
+
+def reads_of_poll(command: StagePollSuspended) -> Reads:
+    """Search for checks that are due."""
+    return Reads(search=Due(command.limit, JobKind.CHECK))
+
+
+def decide_poll(state: State, command: StagePollSuspended, now: Micros, _: Ids) -> Decision[JobsWoken]:
+    """Queue them."""
+    return queued(state, Due(command.limit, JobKind.CHECK), now)
+
+
+def reads_of_wake(command: StageWake) -> Reads:
+    """Search for what is meant; its jobs are read."""
+    return Reads(search=_meant(command))
+
+
+def decide_wake(state: State, command: StageWake, now: Micros, _: Ids) -> Decision[StagesWoken]:
+    """Queue the checks. What is under way is marked: it is checked as soon as it is suspended, or again at once."""
+    found = state.found[_meant(command)].jobs
+    if not found:
+        raise NothingToWakeError(command.key or f"{command.run_id}/{command.stage}")
+    changes: list[Change] = []
+    hints: list[JobHint] = []
+    early = 0
+    for key in found:
+        job = state.tables.job(key)
+        if job is None:
+            raise ConflictError(f"job {key.text} has ended meanwhile; what follows it is looked for again")
+        if job.kind is JobKind.STAGE or job.state is JobState.LEASED:
+            changes.append(UpdateJob(evolve(job, wake_at=now)))
+            early += 1
+        elif job.state is JobState.HELD:
+            changes.append(UpdateJob(evolve(job, wake_at=None)))
+        else:
+            awake = evolve(job, state=JobState.QUEUED, wake_at=None)
+            changes.append(UpdateJob(awake))
+            hints.extend(hints_of(awake))
+    return Decision(StagesWoken(woken=len(changes) - early, early=early), tuple(changes), tuple(hints))
+
+
+def _meant(command: StageWake) -> Wakeable:
+    by_key = bool(command.key) and (command.run_id, command.stage, command.item) == (None, None, None)
+    by_name = command.key is None and bool(command.run_id) and bool(command.stage)
+    if by_key or by_name:
+        return Wakeable(
+            namespace=command.namespace,
+            key=command.key,
+            run_id=command.run_id,
+            stage=command.stage,
+            item=command.item,
+        )
+    raise InvalidCommandError("stage.wake takes either the key of external work, or a run_id with a stage")
