@@ -1,12 +1,13 @@
 """Stages as they are to be treated in one run: what differs from the pipeline's, as data."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import attrs
 
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.authoring.design import plan_of
+from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.commands import StageOverride
@@ -24,7 +25,9 @@ def stage_overrides(workflow: Definition[object], overrides: Iterable[object]) -
             that the pipeline's has not: these are code.
         TypeError: It is no stage.
     """
-    stages = workflow.bodies if isinstance(workflow, Pipeline) else {}
+    stages: Mapping[str, Stage[Any, object]] = {}
+    if isinstance(workflow, Pipeline):
+        stages = cast("Pipeline[Any, object]", workflow).bodies
     made: list[StageOverride] = []
     for override in overrides:
         if not isinstance(override, Stage):
@@ -60,7 +63,7 @@ def _check_change(ours: Stage[Any, object], changed: Stage[Any, object]) -> None
         raise InvalidOverrideError(
             changed.name, "can't change give_up_on for one run: it is code, as its body is"
         )
-    known = ours.retry.by_error if ours.retry else {}
+    known: Mapping[type[Exception], Retry] = ours.retry.by_error if ours.retry else {}
     if unknown := [error.__name__ for error in changed.retry.by_error if error not in known]:
         reason = (
             f"has rules for {', '.join(unknown)} in by_error that it lacks in the pipeline: they are code"

@@ -1,6 +1,6 @@
 """A policy: runs are started in office hours only, and say for which customer they are."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import datetime
 
@@ -25,7 +25,7 @@ class OfficeHours:
         self._now = now
 
     @contextmanager
-    def dispatch(self, batch: Batch) -> Iterator[None]:
+    def dispatch(self, batch: Batch) -> Generator[None]:
         """Refuse single commands; the others of the batch are carried out."""
         for command in batch.commands:
             if not isinstance(command, RunCreate):

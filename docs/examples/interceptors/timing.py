@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -22,7 +22,7 @@ class Timing:
         self.ended: Counter[tuple[str, str]] = Counter()
 
     @contextmanager
-    def body(self, call: BodyCall) -> Iterator[None]:
+    def body(self, call: BodyCall) -> Generator[None]:
         """Measure one body. Called on the event loop, so nothing here may block."""
         token = running.set(f"{call.run_id}/{call.stage}")
         began = time.perf_counter()

@@ -1,6 +1,6 @@
 """Interceptors see what is dispatched and what runs, can refuse it, and can lose nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import timedelta
@@ -58,7 +58,7 @@ class Recorder:
     raises: dict[str, Exception] = attrs.field(factory=dict[str, Exception])
 
     @contextmanager
-    def dispatch(self, batch: Batch) -> Iterator[None]:
+    def dispatch(self, batch: Batch) -> Generator[None]:
         kinds = [type(command).__name__ for command in batch.commands]
         self._do(f"{self.name} > {','.join(kinds)}", "dispatch in", kinds)
         yield
@@ -66,7 +66,7 @@ class Recorder:
         self._do(f"{self.name} < {','.join(kinds)}", "dispatch out", kinds)
 
     @contextmanager
-    def body(self, call: BodyCall) -> Iterator[None]:
+    def body(self, call: BodyCall) -> Generator[None]:
         self._do(f"{self.name} > {call.stage} {call.attempt}/{call.max_attempts}", "body in")
         token = who.set(f"{self.name} of {call.run_id}")
         try:
@@ -167,7 +167,7 @@ def test_what_is_raised_after_a_body_is_logged_and_its_result_stands(
 def test_an_error_can_not_be_made_undone() -> None:
     class Swallows:
         @contextmanager
-        def body(self, call: BodyCall) -> Iterator[None]:
+        def body(self, call: BodyCall) -> Generator[None]:
             with suppress(ConnectionError):
                 yield
 
@@ -182,7 +182,7 @@ def engine_with(*interceptors: Any) -> Engine:
 def test_a_policy_refuses_one_command_of_a_batch() -> None:
     class Policy:
         @contextmanager
-        def dispatch(self, batch: Batch) -> Iterator[None]:
+        def dispatch(self, batch: Batch) -> Generator[None]:
             for command in batch.commands:
                 if isinstance(command, RunCreate) and command.priority > 3:
                     batch.refuse(command, CommandError("too important"))
