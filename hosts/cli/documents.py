@@ -5,8 +5,8 @@ from typing import cast
 from holdfast.hosts.annotating import AnnotationInfo
 from holdfast.hosts.cli.facts import Place, RunFacts, StageStory, row_data
 from holdfast.hosts.cli.spans import iso, seconds_of
-from holdfast.hosts.engine import error_text
 from holdfast.hosts.hearing import ProgressInfo
+from holdfast.hosts.infos import error_text
 from holdfast.ports.clock import micros
 from holdfast.ports.json import parse
 from holdfast.ports.records import HEARTBEAT, HistoryRow, Job, Micros, Note, Payload, Run, Session

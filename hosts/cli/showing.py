@@ -23,7 +23,7 @@ from holdfast.hosts.cli.screen import Screen, heading, one_line, safe, screen_op
 from holdfast.hosts.cli.spans import span
 from holdfast.hosts.cli.target import Target, engine_options
 from holdfast.hosts.core import Core
-from holdfast.hosts.engine import error_text
+from holdfast.hosts.infos import error_text
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import RunCancelledError, RunFailedError
 from holdfast.ports.json import compact, parse

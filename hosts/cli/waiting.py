@@ -15,7 +15,7 @@ from holdfast.hosts.cli.spans import span
 from holdfast.hosts.cli.target import Target, engine_options
 from holdfast.hosts.cli.watching import Watch, display
 from holdfast.hosts.core import Core
-from holdfast.hosts.engine import error_text
+from holdfast.hosts.infos import error_text
 from holdfast.ports.clock import micros
 from holdfast.ports.json import parse
 from holdfast.ports.records import TERMINAL, Micros, Run, RunStatus

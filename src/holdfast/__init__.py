@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from holdfast.hosts.annotating import AnnotationInfo
     from holdfast.hosts.artifacts import ArtifactInfo
     from holdfast.hosts.bulk import BulkResult
-    from holdfast.hosts.engine import Engine, RunEvent, RunHandle, RunInfo, SyncEngine, SyncRunHandle
+    from holdfast.hosts.engine import Engine, SyncEngine
+    from holdfast.hosts.handles import RunHandle, SyncRunHandle
     from holdfast.hosts.hearing import LogLine, ProgressInfo
+    from holdfast.hosts.infos import RunEvent, RunInfo
     from holdfast.hosts.interceptors import Batch, BodyCall, Interceptor
     from holdfast.hosts.log_bridge import AttemptLogHandler
     from holdfast.hosts.process.worker import Worker, WorkerStats
@@ -89,9 +91,9 @@ __all__ = [
 ]
 
 _LATER: Final = {
-    **dict.fromkeys(
-        ("Engine", "RunEvent", "RunHandle", "RunInfo", "SyncEngine", "SyncRunHandle"), "holdfast.hosts.engine"
-    ),
+    **dict.fromkeys(("Engine", "SyncEngine"), "holdfast.hosts.engine"),
+    **dict.fromkeys(("RunHandle", "SyncRunHandle"), "holdfast.hosts.handles"),
+    **dict.fromkeys(("RunEvent", "RunInfo"), "holdfast.hosts.infos"),
     **dict.fromkeys(("AiCallInfo", "AiTotals"), "holdfast.hosts.ai"),
     "AnnotationInfo": "holdfast.hosts.annotating",
     "ArtifactInfo": "holdfast.hosts.artifacts",

@@ -12,7 +12,8 @@ import attrs
 import pytest
 
 from holdfast.hosts import listener
-from holdfast.hosts.engine import Engine, RunHandle
+from holdfast.hosts.engine import Engine
+from holdfast.hosts.handles import RunHandle
 from holdfast.hosts.process.worker import Worker
 from holdfast.hosts.stores import Stores, open_stores
 from holdfast.kernel.authoring.calls import Call

@@ -1,0 +1,122 @@
+"""Runs and what happened to them, as users see them."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, cast
+
+import attrs
+from typing_extensions import TypeVar
+
+from holdfast.ports.clock import instant
+from holdfast.ports.events import USER_EVENTS
+from holdfast.ports.json import parse
+from holdfast.ports.records import HistoryRow, Run, RunStatus, attribute_texts
+
+R = TypeVar("R")
+T = TypeVar("T")
+Out = TypeVar("Out", covariant=True)
+
+
+@attrs.frozen(kw_only=True)
+class RunInfo:
+    """A run as it was when it was asked for. Instants are aware, in UTC.
+
+    Attributes:
+        error: Why it failed or was cancelled, for people; None if neither.
+        attributes: The texts that it was started with.
+        cursor: Its place in lists of runs: give it to `runs(after=...)` for those that follow. Opaque.
+        rerun_of: The number of the generation that this one runs again; None if it runs none again.
+        rerun_from: The stage with which it began then; None if from the start.
+    """
+
+    id: str
+    generation: int
+    workflow: str
+    version: str
+    status: RunStatus
+    created_at: datetime
+    updated_at: datetime
+    ended_at: datetime | None
+    error: str | None
+    attributes: dict[str, str]
+    cursor: str
+    rerun_of: int | None = None
+    rerun_from: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class RunEvent:
+    """Something that happened to a run.
+
+    Attributes:
+        number: Its place in the run's history, from 1 without gaps.
+        type: Such as `run.created`, `stage.completed` or `stage.retrying`.
+        at: When it was stored.
+        stage: The stage that it is about, if it is about one.
+        item: Which item of a mapped stage; None if the stage is not mapped.
+        data: Small facts: the attempt, the error, when its body started and on which host. For an event that a stage
+            published, what it published; if that is no object, as `data` in one.
+    """
+
+    number: int
+    type: str
+    at: datetime
+    stage: str | None
+    item: int | None
+    data: Mapping[str, object]
+
+
+def info_of(run: Run) -> RunInfo:
+    """Return a run's row as users see it."""
+    return RunInfo(
+        id=run.id,
+        generation=run.generation,
+        workflow=run.workflow,
+        version=run.version,
+        status=run.status,
+        created_at=instant(run.created_at),
+        updated_at=instant(run.updated_at),
+        ended_at=None if run.ended_at is None else instant(run.ended_at),
+        error=error_text(run),
+        attributes=attribute_texts(run.attributes),
+        cursor=run.place.text,
+        # What is run again is the newest generation, always.
+        rerun_of=None if run.rerun_of is None else run.generation - 1,
+        rerun_from=run.rerun_from,
+    )
+
+
+def event_of(row: HistoryRow) -> RunEvent:
+    """Return a row of history as users see it."""
+    return RunEvent(
+        number=row.number,
+        type=row.type,
+        at=instant(row.at),
+        stage=row.node,
+        item=row.item,
+        data=_facts(row),
+    )
+
+
+def _facts(row: HistoryRow) -> dict[str, object]:
+    if row.type.startswith(USER_EVENTS) and row.payload is not None:
+        published = parse(row.payload.inline or "null")
+        return cast("dict[str, object]", published) if isinstance(published, dict) else {"data": published}
+    return cast("dict[str, object]", parse(row.data)) if row.data else {}
+
+
+def error_text(run: Run) -> str | None:
+    """Return why a run failed or was cancelled, in a line; None if it was neither."""
+    if run.error is None:
+        return None
+    error = cast("dict[str, Any]", parse(run.error))
+    if "stage" not in error:
+        return f"{error['code']}: {error['message']}" if error["message"] else str(error["code"])
+    where = f"stage {error['stage']!r}" + (f", item {error['item']}" if "item" in error else "")
+    what = f"{error['type']}: {error['message']}" if error["type"] else error["message"]
+    return f"{where}, attempt {error['attempt']}: {what}"
+
+
+def ended_reason(run: Run) -> str:
+    """Return why a run was cancelled, in the words of who did it."""
+    return str(cast("dict[str, Any]", parse(run.error))["message"]) if run.error else ""
