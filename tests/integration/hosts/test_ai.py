@@ -216,7 +216,9 @@ WRONG: list[tuple[dict[str, Any], type[Exception]]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "error"), WRONG, ids=str)
+@pytest.mark.parametrize(
+    ("options", "error"), WRONG, ids=lambda one: one.__name__ if isinstance(one, type) else next(iter(one))
+)
 def test_what_can_not_be_a_call_is_refused_at_once(options: dict[str, Any], error: type[Exception]) -> None:
     _, ctx = recording({})
     record: Callable[..., None] = ctx.ai.record
