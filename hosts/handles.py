@@ -32,6 +32,7 @@ from holdfast.hosts.hearing import (
 )
 from holdfast.hosts.infos import RunEvent, RunInfo, ended_reason, error_text, event_of, info_of
 from holdfast.hosts.loops import caller_into_loop
+from holdfast.hosts.why import Reason, why_of
 from holdfast.kernel.authoring.nodes import AnyNode, Node
 from holdfast.kernel.commands import (
     RunAnnotated,
@@ -271,6 +272,10 @@ class SyncRunHandle(Generic[Out]):
         command = StageWake(namespace=self._core.namespace, run_id=self.id, stage=name, item=item)
         return self._core.kernel.dispatch(command)
 
+    def why(self) -> tuple[Reason, ...]:
+        """Return in plain words what the run waits for, or how it ended. RunNotFoundError."""
+        return why_of(self._core, self._row())
+
     def row(self) -> Run:
         """Return the run's row in the store. RunNotFoundError."""
         return self._row()
@@ -420,6 +425,10 @@ class RunHandle(Generic[Out]):
     ) -> RerunPreview:
         """Return what `rerun_from` would do now, and change nothing. Raises what that does."""
         return await to_thread.run_sync(partial(self._sync.preview_rerun, stage, version=version))
+
+    async def why(self) -> tuple[Reason, ...]:
+        """Return in plain words what the run waits for. See `SyncRunHandle.why`."""
+        return await to_thread.run_sync(self._sync.why)
 
     async def wake(self, stage: AnyNode[object] | str, /, *, item: int | None = None) -> StagesWoken:
         """Have the external work of a stage checked now. See `SyncRunHandle.wake`."""

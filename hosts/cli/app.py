@@ -27,6 +27,7 @@ from holdfast.hosts.cli.sinks import add_command, remove_command, sinks_command
 from holdfast.hosts.cli.starting import start_command
 from holdfast.hosts.cli.target import ENGINE_VARIABLE, URL_VARIABLE
 from holdfast.hosts.cli.waiting import wait_command
+from holdfast.hosts.cli.why import why_command
 from holdfast.hosts.cli.working import worker_command
 
 _HELP = f"""Durable workflows: run workers, start runs, look at them.
@@ -84,7 +85,7 @@ def dead_letters() -> None:
 
 for _command in (letters_command, replay_command):
     dead_letters.add_command(_command)
-for _command in (worker_command, runs, sinks, dead_letters, database):
+for _command in (worker_command, runs, why_command, sinks, dead_letters, database):
     command_line.add_command(_command)
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from holdfast.hosts.log_bridge import AttemptLogHandler
     from holdfast.hosts.process.worker import Worker, WorkerStats
     from holdfast.hosts.serverless.host import JobMessage, JobOutcome, ServerlessHost
+    from holdfast.hosts.why import Reason
     from holdfast.kernel.commands import RunRerun
     from holdfast.kernel.previews import RerunPreview
 
@@ -65,6 +66,7 @@ __all__ = [
     "Pipeline",
     "Price",
     "ProgressInfo",
+    "Reason",
     "Redact",
     "RerunPreview",
     "Retry",
@@ -93,6 +95,7 @@ __all__ = [
 _LATER: Final = {
     **dict.fromkeys(("Engine", "SyncEngine"), "holdfast.hosts.engine"),
     **dict.fromkeys(("RunHandle", "SyncRunHandle"), "holdfast.hosts.handles"),
+    "Reason": "holdfast.hosts.why",
     **dict.fromkeys(("RunEvent", "RunInfo"), "holdfast.hosts.infos"),
     **dict.fromkeys(("AiCallInfo", "AiTotals"), "holdfast.hosts.ai"),
     "AnnotationInfo": "holdfast.hosts.annotating",

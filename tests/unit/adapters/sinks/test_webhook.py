@@ -112,6 +112,7 @@ def test_what_is_not_about_the_event_does_not(receiver: Receiver, status: int) -
         ("-5", 0, 0),
         ("9" * 400, 86_400, 86_400),
     ],
+    ids=["seconds", "later", "before", "words", "negative", "endless"],
 )
 def test_it_hears_how_long_to_wait(receiver: Receiver, header: str, low: float, high: float) -> None:
     receiver.answers = lambda _: Answer(503, {"Retry-After": header})

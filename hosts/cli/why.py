@@ -1,0 +1,38 @@
+"""`holdfast why`."""
+
+import click
+from rich.text import Text
+
+from holdfast.hosts.cli.exits import Exit
+from holdfast.hosts.cli.help import exits
+from holdfast.hosts.cli.screen import STATUS_STYLES, Screen, safe, screen_options
+from holdfast.hosts.cli.target import Target, engine_options
+from holdfast.hosts.handles import SyncRunHandle
+from holdfast.hosts.why import Reason
+
+_EXITS = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.UNAVAILABLE, Exit.SCHEMA)
+
+
+@click.command("why", epilog=_EXITS)
+@click.argument("words", nargs=-1, metavar="[ENGINE] ID")
+@engine_options
+@screen_options
+def why_command(*, screen: Screen, target: Target, words: tuple[str, ...]) -> None:
+    """Say in plain words what a run waits for: who holds it, when it goes on, what stands in the way."""
+    spec, (run_id,) = target.split(words, "ID")
+    with target.opened(spec) as engine:
+        handle: SyncRunHandle[object] = SyncRunHandle(engine.core, run_id, object)
+        status, reasons = handle.info().status.value, handle.why()
+    if screen.as_json:
+        screen.data({"id": run_id, "status": status, "reasons": [_document(reason) for reason in reasons]})
+        return
+    screen.say(
+        Text.assemble("Run ", (safe(run_id), "bold"), " is ", (status, STATUS_STYLES.get(status, "")), ".")
+    )
+    for reason in reasons:
+        screen.say(Text(f"- {safe(reason.text)}"))
+
+
+def _document(reason: Reason) -> dict[str, object]:
+    until = None if reason.until is None else reason.until.isoformat().replace("+00:00", "Z")
+    return {"code": reason.code, "text": reason.text, "stage": reason.stage, "until": until}

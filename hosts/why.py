@@ -1,0 +1,268 @@
+"""Why a run is where it is, in plain words: what it waits for, who holds it, when it goes on, what is in its way."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Final, cast
+
+import attrs
+
+from holdfast.hosts.core import Core
+from holdfast.hosts.infos import error_text
+from holdfast.kernel.plan import MapPlan
+from holdfast.kernel.progress import progress_from
+from holdfast.ports.clock import instant, micros
+from holdfast.ports.json import parse
+from holdfast.ports.persistence import FindRun, HistoryOf, JobsOfRun
+from holdfast.ports.records import (
+    TERMINAL,
+    HistoryRow,
+    Job,
+    JobKind,
+    JobState,
+    Micros,
+    Run,
+    RunName,
+    RunStatus,
+    Session,
+    SessionState,
+)
+
+_ROWS_LOOKED_AT: Final = 200
+"""How far back in the history the last errors are looked for."""
+
+_ITEMS_NAMED: Final = 3
+"""Up to how many items of a map are told of one by one."""
+
+
+@attrs.frozen(kw_only=True)
+class Reason:
+    """One thing that a run waits for, or the end that it has come to.
+
+    Attributes:
+        code: What it is: `ended`, `start`, `slot`, `paused`, `blocked`, `body`, `lost`, `worker`, `retry`, `check`,
+            `child`, `limit`, `told`, `deadline`, `progress` or `code`.
+        text: The same in plain words.
+        stage: The stage that it is about, if it is about one.
+        until: When that changes by itself, if it does. Aware, in UTC.
+    """
+
+    code: str
+    text: str
+    stage: str | None = None
+    until: datetime | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Circumstances:
+    """All that an answer is made from: a run, its jobs, who holds them, its children, and what went wrong last."""
+
+    run: Run
+    now: Micros
+    jobs: Sequence[Job] = ()
+    holders: Mapping[str, Session] = attrs.field(factory=dict[str, Session])
+    children: Mapping[str, Run] = attrs.field(factory=dict[str, Run])
+    errors: Mapping[tuple[str, int | None], str] = attrs.field(factory=dict[tuple[str, "int | None"], str])
+    paused: HistoryRow | None = None
+    totals: Mapping[str, tuple[int, int, int]] = attrs.field(factory=dict[str, tuple[int, int, int]])
+    """Of each open map how many items it has, how many are done and how many failed."""
+    has_code: bool = True
+
+
+def why_of(core: Core, run: Run) -> tuple[Reason, ...]:
+    """Return why a run is where it is. Reads what is asked for and locks nothing."""
+    persistence = core.stores.persistence
+    jobs = persistence.read(JobsOfRun(run.key))
+    holders = sorted({job.session for job in jobs if job.session is not None})
+    sessions = persistence.transact(lambda tx: tx.sessions(holders, lock=False)) if holders else ()
+    rows = persistence.read(HistoryOf(run.key, max(0, run.last_row - _ROWS_LOOKED_AT), _ROWS_LOOKED_AT))
+    children: dict[str, Run] = {}
+    for id_ in dict.fromkeys(job.waits_for or "" for job in jobs[:_ROWS_LOOKED_AT] if job.waits_for_child):
+        child = persistence.read(FindRun(RunName(run.namespace, id_)))
+        if child is not None:
+            children[id_] = child
+    plan = core.inputs.plan(run.plan)
+    progress = progress_from(run.progress) if run.progress != "{}" else None
+    return reasons(
+        Circumstances(
+            run=run,
+            now=micros(core.clock.now()),
+            jobs=jobs,
+            holders={session.id: session for session in sessions},
+            children=children,
+            errors=_last_errors(rows),
+            paused=next((row for row in reversed(rows) if row.type == "run.paused"), None),
+            totals={
+                name: (node.map.total, node.map.done, node.map.failed)
+                for name, node in (progress.nodes if progress else {}).items()
+                if node.map is not None and isinstance(plan.nodes.get(name), MapPlan)
+            },
+            has_code=core.registry.pipeline(run.workflow, run.version) is not None,
+        )
+    )
+
+
+def reasons(facts: Circumstances) -> tuple[Reason, ...]:
+    """Return why a run is where it is: the ends first, then what holds all of it up, then stage by stage."""
+    run = facts.run
+    if run.status in TERMINAL:
+        return (*_ended(facts), *_owed(facts))
+    found = [*_of_run(facts)]
+    by_stage = sorted((job for job in facts.jobs if job.state is not JobState.OWED), key=_kind_of_wait)
+    for _, jobs in groupby(by_stage, _kind_of_wait):
+        found += _of_jobs(facts, list(jobs))
+    found += _owed(facts)
+    if not facts.has_code:
+        code = f"{run.workflow}@{run.version}"
+        found.append(
+            Reason(
+                code="code", text=f"This process has no code of {code}; only workers that have it take it on."
+            )
+        )
+    return tuple(found)
+
+
+def _ended(facts: Circumstances) -> Iterator[Reason]:
+    run = facts.run
+    at = "" if run.ended_at is None else f" {_ago(run.ended_at, facts.now)}"
+    what = error_text(run)
+    match run.status:
+        case RunStatus.COMPLETED:
+            yield Reason(code="ended", text=f"It completed{at}.")
+        case RunStatus.FAILED:
+            yield Reason(code="ended", text=f"It failed{at}: {what}.")
+        case _:
+            yield Reason(code="ended", text=f"It was cancelled{at}{f': {what}' if what else ''}.")
+
+
+def _of_run(facts: Circumstances) -> Iterator[Reason]:
+    run = facts.run
+    if run.status is RunStatus.PENDING and run.start_at is not None:
+        text = f"It is to begin {_in(run.start_at, facts.now)}."
+        yield Reason(code="start", text=text, until=instant(run.start_at))
+    elif run.status is RunStatus.PENDING and run.concurrency_key is not None:
+        yield Reason(
+            code="slot",
+            text=f"It waits for a slot: of the runs with the concurrency key {run.concurrency_key!r} as many are under"
+            f" way as may be ({run.concurrency_limit}), or others that wait for one are before it.",
+        )
+    elif run.status is RunStatus.PAUSED:
+        row = facts.paused
+        since = "" if row is None else f" {_ago(row.at, facts.now)}"
+        reason = "" if row is None or row.data is None else _said(row.data, "reason")
+        text = f"It was paused{since}{f', because {reason!r}' if reason else ''}: `holdfast run resume` lets it go on."
+        yield Reason(code="paused", text=text)
+    elif run.status is RunStatus.BLOCKED:
+        yield Reason(
+            code="blocked", text=f"It is blocked: {error_text(run) or 'an operator has to look at it'}."
+        )
+    if run.deadline is not None:
+        text = f"It fails {_in(run.deadline, facts.now)} if it has not ended by then: that is its deadline."
+        yield Reason(code="deadline", text=text, until=instant(run.deadline))
+    for name, (total, done, failed) in facts.totals.items():
+        lost = f", and {failed:,} failed" if failed else ""
+        yield Reason(
+            code="progress", text=f"Of stage {name!r} {done:,} of {total:,} items are done{lost}.", stage=name
+        )
+
+
+def _kind_of_wait(job: Job) -> tuple[str, str, str]:
+    return job.node, job.kind.value, job.state.value
+
+
+def _of_jobs(facts: Circumstances, jobs: Sequence[Job]) -> Iterator[Reason]:
+    for job in jobs[:_ITEMS_NAMED]:
+        yield _of_job(facts, job)
+    if len(jobs) > _ITEMS_NAMED:
+        rest = len(jobs) - _ITEMS_NAMED
+        text = f"Of {rest:,} more items of stage {jobs[0].node!r} the same is true."
+        yield Reason(code=_of_job(facts, jobs[-1]).code, text=text, stage=jobs[0].node)
+
+
+def _of_job(facts: Circumstances, job: Job) -> Reason:
+    name = f"Stage {job.node!r}" + ("" if job.item is None else f", item {job.item},")
+    tried = f"attempt {job.attempts} of {job.max_attempts}"
+    error = facts.errors.get((job.node, job.item))
+    why = f"; the last attempt failed: {error}" if error else ""
+    match job.state:
+        case JobState.LEASED:
+            return _held(facts, job, name, tried)
+        case JobState.QUEUED:
+            text = (
+                f"{name} waits for a worker that has the code of {job.definition} and serves the queue {job.queue!r}"
+                f"{f', for its attempt {job.attempts + 1} of {job.max_attempts}' if job.attempts else ''}{why}."
+            )
+            return Reason(code="worker", text=text, stage=job.node)
+        case JobState.LIMITED:
+            text = (
+                f"{name} waits until fewer than {job.concurrency_limit} bodies of this stage are under way."
+            )
+            return Reason(code="limit", text=text, stage=job.node)
+        case JobState.HELD:
+            return Reason(code="paused", text=f"{name} is held until the run is resumed.", stage=job.node)
+        case _:
+            return _asleep(facts, job, name, why)
+
+
+def _held(facts: Circumstances, job: Job, name: str, tried: str) -> Reason:
+    holder = facts.holders.get(job.session or "")
+    since = "" if job.leased_at is None else f", since {_ago(job.leased_at, facts.now)}"
+    where = "somebody" if holder is None else holder.host
+    if holder is None or holder.state is SessionState.DEAD or holder.expires_at < facts.now:
+        text = f"{name} was taken by {where}{since}, which is not heard of any more: it is given to another soon."
+        return Reason(code="lost", text=text, stage=job.node)
+    doing = "is asking about its external work" if job.kind is JobKind.CHECK else "runs"
+    return Reason(code="body", text=f"{name} {doing} on {where}{since}: {tried}.", stage=job.node)
+
+
+def _asleep(facts: Circumstances, job: Job, name: str, why: str) -> Reason:
+    until = None if job.wake_at is None else instant(job.wake_at)
+    if job.waits_for_child:
+        child = facts.children.get(job.waits_for or "")
+        how = "which is not there" if child is None else f"which is {child.status.value}"
+        return Reason(
+            code="child", text=f"{name} waits for the end of run {job.waits_for!r}, {how}.", stage=job.node
+        )
+    when = "soon" if job.wake_at is None else _in(job.wake_at, facts.now)
+    if job.kind is JobKind.CHECK:
+        end = "" if job.give_up_at is None else f", and gives up {_in(job.give_up_at, facts.now)}"
+        text = f"{name} waits for external work {job.waits_for!r}: it is asked about {when}{end}."
+        return Reason(code="check", text=text, stage=job.node, until=until)
+    text = f"{name} is tried again {when}, for the attempt {job.attempts + 1} of {job.max_attempts}{why}."
+    return Reason(code="retry", text=text, stage=job.node, until=until)
+
+
+def _owed(facts: Circumstances) -> Iterator[Reason]:
+    if any(job.state is JobState.OWED for job in facts.jobs):
+        yield Reason(code="told", text="Other runs are still to be told of an end: maintenance does that.")
+
+
+def _last_errors(rows: Sequence[HistoryRow]) -> dict[tuple[str, int | None], str]:
+    errors: dict[tuple[str, int | None], str] = {}
+    for row in rows:
+        if row.node is not None and row.data is not None and row.type in {"stage.retrying", "stage.failed"}:
+            kind, message = _said(row.data, "type"), _said(row.data, "message")
+            errors[row.node, row.item] = f"{kind}: {message}" if kind else message
+    return errors
+
+
+def _said(data: str, name: str) -> str:
+    return str(cast("dict[str, object]", parse(data)).get(name) or "")
+
+
+def _in(at: Micros, now: Micros) -> str:
+    if at <= now:
+        return "now"
+    return f"in {_length(at - now)} (at {_shown(at)})"
+
+
+def _ago(at: Micros, now: Micros) -> str:
+    return f"{_length(max(0, now - at))} ago (at {_shown(at)})"
+
+
+def _shown(at: Micros) -> str:
+    return instant(at).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def _length(length: Micros) -> str:
+    return str(timedelta(seconds=round(length / 1_000_000)))
