@@ -27,6 +27,7 @@ from holdfast.hosts.cli.sinks import add_command, remove_command, sinks_command
 from holdfast.hosts.cli.starting import start_command
 from holdfast.hosts.cli.target import ENGINE_VARIABLE, URL_VARIABLE
 from holdfast.hosts.cli.waiting import wait_command
+from holdfast.hosts.cli.waking import wake_command
 from holdfast.hosts.cli.why import why_command
 from holdfast.hosts.cli.working import worker_command
 
@@ -63,7 +64,7 @@ def runs() -> None:
 _of_runs = (
     *(start_command, list_command, show_command, wait_command),
     *(logs_command, annotate_command, artifacts_command, ai_command),
-    *(pause_command, resume_command, cancel_command, terminate_command, rerun_command),
+    *(pause_command, resume_command, cancel_command, terminate_command, rerun_command, wake_command),
 )
 for _command in _of_runs:
     runs.add_command(_command)

@@ -242,6 +242,7 @@ def _cli_commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Co
         "cancel",
         "terminate",
         "rerun",
+        "wake",
         "why",
         "sink",
         "add",

@@ -1,0 +1,39 @@
+"""`holdfast run wake`."""
+
+import click
+from rich.text import Text
+
+from holdfast.hosts.cli.exits import Exit
+from holdfast.hosts.cli.help import exits
+from holdfast.hosts.cli.screen import Screen, safe, screen_options
+from holdfast.hosts.cli.target import Target, engine_options
+from holdfast.kernel.commands import StageWake
+
+_EXITS = exits(Exit.OK, Exit.USAGE, Exit.REFUSED, Exit.UNAVAILABLE, Exit.SCHEMA)
+
+
+@click.command("wake", epilog=_EXITS)
+@click.argument("words", nargs=-1, metavar="[ENGINE] ID|KEY")
+@click.option("--stage", metavar="NAME", help="ID is a run: check the external work of this stage.")
+@click.option("--item", type=click.IntRange(min=0), metavar="N", help="With --stage: of this item only.")
+@engine_options
+@screen_options
+def wake_command(
+    *, screen: Screen, target: Target, words: tuple[str, ...], stage: str | None, item: int | None
+) -> None:
+    """Have external work checked now: the work of this key, or that of a stage of a run."""
+    if item is not None and stage is None:
+        raise click.UsageError("--item goes with --stage")
+    spec, (named,) = target.split(words, "ID|KEY")
+    with target.opened(spec) as engine:
+        namespace = engine.core.namespace
+        if stage is None:
+            command = StageWake(namespace=namespace, key=named)
+        else:
+            command = StageWake(namespace=namespace, run_id=named, stage=stage, item=item)
+        woken = engine.kernel.dispatch(command)
+    if screen.as_json:
+        screen.data({"woken": woken.woken, "early": woken.early})
+        return
+    early = f", {woken.early} as soon as it is suspended" if woken.early else ""
+    screen.say(Text.assemble((safe(named), "bold"), f": {woken.woken} checked now{early}"))
