@@ -1,6 +1,6 @@
 """What a rerun keeps of the generation before and what it runs again: asked by the rule and by the preview alike."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import attrs
 
@@ -103,7 +103,8 @@ def planned_rerun(run: Run, past: Past, before: Plan, plan: Plan, stage: str | N
         RerunRefusedError: The plan has no such stage, or something that comes before it has no output to keep.
     """
     done = _done(run, past, before)
-    start = stage if stage is not None else _stopped_at(run, before, done)
+    skipped = _skipped(run, before, done)
+    start = stage if stage is not None else _stopped_at(run, before, done.keys() | skipped)
     if start is not None and start not in plan.nodes:
         is_named = f"there is no stage {start!r}" if stage else f"it stopped at stage {start!r}, which is not"
         stages = ", ".join(plan.nodes)
@@ -112,7 +113,6 @@ def planned_rerun(run: Run, past: Past, before: Plan, plan: Plan, stage: str | N
         (at for at, one in enumerate(plan.groups) if any(start == node.name for node in one.nodes)), 0
     )
     keeps: dict[str, Reference] = {}
-    skipped = {name for name, rows in past.rows.items() if STAGE_SKIPPED in rows}
     for number, one in enumerate(plan.groups[: group + 1] if start is not None else ()):
         if number == group and one.test is not None:  # it is tested again
             continue
@@ -120,7 +120,7 @@ def planned_rerun(run: Run, past: Past, before: Plan, plan: Plan, stage: str | N
             is_done = node.name in done and _is_like(before.node(node.name), node)
             if is_done and node.name != start:
                 keeps[node.name] = of_run(run.key, done[node.name])
-            elif number < group and node.name not in skipped:
+            elif number < group and (one.test is None or node.name not in skipped):
                 raise RerunRefusedError(run.id, _lacking(run, node, start or "", known=node.name in done))
     left = plan.groups[group if start is not None else 0 :]
     runs = tuple(node.name for one in left for node in one.nodes if node.name not in keeps)
@@ -170,8 +170,28 @@ def _output(node: NodePlan, past: Past) -> Reference:
     return map_reference(node.name, rows[STAGE_EXPANDED].last, rows[STAGE_COMPLETED].last)
 
 
-def _stopped_at(run: Run, plan: Plan, done: Mapping[str, Reference]) -> str | None:
-    """Return the stage that a run failed in or, if it did not, the first that it has not done; None at the end."""
+def _skipped(run: Run, plan: Plan, done: Mapping[str, Reference]) -> set[str]:
+    """Return the stages that were not to be done: in this generation or, if that began after them, in one before."""
+    if run.progress == _NOT_BEGUN:
+        at = next(
+            (
+                at
+                for at, one in enumerate(plan.groups)
+                if any(run.rerun_from == node.name for node in one.nodes)
+            ),
+            0,
+        )
+    else:
+        at = progress_from(run.progress).group
+    chosen = [one for one in plan.groups[:at] if one.test is not None]
+    return {node.name for one in chosen for node in one.nodes if node.name not in done}
+
+
+def _stopped_at(run: Run, plan: Plan, settled: Collection[str]) -> str | None:
+    """Return the stage that a run failed in or, if it did not, the first that is still to be done; None at the end.
+
+    `settled` are those that are not: they are done, or skipped.
+    """
     if run.status is RunStatus.COMPLETED:
         return None
     if run.progress == _NOT_BEGUN:
@@ -179,7 +199,7 @@ def _stopped_at(run: Run, plan: Plan, done: Mapping[str, Reference]) -> str | No
     failed: object = parse(run.error).get("stage") if run.status is RunStatus.FAILED and run.error else None
     if isinstance(failed, str) and failed in plan.nodes:
         return failed
-    return next((name for name in plan.nodes if name not in done), None)
+    return next((name for name in plan.nodes if name not in settled), None)
 
 
 def _is_like(before: NodePlan, now: NodePlan) -> bool:

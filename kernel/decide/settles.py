@@ -153,7 +153,6 @@ def _expanded(
     draft = RunDraft(run, now, taker=_taker(state, command, job))
     plan = state.plan_of(run)
     size = _page_size(items)
-    row = draft.append(STAGE_EXPANDED, node=job.node, epoch=job.epoch, data={"items": len(items)})
     node = plan.node(job.node)
     assert isinstance(node, MapPlan)
     if node.enough is not None and node.enough.is_missed(total=len(items), failed=0):
@@ -161,6 +160,7 @@ def _expanded(
         message = f"it goes over {len(items)} items, and {wanted}"
         fail_stage(draft, plan, job, Failure(code="too_few_items", message=message), {})
         return _settled(state, run, draft)
+    row = draft.append(STAGE_EXPANDED, node=job.node, epoch=job.epoch, data={"items": len(items)})
     draft.close_job(job)
     counters = MapProgress(total=len(items), next=0, done=0, page_size=size, first_row=row)
     map_expanded(draft, plan, progress_from(run.progress), job.node, counters)

@@ -54,7 +54,7 @@ from holdfast.ports.errors import CommandError
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import FindRun, Lane, LoadValues, OwedJobs, Persistence
 from holdfast.ports.records import ClosePolicy, HistoryRow, Job, JobKey, Payload, Run, RunName
-from holdfast.ports.references import Reference, is_map, parts_of, reference_from
+from holdfast.ports.references import Reference, is_map, is_partial, parts_of, reference_from
 from holdfast.ports.tables import Tables
 from holdfast.ports.transport import Hint, JobTransport
 from holdfast.testing.clock import ManualClock
@@ -236,7 +236,7 @@ class World:
     def _resolved(self, run: str, reference: Reference) -> object:
         if isinstance(reference, tuple) and reference[0] == "list":
             return [self._resolved(run, cast("Reference", part)) for part in reference[1:]]
-        if isinstance(reference, tuple) and reference[0] == "partial":
+        if is_partial(reference):
             results, failures = (self._resolved(run, part) for part in parts_of(reference))
             return {"results": results, "failures": failures}
         (stored,) = self.store.read(LoadValues(((run, reference),)))
