@@ -144,7 +144,8 @@ class SqlTransaction:
 
     def stage_jobs(self, name: RunName, stage: str, item: int | None, /) -> Sequence[JobKey]:
         """See `Transaction.stage_jobs`."""
-        if not all(map(is_askable, (*name, stage))):
+        # Below 0 is no item, and means all of them here.
+        if not all(map(is_askable, (*name, stage))) or not 0 <= (item or 0) <= NUMBER_MAX:
             return ()
         parameters = {
             "namespace": name.namespace,

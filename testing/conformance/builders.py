@@ -7,6 +7,7 @@ from typing_extensions import TypedDict, Unpack
 
 from holdfast.ports.json import compact
 from holdfast.ports.records import (
+    ClosePolicy,
     Duty,
     HistoryRow,
     ItemPage,
@@ -68,6 +69,9 @@ class RunFields(TypedDict, total=False):
     rerun_of: str | None
     rerun_from: str | None
     kept: str | None
+    parent: str | None
+    close_policy: ClosePolicy
+    children: int
 
 
 class JobFields(TypedDict, total=False):
@@ -93,6 +97,9 @@ class JobFields(TypedDict, total=False):
     first_claimed_at: Micros | None
     heartbeat_timeout: Micros | None
     heartbeat_by: Micros | None
+    waits_for: str | None
+    check_after: Micros | None
+    give_up_at: Micros | None
 
 
 class RowFields(TypedDict, total=False):
@@ -273,6 +280,14 @@ def a_completed_row(
     """Return the row in which a stage, or an item of a map, was completed. `output` is JSON text."""
     payload = Payload(inline=output)
     return a_row(run, number, type="stage.completed", node=node, item=item, epoch=1, payload=payload)
+
+
+def a_failed_row(
+    run: int | str = 1, number: int = 1, *, node: str = "bill", item: int | None = None, why: str = "{}"
+) -> HistoryRow:
+    """Return the row in which an item of a map that may lose some failed for good. `why` is JSON text."""
+    payload = Payload(inline=why)
+    return a_row(run, number, type="stage.failed", node=node, item=item, epoch=1, payload=payload)
 
 
 def a_page(

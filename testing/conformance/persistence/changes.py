@@ -14,6 +14,7 @@ from holdfast.ports.changes import (
     Change,
     CloseJob,
     CloseJobs,
+    CloseNode,
     CreateRun,
     PutDuty,
     PutSession,
@@ -23,7 +24,7 @@ from holdfast.ports.changes import (
     UpdateRun,
 )
 from holdfast.ports.persistence import HistoryOf, LoadValues, NotesOf, Persistence, PlansByFingerprint
-from holdfast.ports.records import Job, JobKey, Payload, RunStatus, SessionState
+from holdfast.ports.records import Job, JobKey, JobState, Payload, RunStatus, SessionState
 from holdfast.ports.references import item_reference
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
@@ -54,6 +55,7 @@ from holdfast.testing.conformance.persistence.runs import FULL_RUN
 
 _LEASED = a_leased_job(session=a_key(8))
 _KEY = JobKey(a_key(1), 1)
+_CLOSE_BILL = CloseNode(a_key(1), _LEASED.node)
 
 NET_EFFECTS: Sequence[tuple[str, tuple[Change, ...], tuple[Job, ...]]] = (
     (
@@ -81,6 +83,43 @@ NET_EFFECTS: Sequence[tuple[str, tuple[Change, ...], tuple[Job, ...]]] = (
         (a_job(1, 2, priority=4),),
     ),
     ("close all, twice", (CloseJobs(a_key(1)), CloseJobs(a_key(1))), ()),
+    ("close the node", (_CLOSE_BILL,), ()),
+    ("close another node", (CloseNode(a_key(1), "ship"),), (a_job(),)),
+    ("close the node, twice", (_CLOSE_BILL, _CLOSE_BILL), ()),
+    ("update, close the node", (UpdateJob(_LEASED), _CLOSE_BILL), ()),
+    ("update, close another node", (UpdateJob(_LEASED), CloseNode(a_key(1), "ship")), (_LEASED,)),
+    ("close, close the node", (CloseJob(_KEY), _CLOSE_BILL), ()),
+    ("close the node, close", (_CLOSE_BILL, CloseJob(_KEY)), ()),
+    ("add to the node, close it", (AddJob(a_job(1, 2)), _CLOSE_BILL), ()),
+    (
+        "add to the node, update it, close the node",
+        (AddJob(a_job(1, 2)), UpdateJob(a_job(1, 2, priority=4)), _CLOSE_BILL),
+        (),
+    ),
+    ("close the node, add to it", (_CLOSE_BILL, AddJob(a_job(1, 2))), (a_job(1, 2),)),
+    (
+        "close the node, add to it, update that",
+        (_CLOSE_BILL, AddJob(a_job(1, 2)), UpdateJob(a_job(1, 2, priority=4))),
+        (a_job(1, 2, priority=4),),
+    ),
+    (
+        "close the node, add to it, close that",
+        (_CLOSE_BILL, AddJob(a_job(1, 2)), CloseJob(JobKey(a_key(1), 2))),
+        (),
+    ),
+    ("close the node, add to it, close it", (_CLOSE_BILL, AddJob(a_job(1, 2)), _CLOSE_BILL), ()),
+    (
+        "add to another node, close the node",
+        (AddJob(a_job(1, 2, node="ship")), _CLOSE_BILL),
+        (a_job(1, 2, node="ship"),),
+    ),
+    ("close the node, close all", (_CLOSE_BILL, CloseJobs(a_key(1))), ()),
+    ("close all, close the node", (CloseJobs(a_key(1)), _CLOSE_BILL), ()),
+    (
+        "close all, add to the node, close it, add to another",
+        (CloseJobs(a_key(1)), AddJob(a_job(1, 2)), _CLOSE_BILL, AddJob(a_job(1, 3, node="ship"))),
+        (a_job(1, 3, node="ship"),),
+    ),
 )
 """Changes to run 1, which has job 1; and the jobs that it has after them."""
 
@@ -171,6 +210,60 @@ class Changes(PersistenceCase):
         put(store, CloseJobs(a_key(1)))
 
         assert a_run() == the_run(store, a_key(1))
+
+    def test_closing_the_jobs_of_a_node_touches_no_other_node_and_no_other_run(
+        self, store: Persistence
+    ) -> None:
+        """Whatever state they are in; names are compared letter by letter."""
+        of_map = [
+            a_job(1, number, item=number, state=state, wake_at=NOW)
+            for number, state in enumerate(JobState, 1)
+        ]
+        others = [
+            a_job(1, 50 + number, node=node) for number, node in enumerate(("Bill", "bill ", "bil", "ship"))
+        ]
+        put_jobs(store, *of_map, *others, a_job(2, 1))
+        before = the_run(store, a_key(1))
+        put(store, CloseNode(a_key(1), "bill"))
+
+        assert [*others, a_job(2, 1)] == jobs_of(store, a_key(1), a_key(2))
+        assert before == the_run(store, a_key(1))
+
+    def test_the_nodes_of_many_runs_are_closed_at_once(self, store: Persistence) -> None:
+        """With jobs that are added, updated and closed beside them."""
+        jobs = [a_job(run, number) for run in range(50) for number in range(1, 6)]
+        jobs += [a_job(run, number, node="ship") for run in range(50) for number in range(6, 9)]
+        put_jobs(store, *jobs)
+        put(
+            store,
+            *(CloseNode(a_key(run), "bill") for run in range(0, 50, 2)),
+            *(CloseNode(a_key(run), "ship") for run in range(0, 50, 5)),
+            *(AddJob(a_job(run, 9)) for run in range(50)),
+            *(UpdateJob(a_job(run, 1, priority=4)) for run in range(1, 50, 2)),
+            *(CloseJob(JobKey(a_key(run), 2)) for run in range(50)),
+        )
+
+        left = {
+            run: [
+                *([] if run % 2 == 0 else [1, 3, 4, 5]),
+                *([] if run % 5 == 0 else [6, 7, 8]),
+                9,
+            ]
+            for run in range(50)
+        }
+        found = jobs_of(store, *map(a_key, left))
+        assert [(a_key(run), number) for run, numbers in left.items() for number in numbers] == [
+            job.key for job in found
+        ]
+        assert {job.priority for job in found if job.number == 1} == {4}
+
+    def test_closing_a_node_without_jobs_does_nothing(self, store: Persistence) -> None:
+        """Neither where the run has none nor where there is no such run."""
+        put(store, CreateRun(a_run()))
+        put(store, CloseNode(a_key(1), "bill"), CloseNode(a_key(9), "bill"))
+
+        assert a_run() == the_run(store, a_key(1))
+        assert jobs_of(store, a_key(1), a_key(9)) == []
 
     @pytest.mark.parametrize(
         ("changes", "left"), [case[1:] for case in NET_EFFECTS], ids=[n for n, _, _ in NET_EFFECTS]

@@ -1,6 +1,7 @@
 """The whole contract of a store."""
 
 from holdfast.testing.conformance.persistence.changes import Changes
+from holdfast.testing.conformance.persistence.children import Children
 from holdfast.testing.conformance.persistence.claims import Claims
 from holdfast.testing.conformance.persistence.concurrency import Concurrency
 from holdfast.testing.conformance.persistence.conflicts import Conflicts
@@ -13,6 +14,7 @@ from holdfast.testing.conformance.persistence.runs import RunReads
 from holdfast.testing.conformance.persistence.said import SaidOfRuns
 from holdfast.testing.conformance.persistence.sinks import Sinks
 from holdfast.testing.conformance.persistence.slots import Slots
+from holdfast.testing.conformance.persistence.suspensions import Suspensions
 from holdfast.testing.conformance.persistence.values import Values
 
 
@@ -31,6 +33,8 @@ class PersistenceContract(
     Sinks,
     SaidOfRuns,
     Slots,
+    Suspensions,
+    Children,
 ):
     """Every promise of `Persistence` and `Transaction`. Derive a test class and define `make_persistence`.
 

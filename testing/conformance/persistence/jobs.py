@@ -65,12 +65,16 @@ class JobReads(PersistenceCase):
 
     def test_what_a_job_has_not_stays_none(self, store: Persistence) -> None:
         """None is not turned into an empty text or a zero, nor a zero into None."""
-        put_jobs(store, a_job(1, 1), a_job(1, 2, item=0, wake_at=0))
+        put_jobs(
+            store, a_job(1, 1), a_job(1, 2, item=0, wake_at=0, waits_for="", check_after=0, give_up_at=0)
+        )
 
         plain, zeros = ask(store, lambda tx: tx.jobs([JobKey(a_key(1), 1), JobKey(a_key(1), 2)]))
 
         assert (plain.item, plain.wake_at, plain.session, plain.leased_at) == (None, None, None, None)
-        assert (zeros.item, zeros.wake_at) == (0, 0)
+        assert (plain.waits_for, plain.check_after, plain.give_up_at) == (None, None, None)
+        assert (zeros.item, zeros.wake_at, zeros.check_after, zeros.give_up_at) == (0, 0, 0, 0)
+        assert zeros.waits_for == ""
 
     @pytest.mark.parametrize("state", JobState)
     @pytest.mark.parametrize("kind", JobKind)

@@ -1,6 +1,7 @@
 """What a store promises about questions: `read`."""
 
 import pytest
+from attrs import evolve
 
 from holdfast.ports.changes import AddItems, AddNote, AppendHistory, CreateRun, StorePlan
 from holdfast.ports.persistence import (
@@ -21,12 +22,13 @@ from holdfast.ports.persistence import (
     StoreTime,
 )
 from holdfast.ports.records import JobKey, JobState, Payload, RunName, RunStatus
-from holdfast.ports.references import Reference, item_reference, map_reference, of_run
+from holdfast.ports.references import Reference, item_reference, map_reference, of_run, partial_reference
 from holdfast.testing.conformance.builders import (
     DEFINITION,
     NAMESPACE,
     NOW,
     a_completed_row,
+    a_failed_row,
     a_job,
     a_key,
     a_leased_job,
@@ -285,6 +287,55 @@ class Queries(PersistenceCase):
 
         assert [found[key] for key in wanted] == [['"of 2"'], ["[2]"], ["20", "21"], []]
         assert found[a_key(1), 1] == ['"of 1"']
+
+    def test_the_failures_of_a_map_are_loaded_in_the_order_of_its_items(self, store: Persistence) -> None:
+        """What was completed is left out, as failures are of what the map gave; so is what is beside these rows."""
+        blob = Payload(blob=f"a/{'0' * 64}")
+        put_jobs(store, a_job(1, 1), a_job(2, 1))
+        rows = [
+            a_failed_row(1, 1, item=99, why='"before"'),
+            a_failed_row(1, 2, item=7, why='"seven"'),
+            a_completed_row(1, 3, item=6, output='"six"'),
+            a_row(1, 4, type="stage.retrying", node="bill", item=5, payload=Payload(inline='"tried"')),
+            a_failed_row(1, 5, item=4, node="other", why='"other"'),
+            evolve(a_failed_row(1, 6, item=3), payload=blob),
+            a_failed_row(1, 7, item=0, why='"zero"'),
+            a_completed_row(1, 8, item=1, output='"one"'),
+            a_failed_row(1, 9, item=98, why='"after"'),
+        ]
+        put(store, *map(AppendHistory, rows), AppendHistory(a_failed_row(2, 5, item=1, why='"of 2"')))
+
+        failures, results, none = self._load(
+            store, ("failures", "bill", 2, 8), map_reference("bill", 2, 8), ("failures", "bill", 3, 5)
+        )
+
+        assert failures == (Payload(inline='"zero"'), blob, Payload(inline='"seven"'))
+        assert results == (Payload(inline='"one"'), Payload(inline='"six"'))
+        assert none == ()
+
+    def test_the_failures_of_a_map_of_another_run_are_loaded_from_there(self, store: Persistence) -> None:
+        """By what was asked for, beside those of the run's own."""
+        put_jobs(store, a_job(1, 1), a_job(2, 1))
+        for run in (1, 2):
+            rows = (a_failed_row(run, 1 + at, item=2 - at, why=f"{run}{2 - at}") for at in range(3))
+            put(store, *map(AppendHistory, rows), AppendHistory(a_completed_row(run, 4, item=3, output="9")))
+        here: Reference = ("failures", "bill", 1, 4)
+        wanted = [here, *(of_run(a_key(2), part) for part in (here, map_reference("bill", 1, 4)))]
+        wanted += [of_run(a_key(9), here)]
+
+        loaded = self._load(store, *wanted)
+
+        assert [[payload.inline for payload in payloads] for payloads in loaded] == [
+            ["10", "11", "12"],
+            ["20", "21", "22"],
+            ["9"],
+            [],
+        ]
+
+    def test_what_a_partial_reference_stands_for_is_asked_for_by_its_parts(self, store: Persistence) -> None:
+        """As a list is: it is none that is stored."""
+        with pytest.raises(TypeError):
+            store.read(LoadValues(((a_key(1), partial_reference("bill", 1, 2)),)))
 
     def test_no_value_is_loaded_where_none_is_wanted(self, store: Persistence) -> None:
         """An empty question has an empty answer."""

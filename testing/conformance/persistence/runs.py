@@ -6,9 +6,22 @@ from functools import partial
 import attrs
 import pytest
 
-from holdfast.ports.changes import AppendHistory, CreateRun, UpdateRun
+from holdfast.ports.changes import AddJob, AppendHistory, CreateRun, UpdateRun
 from holdfast.ports.persistence import CompletedRow, NodeRows, NodeRowsOf, Persistence, Transaction
-from holdfast.ports.records import TERMINAL, ClosePolicy, Run, RunName, RunStatus
+from holdfast.ports.records import (
+    NOTED_ROWS,
+    STAGE_COMPLETED,
+    STAGE_FAILED,
+    STAGE_SKIPPED,
+    STAGE_SUSPENDED,
+    TERMINAL,
+    ClosePolicy,
+    JobKind,
+    JobState,
+    Run,
+    RunName,
+    RunStatus,
+)
 from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_completed_row, a_job, a_key, a_row, a_run
 from holdfast.testing.conformance.persistence.case import PersistenceCase, ask, put, put_run
 
@@ -62,6 +75,20 @@ class RunReads(PersistenceCase):
         put(store, CreateRun(a_run()))
 
         assert [a_run()] == ask(store, lambda tx: tx.runs([a_key(1)]))
+        assert (a_run().parent, a_run().close_policy, a_run().children) == (None, ClosePolicy.CANCEL, 0)
+
+    @pytest.mark.parametrize("policy", ClosePolicy)
+    def test_every_close_policy_is_read_as_it_was_stored(
+        self, store: Persistence, policy: ClosePolicy
+    ) -> None:
+        """It comes back as a member of its enumeration, also once it has changed."""
+        put(store, CreateRun(a_run(1)), CreateRun(a_run(2, close_policy=policy)))
+        put(store, UpdateRun(a_run(1, close_policy=policy, parent="k.1", children=3)))
+
+        updated, created = ask(store, lambda tx: tx.runs([a_key(1), a_key(2)]))
+
+        assert updated.close_policy is created.close_policy is policy
+        assert (updated.parent, updated.children) == ("k.1", 3)
 
     @pytest.mark.parametrize("status", RunStatus)
     def test_every_status_is_read_as_it_was_stored(self, store: Persistence, status: RunStatus) -> None:
@@ -261,6 +288,52 @@ class RunReads(PersistenceCase):
         for number in (1, 3):
             assert [row.number for row in found if row.run == a_key(number)] == [1, 2]
         assert {a_key(1), a_key(3)} == {row.run for row in found}
+
+    def test_what_else_became_of_stages_is_told_by_type(self, store: Persistence) -> None:
+        """Rows of the types that are asked for, with their types, in the order of the history."""
+        types = (STAGE_FAILED, STAGE_COMPLETED, STAGE_SUSPENDED, STAGE_SKIPPED, "stage.failed.not")
+        for run in (1, 2, 3):
+            put_run(store, a_run(run), a_job(run, 1))
+            rows = (
+                a_row(run, number, type=type_, node="bill", item=9 - number)
+                for number, type_ in enumerate(types, 1)
+            )
+            put(store, *map(AppendHistory, rows))
+
+        def told(*wanted: str) -> list[CompletedRow]:
+            return ask(store, lambda tx: tx.completed([a_key(1), a_key(3), a_key(4)], types=wanted))
+
+        for wanted in (NOTED_ROWS, (STAGE_FAILED,), (STAGE_SUSPENDED, STAGE_SKIPPED, STAGE_SKIPPED)):
+            expected = [
+                CompletedRow(a_key(run), number, "bill", 9 - number, type_)
+                for run in (1, 3)
+                for number, type_ in enumerate(types, 1)
+                if type_ in wanted
+            ]
+            assert expected == told(*wanted)
+        assert told("nothing of the kind") == told() == []
+
+    def test_a_run_with_jobs_that_are_owed_beside_its_own_is_sound(self, store: Persistence) -> None:
+        """What it owes others is none of its open jobs."""
+        put_run(store, a_run(1), a_job(1, 1))
+        put(store, AddJob(a_job(1, 2, kind=JobKind.DELIVER, state=JobState.OWED)))
+
+        assert ask(store, lambda tx: tx.unsound_runs([a_key(1)])) == []
+
+    def test_a_run_whose_only_jobs_are_owed_is_unsound(self, store: Persistence) -> None:
+        """They do not move it on, whether its row counts them or not."""
+        for run, open_jobs in ((1, 0), (2, 1)):
+            put(store, CreateRun(a_run(run, open_jobs=open_jobs, last_job=1)))
+            put(store, AddJob(a_job(run, 1, kind=JobKind.DELIVER, state=JobState.OWED)))
+
+        assert [a_key(1), a_key(2)] == sorted(ask(store, lambda tx: tx.unsound_runs([a_key(1), a_key(2)])))
+
+    def test_a_run_that_has_ended_is_sound_whatever_it_owes(self, store: Persistence) -> None:
+        """As if it owed nothing."""
+        put(store, CreateRun(a_run(1, status=RunStatus.COMPLETED)))
+        put(store, AddJob(a_job(1, 1, kind=JobKind.DELIVER, state=JobState.OWED)))
+
+        assert ask(store, lambda tx: tx.unsound_runs([a_key(1)])) == []
 
 
 def _named(tx: Transaction, name: str) -> Sequence[Run]:

@@ -1,0 +1,171 @@
+"""What a store promises about runs that others wait for, and about what ended runs owe."""
+
+from typing import Final
+
+import pytest
+
+from holdfast.ports.changes import AddJob, CloseJob, CloseJobs, CloseNode, CreateRun, UpdateJob, UpdateRun
+from holdfast.ports.persistence import ChildrenLeft, OwedJobs, Persistence
+from holdfast.ports.records import TERMINAL, ClosePolicy, Job, JobKey, JobKind, JobState, Run, RunStatus
+from holdfast.testing.conformance.builders import NAMESPACE, a_job, a_key, a_run
+from holdfast.testing.conformance.persistence.case import PersistenceCase, jobs_of, put, put_jobs, put_run
+
+PREFIXES: Final = ("K", "K0", "K1", "K-", "K/", "K!", "k", "KK")
+"""Keys of runs of which one begins with another, and goes on with what is next to a dot."""
+
+
+def _owed(run: int, number: int = 1, *, namespace: str = NAMESPACE) -> Job:
+    return a_job(
+        run,
+        number,
+        namespace=namespace,
+        kind=JobKind.DELIVER,
+        state=JobState.OWED,
+        input='"parent.1"',
+    )
+
+
+def _child(
+    number: int,
+    parent: str,
+    job: int = 1,
+    *,
+    policy: ClosePolicy = ClosePolicy.CANCEL,
+    status: RunStatus = RunStatus.RUNNING,
+) -> Run:
+    return a_run(number, parent=f"{parent}.{job}", close_policy=policy, status=status)
+
+
+class Children(PersistenceCase):
+    """`owes`, OwedJobs and ChildrenLeft."""
+
+    def test_what_is_owed_is_read_oldest_run_first(self, store: Persistence) -> None:
+        """Of every namespace, up to the limit; jobs that are not owed are left out."""
+        put_jobs(store, _owed(3), _owed(2, 10), _owed(2, 9), _owed(4, namespace="tenant-2"))
+        states = [state for state in JobState if state is not JobState.OWED]
+        put_jobs(
+            store,
+            *(
+                a_job(1, number, kind=JobKind.DELIVER, state=state, wake_at=0)
+                for number, state in enumerate(states)
+            ),
+        )
+
+        expected = (_owed(2, 9), _owed(2, 10), _owed(3), _owed(4, namespace="tenant-2"))
+        assert store.read(OwedJobs()) == expected
+        assert store.read(OwedJobs(2)) == expected[:2]
+        assert store.read(OwedJobs(0)) == ()
+
+    def test_it_is_known_whether_anything_is_owed(self, store: Persistence) -> None:
+        """From when a job is added until the last one is closed, in whatever way."""
+        assert not self._owes(store)
+        put_jobs(store, a_job(1, 1, kind=JobKind.DELIVER))
+        assert not self._owes(store)
+
+        put_jobs(store, *(_owed(run, number) for run in range(2, 7) for number in (1, 2)))
+        assert self._owes(store)
+        put(store, CloseJob(JobKey(a_key(2), 1)), CloseJob(JobKey(a_key(2), 2)))
+        put(store, CloseJobs(a_key(3)), CloseNode(a_key(4), "bill"), UpdateJob(a_job(5, 1)))
+        put(store, CloseJob(JobKey(a_key(5), 2)), AddJob(_owed(5, 3)), CloseJob(JobKey(a_key(6), 1)))
+        assert store.read(OwedJobs()) == (_owed(5, 3), _owed(6, 2))
+        assert self._owes(store)
+
+        put(store, CloseJob(JobKey(a_key(6), 2)), CloseJob(JobKey(a_key(5), 3)))
+        assert not self._owes(store)
+        put(store, UpdateJob(_owed(1, 1)))
+        assert self._owes(store)
+
+    def test_a_job_that_is_owed_and_closed_in_one_batch_is_not_owed(self, store: Persistence) -> None:
+        """What counts is the net effect."""
+        put_run(store, a_run(1))
+        put(store, AddJob(_owed(1)), CloseJob(_owed(1).key))
+
+        assert not self._owes(store)
+        assert store.read(OwedJobs()) == ()
+
+    def test_what_is_owed_and_not_stored_is_not_owed(self, store: Persistence) -> None:
+        """A transaction that fails leaves no debt."""
+        put_run(store, a_run(1))
+        with pytest.raises(ZeroDivisionError):
+            store.transact(lambda tx: (tx.apply([AddJob(_owed(1))]), 1 // 0))
+
+        assert not self._owes(store)
+
+    def test_a_child_is_left_once_its_job_is_there_no_more(self, store: Persistence) -> None:
+        """While its job is there, whatever state that is in, somebody waits for it."""
+        put_run(store, a_run(1, children=4), *(a_job(1, number, kind=JobKind.CHILD) for number in (1, 2, 10)))
+        children = [_child(20 + job, a_key(1), job) for job in (1, 2, 10, 11)]
+        put(store, *map(CreateRun, children))
+        assert store.read(ChildrenLeft(a_key(1))) == (children[3],)
+
+        put(store, CloseJob(JobKey(a_key(1), 1)))
+        assert store.read(ChildrenLeft(a_key(1))) == (children[0], children[3])
+        put(store, CloseJobs(a_key(1)))
+        assert store.read(ChildrenLeft(a_key(1))) == tuple(children)
+        assert jobs_of(store, a_key(1)) == []
+
+    def test_the_job_of_another_run_keeps_no_child(self, store: Persistence) -> None:
+        """Although it has the same number."""
+        put_run(store, a_run(1))
+        put_run(store, a_run(2), a_job(2, 1, kind=JobKind.CHILD))
+        put(store, CreateRun(_child(3, a_key(1))), CreateRun(_child(4, a_key(2))))
+
+        assert store.read(ChildrenLeft(a_key(1))) == (_child(3, a_key(1)),)
+        assert store.read(ChildrenLeft(a_key(2))) == ()
+
+    def test_children_that_have_ended_or_are_to_be_abandoned_are_not_left(self, store: Persistence) -> None:
+        """Of every other status and policy they are."""
+        children = [
+            _child(10 * at + place, a_key(1), policy=policy, status=status)
+            for at, policy in enumerate(ClosePolicy, 1)
+            for place, status in enumerate(RunStatus)
+        ]
+        put(store, CreateRun(a_run(1)), *map(CreateRun, children))
+
+        left = tuple(
+            child
+            for child in children
+            if child.status not in TERMINAL and child.close_policy is not ClosePolicy.ABANDON
+        )
+        assert store.read(ChildrenLeft(a_key(1))) == left
+        put(store, UpdateRun(_child(10, a_key(1), status=RunStatus.CANCELLED)))
+        assert len(store.read(ChildrenLeft(a_key(1)))) == len(left) - 1
+
+    def test_children_of_runs_whose_keys_begin_alike_are_told_apart(self, store: Persistence) -> None:
+        """A key may begin with another, and go on with whatever comes before or after a dot."""
+        children = {key: _child(number, key, 7) for number, key in enumerate(PREFIXES, 1)}
+        put(store, *map(CreateRun, children.values()))
+
+        for key, child in children.items():
+            assert store.read(ChildrenLeft(key)) == (child,)
+        assert store.read(ChildrenLeft("nobody's")) == store.read(ChildrenLeft("K.")) == ()
+
+    def test_a_run_that_is_nobody_s_child_is_never_left(self, store: Persistence) -> None:
+        """Nor is one whose parent is taken over by another job."""
+        put(store, CreateRun(a_run(1)), CreateRun(a_run(2)), CreateRun(_child(3, a_key(1))))
+        put_run(store, a_run(4), a_job(4, 1, kind=JobKind.CHILD))
+        put(store, UpdateRun(_child(3, a_key(4))))
+
+        assert store.read(ChildrenLeft(a_key(1))) == store.read(ChildrenLeft(a_key(4))) == ()
+
+    def test_children_left_come_up_to_the_limit_by_key(self, store: Persistence) -> None:
+        """Ending them leads to the others."""
+        put(
+            store,
+            CreateRun(a_run(1)),
+            *(CreateRun(_child(number, a_key(1), number)) for number in (5, 3, 4, 2)),
+        )
+
+        assert [run.key for run in store.read(ChildrenLeft(a_key(1), 3))] == [a_key(2), a_key(3), a_key(4)]
+        assert store.read(ChildrenLeft(a_key(1), 0)) == ()
+        put(
+            store,
+            *(
+                UpdateRun(_child(number, a_key(1), number, status=RunStatus.CANCELLED))
+                for number in (2, 3, 4)
+            ),
+        )
+        assert [run.key for run in store.read(ChildrenLeft(a_key(1), 3))] == [a_key(5)]
+
+    def _owes(self, store: Persistence) -> bool:
+        return store.transact(lambda tx: tx.owes())

@@ -1,0 +1,339 @@
+"""What stages cost that wait: for work done elsewhere, for a test, for other runs. Five hundred cost what five cost."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import cast
+
+import attrs
+import pytest
+
+from holdfast.hosts.endings import AT_ONCE
+from holdfast.kernel.authoring.decorators import each, stage
+from holdfast.kernel.authoring.external import NotYet as AskAgain
+from holdfast.kernel.authoring.external import Suspended as HandedOn
+from holdfast.kernel.authoring.external import suspend
+from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.authoring.policies import AtLeast
+from holdfast.kernel.commands import (
+    Attempt,
+    Expanded,
+    Failed,
+    Failure,
+    JobSettle,
+    NotYet,
+    RunDeliver,
+    StagePollSuspended,
+    Started,
+    Suspended,
+    Tested,
+)
+from holdfast.ports.json import parse
+from holdfast.ports.persistence import OwedJobs
+from holdfast.ports.records import JobKind
+from tests.integration.counts.conftest import OpenEngine
+from tests.integration.counts.statements import Statements
+from tests.integration.counts.test_commands import (
+    COMPLETED,
+    FATAL,
+    FEW,
+    HOUR,
+    MANY,
+    SHORT,
+    Worked,
+    costs,
+    payload,
+    two,
+)
+
+
+@stage.external
+def hand_on(x: int) -> HandedOn[int, int]:
+    return suspend(x, check_after=timedelta(hours=1))
+
+
+def is_done(state: int) -> int | AskAgain:
+    return state
+
+
+@stage
+def after() -> int:
+    return 0
+
+
+ELSEWHERE = Pipeline("elsewhere", input=int).pipe(hand_on.check(is_done))
+DECIDED = Pipeline("decided", input=int).when(lambda x: x > 0, two)
+PARENT = Pipeline("parent", input=int).pipe(stage(SHORT)).pipe(after)
+FAMILY = Pipeline("family", input=list[int]).pipe(each(stage(SHORT), limit=1_000))
+RACE = Pipeline("race", input=list[int]).pipe(each(two, limit=1_000, enough=AtLeast(1)))
+
+SUSPENDED = Suspended(state=payload(1), check_after=HOUR, key="work")
+DUE = Suspended(state=payload(1), check_after=1, key="work")
+
+
+@pytest.fixture
+def worked(open_engine: OpenEngine) -> Worked:
+    worked = Worked(open_engine(ELSEWHERE, DECIDED, PARENT, FAMILY, RACE, SHORT))
+    # Once, so that plans are known and stored: they are read and written once in a process's life.
+    for workflow, value in (("elsewhere", 1), ("decided", 1), ("parent", 1), ("family", []), ("race", [])):
+        worked.create(1, workflow, value)
+    while attempts := worked.claim(10):
+        worked.engine.core.bodies.prepare(attempts)
+        for attempt in attempts:
+            worked.settle([attempt], FATAL if attempt.kind is not JobKind.CHILD else started(attempt))
+    worked.engine.core.tell_ends()
+    return worked
+
+
+def started(attempt: Attempt) -> Started:
+    return Started(run_id=f"of-{attempt.job}", workflow="short", version="1", input=payload(1))
+
+
+def claimed(worked: Worked, number: int, workflow: str) -> tuple[Attempt, ...]:
+    """Start so many runs, and claim their first jobs."""
+    worked.create(number, workflow)
+    return claim(worked, number)
+
+
+def claim(worked: Worked, number: int) -> tuple[Attempt, ...]:
+    attempts = worked.claim(number)
+    assert len(attempts) == number
+    return attempts
+
+
+def suspend_all(worked: Worked, attempts: Sequence[Attempt]) -> None:
+    worked.settle(attempts, DUE)
+    while worked.kernel.dispatch(StagePollSuspended(namespace=worked.namespace)).woken:
+        pass
+
+
+def start_children(worked: Worked, attempts: Sequence[Attempt]) -> None:
+    commands = [
+        JobSettle(namespace=worked.namespace, job=attempt.job, epoch=attempt.epoch, outcome=started(attempt))
+        for attempt in attempts
+    ]
+    assert all(getattr(answer, "status", "") == "settled" for answer in worked.kernel.dispatch_many(commands))
+
+
+# Work done elsewhere --------------------------------------------------------------------------------------------
+
+
+def test_suspending_many_stages_costs_no_more_statements_than_suspending_few(
+    worked: Worked, statements: Statements
+) -> None:
+    attempts = iter([claimed(worked, FEW, "elsewhere"), claimed(worked, MANY, "elsewhere")])
+
+    within = costs(statements, lambda _: worked.settle(next(attempts), SUSPENDED))
+
+    # Runs and jobs are locked and read; runs, closed jobs, the checks and history are written.
+    assert (within.commits, within.queries) == (1, 6 + worked.receipt)
+
+
+def test_a_check_that_finds_nothing_done_writes_its_job_and_nothing_of_its_run(
+    worked: Worked, statements: Statements
+) -> None:
+    suspend_all(worked, claimed(worked, FEW + MANY, "elsewhere"))
+    checks = iter([claim(worked, FEW), claim(worked, MANY)])
+
+    within = costs(statements, lambda _: worked.settle(next(checks), NotYet()))
+
+    assert (within.commits, within.queries) == (1, 3 + worked.receipt)
+    writes = [sql for sql in within.sent if sql.startswith(("INSERT", "UPDATE", "DELETE", "WITH"))]
+    assert [sql for sql in writes if "UPDATE holdfast_jobs" in sql]
+    for table in ("holdfast_runs", "holdfast_history", "holdfast_notes"):
+        assert not [sql for sql in writes if f"UPDATE {table}" in sql or f"INTO {table}" in sql]
+
+
+def test_a_check_that_fails_and_is_made_again_costs_what_one_does_that_finds_nothing(
+    worked: Worked, statements: Statements
+) -> None:
+    suspend_all(worked, claimed(worked, FEW + MANY, "elsewhere"))
+    checks = iter([claim(worked, FEW), claim(worked, MANY)])
+    failed = Failed(failure=Failure(code="oops", message="no"))
+
+    within = costs(statements, lambda _: worked.settle(next(checks), failed))
+
+    assert (within.commits, within.queries) == (1, 3 + worked.receipt)
+
+
+def test_checks_that_find_the_work_done_cost_what_bodies_do(worked: Worked, statements: Statements) -> None:
+    suspend_all(worked, claimed(worked, FEW + MANY, "elsewhere"))
+    checks = iter([claim(worked, FEW), claim(worked, MANY)])
+
+    within = costs(statements, lambda _: worked.settle(next(checks), COMPLETED))
+
+    assert (within.commits, within.queries) == (1, 5 + worked.receipt)
+
+
+def test_many_checks_that_are_due_are_queued_with_one_write(worked: Worked, statements: Statements) -> None:
+    def poll(number: int) -> Statements:
+        worked.settle(claimed(worked, number, "elsewhere"), DUE)
+        with statements.of() as within:
+            woken = worked.kernel.dispatch(StagePollSuspended(namespace=worked.namespace, limit=MANY)).woken
+        assert woken == number
+        claim(worked, number)
+        return within
+
+    few, many = poll(FEW), poll(MANY)
+
+    assert few.sent == many.sent
+    # SQLite looks before it begins.
+    assert (many.commits, many.queries) == (1, 3)
+
+
+def test_waking_what_waits_for_one_key_costs_the_same_however_much_it_is(
+    worked: Worked, statements: Statements
+) -> None:
+    def wake(number: int) -> Statements:
+        key = f"work-{number}"
+        worked.settle(claimed(worked, number, "elsewhere"), attrs.evolve(SUSPENDED, key=key))
+        with statements.of() as within:
+            assert worked.engine.sync.wake(key=key) == number
+        claim(worked, number)
+        return within
+
+    few, many = wake(FEW), wake(MANY)
+
+    assert few.sent == many.sent
+    # Found, locked, written.
+    assert (many.commits, many.queries) == (1, 3 + worked.receipt)
+
+
+# Tests ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("passed", "queries"),
+    [
+        # Runs and jobs are locked and read; runs, closed jobs, the next jobs and history are written.
+        pytest.param(True, 6, id="passed"),
+        # Nothing else is to be done: the runs end.
+        pytest.param(False, 5, id="not"),
+    ],
+)
+def test_settling_many_tests_costs_no_more_statements_than_settling_few(
+    worked: Worked, statements: Statements, passed: bool, queries: int
+) -> None:
+    attempts = iter([claimed(worked, FEW, "decided"), claimed(worked, MANY, "decided")])
+
+    within = costs(statements, lambda _: worked.settle(next(attempts), Tested(passed=passed)))
+
+    assert (within.commits, within.queries) == (1, queries + worked.receipt)
+
+
+# Other runs -----------------------------------------------------------------------------------------------------
+
+
+def test_starting_many_children_costs_no_more_statements_than_starting_few(
+    worked: Worked, statements: Statements
+) -> None:
+    attempts = iter([claimed(worked, FEW, "parent"), claimed(worked, MANY, "parent")])
+
+    within = costs(statements, lambda _: start_children(worked, next(attempts)))
+
+    # Runs and jobs are locked and read, and whether there are such children, which is asked twice over. Written are new
+    # runs and the others, new jobs and the others, and history.
+    assert (within.commits, within.queries) == (1, 9 + worked.receipt)
+
+
+def test_telling_many_of_the_ends_of_their_children_costs_no_more_statements_than_telling_few(
+    worked: Worked, statements: Statements
+) -> None:
+    def deliver(number: int) -> Statements:
+        start_children(worked, claimed(worked, number, "parent"))
+        worked.settle(claim(worked, number), COMPLETED)
+        owed = worked.engine.core.stores.persistence.read(OwedJobs(2 * MANY))
+        assert len(owed) == number
+        commands = [
+            RunDeliver(
+                namespace=worked.namespace,
+                job=job.key.text,
+                parent=cast("str", parse(job.input)),
+                output=payload(1),
+            )
+            for job in owed
+        ]
+        with statements.of() as within:
+            answers = worked.kernel.dispatch_many(commands)
+        assert {getattr(answer, "status", answer) for answer in answers} == {"delivered"}
+        claim(worked, number)
+        return within
+
+    few, many = deliver(FEW), deliver(MANY)
+
+    assert few.sent == many.sent
+    # Runs and jobs are locked and read; runs, closed jobs, the next jobs and history are written.
+    assert (many.commits, many.queries) == (1, 6 + worked.receipt)
+
+
+def test_ends_are_told_by_the_page_with_one_commit_for_each(worked: Worked, statements: Statements) -> None:
+    def tell(number: int) -> Statements:
+        start_children(worked, claimed(worked, number, "parent"))
+        worked.settle(claim(worked, number), COMPLETED)
+        with statements.of() as within:
+            assert worked.engine.core.tell_ends() == number
+        claim(worked, number)
+        return within
+
+    few, page, pages = tell(FEW), tell(AT_ONCE), tell(5 * AT_ONCE)
+
+    assert few.sent == page.sent
+    assert (page.commits, pages.commits) == (1, 5)
+    # What is owed, by whom, and what they gave; it is told; and is there more?
+    per_page = 9 + worked.receipt
+    assert (page.queries, pages.queries) == (per_page + 1, 5 * per_page + 1)
+
+
+def test_a_wide_family_is_closed_with_as_many_statements_as_a_small_one(
+    worked: Worked, statements: Statements
+) -> None:
+    def close(number: int) -> Statements:
+        (run,) = worked.create(1, "family", [])
+        worked.settle(claim(worked, 1), Expanded(items=tuple(payload(n) for n in range(number))))
+        start_children(worked, claim(worked, number))
+        with statements.of() as within:
+            worked.engine.sync.handle(FAMILY, run).cancel()
+            worked.engine.core.tell_ends()
+        assert worked.claim(1) == ()
+        return within
+
+    few, many = close(FEW), close(MANY - 1)
+
+    assert few.sent == many.sent
+
+
+def test_the_ends_of_many_parents_cost_their_children_no_more_statements_than_those_of_few(
+    worked: Worked, statements: Statements
+) -> None:
+    def end(number: int) -> Statements:
+        start_children(worked, claimed(worked, number, "parent"))
+        claim(worked, number)
+        worked.engine.sync.cancel_all(workflow="parent")
+        with statements.of() as within:
+            worked.engine.core.tell_ends()
+        return within
+
+    few, page = end(FEW), end(AT_ONCE)
+
+    assert few.sent == page.sent
+
+
+# Maps that may lose items ---------------------------------------------------------------------------------------
+
+
+def test_what_a_map_goes_on_without_is_closed_with_one_statement_however_much_it_is(
+    worked: Worked, statements: Statements
+) -> None:
+    def win(number: int) -> Statements:
+        (run,) = worked.create(1, "race", [])
+        worked.settle(claim(worked, 1), Expanded(items=tuple(payload(n) for n in range(number))))
+        first, *_ = claim(worked, number)
+        with statements.of() as within:
+            worked.settle([first], COMPLETED)
+        assert worked.row(run).status == "completed"
+        return within
+
+    few, many = win(FEW), win(MANY)
+
+    assert few.sent == many.sent
+    # Run and job are locked and read; the run, the map's jobs, that one and history are written.
+    assert (many.commits, many.queries) == (1, 6 + worked.receipt)
