@@ -23,9 +23,18 @@ from holdfast.ports.errors import (
 from holdfast.ports.json import compact, parse
 from holdfast.ports.persistence import LoadValues, PlansByFingerprint, RunsByKey
 from holdfast.ports.records import ItemPage, Payload
-from holdfast.ports.references import Reference, item_reference, list_reference, map_reference
+from holdfast.ports.references import (
+    Reference,
+    item_reference,
+    leaves,
+    list_reference,
+    located,
+    map_reference,
+    of_run,
+    partial_reference,
+)
 from holdfast.testing.blobs import MemoryBlobStore
-from holdfast.testing.conformance.builders import a_completed_row, a_key, a_run
+from holdfast.testing.conformance.builders import a_completed_row, a_failed_row, a_key, a_row, a_run
 from holdfast.testing.faults import Fault, FaultPlan, FaultyBlobStore
 from tests.unit.hosts.bench import Bench
 
@@ -145,6 +154,107 @@ def bench_with_values() -> Bench:
 )
 def test_a_value_is_put_together_from_its_parts(reference: Reference, value: object) -> None:
     assert parse(bench_with_values().core.inputs.text(a_key(1), reference)) == value
+
+
+# Maps that may lose items ---------------------------------------------------------------------------------------
+
+
+def bench_with_failures() -> Bench:
+    """A run, and its next generation, whose map `bill` gave some and lost some, in other orders than its items'."""
+    bench = Bench(SIMPLE)
+    rows = [
+        a_row(1, 1, payload=Payload(inline="10")),
+        a_failed_row(1, 2, item=3, why='{"item":3}'),
+        a_completed_row(1, 3, item=2, output='"c"'),
+        a_failed_row(1, 4, item=1, why='{"item":1}'),
+        a_completed_row(1, 5, item=0, output='{"b":1, "a":2}'),
+        a_completed_row(2, 1, output='"of 2"'),
+    ]
+    bench.store.transact(
+        lambda tx: tx.apply([CreateRun(a_run(1)), CreateRun(a_run(2)), *map(AppendHistory, rows)])
+    )
+    return bench
+
+
+GAVE, LOST = [{"a": 2, "b": 1}, "c"], [{"item": 1}, {"item": 3}]
+
+
+@pytest.mark.parametrize(
+    ("reference", "value"),
+    [
+        pytest.param(("failures", "bill", 1, 5), LOST, id="failures"),
+        pytest.param(partial_reference("bill", 1, 5), {"failures": LOST, "results": GAVE}, id="partial"),
+        pytest.param(partial_reference("bill", 2, 2), {"failures": LOST[1:], "results": []}, id="all lost"),
+        pytest.param(partial_reference("bill", 3, 3), {"failures": [], "results": ["c"]}, id="none lost"),
+        pytest.param(partial_reference("ship", 1, 5), {"failures": [], "results": []}, id="no items"),
+        pytest.param(
+            list_reference((1, partial_reference("bill", 3, 5))),
+            [10, {"failures": LOST[:1], "results": GAVE}],
+            id="in a list",
+        ),
+        pytest.param(
+            list_reference((list_reference(()), ("failures", "bill", 2, 3))), [[], LOST[1:]], id="beside"
+        ),
+    ],
+)
+@pytest.mark.parametrize("of", [None, a_key(1)], ids=["here", "elsewhere"])
+def test_what_a_map_gave_that_lost_items_is_put_together_with_what_it_lost(
+    reference: Reference, value: object, of: str | None
+) -> None:
+    bench = bench_with_failures()
+    run = a_key(1)
+    if of is not None:
+        run, reference = a_key(2), of_run(of, reference)
+
+    text = bench.core.inputs.text(run, reference)
+
+    assert parse(text) == value
+
+
+def test_a_partial_value_is_put_together_with_one_question_and_without_looking_into_its_parts() -> None:
+    bench = bench_with_failures()
+    bench.store.asked.clear()
+
+    text = bench.core.inputs.text(a_key(1), partial_reference("bill", 1, 5))
+
+    assert text == '{"failures":[{"item":1},{"item":3}],"results":[{"b":1, "a":2},"c"]}'
+    (question,) = bench.store.asked
+    assert isinstance(question, LoadValues)
+    assert set(question.wanted) == {
+        (a_key(1), map_reference("bill", 1, 5)),
+        (a_key(1), ("failures", "bill", 1, 5)),
+    }
+
+
+def test_a_partial_value_is_composed_of_what_was_read_for_many() -> None:
+    bench = bench_with_failures()
+    partial, whole = partial_reference("bill", 1, 5), map_reference("bill", 1, 5)
+    wanted = [located(a_key(1), leaf) for reference in (partial, whole) for leaf in leaves(reference)]
+    values = bench.core.inputs.values(tuple(dict.fromkeys(wanted)))
+    bench.store.asked.clear()
+
+    assert parse(bench.core.inputs.compose(a_key(1), partial, values)) == {"failures": LOST, "results": GAVE}
+    assert parse(bench.core.inputs.compose(a_key(1), whole, values)) == GAVE
+    assert parse(bench.core.inputs.compose(a_key(2), of_run(a_key(1), partial), values)) == {
+        "failures": LOST,
+        "results": GAVE,
+    }
+    assert bench.store.asked == []
+
+
+def test_parts_of_a_partial_value_may_be_in_blobs() -> None:
+    blobs = MemoryBlobStore()
+    bench = Bench(SIMPLE, blobs=blobs)
+    large = Payloads(blobs).put(LARGE, PLACE)
+    rows = [
+        evolve(a_completed_row(1, 1, item=1), payload=large),
+        evolve(a_failed_row(1, 2, item=0), payload=large),
+    ]
+    bench.store.transact(lambda tx: tx.apply([CreateRun(a_run(1)), *map(AppendHistory, rows)]))
+
+    text = bench.core.inputs.text(a_key(1), partial_reference("bill", 1, 2))
+
+    assert text == f'{{"failures":[{LARGE}],"results":[{LARGE}]}}'
 
 
 def test_a_value_is_put_together_with_one_question() -> None:

@@ -1,0 +1,135 @@
+"""However many stages wait, and however many runs are children: what is looked for is found by an index."""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import psycopg
+import pytest
+
+from holdfast.adapters.sql.database import Database, Link, Parameters
+from holdfast.adapters.sql.dialects import Dialect, PostgresDialect, SqliteDialect
+from holdfast.adapters.sql.persistence import SqlPersistence
+from holdfast.adapters.sql.queries import Answers
+from holdfast.adapters.sql.statements import reads_for
+from holdfast.ports.changes import AddJob, CreateRun
+from holdfast.ports.persistence import ChildrenLeft, OwedJobs, Query
+from holdfast.ports.records import JobKind, JobState
+from holdfast.testing.conformance.builders import DEFINITION, NAMESPACE, NOW, QUEUE, a_job, a_key, a_run
+from tests.integration.sql.test_backlog import OpenStore, rows_touched
+
+BACKLOG = 60_000
+JOBS = f"""
+    INSERT INTO holdfast_jobs (run, number, namespace, queue, definition, kind, node, state, priority, wake_at,
+        epoch, attempts, max_attempts, losses, input, waits_for)
+    SELECT CAST('run-' || n AS text), 1, '{NAMESPACE}', '{QUEUE}', '{DEFINITION}',
+        CASE n % 3 WHEN 0 THEN 'check' WHEN 1 THEN 'child' ELSE 'stage' END, 'bill',
+        CASE n % 3 WHEN 2 THEN 'queued' ELSE 'sleeping' END,
+        9, CASE n % 3 WHEN 0 THEN {NOW} + n END, 0, 0, 3, 0, 'null',
+        CASE n % 3 WHEN 0 THEN 'work-' || n WHEN 1 THEN 'wanted' END
+"""
+RUNS = f"""
+    INSERT INTO holdfast_runs (key, namespace, id, generation, workflow, version, plan, status, queue, priority,
+        created_at, updated_at, last_row, last_job, open_jobs, progress, parent)
+    SELECT CAST('run-' || n AS text), '{NAMESPACE}', CAST('order-' || n AS text), 1, 'orders', '1', 'f',
+        CASE n % 3 WHEN 0 THEN 'completed' ELSE 'running' END, '{QUEUE}', 0, {NOW}, {NOW}, 1, 1, 1, '{{}}',
+        CASE n % 4 WHEN 0 THEN NULL ELSE 'run-' || (n / 2) || '.1' END
+"""
+FOUND = (
+    CreateRun(a_run(1)),
+    *(CreateRun(a_run(child, parent=f"{a_key(1)}.{child}")) for child in range(2, 6)),
+    AddJob(a_job(1, 9, kind=JobKind.DELIVER, state=JobState.OWED)),
+    *(AddJob(a_job(2, number, kind=JobKind.CHECK, waits_for="wanted")) for number in (1, 2)),
+)
+
+
+class Asked:
+    """A link to no database, which keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, Parameters]] = []
+
+    def query(self, sql: str, parameters: Parameters, /) -> list[Any]:
+        self.asked.append((sql, parameters))
+        return []
+
+
+def questions(dialect: Dialect) -> Sequence[tuple[str, Parameters, str, int]]:
+    """Each question with its parameters, the index that it goes by, and how many rows it looks at."""
+    asked: list[tuple[str, Parameters, str, int]] = [
+        (
+            reads_for(dialect).external_jobs,
+            {"namespace": NAMESPACE, "key": "wanted"},
+            "holdfast_jobs_external",
+            2,
+        ),
+        (reads_for(dialect).owes, {}, "holdfast_jobs_owed", 1),
+    ]
+    answers = Answers(cast("Database", SimpleNamespace(dialect=dialect, clock_sql=None)))
+    wanted: list[tuple[Query[Any], str, int]] = [
+        (OwedJobs(), "holdfast_jobs_owed", 1),
+        # The children, and for each the jobs of their parent, of which there is one.
+        (ChildrenLeft(a_key(1)), "holdfast_runs_children", 8),
+        (ChildrenLeft("nobody's"), "holdfast_runs_children", 0),
+    ]
+    for query, index, rows in wanted:
+        link = Asked()
+        answers.answer(cast("Link", link), query)
+        asked += [(sql, parameters, index, rows) for sql, parameters in link.asked]
+    return asked
+
+
+def numbers(number: int) -> str:
+    return (
+        f"WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {number}) SELECT n FROM s"
+    )
+
+
+def check_found(store: SqlPersistence) -> None:
+    assert len(store.transact(lambda tx: tx.external_jobs(NAMESPACE, "wanted"))) == 2
+    assert [job.number for job in store.read(OwedJobs())] == [9]
+    assert [run.key for run in store.read(ChildrenLeft(a_key(1)))] == [a_key(child) for child in range(2, 6)]
+
+
+def indexes(plan: dict[str, Any]) -> set[str]:
+    """The indexes that a plan of PostgreSQL goes by."""
+    own = {plan["Index Name"]} if "Index Name" in plan else set[str]()
+    return own.union(*map(indexes, plan.get("Plans", [])))
+
+
+@pytest.mark.service
+def test_postgres_finds_what_waits_by_its_indexes(postgres_database: str, open_store: OpenStore) -> None:
+    store = open_store(postgres_database)
+    store.setup()
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
+        for insert in (JOBS, RUNS):
+            connection.execute(f"{insert} FROM generate_series(1, {BACKLOG}) AS n".encode())
+        store.transact(lambda tx: tx.apply(FOUND))
+        connection.execute("VACUUM ANALYZE holdfast_jobs, holdfast_runs")
+        for sql, given, index, rows in questions(PostgresDialect()):
+            answer = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}".encode(), given).fetchone()
+            assert answer is not None
+            plan = cast("dict[str, Any]", answer[0][0]["Plan"])
+            assert index in indexes(plan), json.dumps(plan, indent=1)
+            assert rows_touched(plan) <= rows, json.dumps(plan, indent=1)
+    check_found(store)
+
+
+def test_sqlite_finds_what_waits_by_its_indexes(sqlite_url: str, open_store: OpenStore) -> None:
+    store = open_store(sqlite_url)
+    store.setup()
+    connection = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))
+    for insert in (JOBS, RUNS):
+        connection.execute(f"{insert} FROM ({numbers(BACKLOG)})")
+    connection.commit()
+    store.transact(lambda tx: tx.apply(FOUND))
+    for sql, given, index, _ in questions(SqliteDialect()):
+        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", given)]
+        assert any(f"INDEX {index}" in step for step in plan), plan
+        assert not any(step.startswith("SCAN holdfast_runs") for step in plan), plan
+        scans = [step for step in plan if step.startswith("SCAN") and "holdfast_jobs" in step]
+        assert all(index in step for step in scans), plan
+    connection.close()
+    check_found(store)
