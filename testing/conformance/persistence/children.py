@@ -5,7 +5,7 @@ from typing import Final
 import pytest
 
 from holdfast.ports.changes import AddJob, CloseJob, CloseJobs, CloseNode, CreateRun, UpdateJob, UpdateRun
-from holdfast.ports.persistence import ChildrenLeft, OwedJobs, Persistence
+from holdfast.ports.persistence import ChildrenLeft, OwedJobs, Persistence, Transaction
 from holdfast.ports.records import TERMINAL, ClosePolicy, Job, JobKey, JobKind, JobState, Run, RunStatus
 from holdfast.testing.conformance.builders import NAMESPACE, a_job, a_key, a_run
 from holdfast.testing.conformance.persistence.case import PersistenceCase, jobs_of, put, put_jobs, put_run
@@ -86,8 +86,13 @@ class Children(PersistenceCase):
     def test_what_is_owed_and_not_stored_is_not_owed(self, store: Persistence) -> None:
         """A transaction that fails leaves no debt."""
         put_run(store, a_run(1))
+
+        def work(tx: Transaction) -> None:
+            tx.apply([AddJob(_owed(1))])
+            raise ZeroDivisionError
+
         with pytest.raises(ZeroDivisionError):
-            store.transact(lambda tx: (tx.apply([AddJob(_owed(1))]), 1 // 0))
+            store.transact(work)
 
         assert not self._owes(store)
 

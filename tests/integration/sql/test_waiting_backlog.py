@@ -14,7 +14,7 @@ from holdfast.adapters.sql.dialects import Dialect, PostgresDialect, SqliteDiale
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.queries import Answers
 from holdfast.adapters.sql.statements import reads_for
-from holdfast.ports.changes import AddJob, CreateRun
+from holdfast.ports.changes import AddJob, Change, CreateRun
 from holdfast.ports.persistence import ChildrenLeft, OwedJobs, Query
 from holdfast.ports.records import JobKind, JobState
 from holdfast.testing.conformance.builders import DEFINITION, NAMESPACE, NOW, QUEUE, a_job, a_key, a_run
@@ -37,7 +37,7 @@ RUNS = f"""
         CASE n % 3 WHEN 0 THEN 'completed' ELSE 'running' END, '{QUEUE}', 0, {NOW}, {NOW}, 1, 1, 1, '{{}}',
         CASE n % 4 WHEN 0 THEN NULL ELSE 'run-' || (n / 2) || '.1' END
 """
-FOUND = (
+FOUND: Sequence[Change] = (
     CreateRun(a_run(1)),
     *(CreateRun(a_run(child, parent=f"{a_key(1)}.{child}")) for child in range(2, 6)),
     AddJob(a_job(1, 9, kind=JobKind.DELIVER, state=JobState.OWED)),
