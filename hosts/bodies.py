@@ -229,7 +229,10 @@ class Body:
 
     def failed(self, error: BaseException) -> Outcome:
         """Return the outcome of a body that raised `error`."""
-        failure = failure_of(error, self.stage, self._plan)
+        stage = self.stage
+        if self._checked is not None and self._checked.check_retry is not None:
+            stage = attrs.evolve(stage, retry=self._checked.check_retry)
+        failure = failure_of(error, stage, self._plan)
         if self.attempt.kind is JobKind.CHECK and failure.retryable:
             # It leaves no row in the history, which a check that fails for days would fill.
             self.runtime.log(f"the check failed: {failure.type}: {failure.message}", {})

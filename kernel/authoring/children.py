@@ -12,8 +12,8 @@ from holdfast.kernel.authoring.shapes import Shape
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.ports.records import ClosePolicy
 
-_THEIR_OWN: Final = frozenset({"timeout"})
-"""Defaults of a pipeline that say nothing about the runs that its stages are."""
+THEIR_OWN: Final = frozenset({"timeout", "timeout_total", "heartbeat_timeout", "max_concurrency"})
+"""Options that say nothing about a run that is a stage: they are for bodies."""
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
@@ -30,7 +30,7 @@ class ChildStage(Stage[In, Out], Generic[In, Out]):
 
     @override
     def with_defaults(self, defaults: BodyDefaults) -> "ChildStage[In, Out]":
-        kept = {name: value for name, value in defaults.items() if name not in _THEIR_OWN}
+        kept = {name: value for name, value in defaults.items() if name not in THEIR_OWN}
         return super().with_defaults(cast("BodyDefaults", kept))
 
     @property

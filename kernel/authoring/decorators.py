@@ -8,7 +8,7 @@ import attrs
 from typing_extensions import TypeVar
 
 from holdfast.kernel.authoring.calls import Definition
-from holdfast.kernel.authoring.children import child_stage
+from holdfast.kernel.authoring.children import THEIR_OWN, child_stage
 from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.external import ExternalStage, Suspended, suspended_types
 from holdfast.kernel.authoring.nodes import AnyNode, Node
@@ -234,8 +234,8 @@ def _make_external(body: Callable[..., object], options: Mapping[str, object]) -
 
 
 def _child(workflow: Definition[object], options: dict[str, object]) -> Stage[Any, object]:
-    if "timeout" in options:
+    if told := sorted(THEIR_OWN & options.keys()):
         raise DefinitionError(
-            f"stage({workflow.name}): a pipeline has no timeout as a stage; give its stages one"
+            f"stage({workflow.name}): a pipeline has no {told[0]} as a stage; its own stages can have one"
         )
     return child_stage(workflow, cast("dict[str, Any]", options))

@@ -43,7 +43,7 @@ def fail_attempt(
     if not failure.retryable or job.attempts >= min(policy.attempts, job.max_attempts):
         fail_stage(draft, plan, job, failure, circumstances)
         return None
-    retry_at = now + _wait(policy, job, failure)
+    retry_at = now + wait_of(policy, job, failure)
     if is_over(job, retry_at):
         fail_stage(draft, plan, job, out_of_time(job, failure), circumstances)
         return None
@@ -68,7 +68,8 @@ def out_of_time(job: Job, last: Failure) -> Failure:
     return evolve(last, code=TIMEOUT_TOTAL, message=message, retryable=False)
 
 
-def _wait(policy: RetryPolicy, job: Job, failure: Failure) -> Micros:
+def wait_of(policy: RetryPolicy, job: Job, failure: Failure) -> Micros:
+    """Return how long to wait after an attempt that failed so: what it asked for itself, or what its policy says."""
     if failure.retry_after is None:
         return backoff(policy, job.key, job.attempts)
     return min(max(failure.retry_after, 0), RETRY_AFTER_MAX)

@@ -15,7 +15,7 @@ from holdfast.kernel.commands import (
     Suspended,
 )
 from holdfast.kernel.decide.claims import queued
-from holdfast.kernel.decide.failures import backoff, policy_of
+from holdfast.kernel.decide.failures import policy_of, wait_of
 from holdfast.kernel.decide.leases import hints_of
 from holdfast.kernel.draft import RunDraft, Waits, rested
 from holdfast.kernel.plan import Plan, stage_of
@@ -82,7 +82,7 @@ def checked(
     if failure is None:
         attempts, wait = 0, check_after or job.check_after
     else:
-        attempts, wait = job.attempts, backoff(policy_of(plan, job, None), job.key, job.attempts)
+        attempts, wait = job.attempts, wait_of(policy_of(plan, job, None), job, failure)
         if attempts >= job.max_attempts:
             attempts, wait = 0, max(wait, job.check_after)
     until = now if job.wake_at is not None else _next(now + wait, job.give_up_at)
