@@ -230,9 +230,9 @@ async def test_the_newest_progress_of_each_item_is_told(open_engine: OpenEngine)
 async def test_a_log_is_followed_to_the_end_of_the_run(
     open_engine: OpenEngine, quick: None, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    from holdfast.hosts import engine as engine_module
+    from holdfast.hosts import handles
 
-    monkeypatch.setattr(engine_module, "FOLLOW_INTERVAL", 0.02)
+    monkeypatch.setattr(handles, "FOLLOW_INTERVAL", 0.02)
     gate = Gate()
 
     @stage
