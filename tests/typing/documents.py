@@ -1,8 +1,21 @@
 """Documents become reports: the pipelines that the other files of this folder are checked against."""
 
+from datetime import timedelta
+
 import attrs
 
-from holdfast.kernel.authoring import Pipeline, Retry, StageContext, each, stage
+from holdfast.kernel.authoring import (
+    NotYet,
+    Partial,
+    Pipeline,
+    Retry,
+    StageContext,
+    Suspended,
+    each,
+    finished,
+    stage,
+    suspend,
+)
 
 
 @attrs.frozen
@@ -94,3 +107,20 @@ async def total(ctx: StageContext, counts: list[int]) -> int:
 
 
 nightly = Pipeline("nightly", queue="slow").pipe(discover).map(count_pages, limit=50).pipe(total)
+
+
+@attrs.frozen
+class Ticket:
+    number: int
+
+
+@stage.external
+async def print_on_paper(ctx: StageContext, reports: Partial[Report]) -> Suspended[Ticket, int]:
+    if not reports.results:
+        return finished(0)
+    return suspend(Ticket(len(reports.results)), check_after=timedelta(hours=1), key=ctx.idempotency_key)
+
+
+@print_on_paper.check
+async def printed(ctx: StageContext, ticket: Ticket) -> int | NotYet:
+    return ticket.number if ctx.attempt > 1 else NotYet()

@@ -6,18 +6,26 @@ from typing import Any, TypedDict, assert_type
 
 from holdfast.kernel.authoring import (
     AnyNode,
+    AtLeast,
     BlobRef,
     Call,
     ConfigurableStage,
     Definition,
+    ExternalStage,
     Node,
+    NotYet,
+    Partial,
     Pipeline,
     Retry,
     Stage,
     StageContext,
     StageDecorator,
+    Suspended,
+    Tolerate,
     each,
+    finished,
     stage,
+    suspend,
 )
 from holdfast.kernel.values import decode
 from tests.typing import documents as d
@@ -120,6 +128,64 @@ assert_type(Pipeline("q", input=int, retry=Retry(), queue="x", timeout=timedelta
 # a stage that takes a supertype fits
 assert_type(Pipeline("q", input=int).pipe(may_be), Pipeline[int, str | None])
 assert_type(pages.pipe(alone), Pipeline[d.Document, int])
+
+# stages whose work is done elsewhere
+assert_type(d.print_on_paper, ExternalStage[Partial[d.Report], int, None, d.Ticket])
+assert_type(d.printed, ExternalStage[Partial[d.Report], int, None, d.Ticket])
+assert_type(d.printed.options(queue="x"), ExternalStage[Partial[d.Report], int, None, d.Ticket])
+
+
+@stage.external
+def hand_on(ctx: StageContext[d.Extraction], page: d.Page) -> Suspended[str, d.Page]:
+    if not page.text:
+        return finished(page)
+    return suspend(page.text, check_after=timedelta(seconds=1))
+
+
+@hand_on.check(retry=Retry(attempts=9), timeout=timedelta(minutes=1))
+def handed_on(ctx: StageContext[d.Extraction], job: str) -> d.Page | NotYet:
+    return NotYet(timedelta(ctx.config.dpi)) if job else d.Page(job)
+
+
+assert_type(hand_on, ExternalStage[d.Page, d.Page, d.Extraction, str])
+assert_type(handed_on, ExternalStage[d.Page, d.Page, d.Extraction, str])
+assert_type(pages.map(handed_on), Pipeline[d.Document, list[d.Page]])
+assert_type(Pipeline("q", input=d.Page).pipe(handed_on), Pipeline[d.Page, d.Page])
+
+# stages that are pipelines
+assert_type(stage(d.analyse), Stage[d.Document, d.Report])
+assert_type(stage(queue="x")(d.analyse), Stage[d.Document, d.Report])
+assert_type(stage(close_policy="abandon")(d.analyse), Stage[d.Document, d.Report])
+assert_type(Pipeline("q", input=d.Document).pipe(stage(d.analyse)), Pipeline[d.Document, d.Report])
+assert_type(
+    Pipeline("q", input=list[d.Document]).map(stage(d.analyse)), Pipeline[list[d.Document], list[d.Report]]
+)
+
+# maps that may lose items
+assert_type(each(d.translate, enough=AtLeast(1)), Node[Sequence[d.Page], Partial[d.Page]])
+assert_type(
+    each(d.translate, over=d.extract, enough=Tolerate(share=0.1)),
+    Node[object, Partial[d.Page]],
+)
+assert_type(pages.map(d.translate, enough=Tolerate(count=1)), Pipeline[d.Document, Partial[d.Page]])
+assert_type(
+    pages.map(d.translate, enough=AtLeast(1)).map(
+        d.translate.options(name="again"), over=d.extract, enough=AtLeast(1)
+    ),
+    Pipeline[d.Document, Partial[d.Page]],
+)
+assert_type(
+    Pipeline("q", input=list[d.Document])
+    .map(stage(d.analyse), enough=Tolerate(count=1))
+    .pipe(d.print_on_paper),
+    Pipeline[list[d.Document], int],
+)
+
+# one of two, or none
+assert_type(pages.when(bool, d.summarise), Pipeline[d.Document, list[d.Page] | d.Summary])
+assert_type(pages.when(bool, d.summarise, otherwise=d.index), Pipeline[d.Document, d.Summary | d.Index])
+assert_type(pages.when(lambda found: len(found) > 3, each(d.translate)), Pipeline[d.Document, list[d.Page]])
+assert_type(d.analyse.when(lambda report: not report.html, d.shorten), Pipeline[d.Document, d.Report])
 
 # calls
 assert_type(d.analyse(d.Document("")), Call[d.Report])

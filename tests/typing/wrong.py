@@ -3,7 +3,20 @@
 This file is only read, never run.
 """
 
-from holdfast.kernel.authoring import Call, Pipeline, Retry, StageContext, each, stage
+from datetime import timedelta
+
+from holdfast.kernel.authoring import (
+    Call,
+    NotYet,
+    Pipeline,
+    Retry,
+    StageContext,
+    Suspended,
+    Tolerate,
+    each,
+    stage,
+    suspend,
+)
 from holdfast.ports.errors import RetryAfter
 from tests.typing import documents as d
 
@@ -61,6 +74,49 @@ RetryAfter(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 d.extract.configure(d.Page("x"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 d.summarise.configure(d.Page("x"))  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
 d.extract.options(retries=Retry())  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+# stages whose work is done elsewhere
+@stage.external  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue, reportUntypedFunctionDecorator]
+def gives_its_result(ctx: StageContext, page: d.Page) -> str:
+    return page.text
+
+
+@stage.external  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue, reportUntypedFunctionDecorator]
+def takes_no_context(page: d.Page) -> Suspended[str, str]:
+    return suspend(page.text, check_after=timedelta(1))
+
+
+@stage.external
+def suspends_another(ctx: StageContext, page: d.Page) -> Suspended[int, str]:
+    return suspend(page.text, check_after=timedelta(1))  # type: ignore[arg-type]  # pyright: ignore[reportReturnType]
+
+
+@d.print_on_paper.check  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+def takes_another(ctx: StageContext, ticket: str) -> int | NotYet:
+    return NotYet()
+
+
+@d.print_on_paper.check  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+def gives_another(ctx: StageContext, ticket: d.Ticket) -> str | NotYet:
+    return NotYet()
+
+
+suspend("x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+suspend("x", check_after=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+documents.pipe(d.printed)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+d.translate.check(d.publish)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+
+# stages that are pipelines, maps that may lose items, one of two
+pages.pipe(stage(d.analyse))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+stage(close_policy="forget")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+pages.map(d.translate, enough=3)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+pages.map(d.translate, enough=Tolerate(1))  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+pages.map(d.translate, enough=Tolerate(count=1)).pipe(d.summarise)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+pages.when(len, d.summarise)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+pages.when(bool, d.publish)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+pages.when(bool, d.summarise).pipe(d.index)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+pages.when(lambda found: found.text == "", d.summarise)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownLambdaType, reportUnknownMemberType]
 
 
 # calls
