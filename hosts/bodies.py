@@ -232,7 +232,9 @@ class Body:
         stage = self.stage
         if self._checked is not None and self._checked.check_retry is not None:
             stage = attrs.evolve(stage, retry=self._checked.check_retry)
-        failure = failure_of(error, stage, self._plan)
+        return self._failed(failure_of(error, stage, self._plan))
+
+    def _failed(self, failure: Failure) -> Outcome:
         if self.attempt.kind is JobKind.CHECK and failure.retryable:
             # It leaves no row in the history, which a check that fails for days would fill.
             self.runtime.log(f"the check failed: {failure.type}: {failure.message}", {})
@@ -243,7 +245,7 @@ class Body:
         attempt = self.attempt
         if attempt.total_until is not None and self._until == attempt.total_until:
             return Failed(failure=self._total_failure(attempt.attempt, started=True))
-        return Failed(failure=timeout_failure(self.timeout or 0, self.stage, self._plan))
+        return self._failed(timeout_failure(self.timeout or 0, self.stage, self._plan))
 
     def out_of_time(self) -> Outcome:
         """Return the outcome of an attempt that may not begin any more."""

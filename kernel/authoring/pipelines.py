@@ -323,4 +323,4 @@ class Pipeline(Definition[Out], Generic[In, Out]):
 
 
 def _is_sync_function(test: object) -> bool:
-    return callable(test) and not is_async_body(test)
+    return callable(test) and not is_async_body(test) and not is_async_body(type(test).__call__)

@@ -175,9 +175,7 @@ assert_type(
     Pipeline[d.Document, Partial[d.Page]],
 )
 assert_type(
-    Pipeline("q", input=list[d.Document])
-    .map(stage(d.analyse), enough=Tolerate(count=1))
-    .pipe(d.print_on_paper),
+    Pipeline("q", input=list[d.Document]).map(stage(d.analyse), enough=Tolerate(count=1)).pipe(d.printed),
     Pipeline[list[d.Document], int],
 )
 
