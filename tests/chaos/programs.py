@@ -9,9 +9,10 @@ from typing import Any, Final
 
 import anyio
 
-from holdfast import Pipeline, Retry, StageContext, stage
+from holdfast import NotYet, Pipeline, Retry, StageContext, Suspended, stage, suspend
 from tests.chaos.book import book, work_seconds, written_down
 from tests.chaos.faults import reach
+from tests.chaos.outside import Outside
 
 PATIENT: Final = Retry(attempts=50, wait=timedelta(0))
 """For runs that are to be completed however often their workers are killed."""
@@ -218,6 +219,41 @@ NEIGHBOUR: Final = Pipeline("neighbour", input=int, retry=THREE).pipe(live_besid
 FRAGILE: Final = Pipeline("fragile", input=int, retry=Retry(attempts=2, wait=timedelta(0))).pipe(live_beside)
 
 
+# Work that is done elsewhere, and by other runs ----------------------------------------------------------------
+
+
+@stage.external
+def hand_on(ctx: StageContext, number: int) -> Suspended[str, int]:
+    with written_down(ctx):
+        job = Outside(book().folder).submit(ctx.idempotency_key, number)
+        reach("body")
+        return suspend(job, check_after=timedelta(milliseconds=20))
+
+
+@hand_on.check
+def handed_on(ctx: StageContext, job: str) -> int | NotYet:
+    reach("check")
+    done = Outside(book().folder).ask(job)
+    return NotYet() if done is None else done
+
+
+TREE_ODD: Final = "make_even"
+
+
+def is_odd(number: int) -> bool:
+    return number % 2 == 1
+
+
+LEAF: Final = (
+    Pipeline("leaf", input=int, retry=PATIENT)
+    .pipe(add_one)
+    .when(is_odd, add_one.options(name=TREE_ODD))
+    .pipe(handed_on)
+)
+TREE: Final = Pipeline("tree", input=int, retry=PATIENT).pipe(count_to).map(stage(LEAF), limit=3).pipe(total)
+"""A child for each number below its input: gives the sum of these, each with one added and one more if it is odd."""
+
+
 # A deploy -------------------------------------------------------------------------------------------------------
 
 
@@ -255,6 +291,8 @@ WORKFLOWS: Final[Mapping[str, Pipeline[Any, Any]]] = {
         POISON,
         NEIGHBOUR,
         FRAGILE,
+        LEAF,
+        TREE,
         DEPLOYED_1,
         DEPLOYED_2,
     )

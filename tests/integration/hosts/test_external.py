@@ -9,11 +9,12 @@ import anyio
 import attrs
 import pytest
 
-from holdfast.hosts.engine import Engine, SyncRunHandle
+from holdfast.hosts.engine import Engine
+from holdfast.hosts.handles import SyncRunHandle
 from holdfast.hosts.process.worker import Worker
 from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.decorators import stage
-from holdfast.kernel.authoring.external import ExternalStage, NotYet, Suspended, finished, suspend
+from holdfast.kernel.authoring.external import NotYet, Suspended, finished, suspend
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.ports.errors import GiveUp, NothingToWakeError, RunFailedError
@@ -140,9 +141,10 @@ async def test_who_knows_that_it_is_done_has_it_checked_at_once(open_engine: Ope
         assert await handle.result(timeout=SOON) == 5
 
     assert service.asked == {4: 1}
-    for late in (lambda: engine.sync.wake("job-4"), lambda: run.wake("hand_on")):
-        with pytest.raises(NothingToWakeError):
-            late()
+    with pytest.raises(NothingToWakeError):
+        engine.sync.wake("job-4")
+    with pytest.raises(NothingToWakeError):
+        run.wake("hand_on")
     sound(engine)
 
 
@@ -257,9 +259,9 @@ def checked_by(answer: object, *, state: object = 3) -> Pipeline[int, int]:
     def handed_on(ctx: StageContext, number: int) -> int | NotYet:
         if isinstance(answer, Exception):
             raise answer
-        return cast("Any", answer)
+        return cast("int", answer)
 
-    return Pipeline("w", input=int).pipe(cast("ExternalStage[int, int, None, int]", handed_on))
+    return Pipeline("w", input=int).pipe(handed_on)
 
 
 @pytest.mark.parametrize(
@@ -289,7 +291,7 @@ async def test_what_can_not_be_right_fails_the_stage(
 async def test_a_body_that_neither_suspends_nor_finishes_fails(open_engine: OpenEngine, given: Any) -> None:
     @stage.external
     def hand_on(ctx: StageContext, number: int) -> Suspended[int, int]:
-        return cast("Any", given)
+        return cast("Suspended[int, int]", given)
 
     @hand_on.check
     def handed_on(ctx: StageContext, number: int) -> int | NotYet:

@@ -1,0 +1,73 @@
+"""A service outside, kept in a SQLite file: it does each job once however often it is handed on, and takes its time."""
+
+import sqlite3
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import attrs
+
+_TABLE = """
+CREATE TABLE IF NOT EXISTS jobs (
+    key TEXT PRIMARY KEY, number INTEGER NOT NULL,
+    submits INTEGER NOT NULL, asks INTEGER NOT NULL, late INTEGER NOT NULL
+)
+"""
+ASKS = 2
+"""How often it is asked about a job before that is done."""
+
+
+@attrs.frozen(kw_only=True)
+class OutsideJob:
+    """A job: how often it was handed on and asked about. `late` is how often it was handed on after it was asked about.
+
+    Whoever asks has stored that it was handed on, and must never do so again.
+    """
+
+    key: str
+    number: int
+    submits: int
+    asks: int
+    late: int
+
+
+class Outside:
+    """The service. Each process opens its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "outside.db"
+        with self._transaction() as db:
+            db.execute(_TABLE)
+
+    def submit(self, key: str, number: int) -> str:
+        """Take a job, once; return what to ask about it by."""
+        with self._transaction() as db:
+            db.execute(
+                "INSERT INTO jobs VALUES (?, ?, 1, 0, 0) ON CONFLICT (key)"
+                " DO UPDATE SET submits = submits + 1, late = late + (asks > 0)",
+                (key, number),
+            )
+        return key
+
+    def ask(self, key: str) -> int | None:
+        """Return what came of a job; None while it is not done."""
+        with self._transaction() as db:
+            db.execute("UPDATE jobs SET asks = asks + 1 WHERE key = ?", (key,))
+            asks, number = db.execute("SELECT asks, number FROM jobs WHERE key = ?", (key,)).fetchone()
+            return int(number) if asks > ASKS else None
+
+    def jobs(self) -> list[OutsideJob]:
+        """Return all jobs."""
+        with self._transaction() as db:
+            rows = db.execute("SELECT key, number, submits, asks, late FROM jobs").fetchall()
+        return [
+            OutsideJob(key=key, number=number, submits=submits, asks=asks, late=late)
+            for key, number, submits, asks, late in rows
+        ]
+
+    @contextmanager
+    def _transaction(self) -> Generator[sqlite3.Connection]:
+        with closing(sqlite3.connect(self._path, timeout=30, isolation_level=None)) as db:
+            db.execute("BEGIN IMMEDIATE")
+            yield db
+            db.execute("COMMIT")
