@@ -1,12 +1,12 @@
 """Tells runs what others owe them: the end of a child to who waits for it, that of a parent to its children."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 from holdfast.hosts.inputs import Inputs, Values
 from holdfast.hosts.payloads import Payloads, Place
-from holdfast.kernel.commands import RunCancel, RunDeliver, RunEnded, RunTerminate
+from holdfast.kernel.commands import RunCancel, RunDeliver, RunTerminate
 from holdfast.kernel.kernel import Kernel
 from holdfast.ports.errors import CommandError, HoldfastError
 from holdfast.ports.json import parse
@@ -54,10 +54,11 @@ class Endings:
                 )
             )
         )
+        are_closed = self._close_children(kernel, {run.key: run for _, run, parent in ends if parent is None})
         for job, run, parent in ends:
+            if parent is None and not are_closed:
+                continue
             try:
-                if parent is None:
-                    self._close_children(kernel, run)
                 output = None if parent is None else self._output(run, parent, values)
             except HoldfastError as error:
                 _log.error("what run %s owes can't be delivered yet: %s", run.id, error)
@@ -83,22 +84,44 @@ class Endings:
         place = Place(namespace=run.namespace, run=job_key(parent).run, stage="children", epoch=0)
         return self._payloads.put(text, place)
 
-    def _close_children(self, kernel: Kernel, run: Run) -> None:
-        while children := kernel.persistence.read(ChildrenLeft(run.key, CHILDREN_AT_ONCE)):
-            reason = f"its parent {run.id!r} went on or ended without it"
-            answers = kernel.dispatch_many(
-                [
-                    (RunTerminate if child.close_policy is ClosePolicy.TERMINATE else RunCancel)(
-                        namespace=child.namespace,
-                        run_id=child.id,
-                        generation=child.generation,
-                        reason=reason,
-                    )
-                    for child in children
-                ]
-            )
-            if not any(isinstance(answer, RunEnded) and answer.changed for answer in answers):
-                return
+    def _close_children(self, kernel: Kernel, parents: Mapping[str, Run]) -> bool:
+        """Close what these runs have left behind, as much as can be at once. False if it can't be done now."""
+        left = sorted(parents)
+        known: set[str] = set()
+        try:
+            while children := _children_of(kernel, left):
+                found = {child.key for child in children}
+                if found == known:  # they were refused
+                    break
+                known = found
+                kernel.dispatch_many([_closing(child, parents) for child in children])
+        except HoldfastError as error:
+            _log.error("what %d runs have left behind can't be closed yet: %s", len(parents), error)
+            return False
+        return True
+
+
+def _children_of(kernel: Kernel, parents: list[str]) -> list[Run]:
+    """Read what runs have left behind, up to a limit. Those that have left nothing are taken off the list."""
+    found: list[Run] = []
+    for parent in tuple(parents):
+        children = kernel.persistence.read(ChildrenLeft(parent, CHILDREN_AT_ONCE - len(found)))
+        if not children:
+            parents.remove(parent)
+        found += children
+        if len(found) == CHILDREN_AT_ONCE:
+            break
+    return found
+
+
+def _closing(child: Run, parents: Mapping[str, Run]) -> RunCancel | RunTerminate:
+    parent = parents[job_key(child.parent or "").run]
+    return (RunTerminate if child.close_policy is ClosePolicy.TERMINATE else RunCancel)(
+        namespace=child.namespace,
+        run_id=child.id,
+        generation=child.generation,
+        reason=f"its parent {parent.id!r} went on or ended without it",
+    )
 
 
 def _parent(job: Job) -> str | None:

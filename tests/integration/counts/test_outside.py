@@ -304,6 +304,26 @@ def test_a_wide_family_is_closed_by_the_page(worked: Worked, statements: Stateme
     assert (page.commits, many.commits) == (4, 3 + MANY // AT_ONCE)
 
 
+def test_the_children_of_many_parents_are_closed_in_one_commit(
+    worked: Worked, statements: Statements
+) -> None:
+    def end(number: int) -> Statements:
+        start_children(worked, claimed(worked, number, "parent"))
+        assert len(worked.claim(number)) == number
+        worked.engine.sync.cancel_all(workflow="parent")
+        with statements.of() as within:
+            worked.engine.core.tell_ends()
+        return within
+
+    few, page = end(FEW), end(AT_ONCE)
+
+    assert few.texts_with("") == page.texts_with("")
+    # What each parent has left is looked for, and looked for again once it is closed. All else is done once.
+    assert page.queries - few.queries == 2 * (AT_ONCE - FEW)
+    # The children end, nobody is left to tell of their parents' ends, and nobody waits for theirs.
+    assert few.commits == page.commits == 3
+
+
 # Maps that may lose items ---------------------------------------------------------------------------------------
 
 
