@@ -35,6 +35,9 @@ class Outcome(StrEnum):
 class RunModel:
     """A run: the current group, what came into it, what its nodes gave, and what is kept of earlier ones.
 
+    `passed` is what the test of the group said, if it has one; `lost` are items that failed where that is tolerated,
+    with what the map gives for them; `skipped` are the stages that tests decided against, in whichever generation.
+
     `given` is what the run was given. `ready` is what nodes of the current group gave in an earlier generation, and
     `origins` says of all such nodes in which one. `to_run` are the stages that this generation runs.
     """
@@ -57,6 +60,9 @@ class RunModel:
     gave: dict[Task, Value] = attrs.field(factory=dict[Task, Value])
     all_gave: dict[Task, Value] = attrs.field(factory=dict[Task, Value])
     kept: dict[str, Value] = attrs.field(factory=dict[str, Value])
+    passed: bool | None = None
+    lost: dict[Task, Value] = attrs.field(factory=dict[Task, Value])
+    skipped: set[str] = attrs.field(factory=set[str])
 
     @property
     def run_status(self) -> RunStatus:
@@ -70,11 +76,21 @@ class RunModel:
 
     @property
     def nodes(self) -> tuple[NodePlan, ...]:
-        """The nodes of the current group."""
-        return self.plan.groups[self.group].nodes if self.status is Outcome.RUNNING else ()
+        """The nodes of the current group that are to be done, as far as that is known."""
+        if self.status is not Outcome.RUNNING:
+            return ()
+        group = self.plan.groups[self.group]
+        return tuple(node for node in group.nodes if node.name not in self.skipped)
+
+    @property
+    def _is_to_be_tested(self) -> bool:
+        return self.plan.groups[self.group].test is not None and self.passed is None
 
     def tasks(self) -> Iterator[Task]:
         """Yield what must have a job now."""
+        if self.nodes and self._is_to_be_tested:
+            yield Task(JobKind.TEST, self.nodes[0].name)
+            return
         for node in self.nodes:
             yield from self._tasks_of(node)
 
@@ -89,12 +105,21 @@ class RunModel:
         else:
             items = [Task(JobKind.STAGE, node.name, item) for item in range(len(self.items[node.name]))]
             done = sum(item in self.gave for item in items)
-            yield from (item for item in items[: done + node.limit] if item not in self.gave)
+            if node.enough is not None and node.enough.at_least is not None and done >= node.enough.at_least:
+                return
+            ended = done + sum(item in self.lost for item in items)
+            yield from (
+                item
+                for item in items[: ended + node.limit]
+                if item not in self.gave and item not in self.lost
+            )
 
     def gets(self, task: Task) -> Value:
         """What the body of a task must be given."""
         if task.item is not None:
             return self.items[task.node][task.item]
+        if task.kind is JobKind.TEST:
+            return self.came_in
         node = self.plan.node(task.node)
         return self.kept[node.over] if isinstance(node, MapPlan) and node.over else self.came_in
 
@@ -111,6 +136,9 @@ class RunModel:
 
     def expand(self, task: Task, items: list[Value]) -> None:
         """A map goes over these."""
+        if self._may_lose(task.node, len(items)) < 0:
+            self.end(Outcome.FAILED, task.node)
+            return
         self.items[task.node] = items
         self._go_on()
 
@@ -119,6 +147,34 @@ class RunModel:
         self.gave[task] = self.all_gave[task] = value
         self._go_on()
 
+    def test(self, task: Task, *, passed: bool) -> None:
+        """The test of the current group said so."""
+        nodes = [node.name for node in self.plan.groups[self.group].nodes]
+        self.passed = passed
+        self.skipped.update(nodes[1:] if passed else nodes[:1])
+        assert task.node == nodes[0]
+        self._go_on()
+
+    def fail(self, task: Task, why: str) -> None:
+        """Something failed for good: the run, unless this is an item of a map that may lose one more."""
+        lost = sum(one.node == task.node for one in self.lost)
+        if task.item is None or lost >= self._may_lose(task.node, len(self.items[task.node])):
+            self.end(Outcome.FAILED, task.node)
+            return
+        self.lost[task] = {"index": task.item, "error": why}
+        self._go_on()
+
+    def _may_lose(self, name: str, total: int) -> int:
+        node = self.plan.node(name)
+        enough = node.enough if isinstance(node, MapPlan) else None
+        if enough is None:
+            return 0
+        return (
+            max(enough.tolerated, int(enough.share * total))
+            if not enough.at_least
+            else total - enough.at_least
+        )
+
     def end(self, status: Outcome, failed_in: str | None = None) -> None:
         """The run is over."""
         self.status = status
@@ -126,20 +182,22 @@ class RunModel:
 
     def done(self) -> dict[str, Value]:
         """What all stages gave that are done."""
-        group = self.plan.groups[self.group].nodes if self.group < len(self.plan.groups) else ()
-        return {
-            **self.kept,
-            **{
-                node.name: self._output(node) for node in group if not any(True for _ in self._tasks_of(node))
-            },
-        }
+        group = self.plan.groups[self.group] if self.group < len(self.plan.groups) else None
+        if group is None or group.test is not None:
+            return dict(self.kept)
+        open_nodes = [node for node in group.nodes if any(True for _ in self._tasks_of(node))]
+        return self.kept | {node.name: self._output(node) for node in group.nodes if node not in open_nodes}
 
     def stopped_at(self) -> str | None:
         """Where a rerun begins that is not told where: at the start if that is None."""
         if self.status is Outcome.COMPLETED:
             return None
         done = self.done()
-        return self.failed_in or next(name for name in self.plan.nodes if name not in done)
+        groups = self.plan.groups[: self.group]
+        over = {node.name for group in groups for node in group.nodes} & self.skipped
+        return self.failed_in or next(
+            name for name in self.plan.nodes if name not in done and name not in over
+        )
 
     def again(self, stage: str | None) -> "RunModel | None":
         """The generation after this one, that begins with a stage; None if it can't. Its key is not known yet."""
@@ -150,20 +208,25 @@ class RunModel:
             return None
         group = places[start] if start is not None else 0
         before = [name for name, at in places.items() if at < group]
-        if not all(name in done for name in before):
+        if group > self.group or not all(name in done or name in self.skipped for name in before):
             return None
         beside = [name for name, at in places.items() if at == group and name != start and name in done]
-        keeps = [*before, *(beside if start is not None else ())]
-        last = [done[node.name] for node in self.plan.groups[group - 1].nodes] if group else [self.given]
-        is_list = group > 0 and self.plan.groups[group - 1].parallel
+        is_choice = self.plan.groups[group].test is not None
+        keeps = [name for name in before if name in done]
+        keeps += beside if start is not None and not is_choice else ()
+        came_in = self.given
+        for one in self.plan.groups[:group]:
+            outputs = [done[node.name] for node in one.nodes if node.name in done]
+            came_in = outputs if one.parallel else next(iter(outputs), came_in)
         return RunModel(
             key="",
             plan=self.plan,
             given=self.given,
-            came_in=last if is_list else last[0],
+            came_in=came_in,
             generation=self.generation + 1,
             group=group,
-            kept={name: done[name] for name in before},
+            kept={name: done[name] for name in before if name in done},
+            skipped=self.skipped & set(before),
             ready={name: done[name] for name in keeps if name not in before},
             origins={
                 name: self.generation
@@ -171,7 +234,7 @@ class RunModel:
                 else self.origins.get(name, self.generation)
                 for name in keeps
             },
-            to_run=tuple(name for name in places if name not in keeps),
+            to_run=tuple(name for name, at in places.items() if at >= group and name not in keeps),
         )
 
     def _go_on(self) -> None:
@@ -179,9 +242,10 @@ class RunModel:
             return
         outputs = {node.name: self._output(node) for node in self.nodes}
         is_list = self.plan.groups[self.group].parallel
-        self.came_in = list(outputs.values()) if is_list else next(iter(outputs.values()))
+        self.came_in = list(outputs.values()) if is_list else next(iter(outputs.values()), self.came_in)
         self.kept |= outputs
-        self.items, self.gave, self.ready = {}, {}, {}
+        self.items, self.gave, self.ready, self.lost = {}, {}, {}, {}
+        self.passed = None
         self.group += 1
         if self.group == len(self.plan.groups):
             self.status = Outcome.COMPLETED
@@ -190,9 +254,10 @@ class RunModel:
         if node.name in self.ready:
             return self.ready[node.name]
         if isinstance(node, MapPlan):
-            return [
-                self.gave[Task(JobKind.STAGE, node.name, item)] for item in range(len(self.items[node.name]))
-            ]
+            items = [Task(JobKind.STAGE, node.name, item) for item in range(len(self.items[node.name]))]
+            gave = [self.gave[item] for item in items if item in self.gave]
+            lost = [self.lost[item] for item in items if item in self.lost]
+            return gave if node.enough is None else {"results": gave, "failures": lost}
         return self.gave[Task(JobKind.STAGE, node.name)]
 
 

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from holdfast.kernel.plan import Group, MapPlan, NodePlan, Plan, RetryPolicy, RetryRule, StagePlan
+from holdfast.kernel.plan import Enough, Group, MapPlan, NodePlan, Plan, RetryPolicy, RetryRule, StagePlan
 
 _RETRIES = st.builds(
     RetryPolicy,
@@ -12,17 +12,26 @@ _RETRIES = st.builds(
     jitter=st.sampled_from([0.0, 0.5]),
 )
 _RULES = st.lists(st.builds(RetryRule, error=st.just("Error"), policy=_RETRIES), max_size=2).map(tuple)
+_ENOUGH = st.builds(Enough, at_least=st.integers(1, 3)) | st.builds(
+    Enough, tolerated=st.integers(0, 2), share=st.sampled_from([0.0, 0.5, 1.0])
+)
 
 
 @st.composite
-def pipelines(draw: st.DrawFn, *, workflow: str = "w", groups_max: int = 4) -> Plan:
-    """Draw a plan of one to four groups of one to three nodes, some of them maps, some over earlier nodes."""
+def pipelines(
+    draw: st.DrawFn, *, workflow: str = "w", groups_max: int = 4, may_leave_out: bool = False
+) -> Plan:
+    """Draw a plan of one to four groups of one to three nodes, some of them maps, some over earlier nodes.
+
+    If it `may_leave_out` something, some groups have a test, and some maps need not have all of their items.
+    """
     names: list[str] = []
     groups: list[Group] = []
     for place in range(draw(st.integers(1, groups_max))):
         parallel = draw(st.booleans())
+        is_choice = may_leave_out and not parallel and draw(st.booleans())
         nodes: list[NodePlan] = []
-        for number in range(draw(st.integers(1, 3)) if parallel else 1):
+        for number in range(draw(st.integers(1, 3 if parallel else 2)) if parallel or is_choice else 1):
             name = f"s{place}{9 - number}"  # so that the order of the names is not that of the plan
             stage = StagePlan(
                 name=name,
@@ -33,9 +42,11 @@ def pipelines(draw: st.DrawFn, *, workflow: str = "w", groups_max: int = 4) -> P
             )
             if draw(st.booleans()):
                 over = draw(st.none() | st.sampled_from(names)) if names else None
-                nodes.append(MapPlan(stage=stage, over=over, limit=draw(st.integers(1, 4))))
+                enough = draw(st.none() | _ENOUGH) if may_leave_out else None
+                nodes.append(MapPlan(stage=stage, over=over, limit=draw(st.integers(1, 4)), enough=enough))
             else:
                 nodes.append(stage)
-        names += [node.name for node in nodes]
-        groups.append(Group(nodes=tuple(nodes), parallel=parallel))
+        groups.append(Group(nodes=tuple(nodes), parallel=parallel, test="test" if is_choice else None))
+        if not is_choice:  # nobody goes over what may not be done
+            names += [node.name for node in nodes]
     return Plan(workflow=workflow, version="1", groups=tuple(groups))

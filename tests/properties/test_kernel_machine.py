@@ -59,6 +59,9 @@ from holdfast.kernel.commands import (
     SessionRenew,
     SessionRenewed,
 )
+from holdfast.kernel.commands import (
+    Tested as Answer,
+)
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.plan import MapPlan, Plan, stage_of
 from holdfast.kernel.previews import RerunPreview
@@ -76,7 +79,7 @@ from holdfast.ports.errors import (
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import Lane, LoadValues
 from holdfast.ports.records import JobKind, PassOver, Payload, RunStatus
-from holdfast.ports.references import Reference, is_map, reference_from
+from holdfast.ports.references import Reference, is_map, is_partial, parts_of, reference_from
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.ids import SeededIds
 from holdfast.testing.invariants import check, check_step
@@ -88,6 +91,7 @@ LEASE: Final = 30 * SECOND
 Judge: TypeAlias = Callable[[Any], None]
 """Compares an answer with what the model predicts, and takes the model on."""
 Step: TypeAlias = tuple[Command[Any], Judge]
+_Outcome: TypeAlias = Completed | Expanded | Failed | Answer
 
 _SMALL: Final = st.integers(0, 7)
 _HOW: Final = st.sampled_from(["ok", "ok", "ok", "ok", "fail", "fail 0", "fail 1", "fatal", "odd"])
@@ -137,7 +141,10 @@ class KernelMachine(RuleBasedStateMachine):
         self.is_sound = True
         self.unsound: RunModel | None = None
 
-    @initialize(first=pipelines(workflow="w0"), second=pipelines(workflow="w1"))
+    @initialize(
+        first=pipelines(workflow="w0", may_leave_out=True),
+        second=pipelines(workflow="w1", may_leave_out=True),
+    )
     def start(self, first: Plan, second: Plan) -> None:
         """Begin with two pipelines, one session, and one run."""
         self.plans = (first, second)
@@ -269,7 +276,8 @@ class KernelMachine(RuleBasedStateMachine):
             assert ran <= set(run.to_run)
             if run.status is Outcome.COMPLETED:
                 stages = {name for name in run.to_run if not isinstance(run.plan.node(name), MapPlan)}
-                assert stages <= ran
+                assert stages - run.skipped <= ran
+                assert not ran & run.skipped
                 assert self._value(run.key, tables.runs[run.key].result or "") == run.came_in
 
     def _value(self, run: str, reference: str | Reference) -> Value:
@@ -277,6 +285,9 @@ class KernelMachine(RuleBasedStateMachine):
             reference = reference_from(reference)
         if isinstance(reference, tuple) and reference[0] == "list":
             return [self._value(run, cast("Reference", part)) for part in reference[1:]]
+        if is_partial(reference):
+            results, failures = (self._value(run, part) for part in parts_of(reference))
+            return {"results": results, "failures": failures}
         (stored,) = self.store.read(LoadValues(((run, reference),)))
         values = [parse(payload.inline or "") for payload in stored.payloads]
         return values if is_map(reference) else values[0]
@@ -408,7 +419,8 @@ class KernelMachine(RuleBasedStateMachine):
                     continue
                 job.holder = None
                 if job.attempts >= job.run.attempts_max(job.task):
-                    job.run.end(Outcome.FAILED, job.task.node)
+                    tried = f"attempt {job.attempts} of {job.run.attempts_max(job.task)}"
+                    job.run.fail(job.task, f"the worker that held {tried} was lost")
                     dead += 1
                 else:
                     job.losses += 1
@@ -525,15 +537,18 @@ class KernelMachine(RuleBasedStateMachine):
         if attempt is None:
             return None
         session = None if taker is None else self._session(taker)
-        is_reader = attempt.kind is JobKind.EXPAND
+        kinds = {JobKind.EXPAND: Expanded, JobKind.TEST: Answer}
+        wanted = kinds.get(attempt.kind, Completed)
         items = [self._fresh() for _ in range(size % 6)]
         value = [attempt.job, attempt.epoch, self._fresh()]
         if how.startswith(("fail", "fatal")):
             rule = int(how[-1]) if how[-1].isdigit() else None
-            outcome: Completed | Expanded | Failed = Failed(
+            outcome: _Outcome = Failed(
                 failure=Failure(code="c", message="m", retryable=how != "fatal", rule=rule)
             )
-        elif is_reader == (how == "ok"):
+        elif wanted is Answer and how == "ok":
+            outcome = Answer(passed=size % 2 == 0)
+        elif (wanted is Expanded) == (how == "ok") and wanted is not Answer:
             outcome = Expanded(items=tuple(map(_payload, items)))
         else:
             outcome = Completed(output=_payload(value))
@@ -551,7 +566,8 @@ class KernelMachine(RuleBasedStateMachine):
                 assert isinstance(answer, JobSettled)
                 before = set(job.run.tasks())
                 self._settled(job, outcome, items, value, answer)
-                self._takes(job, set(job.run.tasks()) - before, session, answer)
+                taker = None if isinstance(outcome, Failed) else session
+                self._takes(job, set(job.run.tasks()) - before, taker, answer)
 
         return command, judge
 
@@ -574,7 +590,7 @@ class KernelMachine(RuleBasedStateMachine):
     def _settled(
         self,
         job: JobModel,
-        outcome: Completed | Expanded | Failed,
+        outcome: _Outcome,
         items: Value,
         value: Value,
         answer: JobSettled,
@@ -585,6 +601,9 @@ class KernelMachine(RuleBasedStateMachine):
                 job.run.complete(job.task, value)
             case Expanded():
                 job.run.expand(job.task, items)
+            case Answer(passed=passed):
+                event("a test was made")
+                job.run.test(job.task, passed=passed)
             case Failed(failure=failure):
                 if failure.retryable and job.attempts < job.run.attempts_after(job.task, failure.rule):
                     assert answer.retry_at is not None
@@ -592,7 +611,9 @@ class KernelMachine(RuleBasedStateMachine):
                     job.losses = 0
                 else:
                     assert answer.retry_at is None
-                    job.run.end(Outcome.FAILED, job.task.node)
+                    job.run.fail(job.task, "m")
+                    if job.run.lost:
+                        event("an item was lost")
         assert answer.status == "settled"
         assert answer.run_status is job.run.run_status
 
