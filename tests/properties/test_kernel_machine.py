@@ -167,18 +167,20 @@ class KernelMachine(RuleBasedStateMachine):
         self._carry_out(ops)
 
     @rule(
-        settles=st.lists(st.tuples(_SMALL, st.none() | st.just(0)), min_size=1, max_size=6),
+        settles=st.lists(
+            st.tuples(_SMALL, st.none() | st.just(0), st.sampled_from(["ok", "lose"])), min_size=1, max_size=6
+        ),
         size=st.integers(2, 5),
     )
-    def some_work(self, settles: list[tuple[int, int | None]], size: int) -> None:
+    def some_work(self, settles: list[tuple[int, int | None, str]], size: int) -> None:
         """What a worker does on a good day, so that runs get far enough for bad days to matter."""
         if not any(session.is_open for session in self.model.sessions.values()):
             self._carry_out([("open",)])
         if not any(run.status is Outcome.RUNNING for run in self.model.runs.values()):
             self._carry_out([("create", 3 + size % 2, "error", None)])
         self._carry_out([("claim", 0, 100)])
-        for place, taker in settles:
-            self._carry_out([("settle", "held", place, "ok", size, taker)])
+        for place, taker, how in settles:
+            self._carry_out([("settle", "held", place, how, size, taker)])
             self._carry_out([("claim", 0, 2)])
 
     @rule(place=_RUN, which=_SMALL)
@@ -537,6 +539,10 @@ class KernelMachine(RuleBasedStateMachine):
         if attempt is None:
             return None
         session = None if taker is None else self._session(taker)
+        if how == "lose":  # where that need not be the end
+            node = self.model.by_key(attempt.run).plan.node(attempt.node)
+            may = isinstance(node, MapPlan) and node.enough is not None and attempt.item is not None
+            how = "fatal" if may else "ok"
         kinds = {JobKind.EXPAND: Expanded, JobKind.TEST: Answer}
         wanted = kinds.get(attempt.kind, Completed)
         items = [self._fresh() for _ in range(size % 6)]
