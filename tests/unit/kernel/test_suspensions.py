@@ -23,6 +23,7 @@ from holdfast.ports.changes import CloseJob
 from holdfast.ports.errors import InvalidCommandError, NothingToWakeError
 from holdfast.ports.json import parse
 from holdfast.ports.records import Job, JobKind, JobState, RunStatus
+from holdfast.ports.transport import JobHint
 from tests.unit.kernel.world import (
     SECOND,
     World,
@@ -405,7 +406,7 @@ def test_a_suspended_stage_is_checked_at_once_if_it_is_woken(wake: StageWake) ->
 
     assert world.do(wake) == StagesWoken(woken=1)
     assert _job(world).state is JobState.QUEUED
-    assert [hint.job for hint in world.heard.hints if hasattr(hint, "job")][-1] == _job(world).key.text
+    assert [hint.job for hint in world.heard.hints if isinstance(hint, JobHint)][-1] == _job(world).key.text
     assert world.claim_one(session).kind is JobKind.CHECK
 
 
