@@ -299,7 +299,7 @@ class SyncRunHandle(Generic[Out]):
         )
 
     def _end(self, command: RunCancel | RunTerminate) -> RunEnded:
-        ended = self._core.kernel.dispatch(command)
+        ended = self._core.dispatch(command)
         if ended.owes:
             self._core.tell_ends()
         return ended
