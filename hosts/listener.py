@@ -15,6 +15,8 @@ from holdfast.ports.transport import Delivery, JobHint, JobTransport, RunHint
 POLL_FLOOR: Final = 1.0
 """Seconds after which runs that are waited for are looked at, though nothing was heard."""
 
+_AT_ONCE: Final = 0.005
+_REST: Final = 0.1
 _HINTS_AT_ONCE: Final = 200
 _WAITED_AT_ONCE: Final = 1_000
 
@@ -87,9 +89,13 @@ class Listener:
         looked_at = time.monotonic()
         while not self._closed.is_set():
             try:
+                asked_at = time.monotonic()
                 deliveries = self._transport.receive(_HINTS_AT_ONCE, POLL_FLOOR)
                 if self._closed.is_set():
                     return
+                if not deliveries and time.monotonic() - asked_at < _AT_ONCE:
+                    # It does not wait: somebody else has closed it, say. That must not keep a processor busy.
+                    self._closed.wait(_REST)
                 self._tell_workers(deliveries)
                 if not deliveries or time.monotonic() - looked_at >= POLL_FLOOR:
                     # However much is heard: what was not heard must be made up for.

@@ -394,3 +394,16 @@ def test_closing_interrupts_a_real_transport_s_wait() -> None:
 
     assert time.monotonic() - began < listener_module.POLL_FLOOR
     assert not world.is_listening
+
+
+def test_a_transport_that_somebody_else_has_closed_keeps_no_processor_busy(world: World) -> None:
+    transport = MemoryTransport()
+    transport.close()
+    listener = Listener(world.store, transport)
+    listener.add_worker(lambda: None, lambda _: None)
+    before = time.process_time()
+    time.sleep(0.5)
+    spent = time.process_time() - before
+    listener.close()
+
+    assert spent < 0.25
