@@ -70,7 +70,7 @@ def test_killed_flushers_lose_nothing_and_keep_the_order(url: str, tmp_path: Pat
                 flusher = context.Process(target=flush_for_ever, args=(url, str(heard)), daemon=True)
                 flusher.start()
                 flushers.append(flusher)
-            time.sleep(draw.uniform(1.0, 2.0))
+            time.sleep(draw.uniform(0.4, 1.0))
             victim = flushers.pop(draw.randrange(len(flushers)))
             victim.kill()
             victim.join()
