@@ -795,5 +795,5 @@ def test_the_kernel_does_what_the_model_does() -> None:
 @pytest.mark.slow
 def test_the_kernel_does_what_the_model_does_for_long() -> None:
     run_state_machine_as_test(
-        KernelMachine, settings=settings(_SETTINGS, max_examples=250, stateful_step_count=80)
+        KernelMachine, settings=settings(_SETTINGS, max_examples=120, stateful_step_count=60)
     )
