@@ -15,9 +15,10 @@ import pytest
 from holdfast.hosts.engine import Engine, SyncEngine
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.commands import RunRepair
+from holdfast.kernel.invariants import Snapshot, check
 from holdfast.ports.persistence import CountAll, FindRun, HistoryOf, JobsOfRun
 from holdfast.ports.records import STAGE_COMPLETED, TERMINAL, HistoryRow, Job, Run, RunName, RunStatus
-from holdfast.testing.invariants import Snapshot, check, snapshot_of
+from holdfast.testing.snapshots import snapshot_of
 from tests.chaos.book import Book, Entry, effect_name, keep_book
 from tests.chaos.faults import Fault
 from tests.chaos.nursery import Nursery, Process, plan_of

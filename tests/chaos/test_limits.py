@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from holdfast.testing.invariants import check
+from holdfast.kernel.invariants import check
 from tests.chaos.book import Entry
 from tests.chaos.faults import Fault
 from tests.chaos.programs import NARROW

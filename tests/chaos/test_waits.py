@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
+from holdfast.kernel.invariants import check
 from holdfast.ports.records import RunStatus
-from holdfast.testing.invariants import check
 from tests.chaos.faults import Fault
 from tests.chaos.outside import ASKS, Outside
 from tests.chaos.programs import TREE, TREE_ODD

@@ -8,11 +8,12 @@ import pytest
 
 from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.kernel.commands import Attempt, Completed, Expanded, Outcome, SessionClose
+from holdfast.kernel.invariants import Snapshot, check, check_step
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import Query, Transaction
 from holdfast.ports.records import HistoryRow, Job, JobKind, JobState, RunStatus, SessionState
 from holdfast.ports.tables import Tables
-from holdfast.testing.invariants import Snapshot, check, check_step, snapshot_of
+from holdfast.testing.snapshots import snapshot_of
 from tests.unit.kernel.world import World, each, failed, payload, pipeline, settling, stage
 
 R = TypeVar("R")

@@ -62,6 +62,7 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.commands import (
     Tested as Answer,
 )
+from holdfast.kernel.invariants import check, check_step
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.plan import MapPlan, Plan, stage_of
 from holdfast.kernel.previews import RerunPreview
@@ -82,7 +83,6 @@ from holdfast.ports.records import JobKind, PassOver, Payload, RunStatus
 from holdfast.ports.references import Reference, is_map, is_partial, parts_of, reference_from
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.ids import SeededIds
-from holdfast.testing.invariants import check, check_step
 from tests.properties.model import JobModel, Model, Outcome, RunModel, SessionModel, Task, Value
 from tests.properties.plans import pipelines
 

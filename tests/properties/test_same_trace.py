@@ -68,6 +68,7 @@ from holdfast.kernel.commands import (
     SessionRenew,
 )
 from holdfast.kernel.commands.jobs import SaidKind
+from holdfast.kernel.invariants import Snapshot, check
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.plan import Plan
 from holdfast.kernel.record import Recording
@@ -89,7 +90,7 @@ from holdfast.ports.records import JobKind, Note, PassOver, Payload, job_key
 from holdfast.ports.references import Reference, leaves, reference_from
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.ids import SeededIds
-from holdfast.testing.invariants import Snapshot, check, snapshot_of
+from holdfast.testing.snapshots import snapshot_of
 from tests.properties.plans import pipelines
 from tests.unit.kernel.world import each, pipeline, stage
 

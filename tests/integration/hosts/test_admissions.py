@@ -15,6 +15,7 @@ from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.decorators import each, stage
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.invariants import check
 from holdfast.ports.errors import (
     DefinitionError,
     RunCancelledError,
@@ -23,7 +24,7 @@ from holdfast.ports.errors import (
 )
 from holdfast.ports.persistence import CountAll
 from holdfast.ports.records import RunStatus
-from holdfast.testing.invariants import check, snapshot_of
+from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.pipelines import SIMPLE, up_to
 

@@ -16,8 +16,9 @@ from holdfast.kernel.authoring.external import NotYet, Suspended, suspend
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.policies import AtLeast, ItemFailure, Partial, Tolerate
+from holdfast.kernel.invariants import check
 from holdfast.ports.errors import OutputMissingError, RunCancelledError, RunFailedError
-from holdfast.testing.invariants import check, snapshot_of
+from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.waiting import until
 

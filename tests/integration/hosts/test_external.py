@@ -17,8 +17,9 @@ from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.external import NotYet, Suspended, finished, suspend
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.invariants import check
 from holdfast.ports.errors import GiveUp, NothingToWakeError, RunFailedError
-from holdfast.testing.invariants import check, snapshot_of
+from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.waiting import until
 

@@ -15,6 +15,7 @@ from holdfast.kernel.authoring.decorators import each, stage
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.commands import RunRerunFrom
+from holdfast.kernel.invariants import check
 from holdfast.ports.errors import (
     RerunRefusedError,
     RunCancelledError,
@@ -24,7 +25,7 @@ from holdfast.ports.errors import (
 )
 from holdfast.ports.records import RunStatus
 from holdfast.testing.conformance.threads import in_threads
-from holdfast.testing.invariants import check, snapshot_of
+from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 
 SOON = timedelta(seconds=20)

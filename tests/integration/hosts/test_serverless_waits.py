@@ -13,10 +13,11 @@ from holdfast.kernel.authoring.external import NotYet, Suspended, suspend
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.policies import Partial, Tolerate
+from holdfast.kernel.invariants import check
 from holdfast.ports.errors import RunFailedError
 from holdfast.ports.persistence import FindRun, JobsOfRun
 from holdfast.ports.records import Job, RunName
-from holdfast.testing.invariants import check, snapshot_of
+from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 
 NEVER = timedelta(days=1)

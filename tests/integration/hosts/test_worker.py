@@ -18,11 +18,12 @@ from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.decorators import each, stage
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.invariants import check
 from holdfast.ports.errors import RunCancelledError, RunFailedError
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import FindRun, HistoryOf, NotesOf
 from holdfast.ports.records import HistoryRow, Note, Run, RunName, RunStatus
-from holdfast.testing.invariants import check, snapshot_of
+from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.pipelines import FAILING, SIMPLE, double, total, up_to
 from tests.integration.hosts.waiting import until

@@ -35,6 +35,7 @@ from holdfast.kernel.commands import (
     Started,
     Suspended,
 )
+from holdfast.kernel.invariants import check, check_step
 from holdfast.kernel.kernel import Executor, Kernel
 from holdfast.kernel.plan import (
     CheckPlan,
@@ -59,7 +60,6 @@ from holdfast.ports.tables import Tables
 from holdfast.ports.transport import Hint, JobTransport
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.ids import SeededIds
-from holdfast.testing.invariants import check, check_step
 
 R = TypeVar("R")
 

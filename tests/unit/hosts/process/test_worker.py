@@ -29,12 +29,13 @@ from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.commands import LeaseReapStale, SessionClose
+from holdfast.kernel.invariants import check
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import RunCancelledError, RunFailedError, UnavailableError
 from holdfast.ports.persistence import NotesOf, Persistence
 from holdfast.ports.records import Job, JobState, RunStatus
 from holdfast.testing.faults import Fault, FaultPlan, FaultyPersistence
-from holdfast.testing.invariants import check, snapshot_of
+from holdfast.testing.snapshots import snapshot_of
 
 R = TypeVar("R")
 

@@ -5,12 +5,12 @@ from typing import Final
 
 import attrs
 
+from holdfast.kernel.invariants.snapshots import Snapshot, as_snapshot
+from holdfast.kernel.invariants.violations import Violation
 from holdfast.kernel.progress import progress_from
 from holdfast.kernel.transitions import RUN_TRANSITIONS
 from holdfast.ports.records import TERMINAL, HistoryRow, Job, JobState, Run, RunStatus, SessionState
 from holdfast.ports.tables import Tables
-from holdfast.testing.invariants.snapshots import Snapshot, as_snapshot
-from holdfast.testing.invariants.violations import Violation
 
 _FIXED: Final = (
     "kind",

@@ -7,6 +7,7 @@ from typing import Final, TypeAlias, cast
 
 import attrs
 
+from holdfast.kernel.invariants.snapshots import Snapshot
 from holdfast.kernel.plan import Group, MapPlan, NodePlan, Plan, plan_from_json, stage_of
 from holdfast.kernel.progress import Progress, progress_from
 from holdfast.ports.json import parse
@@ -18,7 +19,6 @@ from holdfast.ports.references import (
     partial_reference,
     references_from,
 )
-from holdfast.testing.invariants.snapshots import Snapshot
 
 Item: TypeAlias = tuple[str, int | None]
 """A stage, or one item of a map: the node's name, and the item's index."""

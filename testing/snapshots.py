@@ -1,11 +1,13 @@
-"""The rows of a store at one moment, and how to get them."""
+"""All that a store holds at one moment, for tests that ask whether the invariants hold.
 
-from collections.abc import Iterator, Mapping, Sequence
+assert check(snapshot_of(store)) == []
+"""
+
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-import attrs
-
 from holdfast.adapters.memory.persistence import MemoryPersistence
+from holdfast.kernel.invariants import Snapshot, as_snapshot
 from holdfast.ports.persistence import (
     HistoryOf,
     JobsOfRun,
@@ -15,26 +17,11 @@ from holdfast.ports.persistence import (
     RunFilter,
     RunsByKey,
 )
-from holdfast.ports.records import HistoryRow, Job, Run, RunPlace, Session
+from holdfast.ports.records import HistoryRow, Job, Run, RunPlace
 from holdfast.ports.tables import Tables
 
 _PAGE: Final = 500
 _TRIES_MAX: Final = 20
-
-
-@attrs.frozen(kw_only=True)
-class Snapshot:
-    """The rows of a store at one moment, as far as the invariants speak of them.
-
-    `jobs` and `history` are by run key, `plans` the stored JSON texts by fingerprint. `sessions` are at least those
-    that hold a lease.
-    """
-
-    runs: Mapping[str, Run]
-    jobs: Mapping[str, Mapping[int, Job]]
-    history: Mapping[str, Sequence[HistoryRow]]
-    plans: Mapping[str, str]
-    sessions: Mapping[str, Session]
 
 
 def snapshot_of(store: Persistence | Tables, namespaces: Sequence[str] = ("default",)) -> Snapshot:
@@ -45,22 +32,7 @@ def snapshot_of(store: Persistence | Tables, namespaces: Sequence[str] = ("defau
     """
     if isinstance(store, MemoryPersistence):
         store = store.dump()
-    return _of_tables(store) if isinstance(store, Tables) else _of_database(store, namespaces)
-
-
-def as_snapshot(store: Snapshot | Tables) -> Snapshot:
-    """Return what is in tables, or the snapshot that it is already."""
-    return _of_tables(store) if isinstance(store, Tables) else store
-
-
-def _of_tables(tables: Tables) -> Snapshot:
-    return Snapshot(
-        runs=tables.runs,
-        jobs=tables.jobs,
-        history=tables.history,
-        plans={plan.fingerprint: plan.body for plan in tables.plans.values()},
-        sessions=tables.sessions,
-    )
+    return as_snapshot(store) if isinstance(store, Tables) else _of_database(store, namespaces)
 
 
 def _of_database(store: Persistence, namespaces: Sequence[str]) -> Snapshot:

@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise, takewhile
 from typing import Final
 
+from holdfast.kernel.invariants.histories import Item, Phase, Seen, fact, look, phase_of
+from holdfast.kernel.invariants.snapshots import Snapshot, as_snapshot
+from holdfast.kernel.invariants.violations import Violation
 from holdfast.kernel.plan import MapPlan, stage_of
 from holdfast.ports.json import canonical
 from holdfast.ports.records import TERMINAL, Job, JobKind, JobState, Run, RunName, RunStatus, SlotName
 from holdfast.ports.references import of_run, reference_text, references_from
 from holdfast.ports.tables import Tables
-from holdfast.testing.invariants.histories import Item, Phase, Seen, fact, look, phase_of
-from holdfast.testing.invariants.snapshots import Snapshot, as_snapshot
-from holdfast.testing.invariants.violations import Violation
 
 _ENDS: Final = {
     "run.completed": RunStatus.COMPLETED,
