@@ -4,15 +4,17 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
+from attrs import evolve
+
 from holdfast.hosts.inputs import Inputs, Values
 from holdfast.hosts.payloads import Payloads, Place
-from holdfast.kernel.commands import RunCancel, RunDeliver, RunTerminate
+from holdfast.kernel.commands import Failure, RunCancel, RunDeliver, RunTerminate
 from holdfast.kernel.kernel import Kernel
-from holdfast.ports.errors import CommandError, HoldfastError
+from holdfast.ports.errors import BlobCorruptError, BlobMissingError, CommandError, HoldfastError
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import ChildrenLeft, OwedJobs, RunsByKey
-from holdfast.ports.records import ClosePolicy, Job, Payload, Run, RunStatus, job_key
-from holdfast.ports.references import leaves, reference_from
+from holdfast.ports.records import ClosePolicy, Job, JobKey, Run, RunStatus, job_key
+from holdfast.ports.references import leaves, located, reference_from
 
 AT_ONCE: Final = 100
 CHILDREN_AT_ONCE: Final = 500
@@ -29,15 +31,23 @@ class Endings:
 
     def tell(self, kernel: Kernel) -> int:
         """Tell until nothing is owed, or nothing of it can be told; return how much was."""
-        told = 0
-        while owed := kernel.persistence.read(OwedJobs(AT_ONCE)):
-            done = self._tell(kernel, owed)
-            told += done
-            if done < len(owed):
-                break
+        told = since = 0
+        stuck: set[JobKey] = set()  # what can't be told now holds up nothing else
+        after: JobKey | None = None
+        while (owed := kernel.persistence.read(OwedJobs(AT_ONCE, after))) or (after and since):
+            if not owed:
+                after, since = None, 0  # who was told may have ended by it
+                continue
+            left = [job for job in owed if job.key not in stuck]
+            done = self._tell(kernel, left) if left else set[JobKey]()
+            stuck.update(job.key for job in left if job.key not in done)
+            if len(done) < len(owed):
+                after = owed[-1].key
+            told, since = told + len(done), since + len(done)
         return told
 
-    def _tell(self, kernel: Kernel, owed: Sequence[Job]) -> int:
+    def _tell(self, kernel: Kernel, owed: Sequence[Job]) -> set[JobKey]:
+        """Tell what these jobs owe, and return those that owe nothing any more."""
         runs = {
             run.key: run
             for run in kernel.persistence.read(RunsByKey(tuple(sorted({job.run for job in owed}))))
@@ -47,7 +57,7 @@ class Endings:
         values = self._inputs.values(
             tuple(
                 dict.fromkeys(
-                    (run.key, leaf)
+                    located(run.key, leaf)
                     for _, run, parent in ends
                     if parent is not None and run.result is not None
                     for leaf in leaves(reference_from(run.result))
@@ -59,30 +69,35 @@ class Endings:
             if parent is None and not are_closed:
                 continue
             try:
-                output = None if parent is None else self._output(run, parent, values)
-            except HoldfastError as error:
+                commands.append(self._end(job, run, parent, values))
+            except Exception as error:  # noqa: BLE001  # whatever a blob store raises, it is this end's trouble alone
                 _log.error("what run %s owes can't be delivered yet: %s", run.id, error)
-                continue
-            commands.append(
-                RunDeliver(namespace=job.namespace, job=job.key.text, parent=parent, output=output)
-            )
-        refused = 0
+        told: set[JobKey] = set()
         answers = kernel.dispatch_many(commands)
         for namespace in sorted({command.namespace for command in commands}):
             kernel.admit(namespace, answers)
         for command, answer in zip(commands, answers, strict=True):
             if isinstance(answer, CommandError):
-                refused += 1
                 _log.error("what job %s owes can't be delivered yet: %s", command.job, answer)
-        return len(commands) - refused
+            else:
+                told.add(job_key(command.job))
+        return told
 
-    def _output(self, run: Run, parent: str, values: Values) -> Payload | None:
-        """Return what a child gave as a value of its parent's: blobs are never shared between runs."""
-        if run.status is not RunStatus.COMPLETED:
-            return None
-        text = self._inputs.compose(run.key, reference_from(run.result or "null"), values)
+    def _end(self, job: Job, run: Run, parent: str | None, values: Values) -> RunDeliver:
+        """Return the command that tells of an end, with what the child gave as a value of its parent's.
+
+        Blobs are never shared between runs. What will never be there again is told as a failure.
+        """
+        deliver = RunDeliver(namespace=job.namespace, job=job.key.text, parent=parent)
+        if parent is None or run.status is not RunStatus.COMPLETED:
+            return deliver
+        try:
+            text = self._inputs.compose(run.key, reference_from(run.result or "null"), values)
+        except (BlobMissingError, BlobCorruptError) as error:
+            message = f"run {run.id!r} completed; what it gave is lost: {error}"
+            return evolve(deliver, failure=Failure(code=error.code, message=message, retryable=False))
         place = Place(namespace=run.namespace, run=job_key(parent).run, stage="children", epoch=0)
-        return self._payloads.put(text, place)
+        return evolve(deliver, output=self._payloads.put(text, place))
 
     def _close_children(self, kernel: Kernel, parents: Mapping[str, Run]) -> bool:
         """Close what these runs have left behind, as much as can be at once. False if it can't be done now."""

@@ -569,9 +569,10 @@ class NodeRowsOf(Query[tuple[NodeRows, ...]]):
 
 @attrs.frozen
 class OwedJobs(Query[tuple[Job, ...]]):
-    """Jobs that tell others of the end of a run, oldest run first."""
+    """Jobs that tell others of the end of a run, oldest run first; those after `after`, if given."""
 
     limit: int = 100
+    after: JobKey | None = None
 
 
 @attrs.frozen

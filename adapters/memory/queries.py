@@ -120,8 +120,12 @@ def _answer(tables: Tables, query: object) -> object:  # one arm a question
             return dict(Counter(tables.sinks[one.sink].name for one in parked_in(tables, namespace)))
         case NodeRowsOf(run):
             return tuple(node_rows(tables, run))
-        case OwedJobs(limit):
-            owed = [job for job in tables.all_jobs() if job.state is JobState.OWED]
+        case OwedJobs(limit, after):
+            owed = [
+                job
+                for job in tables.all_jobs()
+                if job.state is JobState.OWED and (after is None or job.key > after)
+            ]
             return tuple(sorted(owed, key=lambda job: job.key)[:limit])
         case ChildrenLeft(run, limit):
             return _children_left(tables, run)[:limit]

@@ -56,6 +56,7 @@ from holdfast.ports.records import (
     STAGE_COMPLETED,
     HistoryRow,
     Job,
+    JobKey,
     Micros,
     Note,
     PlanRow,
@@ -211,11 +212,12 @@ class Answers:
         return tuple(map(rows.node_rows_from, self._ask(link, node_rows("run = :run"), run=query.run)))
 
     def _owed_jobs(self, link: Link, query: OwedJobs) -> tuple[Job, ...]:
+        after = query.after or JobKey("", 0)
         sql = (
             f"SELECT {', '.join(rows.JOB)} FROM holdfast_jobs WHERE state = 'owed' "
-            "ORDER BY run, number LIMIT :limit"
+            "AND (run, number) > (:run, :number) ORDER BY run, number LIMIT :limit"
         )
-        found = self._ask(link, sql, limit=query.limit)
+        found = self._ask(link, sql, run=after.run, number=after.number, limit=query.limit)
         return tuple(map(rows.job_from, found))
 
     def _children_left(self, link: Link, query: ChildrenLeft) -> tuple[Run, ...]:

@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 import attrs
 
 from holdfast.kernel.commands.command import Command
+from holdfast.kernel.commands.jobs import Failure
 from holdfast.kernel.commands.said import NamedValue, named_values
 from holdfast.kernel.plan import RetryPolicy, RetryRule
 from holdfast.ports.records import Micros, Payload, RunStatus
@@ -248,11 +249,13 @@ class RunDelivered:
 class RunDeliver(Command[RunDelivered]):
     """Tell others of a run's end, as its job `job` says, which is taken away with it.
 
-    `parent` is the job that waits for the end, and `output` what the run gave if it completed. Without `parent` there
-    is nobody left to tell: the run's children have been closed.
+    `parent` is the job that waits for the end, and `output` what the run gave if it completed; `failure` says instead
+    why that can't be had any more, and the stage that waits fails with it. Without `parent` there is nobody left to
+    tell: the run's children have been closed.
     """
 
     type: ClassVar[Literal["run.deliver"]] = "run.deliver"
     job: str
     parent: str | None = None
     output: Payload | None = None
+    failure: Failure | None = None

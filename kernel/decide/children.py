@@ -11,6 +11,7 @@ from holdfast.kernel.decide.failures import fail_stage
 from holdfast.kernel.decide.leases import named_job
 from holdfast.kernel.decide.runs import new_child
 from holdfast.kernel.draft import RunDraft
+from holdfast.kernel.plan import Plan
 from holdfast.kernel.progress import progress_from
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import CloseJob, UpdateRun
@@ -24,7 +25,6 @@ from holdfast.ports.records import (
     JobKey,
     JobState,
     Micros,
-    Payload,
     Run,
     RunName,
     RunStatus,
@@ -96,10 +96,10 @@ def decide_deliver(state: State, command: RunDeliver, now: Micros, _: Ids) -> De
     parent = None if waiting is None else state.tables.runs.get(waiting.run)
     if waiting is None or parent is None or parent.status in TERMINAL or waiting.waits_for != child.id:
         return Decision(RunDelivered(status="closed"), (closed,))
-    if child.status is RunStatus.COMPLETED and command.output is None:
+    if child.status is RunStatus.COMPLETED and command.output is None and command.failure is None:
         raise InvalidCommandError(f"run {child.id!r} has completed; its output is missing")
     draft = RunDraft(parent, now)
-    _end_stage(state, draft, parent, waiting, child, command.output)
+    _end_stage(draft, state.plan_of(parent), waiting, child, command)
     reply = RunDelivered(
         status="delivered",
         owes=draft.owes,
@@ -109,27 +109,27 @@ def decide_deliver(state: State, command: RunDeliver, now: Micros, _: Ids) -> De
     return Decision(reply, (closed, *draft.changes()), tuple(draft.hints))
 
 
-def _end_stage(
-    state: State, draft: RunDraft, parent: Run, waiting: Job, child: Run, output: Payload | None
-) -> None:
-    plan = state.plan_of(parent)
+def _end_stage(draft: RunDraft, plan: Plan, waiting: Job, child: Run, command: RunDeliver) -> None:
     facts: dict[str, object] = {"run": child.id}
-    if child.status is RunStatus.COMPLETED:
+    if child.status is RunStatus.COMPLETED and command.failure is None:
         row = draft.append(
             STAGE_COMPLETED,
             node=waiting.node,
             item=waiting.item,
             epoch=waiting.epoch,
-            payload=output,
+            payload=command.output,
             data={"attempt": waiting.attempts, "job": waiting.number, **facts},
         )
         draft.close_job(waiting)
-        stage_completed(draft, plan, progress_from(parent.progress), waiting, row)
+        stage_completed(draft, plan, progress_from(draft.progress), waiting, row)
         return
+    fail_stage(draft, plan, waiting, command.failure or _failure_of(child), facts)
+
+
+def _failure_of(child: Run) -> Failure:
     error = cast("dict[str, object]", parse(child.error or "{}"))
     message = f"run {child.id!r} {child.status}: {error.get('message') or error.get('code')}"
-    failure = Failure(code=f"child_{child.status}", message=message, retryable=False)
-    fail_stage(draft, plan, waiting, failure, facts)
+    return Failure(code=f"child_{child.status}", message=message, retryable=False)
 
 
 def _keys(command: RunDeliver) -> tuple[JobKey, ...]:

@@ -1,6 +1,6 @@
 """Rules for stages whose work is done elsewhere: they are suspended, asked about, and woken."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from attrs import evolve
@@ -23,8 +23,9 @@ from holdfast.kernel.progress import progress_from
 from holdfast.kernel.state import Decision, Due, Reads, State, Wakeable
 from holdfast.ports.changes import Change, UpdateJob
 from holdfast.ports.clock import Ids
-from holdfast.ports.errors import ConflictError, InvalidCommandError, NothingToWakeError
-from holdfast.ports.records import STAGE_SUSPENDED, Job, JobKind, JobState, Micros, Run
+from holdfast.ports.errors import InvalidCommandError, NothingToWakeError
+from holdfast.ports.records import STAGE_SUSPENDED, Job, JobKind, JobState, Micros, Run, RunName
+from holdfast.ports.tables import Tables
 from holdfast.ports.transport import JobHint
 
 GAVE_UP: Final = "gave_up"
@@ -110,16 +111,18 @@ def reads_of_wake(command: StageWake) -> Reads:
 
 def decide_wake(state: State, command: StageWake, now: Micros, _: Ids) -> Decision[StagesWoken]:
     """Queue the checks. What is under way is marked: it is checked as soon as it is suspended, or again at once."""
-    found = state.found[_meant(command)].jobs
+    meant = _meant(command)
+    keys = state.found[meant].jobs
+    found = [job for key in keys if (job := state.tables.job(key)) is not None and _is_wakeable(job)]
+    if len(found) < len(keys) or not keys:
+        # A command of the same batch has ended an attempt: it may have suspended its stage.
+        found += (job for job in _checks(state.tables, meant) if job.key not in keys)
     if not found:
         raise NothingToWakeError(command.key or f"{command.run_id}/{command.stage}")
     changes: list[Change] = []
     hints: list[JobHint] = []
     early = 0
-    for key in found:
-        job = state.tables.job(key)
-        if job is None:
-            raise ConflictError(f"job {key.text} has ended meanwhile; what follows it is looked for again")
+    for job in found:
         if job.kind is JobKind.STAGE or job.state is JobState.LEASED:
             changes.append(UpdateJob(evolve(job, wake_at=now)))
             early += 1
@@ -130,6 +133,22 @@ def decide_wake(state: State, command: StageWake, now: Micros, _: Ids) -> Decisi
             changes.append(UpdateJob(awake))
             hints.extend(hints_of(awake))
     return Decision(StagesWoken(woken=len(changes) - early, early=early), tuple(changes), tuple(hints))
+
+
+def _is_wakeable(job: Job) -> bool:
+    return job.kind is JobKind.CHECK or (job.kind is JobKind.STAGE and job.state is JobState.LEASED)
+
+
+def _checks(tables: Tables, meant: Wakeable) -> Iterator[Job]:
+    """Yield those of the checks that were read or opened which are meant."""
+    run = None if meant.run_id is None else tables.run_named(RunName(meant.namespace, meant.run_id))
+    for job in tables.all_jobs():
+        if job.kind is not JobKind.CHECK or job.namespace != meant.namespace:
+            continue
+        by_key = meant.key is not None and job.waits_for == meant.key
+        by_name = run is not None and (job.run, job.node) == (run.key, meant.stage)
+        if by_key or (by_name and meant.item in (None, job.item)):
+            yield job
 
 
 def _meant(command: StageWake) -> Wakeable:

@@ -55,6 +55,9 @@ class Children(PersistenceCase):
         assert store.read(OwedJobs()) == expected
         assert store.read(OwedJobs(2)) == expected[:2]
         assert store.read(OwedJobs(0)) == ()
+        assert store.read(OwedJobs(2, after=expected[0].key)) == expected[1:3]
+        assert store.read(OwedJobs(after=JobKey(a_key(2), 11))) == expected[2:]
+        assert store.read(OwedJobs(after=expected[-1].key)) == ()
 
     def test_it_is_known_whether_anything_is_owed(self, store: Persistence) -> None:
         """From when a job is added until the last one is closed, in whatever way."""

@@ -1,14 +1,121 @@
-"""What ended runs have left behind is closed, however it is spread over them."""
+"""Ends are told, and what ended runs have left behind is closed, however it is spread over them."""
 
 import pytest
+from typing_extensions import override
 
 from holdfast.hosts import endings
+from holdfast.hosts.bodies import Body
+from holdfast.kernel.authoring.decorators import stage
+from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.commands import RunRerunFrom
 from holdfast.ports.changes import AddJob, CreateRun
+from holdfast.ports.json import parse
 from holdfast.ports.persistence import OwedJobs, RunsByKey
 from holdfast.ports.records import ClosePolicy, JobKind, JobState, RunStatus
+from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.conformance.builders import a_job, a_key, a_run
 from tests.unit.hosts.bench import Bench
 from tests.unit.hosts.test_inputs import SIMPLE
+
+LARGE = 100_000
+
+
+@stage
+def widen(number: int) -> str:
+    return str(number) * LARGE
+
+
+@stage
+def left(number: int) -> int:
+    return number + 1
+
+
+@stage
+def right(number: int) -> int:
+    return number + 2
+
+
+WIDENS = Pipeline("widens", input=int).pipe(widen)
+TWO = Pipeline("two", input=int).parallel(left, right)
+WIDE_PARENT = Pipeline("wide-parent", input=int).pipe(stage(WIDENS))
+TWO_PARENT = Pipeline("two-parent", input=int).pipe(stage(TWO))
+
+
+async def _run_next(bench: Bench, name: str) -> Body:
+    """Run the body of the one job of this stage, and settle it."""
+    (body,) = [body for body in bench.prepare() if body.attempt.node == name]
+    bench.settle(body, await bench.run(body))
+    return body
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("loss", ["missing", "corrupt"])
+async def test_a_stage_fails_whose_child_has_lost_what_it_gave(loss: str) -> None:
+    blobs = MemoryBlobStore()
+    bench = Bench(WIDENS, WIDE_PARENT, blobs=blobs)
+    bench.start(WIDE_PARENT(7))
+    await _run_next(bench, "widens")
+    await _run_next(bench, "widen")
+    (key,) = blobs.list("")
+    if loss == "missing":
+        blobs.delete(key)
+    else:
+        blobs.damage(key, b"something else")
+
+    bench.core.tell_ends()
+    error = parse(bench.row().error or "")
+    assert (bench.row().status, error["stage"], error["code"]) == ("failed", "widens", f"blob_{loss}")
+    assert "'x/widens' completed; what it gave is lost" in error["message"]
+
+
+class _AwayBlobs(MemoryBlobStore):
+    """Blobs of which some can't be read for now."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.away: set[str] = set()
+
+    @override
+    def get(self, key: str, /) -> bytes:
+        if key in self.away:
+            raise OSError("the disk is away")
+        return super().get(key)
+
+
+@pytest.mark.anyio
+async def test_ends_that_can_not_be_told_yet_hold_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many they are, and though the others come after them."""
+    monkeypatch.setattr(endings, "AT_ONCE", 2)
+    blobs = _AwayBlobs()
+    bench = Bench(WIDENS, WIDE_PARENT, blobs=blobs)
+    for number in range(1, 6):
+        bench.start(WIDE_PARENT(number), id=f"r{number}")
+    for stage_name in ("widens", "widen"):
+        bodies = [body for body in bench.prepare() if body.attempt.node == stage_name]
+        for body in bodies:
+            bench.settle(body, await bench.run(body))
+    keys = {key: blobs.get(key)[1:2].decode() for key in blobs.list("")}
+    blobs.away = {key for key, number in keys.items() if number in "1234"}
+
+    bench.core.tell_ends()
+    assert [bench.row(f"r{number}").status for number in range(1, 6)] == [*["running"] * 4, "completed"]
+
+    blobs.away = set()
+    bench.core.tell_ends()
+    assert [bench.row(f"r{number}").status for number in range(1, 6)] == ["completed"] * 5
+
+
+@pytest.mark.anyio
+async def test_a_child_that_was_run_again_gives_what_its_generations_gave_together() -> None:
+    bench = Bench(TWO, TWO_PARENT)
+    bench.start(TWO_PARENT(10))
+    await _run_next(bench, "two")
+    await _run_next(bench, "left")
+    bench.engine.kernel.dispatch(RunRerunFrom(run_id="x/two"))
+    await _run_next(bench, "right")
+
+    bench.core.tell_ends()
+    assert bench.engine.sync.handle(TWO_PARENT, "x").result() == (11, 12)
 
 
 @pytest.mark.parametrize("widths", [(0, 0), (1, 0, 2), (3, 3), (7, 1, 0, 4), (1,) * 8])

@@ -10,6 +10,7 @@ from typing import Final
 
 import pytest
 from attrs import evolve
+from typing_extensions import override
 
 from holdfast.adapters.memory.transport import MemoryTransport
 from holdfast.hosts import listener as listener_module
@@ -396,14 +397,30 @@ def test_closing_interrupts_a_real_transport_s_wait() -> None:
     assert not world.is_listening
 
 
-def test_a_transport_that_somebody_else_has_closed_keeps_no_processor_busy(world: World) -> None:
-    transport = MemoryTransport()
-    transport.close()
+class _ClosedByAnother(MemoryTransport):
+    """A transport that is closed while a listener listens to it, and counts how often it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.close()
+        self.asked = 0
+
+    @override
+    def receive(self, limit: int, wait: float, /) -> Sequence[Delivery]:
+        self.asked += 1
+        return super().receive(limit, wait)
+
+
+def test_a_transport_that_somebody_else_has_closed_is_not_asked_without_a_rest(world: World) -> None:
+    transport = _ClosedByAnother()
     listener = Listener(world.store, transport)
     listener.add_worker(lambda: None, lambda _: None)
-    before = time.process_time()
-    time.sleep(0.5)
-    spent = time.process_time() - before
+    while not transport.asked:
+        time.sleep(0.001)
+    asked = transport.asked
+    time.sleep(5 * listener_module._REST)
+    again = transport.asked - asked
     listener.close()
 
-    assert spent < 0.25
+    # Without a rest it is asked tens of thousands of times.
+    assert again <= 10

@@ -8,6 +8,7 @@ from holdfast.kernel.commands import (
     Attempt,
     Command,
     Completed,
+    Failure,
     JobClaimOne,
     NotYet,
     Outcome,
@@ -252,6 +253,20 @@ def test_a_stage_fails_whose_child_fails_and_says_why() -> None:
     error = parse(world.run().error or "")
     assert (error["code"], error["stage"]) == ("child_failed", "k")
     assert error["message"] == "run 'x/k' failed: it broke"
+
+
+def test_a_stage_fails_whose_child_has_lost_what_it_gave() -> None:
+    """Rather than to wait for ever for what will never be there again."""
+    world = _world()
+    session = _started(world)
+    world.complete(world.claim_one(session), 1)
+    (owed,) = world.store.read(OwedJobs())
+    failure = Failure(code="blob_missing", message="it is gone", retryable=False)
+    told = world.do(RunDeliver(job=owed.key.text, parent=parse(owed.input), failure=failure))
+
+    assert (told.status, told.owes) == ("delivered", True)
+    error = parse(world.run().error or "")
+    assert (world.run().status, error["code"], error["message"]) == ("failed", "blob_missing", "it is gone")
 
 
 def test_being_told_twice_is_being_told_once() -> None:

@@ -70,8 +70,16 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
     (
         c.RunDeliver(job="r.2", parent="q.1", output=Payload(inline="1")),
         (
-            '{"idempotency_key":null,"job":"r.2","namespace":"default","output":{"blob":null,"inline":"1"},'
-            '"parent":"q.1","type":"run.deliver"}'
+            '{"failure":null,"idempotency_key":null,"job":"r.2","namespace":"default",'
+            '"output":{"blob":null,"inline":"1"},"parent":"q.1","type":"run.deliver"}'
+        ),
+    ),
+    (
+        c.RunDeliver(job="r.2", parent="q.1", failure=c.Failure(code="blob_missing", message="gone")),
+        (
+            '{"failure":{"code":"blob_missing","message":"gone","retry_after":null,"retryable":true,"rule":null,'
+            '"traceback":"","type":""},"idempotency_key":null,"job":"r.2","namespace":"default",'
+            '"output":null,"parent":"q.1","type":"run.deliver"}'
         ),
     ),
     (

@@ -6,6 +6,8 @@ import pytest
 from holdfast.kernel.commands import (
     Attempt,
     Completed,
+    Failed,
+    Failure,
     JobClaimOne,
     JobsWoken,
     NotYet,
@@ -17,6 +19,7 @@ from holdfast.kernel.commands import (
     StagePollSuspended,
     StagesWoken,
     StageWake,
+    Suspended,
 )
 from holdfast.kernel.plan import CheckPlan, Enough, RetryPolicy
 from holdfast.ports.changes import CloseJob
@@ -30,6 +33,7 @@ from tests.unit.kernel.world import (
     each_of,
     external,
     failed,
+    field,
     payload,
     pipeline,
     settling,
@@ -453,6 +457,42 @@ def test_a_stage_that_is_woken_before_it_is_suspended_is_checked_as_soon_as_it_i
 
     assert settled.retry_at == world.now
     assert world.claim_one(session).kind is JobKind.CHECK
+
+
+@pytest.mark.parametrize("wake", _WAKES)
+def test_a_stage_that_is_suspended_and_woken_in_one_batch_is_checked_at_once(wake: StageWake) -> None:
+    world = World(PLAN)
+    world.create()
+    session = world.open()
+    handed_on = Suspended(state=payload("elsewhere"), check_after=60 * SECOND, key="key")
+    settled, woken = world.send(settling(world.claim_one(session), handed_on), wake)
+
+    assert (field(settled, "status"), woken) == ("settled", StagesWoken(woken=1))
+    assert world.claim_one(session).kind is JobKind.CHECK
+
+
+@pytest.mark.parametrize("wake", _WAKES)
+def test_a_stage_that_ends_in_the_batch_of_its_wake_is_settled_and_not_woken(wake: StageWake) -> None:
+    """The others of the batch are stored."""
+    world = World(PLAN)
+    session = _suspended(world)
+    check = _check(world, session)
+    settled, woken = world.send(settling(check, Completed(output=payload(1))), wake)
+
+    assert field(settled, "status") == "settled"
+    assert isinstance(woken, NothingToWakeError)
+    assert world.claim_one(session).node == "z"
+
+
+def test_a_body_that_failed_in_the_batch_of_its_wake_is_not_tried_again_before_its_time() -> None:
+    world = World(PLAN)
+    world.create()
+    session = world.open()
+    later = Failed(failure=Failure(code="oops", message="it broke", retry_after=30 * SECOND))
+    settled, woken = world.send(settling(world.claim_one(session), later), StageWake(run_id="x", stage="e"))
+
+    assert isinstance(woken, NothingToWakeError)
+    assert (field(settled, "retry_at"), _job(world).wake_at) == (world.now + 30 * SECOND,) * 2
 
 
 def test_a_key_that_nobody_has_suspended_under_wakes_nothing() -> None:
