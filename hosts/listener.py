@@ -24,11 +24,21 @@ _log = logging.getLogger("holdfast.listener")
 
 
 class Listener:
-    """One thread, started when it is first needed, that listens until it is closed."""
+    """One thread, started when it is first needed, that listens until it is closed. `starts` is whether there is one."""
 
-    def __init__(self, persistence: Persistence, transport: JobTransport) -> None:
+    def __init__(
+        self,
+        persistence: Persistence,
+        transport: JobTransport,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        starts: bool = True,
+    ) -> None:
         self._persistence = persistence
         self._transport = transport
+        self._monotonic = monotonic
+        self._starts = starts
+        self._looked_at = monotonic()
         self._lock = threading.Lock()
         self._waiting: dict[str, list[Future[Run]]] = {}
         self._workers: dict[Callable[[], None], Callable[[frozenset[str]], None]] = {}
@@ -81,36 +91,40 @@ class Listener:
 
     def _start(self) -> None:
         with self._lock:
-            if self._thread is None and not self._closed.is_set():
+            if self._starts and self._thread is None and not self._closed.is_set():
                 self._thread = threading.Thread(target=self._listen, name="holdfast-listener", daemon=True)
                 self._thread.start()
 
     def _listen(self) -> None:
-        looked_at = time.monotonic()
         while not self._closed.is_set():
-            try:
-                asked_at = time.monotonic()
-                deliveries = self._transport.receive(_HINTS_AT_ONCE, POLL_FLOOR)
-                if self._closed.is_set():
-                    return
-                if not deliveries and time.monotonic() - asked_at < _AT_ONCE:
-                    # It does not wait: somebody else has closed it, say. That must not keep a processor busy.
-                    self._closed.wait(_REST)
-                self._tell_workers(deliveries)
-                if not deliveries or time.monotonic() - looked_at >= POLL_FLOOR:
-                    # However much is heard: what was not heard must be made up for.
-                    self._look()
-                    looked_at = time.monotonic()
-                elif any(not isinstance(delivery.hint, JobHint) for delivery in deliveries):
-                    self._look(deliveries)
-                for delivery in deliveries:
-                    self._transport.ack(delivery.receipt)
-            except HoldfastError as error:
-                _log.warning("could not look for runs that ended: %s", error)
-                self._closed.wait(POLL_FLOOR)
-            except Exception:  # noqa: BLE001  # a bug must not leave those waiting for ever who wait
-                _log.exception("could not look for runs that ended")
-                self._closed.wait(POLL_FLOOR)
+            if rest := self.listen_once():
+                self._closed.wait(rest)
+
+    def listen_once(self) -> float:
+        """Wait for what the transport says next, and pass it on; return for how many seconds to rest then."""
+        try:
+            asked_at = self._monotonic()
+            deliveries = self._transport.receive(_HINTS_AT_ONCE, POLL_FLOOR)
+            if self._closed.is_set():
+                return 0.0
+            # It does not wait: somebody else has closed it, say. That must not keep a processor busy.
+            rest = _REST if not deliveries and self._monotonic() - asked_at < _AT_ONCE else 0.0
+            self._tell_workers(deliveries)
+            if not deliveries or self._monotonic() - self._looked_at >= POLL_FLOOR:
+                # However much is heard: what was not heard must be made up for.
+                self._look()
+                self._looked_at = self._monotonic()
+            elif any(not isinstance(delivery.hint, JobHint) for delivery in deliveries):
+                self._look(deliveries)
+            for delivery in deliveries:
+                self._transport.ack(delivery.receipt)
+        except HoldfastError as error:
+            _log.warning("could not look for runs that ended: %s", error)
+            return POLL_FLOOR
+        except Exception:  # noqa: BLE001  # a bug must not leave those waiting for ever who wait
+            _log.exception("could not look for runs that ended")
+            return POLL_FLOOR
+        return rest
 
     def _tell_workers(self, deliveries: Sequence[Delivery]) -> None:
         runs = frozenset(delivery.hint.run for delivery in deliveries if isinstance(delivery.hint, RunHint))

@@ -1,9 +1,43 @@
-"""Event loops of whichever kind: whether one runs here, and calls from other threads into it."""
+"""Event loops of whichever kind: code run in one of its own, and calls from other threads into one."""
 
-from collections.abc import Callable
-from typing import cast
+import threading
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
-from anyio import lowlevel
+import anyio
+from anyio import NoEventLoopError, lowlevel
+
+T = TypeVar("T")
+
+Run: TypeAlias = Callable[[Callable[[], Awaitable[Any]]], Any]
+
+runs: Final[ContextVar[Run | None]] = ContextVar("holdfast_runs", default=None)
+"""What runs async code here instead of anyio. None in every real process; the simulator has loops of its own."""
+
+
+def run_in_loop(call: Callable[[], Awaitable[T]]) -> T:
+    """Run async code to its end from sync code, which may itself be called from within an event loop."""
+    run = cast("Callable[[Callable[[], Awaitable[T]]], T]", runs.get() or anyio.run)
+    try:
+        lowlevel.current_token()
+    except NoEventLoopError:
+        return run(call)
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def make() -> None:
+        try:
+            results.append(run(call))
+        except BaseException as error:  # noqa: BLE001  # it is raised again in the caller's thread
+            errors.append(error)
+
+    thread = threading.Thread(target=make, name="holdfast-bodies")
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]
 
 
 def caller_into_loop() -> Callable[[Callable[[], None]], None]:

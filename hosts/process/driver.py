@@ -5,15 +5,13 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 import anyio
-import attrs
 from anyio import CancelScope, CapacityLimiter, lowlevel, to_thread
 from anyio.abc import TaskGroup
 
 from holdfast.hosts.bodies import Body
 from holdfast.hosts.core import Core
 from holdfast.hosts.process import protocol as p
-from holdfast.hosts.process.calls import StoreCalls
-from holdfast.hosts.process.machine import WorkerMachine
+from holdfast.hosts.process.hands import Hands, Told
 from holdfast.hosts.process.renewal import Renewal
 from holdfast.hosts.process.running import run_body
 from holdfast.hosts.process.settings import Settings
@@ -34,8 +32,8 @@ class Driver:
         self, core: Core, settings: Settings, *, lease: float, sinks: Mapping[str, EventSink] | None = None
     ) -> None:
         self._core = core
-        self.machine = WorkerMachine(attrs.evolve(settings, sinks=tuple(sinks or ())))
-        self.calls = StoreCalls(core, lease=lease, sinks=sinks or {})
+        self._hands = Hands(core, settings, lease=lease, sinks=sinks or {})
+        self.machine, self.calls = self._hands.machine, self._hands.calls
         self._renewal = Renewal(
             core,
             lease=lease,
@@ -45,10 +43,7 @@ class Driver:
         self._threads = CapacityLimiter(settings.concurrency)
         self._db_threads = CapacityLimiter(8)
         self._sink_threads = CapacityLimiter(max(1, len(sinks or ())))
-        self._inputs: list[p.Input] = []
         self._woken: anyio.Event | None = None
-        self._bodies: dict[Attempt, Body] = {}
-        self._ended: dict[tuple[str, int], Body] = {}
         self._scopes: dict[Attempt, CancelScope] = {}
         self._store_calls: set[CancelScope] = set()
         self._sink_calls: set[CancelScope] = set()
@@ -74,12 +69,7 @@ class Driver:
             self._core.listener.remove_worker(self._wake)
             self._renewal.stop()
             if not self._stopped:
-                # What has happened since the machine was last asked: bodies have ended, a claim has come back.
-                last = self.machine.step(self._core.stores.clock.monotonic(), self._inputs)
-                settles, attempts = self.machine.leave()
-                attempts += tuple(
-                    attempt for action in last if isinstance(action, p.Release) for attempt in action.attempts
-                )
+                settles, attempts = self._hands.last(self._core.stores.clock.monotonic())
                 with CancelScope(shield=True):
                     await self._in_thread(lambda: self.calls.leave(settles, attempts), LEAVE_SECONDS)
 
@@ -90,9 +80,8 @@ class Driver:
 
     def post(self, happened: p.Input) -> None:
         """Tell the machine what has happened. From the loop's thread."""
-        self._inputs.append(happened)
-        if self._woken is not None:
-            self._woken.set()
+        self._hands.post(happened)
+        self._stir()
 
     def post_from_thread(self, happened: p.Input) -> None:
         """Tell the machine what has happened. From any thread, while `serve` runs."""
@@ -102,13 +91,12 @@ class Driver:
         clock = self._core.stores.clock
         assert self._woken is not None
         while True:
-            inputs, self._inputs = self._inputs, []
-            for action in self.machine.step(clock.monotonic(), inputs):
+            for action in self._hands.step(clock.monotonic()):
                 if isinstance(action, p.Finish):
                     self._finish()
                     return
                 self._carry_out(action)
-            if self._inputs:
+            if self._hands.has_news:
                 # Bodies that were just started run before the next decision: so their ends are settled together.
                 await lowlevel.checkpoint()
                 continue
@@ -121,64 +109,28 @@ class Driver:
         assert self._group is not None
         match action:
             case p.Start(attempt):
-                body = self._bodies.pop(attempt)
-                self.calls.counts.started += 1
-                self.calls.said[attempt] = body.runtime
+                body = self._hands.begin(attempt)
                 self._scopes[attempt] = CancelScope()
                 self._group.start_soon(self._run, body)
             case p.Cancel(attempt):
                 self._cancel(attempt)
-            case p.Finish():
-                pass
             case _:
-                self._group.start_soon(self._call, action)
+                if (call := self._hands.call(action)) is not None:
+                    self._group.start_soon(self._call, action, call)
 
-    async def _call(self, action: p.Action) -> None:
+    async def _call(self, action: p.Action, call: Callable[[], Told]) -> None:
         """Do what an action asks of the store, in a thread, and tell the machine what came of it."""
-        match action:
-            case p.OpenSession():
-                happened = await self._in_thread(self.calls.open_session)
-            case p.Claim():
-                claimed = await self._in_thread(lambda: self.calls.claim(action))
-                if claimed is None:
-                    return
-                happened, bodies = claimed
-                self._bodies.update((body.attempt, body) for body in bodies)
-            case p.Settle(settles):
-                ended = {key: self._ended[key] for key in map(_key, settles) if key in self._ended}
-                settled = await self._in_thread(lambda: self.calls.settle(action, ended))
-                if settled is None:
-                    return
-                happened, bodies = settled
-                self._bodies.update((body.attempt, body) for body in bodies)
-                if isinstance(happened, p.Settled):
-                    for key in ended:
-                        del self._ended[key]
-            case p.Heartbeat(attempts):
-                happened = await self._in_thread(lambda: self.calls.heartbeat(action, attempts))
-            case p.Sweep():
-                happened = await self._in_thread(lambda: self.calls.sweep(action))
-            case p.Admit():
-                happened = await self._in_thread(lambda: self.calls.admit(action))
-            case p.WakeDue():
-                happened = await self._in_thread(lambda: self.calls.wake_due(action))
-            case p.Look():
-                happened = await self._in_thread(lambda: self.calls.look(action))
-            case p.Flush():
-                happened = await self._in_thread(lambda: self.calls.flush(action), threads=self._sink_threads)
-            case p.TellEnds():
-                happened = await self._in_thread(lambda: self.calls.tell_ends(action))
-            case p.Release(attempts):
-                with CancelScope(shield=True):  # it may be the last thing that this worker does
-                    await self._in_thread(lambda: self.calls.release(attempts))
-                return
-            case _:
-                return
-        if happened is None:
+        with CancelScope(
+            shield=isinstance(action, p.Release)
+        ):  # that may be the last thing that this worker does
+            threads = self._sink_threads if isinstance(action, p.Flush) else None
+            told = await self._in_thread(call, threads=threads)
+        if told is None:
             return
-        if isinstance(happened, p.SessionReady):
+        self._hands.answer(action, told)
+        self._stir()
+        if isinstance(told[0], p.SessionReady):
             self._renewal.start()
-        self.post(happened)
 
     async def _run(self, body: Body) -> None:
         attempt = body.attempt
@@ -186,15 +138,12 @@ class Driver:
         scope = self._scopes[attempt]
         with scope:
             settle = body.settle(await run_body(body, self._threads))
-        del self._scopes[attempt], self.calls.said[attempt]
-        if settle is not None and not scope.cancel_called:
-            self._ended[_key(settle)] = body
-        self.post(p.Ended(attempt, settle))
+        del self._scopes[attempt]
+        self._hands.end(body, settle, cancelled=scope.cancel_called)
+        self._stir()
 
     def _cancel(self, attempt: Attempt) -> None:
-        self._ended.pop(_key(attempt), None)
-        if attempt in self._scopes:
-            self.calls.said[attempt].cancel()
+        if self._hands.cancel(attempt):
             self._scopes[attempt].cancel()
 
     def _finish(self) -> None:
@@ -243,6 +192,10 @@ class Driver:
             raise errors[0]
         return results[0] if results else None
 
+    def _stir(self) -> None:
+        if self._woken is not None:
+            self._woken.set()
+
     def _wake(self) -> None:
         self.post_from_thread(p.Woken())
 
@@ -250,7 +203,3 @@ class Driver:
         # Most runs that end are none of this worker's, and cost its loop nothing.
         if any(attempt.run in runs for attempt in tuple(self._scopes)):
             self.post_from_thread(p.RunsEnded(runs))
-
-
-def _key(one: JobSettle | Attempt) -> tuple[str, int]:
-    return one.job, one.epoch

@@ -33,7 +33,7 @@ class Renewal:
     ) -> None:
         self._core = core
         self._lease = round(lease * 1_000_000)
-        self._interval = lease / 3
+        self.interval = lease / 3
         self._sessions = sessions
         self._lost = lost
         self._known_lost: str | None = None
@@ -68,18 +68,22 @@ class Renewal:
         self._stopped.set()
 
     def _renew(self) -> None:
-        wait = self._interval
+        wait = self.interval
         while not self._pause(wait):
-            try:
-                self._core.sync_clock()
-                self._renew_all()
-                wait = self._interval
-            except HoldfastError as error:
-                _log.warning("could not renew the session: %s", error)
-                wait = self._interval / 4
-            except Exception:  # noqa: BLE001  # whatever it is, the session must go on being renewed
-                _log.exception("could not renew the session")
-                wait = self._interval / 4
+            wait = self.round()
+
+    def round(self) -> float:
+        """Sync the clock and renew once; return how many seconds to wait before the next time."""
+        try:
+            self._core.sync_clock()
+            self._renew_all()
+        except HoldfastError as error:
+            _log.warning("could not renew the session: %s", error)
+            return self.interval / 4
+        except Exception:  # noqa: BLE001  # whatever it is, the session must go on being renewed
+            _log.exception("could not renew the session")
+            return self.interval / 4
+        return self.interval
 
     def _pause(self, seconds: float) -> bool:
         """Wait, with an eye on the event loop; return whether it is time to stop. Renewal never waits for the loop."""

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import cast
 
 import anyio
-from anyio import CapacityLimiter, lowlevel, to_thread
+from anyio import CapacityLimiter, lowlevel
 
 from holdfast.hosts.bodies import Body
 from holdfast.hosts.interceptors import EnteredBodies
@@ -25,7 +25,7 @@ async def run_body(body: Body, threads: CapacityLimiter) -> Outcome:
         return body.out_of_time()
     speaking.set(body.runtime)  # each body has a task, and so a context, of its own
     if body.is_ours:
-        return body.done() if len(body.work.input) <= INLINE_MAX else await to_thread.run_sync(body.done)
+        return body.done() if len(body.work.input) <= INLINE_MAX else await result_in_thread(body.done)
     try:
         return await (_intercepted if body.interceptors else _in_time)(body, threads)
     except _AttemptTimeoutError:

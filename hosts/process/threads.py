@@ -9,7 +9,8 @@ import queue
 import sys
 import threading
 from collections.abc import Callable
-from typing import Final, TypeVar
+from contextvars import ContextVar
+from typing import Final, TypeAlias, TypeVar
 
 import anyio
 from anyio import CapacityLimiter
@@ -21,6 +22,11 @@ R = TypeVar("R")
 
 IDLE_SECONDS: Final = 10.0
 """How long a thread waits for its next call before it ends."""
+
+Start: TypeAlias = Callable[[Callable[[], None]], None]
+
+starts: Final[ContextVar[Start | None]] = ContextVar("holdfast_starts", default=None)
+"""What starts calls here instead of threads. None in every real process; the simulator has something of its own."""
 
 _lock: Final = threading.Lock()
 _idle: Final["list[_Thread]"] = []
@@ -59,7 +65,7 @@ async def make_in_thread(call: Callable[[], None]) -> None:
         context.run(call)
         in_loop(done.set)
 
-    _hand_over(make)
+    (starts.get() or _hand_over)(make)
     await done.wait()
 
 

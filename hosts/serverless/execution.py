@@ -1,21 +1,21 @@
 """Runs bodies from sync code: each call has an event loop of its own, for as long as it lasts."""
 
-import threading
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
 
 import anyio
-from anyio import CancelScope, CapacityLimiter, NoEventLoopError, lowlevel, to_thread
+from anyio import CancelScope, CapacityLimiter
 
 from holdfast.hosts.bodies import Body
 from holdfast.hosts.core import Core
+from holdfast.hosts.loops import run_in_loop
 from holdfast.hosts.process.running import run_body
+from holdfast.hosts.process.threads import result_in_thread
 from holdfast.kernel.commands import Attempt, Failed, Failure, Held, JobHeartbeat, JobRelease, JobSettle
 from holdfast.kernel.kernel import Kernel
 from holdfast.ports.errors import CommandError, HoldfastError
 from holdfast.ports.records import Micros
-
-T = TypeVar("T")
 
 HEARTBEAT_INTERVAL: Final = 2.0
 UNKNOWN_CODE_DELAY: Final[Micros] = 5_000_000
@@ -36,7 +36,7 @@ class AttemptExecutor:
         bodies, _ = self._core.bodies.prepare((attempt,))
         if not bodies:
             return None
-        settles = _in_loop(lambda: self._run_all(bodies))
+        settles = run_in_loop(lambda: self._run_all(bodies))
         return settles[0] if settles else _lost(self._core, attempt)
 
     def execute_many(self, attempts: Sequence[Attempt], kernel: Kernel) -> list[str]:
@@ -54,7 +54,7 @@ class AttemptExecutor:
                     for back in unknown
                 ]
             )
-        settles = _in_loop(lambda: self._run_all(bodies)) if bodies else []
+        settles = run_in_loop(lambda: self._run_all(bodies)) if bodies else []
         owes = False
         statuses = ["ignored"] * len(unknown) + ["fenced"] * (len(bodies) - len(settles))
         answers = kernel.dispatch_many(settles)
@@ -100,7 +100,7 @@ class AttemptExecutor:
             )
             command = JobHeartbeat(namespace=self._core.namespace, attempts=held)
             try:
-                answer = await to_thread.run_sync(self._core.kernel.dispatch, command)
+                answer = await result_in_thread(partial(self._core.kernel.dispatch, command))
             except HoldfastError:
                 for asked in held:
                     bodies[asked.job].runtime.put_back(asked.said)
@@ -117,26 +117,3 @@ def _lost(core: Core, attempt: Attempt) -> JobSettle:
     return JobSettle(
         namespace=core.namespace, job=attempt.job, epoch=attempt.epoch, outcome=Failed(failure=failure)
     )
-
-
-def _in_loop(call: Callable[[], Awaitable[T]]) -> T:
-    """Run async code to its end from sync code, which may itself be called from within an event loop."""
-    try:
-        lowlevel.current_token()
-    except NoEventLoopError:
-        return anyio.run(call)
-    results: list[T] = []
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            results.append(anyio.run(call))
-        except BaseException as error:  # noqa: BLE001  # it is raised again in the caller's thread
-            errors.append(error)
-
-    thread = threading.Thread(target=run, name="holdfast-bodies")
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-    return results[0]
