@@ -24,7 +24,7 @@ _log = logging.getLogger("holdfast.listener")
 
 
 class Listener:
-    """One thread, started when it is first needed, that listens until it is closed. `starts` is whether there is one."""
+    """One thread, if `starts`, started when it is first needed, that listens until it is closed."""
 
     def __init__(
         self,

@@ -100,7 +100,7 @@ class Hands:
             case p.TellEnds():
                 return lambda: (calls.tell_ends(action), _NO_BODIES)
             case p.Release(attempts):
-                return lambda: (calls.release(attempts), _NO_BODIES)
+                return lambda: _released(calls, attempts)
             case p.Start() | p.Cancel() | p.Finish():
                 return None
 
@@ -123,6 +123,11 @@ class Hands:
         settles, attempts = self.machine.leave()
         given_back = (action.attempts for action in actions if isinstance(action, p.Release))
         return settles, (*attempts, *(attempt for some in given_back for attempt in some))
+
+
+def _released(calls: StoreCalls, attempts: Sequence[Attempt]) -> Told:
+    calls.release(attempts)
+    return None, _NO_BODIES
 
 
 def _key(one: JobSettle | Attempt) -> tuple[str, int]:
