@@ -25,10 +25,13 @@ from holdfast.ports.persistence import RunsByKey, SinksWithNews, StreamRows, Str
 from holdfast.ports.records import HistoryRow, Micros, Run
 
 LEASE: Final = 60.0
-SETTLE_AFTER: Final = 0.5
+FLUSH_SECONDS: Final = 0.5
+"""How long a flush goes on with the streams that it has leased, before it gives back those that are left."""
+SETTLE_AFTER: Final = 0.025
 """Seconds after which it is said how far a flush went, so that not much comes again if the process is killed."""
 ROWS_EACH: Final = 100
-ROWS_AT_ONCE: Final = 1_000
+ROWS_AT_ONCE: Final = 500
+"""How many rows are read at once. Between two such portions it can be said how far a flush went."""
 SWEEP_INTERVAL: Final = 10.0
 PAGES_AT_ONCE: Final = 20
 SKIPPED: Final = "event.skipped"
@@ -100,7 +103,7 @@ class Flusher:
         return total
 
     def flush_once(self, name: str, keep_on: Callable[[], bool] = lambda: True) -> Flushed:
-        """Lease some streams of one sink, hand their events over, and say how far that went."""
+        """Lease some streams of one sink, hand their events over, and say how far that went, portion by portion."""
         clock = self._core.clock
         # Half of the lease is left for the call that has been begun, and for the store.
         began = clock.monotonic()
@@ -110,7 +113,9 @@ class Flusher:
         if not leased.streams:
             return Flushed()
         delivery = Delivery()
+        telling = _Telling(self._core, name, leased, delivery)
         untouched = [stream.run for stream in leased.streams]
+        told_at = began
 
         def may_go_on() -> bool:
             return clock.monotonic() < until and keep_on()
@@ -119,31 +124,18 @@ class Flusher:
             for group in _groups(leased.streams):
                 if delivery.error is not None or not may_go_on():
                     break
-                if delivery.took and clock.monotonic() >= began + SETTLE_AFTER:
+                if delivery.took and clock.monotonic() >= began + FLUSH_SECONDS:
                     break
+                if clock.monotonic() >= told_at + SETTLE_AFTER:
+                    telling.tell()
+                    told_at = clock.monotonic()
                 pending = self._pending(leased, group)
                 del untouched[: len(group)]
                 deliver(self._sinks[name], pending, delivery, failing=leased.failing, may_go_on=may_go_on)
         finally:
             delivery.untouched += untouched
-            settled = self._settle(name, leased, delivery)
+            settled = telling.tell_all()
         return self._told(name, leased, delivery, settled)
-
-    def _settle(self, name: str, leased: OutboxFlushed, delivery: Delivery) -> OutboxSettled:
-        return self._core.kernel.dispatch(
-            OutboxSettle(
-                namespace=self._core.namespace,
-                sink=name,
-                registration=leased.registration,
-                holder=leased.holder,
-                delivered=tuple(delivery.delivered),
-                refused=tuple(delivery.refused),
-                untouched=tuple(delivery.untouched),
-                took=delivery.took,
-                error=delivery.error,
-                retry_after=round(delivery.retry_after * 1_000_000),
-            )
-        )
 
     def _told(self, name: str, leased: OutboxFlushed, delivery: Delivery, settled: OutboxSettled) -> Flushed:
         numbers = {one.run: one for one in delivery.refused}
@@ -207,6 +199,53 @@ class Flusher:
                 break
         is_under_way = self._hurry and self._sweep_after != ""
         self._sweep_at = self._core.clock.monotonic() + (0.0 if is_under_way else SWEEP_INTERVAL)
+
+
+@attrs.define
+class _Telling:
+    """Says in the store, a portion at a time, how far a delivery went. What was said once is not said again."""
+
+    core: Core
+    sink: str
+    leased: OutboxFlushed
+    delivery: Delivery
+    delivered: int = 0
+    refused: int = 0
+    so_far: OutboxSettled = attrs.field(factory=OutboxSettled)
+
+    def tell(self) -> None:
+        """Say what is new, if anything is."""
+        if len(self.delivery.delivered) > self.delivered or len(self.delivery.refused) > self.refused:
+            self._settle((), None)
+
+    def tell_all(self) -> OutboxSettled:
+        """Say the rest, give back what is left, and return what became of all."""
+        self._settle(tuple(self.delivery.untouched), self.delivery.error)
+        return self.so_far
+
+    def _settle(self, untouched: tuple[str, ...], error: str | None) -> None:
+        delivered, refused = self.delivery.delivered[self.delivered :], self.delivery.refused[self.refused :]
+        settled = self.core.kernel.dispatch(
+            OutboxSettle(
+                namespace=self.core.namespace,
+                sink=self.sink,
+                registration=self.leased.registration,
+                holder=self.leased.holder,
+                delivered=tuple(delivered),
+                refused=tuple(refused),
+                untouched=untouched,
+                took=self.delivery.took,
+                error=error,
+                retry_after=round(self.delivery.retry_after * 1_000_000),
+            )
+        )
+        self.delivered += len(delivered)
+        self.refused += len(refused)
+        self.so_far = OutboxSettled(
+            fenced=(*self.so_far.fenced, *settled.fenced),
+            parked=(*self.so_far.parked, *settled.parked),
+            retry_at=settled.retry_at,
+        )
 
 
 def _matched(delivery: Delivery, streams: Sequence[StreamLease]) -> Iterator[tuple[Delivered, StreamLease]]:

@@ -119,10 +119,11 @@ class OutboxSettled:
 
 @attrs.frozen(kw_only=True)
 class OutboxSettle(Command[OutboxSettled]):
-    """Say how far streams were flushed, and give them back: all that were leased, `untouched` ones too.
+    """Say how far streams were flushed, and give them back, `untouched` ones too. What is not named stays leased.
 
-    `took` is whether the sink took anything at all. `error` is why the sink as a whole failed; it is then left alone
-    for a while, for `retry_after` at least.
+    A flush may say so in several portions: the sooner it does, the less comes again if it dies. `took` is whether the
+    sink took anything at all so far. `error` is why the sink as a whole failed; it is then left alone for a while, for
+    `retry_after` at least.
     """
 
     type: ClassVar[Literal["outbox.settle"]] = "outbox.settle"

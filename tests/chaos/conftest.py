@@ -1,5 +1,16 @@
 """What the tests in this folder share."""
 
+import pytest
+
+from tests.chaos.figures import reported
 from tests.chaos.site import nursery, open_site, postgres_site, site, sqlite_site
 
 __all__ = ["nursery", "open_site", "postgres_site", "site", "sqlite_site"]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what the tests have counted."""
+    if lines := reported():
+        terminalreporter.section("what chaos has counted")
+        for line in lines:
+            terminalreporter.write_line(line)

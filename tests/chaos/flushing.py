@@ -11,17 +11,28 @@ from holdfast.ports.events import Event
 
 LEASE = 3.0
 NAME = "audit"
+FAILS_EVERY = 50
+"""At how many calls the sink takes nothing once."""
 SECONDS_A_CALL = 0.02
 """So that a fast machine is not done before enough have been killed."""
 
 
 class FileSink:
-    """Adds a line for each event to a file that several processes share, with one write for each call."""
+    """Adds a line for each event to a file that several processes share, with one write for each call.
+
+    Now and then it fails, and adds a byte to another file instead.
+    """
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._failures = os.open(f"{path}.failures", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._calls = 0
 
     def emit(self, events: Sequence[Event], /) -> None:
+        self._calls += 1
+        if self._calls % FAILS_EVERY == 3:
+            os.write(self._failures, b".")
+            raise OSError("nobody is at home")
         os.write(self._file, "".join(f"{event.run} {event.number}\n" for event in events).encode())
         time.sleep(SECONDS_A_CALL)
 

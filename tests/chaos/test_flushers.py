@@ -15,6 +15,7 @@ from holdfast.ports.changes import AppendHistory, Change, CreateRun
 from holdfast.ports.persistence import Persistence, SinksWithNews
 from holdfast.ports.records import Micros
 from holdfast.testing.conformance.builders import NAMESPACE, a_row, a_run
+from tests.chaos.figures import report
 from tests.chaos.flushing import NAME, flush_for_ever
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow]
@@ -22,6 +23,8 @@ pytestmark = [pytest.mark.chaos, pytest.mark.slow]
 RUNS, ROWS = 1_000, 100
 FLUSHERS = 3
 KILLS_MIN = 5
+FAILURES_MIN = 3
+AGAIN_MAX = 0.03
 SECONDS_MAX = 120.0
 
 
@@ -93,5 +96,11 @@ def test_killed_flushers_lose_nothing_and_keep_the_order(url: str, tmp_path: Pat
             numbers.append(int(number))
     assert len(first) == RUNS
     assert all(numbers == list(range(1, ROWS + 1)) for numbers in first.values())
+    failures = Path(f"{heard}.failures").stat().st_size
+    again = lines / (RUNS * ROWS) - 1
+    report(
+        f"events: {RUNS * ROWS}, kills: {kills}, failures: {failures}, again: {again:.2%}, {seconds:.1f} s"
+    )
     assert kills >= KILLS_MIN, "too few were killed to tell anything"
-    print(f"{lines} lines for {RUNS * ROWS} events, {kills} kills, {seconds:.1f} s")
+    assert failures >= FAILURES_MIN, "the sink failed too seldom"
+    assert again <= AGAIN_MAX

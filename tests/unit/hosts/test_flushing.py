@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 from holdfast.adapters.memory.persistence import MemoryPersistence
+from holdfast.hosts import flushing
 from holdfast.hosts.core import Core
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.flushing import Flusher
@@ -462,6 +463,42 @@ def test_a_flush_stops_when_it_is_told_to(world: World) -> None:
 
     assert world.flusher.flush(keep_on=lambda: False).events == 0
     assert world.flusher.flush().events == 5
+
+
+def test_a_flush_says_how_far_it_has_come_before_it_is_over(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So little comes again if its process is killed."""
+    monkeypatch.setattr(flushing, "ROWS_AT_ONCE", 2)
+    world.register()
+    for number in range(10):
+        world.start(f"r{number}")
+    said: list[tuple[int, int]] = []
+
+    def note(_: Sequence[Event]) -> None:
+        streams = world.store.dump().streams.values()
+        said.append((len(world.sink.events), sum(stream.delivered > 0 for stream in streams)))
+        world.wait(flushing.SETTLE_AFTER * 1.5)
+
+    world.sink.fails = note
+    assert world.flusher.flush_once("audit").events == 10
+
+    assert said == [(0, 0), (2, 2), (4, 4), (6, 6), (8, 8)]
+    assert all(stream.holder is None for stream in world.store.dump().streams.values())
+
+
+def test_a_flush_gives_back_what_it_does_not_come_to_soon(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flushing, "ROWS_AT_ONCE", 2)
+    world.register()
+    for number in range(10):
+        world.start(f"r{number}")
+    world.sink.fails = lambda _: world.wait(flushing.FLUSH_SECONDS * 0.6)
+    flushed = world.flusher.flush_once("audit")
+
+    assert (flushed.events, flushed.more) == (4, True)
+    assert all(stream.holder is None for stream in world.store.dump().streams.values())
 
 
 def test_two_flushers_do_not_double(world: World) -> None:
