@@ -211,11 +211,17 @@ class PrivatePostgres:
 
 
 @contextlib.contextmanager
-def fresh_database(url: str) -> Generator[str]:
-    """Create an empty database on the server of `url`, give its URL, and drop it with whoever is still connected."""
+def fresh_database(url: str, *, like: str | None = None) -> Generator[str]:
+    """Create a database on the server of `url`, give its URL, and drop it with whoever is still connected.
+
+    It is empty, or a copy of the database at the URL `like`, to which nobody may be connected.
+    """
     name = f"holdfast_{secrets.token_hex(6)}"
+    create = sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name))
+    if like is not None:
+        create += sql.SQL(" TEMPLATE {}").format(sql.Identifier(urlsplit(like).path.removeprefix("/")))
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        connection.execute(create)
     try:
         yield urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
     finally:

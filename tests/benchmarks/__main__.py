@@ -14,12 +14,12 @@ import attrs
 from tests.benchmarks import floors, workloads
 from tests.benchmarks.figures import Case, Figure, table, take
 from tests.benchmarks.programs import STAGES
-from tests.benchmarks.sites import Store, postgres_store, sqlite_store
+from tests.benchmarks.sites import Before, Store, postgres_store, sqlite_store
 
 
 @attrs.frozen(kw_only=True)
 class Sizes:
-    """How much of everything. `warm_up` divides the sizes of what only warms up."""
+    """How much of everything. `warm_up` divides the sizes of what only warms up, and not of what is there before."""
 
     singly: int
     batches: int
@@ -28,6 +28,9 @@ class Sizes:
     floor_stages: int
     asked: int
     items: int
+    suspended: int
+    woken: int
+    idle_seconds: int
     repeats: int
     warm_up: int
 
@@ -40,6 +43,9 @@ FULL: Final = Sizes(
     floor_stages=200,
     asked=200,
     items=10_000,
+    suspended=100_000,
+    woken=1_000,
+    idle_seconds=60,
     repeats=3,
     warm_up=5,
 )
@@ -51,11 +57,25 @@ QUICK: Final = Sizes(
     floor_stages=100,
     asked=20,
     items=500,
+    suspended=2_000,
+    woken=200,
+    idle_seconds=5,
     repeats=1,
     warm_up=5,
 )
 TINY: Final = Sizes(
-    singly=8, batches=20, drain=20, chains=3, floor_stages=4, asked=3, items=10, repeats=1, warm_up=1
+    singly=8,
+    batches=20,
+    drain=20,
+    chains=3,
+    floor_stages=4,
+    asked=3,
+    items=200,
+    suspended=20,
+    woken=5,
+    idle_seconds=1,
+    repeats=1,
+    warm_up=1,
 )
 """For the test that all of this works at all."""
 
@@ -93,13 +113,7 @@ def cases(sizes: Sizes) -> list[Case]:
             repeats=many,
         ),
         *(_chain(sizes, at_once) for at_once in (50, 200)),
-        Case(
-            name="map",
-            unit="items/s",
-            measure=lambda site: workloads.fan(site, sizes.items),
-            floor=lambda site: floors.fan(site, sizes.items),
-            repeats=many,
-        ),
+        *(_map(sizes, runs) for runs in (1, 10, 100)),
         Case(
             name="latency_in_process",
             unit="ms",
@@ -116,6 +130,7 @@ def cases(sizes: Sizes) -> list[Case]:
             repeats=1,
             warms_up_itself=True,
         ),
+        *_suspended(sizes, workloads.suspended(sizes.suspended)),
     ]
 
 
@@ -157,6 +172,48 @@ def _chain(sizes: Sizes, at_once: int) -> Case:
     )
 
 
+def _map(sizes: Sizes, runs: int) -> Case:
+    """Go over the same number of items in one run, or in narrower ones."""
+    return Case(
+        name="map" if runs == 1 else f"map_in_{runs}_runs",
+        unit="items/s",
+        measure=lambda site: workloads.fan(site, max(sizes.items, runs), runs),
+        floor=lambda site: floors.fan(site, sizes.items),
+        repeats=sizes.repeats,
+    )
+
+
+def _suspended(sizes: Sizes, before: Before) -> Sequence[Case]:
+    """Return what suspended runs cost others, whose floor is the same beside none, and what waking some costs."""
+    return (
+        Case(
+            name="suspended_idle",
+            unit="cpu ms/min",
+            measure=lambda site: workloads.idle(site, sizes.idle_seconds),
+            floor=lambda site: workloads.idle(site, sizes.idle_seconds),
+            repeats=1,
+            warms_up_itself=True,
+            before=before,
+        ),
+        Case(
+            name="suspended_drain",
+            unit="runs/s",
+            measure=lambda site: workloads.drain(site, sizes.drain),
+            floor=lambda site: workloads.drain(site, sizes.drain),
+            repeats=sizes.repeats,
+            before=before,
+        ),
+        Case(
+            name="suspended_wake",
+            unit="runs/s",
+            measure=lambda site: workloads.wake(site, sizes.woken),
+            floor=lambda site: floors.wake(site, sizes.woken, sizes.suspended),
+            repeats=sizes.repeats,
+            before=before,
+        ),
+    )
+
+
 @contextlib.contextmanager
 def _opened(name: str, postgres_url: str | None) -> Generator[Store]:
     with sqlite_store() if name == "sqlite" else postgres_store(postgres_url) as store:
@@ -169,7 +226,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m tests.benchmarks",
         description=f"How fast Holdfast is, beside hand-written SQL that does the same. A chain has {STAGES} stages.",
     )
-    parser.add_argument("--quick", action="store_true", help="a tenth of the work, once, in under 40 seconds")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the work, once, in a minute or two")
     parser.add_argument(
         "--only", action="append", choices=names, metavar="NAME", help=f"one or several of {', '.join(names)}"
     )

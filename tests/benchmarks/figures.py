@@ -8,11 +8,11 @@ from typing import Final, Literal, TypeAlias
 import attrs
 
 from tests.benchmarks.meter import Sample
-from tests.benchmarks.sites import Site, Store
+from tests.benchmarks.sites import Before, Site, Store
 
 Extra: TypeAlias = float | int | list[float] | None
 Measure: TypeAlias = Callable[[Site], Sample]
-Unit: TypeAlias = Literal["runs/s", "stages/s", "items/s", "ms"]
+Unit: TypeAlias = Literal["runs/s", "stages/s", "items/s", "ms", "cpu ms/min"]
 
 _PERCENTILES: Final = (50, 95, 99)
 
@@ -21,7 +21,7 @@ _PERCENTILES: Final = (50, 95, 99)
 class Case:
     """Something to measure on every store, and the same in hand-written SQL.
 
-    With `warms_up_itself` it throws its first measurements away.
+    With `warms_up_itself` it throws its first measurements away. `before` is what it finds, and the floor does not.
     """
 
     name: str
@@ -30,6 +30,7 @@ class Case:
     floor: Measure
     repeats: int = 3
     warms_up_itself: bool = False
+    before: Before | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -62,20 +63,21 @@ def take(case: Case, store: Store, *, warm_up: Case) -> Figure:
     The first sample only warms up. In the last one the server counts statements, which costs it a few percent: where
     there are three, the median is hardly ever that one.
     """
-    for measure in () if case.warms_up_itself else (warm_up.measure, warm_up.floor):
-        with store.site(counted=False) as site:
-            measure(site)
+    if not case.warms_up_itself:
+        for measure, before in ((warm_up.measure, case.before), (warm_up.floor, None)):
+            with store.site(counted=False, before=before) as site:
+                measure(site)
     samples: list[Sample] = []
     floors: list[Sample] = []
     for repeat in range(case.repeats):
-        for measure, taken in ((case.measure, samples), (case.floor, floors)):
-            with store.site(counted=repeat == case.repeats - 1) as site:
+        for measure, before, taken in ((case.measure, case.before, samples), (case.floor, None, floors)):
+            with store.site(counted=repeat == case.repeats - 1, before=before) as site:
                 taken.append(measure(site))
     value, floor = _value(case, samples), _value(case, floors)
     extras = {
         **_spread(case, samples),
-        **_costs(samples),
-        **{f"floor_{name}": cost for name, cost in {**_spread(case, floors), **_costs(floors)}.items()},
+        **_costs(case, samples),
+        **{f"floor_{name}": cost for name, cost in {**_spread(case, floors), **_costs(case, floors)}.items()},
     }
     return Figure(
         name=case.name,
@@ -102,6 +104,7 @@ def table(figures: Sequence[Figure]) -> str:
         "srv ms",
         "commits",
         "stmts",
+        "calls",
         "WAL B",
         "bytes",
     )
@@ -123,7 +126,7 @@ def _cells(figure: Figure) -> tuple[str, ...]:
         spread: Extra = [value for value in percentiles if isinstance(value, float)]
     else:
         spread = extras.get("spread")
-    costs = ("python_cpu_ms", "server_cpu_ms", "commits", "statements", "wal_bytes", "bytes")
+    costs = ("python_cpu_ms", "server_cpu_ms", "commits", "statements", "calls", "wal_bytes", "bytes")
     return (
         figure.name,
         figure.store,
@@ -131,7 +134,7 @@ def _cells(figure: Figure) -> tuple[str, ...]:
         figure.unit,
         " / ".join(map(_short, spread)) if isinstance(spread, list) else "-",
         _short(figure.floor),
-        f"{figure.ratio:.3f}" if figure.unit != "ms" else f"{figure.ratio:.1f}x",
+        f"{figure.ratio:.3f}" if figure.unit.endswith("/s") else f"{figure.ratio:.1f}x",
         *(_short(value) if isinstance(value := extras.get(name), int | float) else "-" for name in costs),
     )
 
@@ -139,13 +142,19 @@ def _cells(figure: Figure) -> tuple[str, ...]:
 def _value(case: Case, samples: Sequence[Sample]) -> float:
     if case.unit == "ms":
         return _percentile(samples, 50)
-    return statistics.median(sample.items / sample.seconds for sample in samples)
+    return statistics.median(_one(case, sample) for sample in samples)
+
+
+def _one(case: Case, sample: Sample) -> float:
+    if case.unit == "cpu ms/min":
+        return (sample.python_cpu + (sample.server_cpu or 0.0)) * 1_000 / sample.items
+    return sample.items / sample.seconds
 
 
 def _spread(case: Case, samples: Sequence[Sample]) -> dict[str, Extra]:
     if case.unit == "ms":
         return {f"p{share}_ms": _percentile(samples, share) for share in _PERCENTILES}
-    return {"spread": sorted(sample.items / sample.seconds for sample in samples)}
+    return {"spread": sorted(_one(case, sample) for sample in samples)}
 
 
 def _percentile(samples: Sequence[Sample], share: int) -> float:
@@ -153,8 +162,9 @@ def _percentile(samples: Sequence[Sample], share: int) -> float:
     return latencies[min(len(latencies) * share // 100, len(latencies) - 1)] * 1_000
 
 
-def _costs(samples: Sequence[Sample]) -> dict[str, Extra]:
-    """Return what each item cost: the median of the samples."""
+def _costs(case: Case, samples: Sequence[Sample]) -> dict[str, Extra]:
+    """Return what each item cost: the median of the samples. Space is no cost of a minute."""
+    stored = case.unit != "cpu ms/min"
     return {
         "items": samples[0].items,
         "python_cpu_ms": _median(samples, lambda sample: sample.python_cpu * 1_000),
@@ -164,8 +174,9 @@ def _costs(samples: Sequence[Sample]) -> dict[str, Extra]:
         "commits": _median(samples, lambda sample: sample.commits),
         "statements": _median(samples, lambda sample: sample.statements),
         "worker_commits": _median(samples, lambda sample: sample.worker_commits),
+        "calls": _median(samples, lambda sample: sample.calls),
         "wal_bytes": _median(samples, lambda sample: sample.wal_bytes),
-        "bytes": _median(samples, lambda sample: sample.bytes),
+        "bytes": _median(samples, lambda sample: sample.bytes) if stored else None,
     }
 
 

@@ -57,6 +57,14 @@ class Floor(ABC):
         """Add tasks: id and input. Wake whoever listens to the name in `tell`."""
 
     @abstractmethod
+    def put_off(self, ids: Sequence[str]) -> None:
+        """Have tasks wait until they are woken."""
+
+    @abstractmethod
+    def wake(self, ids: Sequence[str]) -> None:
+        """Let tasks that wait be claimed."""
+
+    @abstractmethod
     def claim(self, limit: int) -> Sequence[Row]:
         """Take the oldest tasks that nobody has."""
 
@@ -133,6 +141,14 @@ class PostgresFloor(Floor):
         )
 
     @override
+    def put_off(self, ids: Sequence[str]) -> None:
+        self._move(ids, "asleep")
+
+    @override
+    def wake(self, ids: Sequence[str]) -> None:
+        self._move(ids, "queued")
+
+    @override
     def claim(self, limit: int) -> Sequence[Row]:
         return self._connection.execute(
             "WITH picked AS MATERIALIZED (SELECT id FROM tasks WHERE state = 'queued' ORDER BY id LIMIT %s "
@@ -189,6 +205,9 @@ class PostgresFloor(Floor):
         for _ in self._connection.notifies(timeout=seconds, stop_after=1):
             pass
 
+    def _move(self, ids: Sequence[str], state: str) -> None:
+        self._connection.execute("UPDATE tasks SET state = %s WHERE id = ANY(%s)", (state, list(ids)))
+
     def _write(self, query: str, parameters: Sequence[object], tell: str) -> None:
         # What travels together without a transaction of its own is one transaction.
         with self._connection.pipeline() if tell else contextlib.nullcontext():
@@ -239,6 +258,14 @@ class SqliteFloor(Floor):
         del tell  # every commit is seen as it is
         with self._transaction() as connection:
             connection.executemany("INSERT INTO tasks VALUES (?, 'queued', ?, NULL)", rows)
+
+    @override
+    def put_off(self, ids: Sequence[str]) -> None:
+        self._move(ids, "asleep")
+
+    @override
+    def wake(self, ids: Sequence[str]) -> None:
+        self._move(ids, "queued")
 
     @override
     def claim(self, limit: int) -> Sequence[Row]:
@@ -300,6 +327,10 @@ class SqliteFloor(Floor):
         while (version := self._data_version()) == self._version and time.monotonic() < until:
             time.sleep(LOOK_SECONDS)
         self._version = version
+
+    def _move(self, ids: Sequence[str], state: str) -> None:
+        with self._transaction() as connection:
+            connection.executemany("UPDATE tasks SET state = ? WHERE id = ?", [(state, id_) for id_ in ids])
 
     def _data_version(self) -> int:
         version: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
@@ -414,6 +445,23 @@ def fan(site: Site, items: int) -> Sample:
         meter.stop()
         check(total == items * (items + 1) // 2, "wrong total")
     return meter.sample(items)
+
+
+def wake(site: Site, runs: int, asleep: int) -> Sample:
+    """Wake some of the tasks that wait, a hundred for each commit, and drain them."""
+    rows = _tasks(asleep)
+    set_up(site, asleep)
+    with Meter(site) as meter, connected(site) as floor:
+        floor.put_off([id_ for id_, _ in rows])
+        floor.freshen()
+        meter.start()
+        for at in range(0, runs, BATCH):
+            floor.wake([id_ for id_, _ in rows[at : min(at + BATCH, runs)]])
+        while claimed := floor.claim(BATCH):
+            floor.complete([(id_, str(int(text) + 1)) for id_, text in claimed])
+        meter.stop()
+        check(floor.results() == [(id_, str(int(text) + 1)) for id_, text in rows[:runs]], "wrong results")
+    return meter.sample(runs)
 
 
 def latency_in_process(site: Site, runs: int) -> Sample:

@@ -18,13 +18,14 @@ class Sample:
     """One measurement.
 
     Attributes:
-        items: How many of what the figure counts (runs, stages, items) were done in `seconds`.
+        items: How many of what the figure counts (runs, stages, items, minutes) were done in `seconds`.
         latencies: Seconds that each took from asking to answer, where that is what is measured.
         worker_commits: How many transactions the worker says it has made for claims and settles.
+        calls: How often the worker called its store, for whatever.
         bytes: How large tables and indexes are in the end.
     """
 
-    items: int
+    items: float
     seconds: float
     latencies: tuple[float, ...] = ()
     python_cpu: float = 0.0
@@ -33,6 +34,7 @@ class Sample:
     commits: int | None = None
     statements: int | None = None
     worker_commits: int | None = None
+    calls: int | None = None
     bytes: int | None = None
 
 
@@ -75,7 +77,12 @@ class Meter:
         self._spent = (self._spent[0], self._site.spent())
 
     def sample(
-        self, items: int, *, latencies: Sequence[float] = (), worker_commits: int | None = None
+        self,
+        items: float,
+        *,
+        latencies: Sequence[float] = (),
+        worker_commits: int | None = None,
+        calls: int | None = None,
     ) -> Sample:
         """Return what was measured, after the block."""
         (counts, counted), (spent, used) = self._counts, self._spent
@@ -89,6 +96,7 @@ class Meter:
             commits=_difference(counts.commits, counted.commits),
             statements=_difference(counts.statements, counted.statements),
             worker_commits=worker_commits,
+            calls=calls,
             bytes=self._site.size(),
         )
 

@@ -1,12 +1,16 @@
 """The workflows that are measured. Bodies do next to nothing: what is left is the engine."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Final
 
+from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.decorators import stage
+from holdfast.kernel.authoring.external import NotYet, Suspended, suspend
 from holdfast.kernel.authoring.pipelines import Pipeline
 
 STAGES: Final = 20
+LONG: Final = timedelta(days=30)
 
 
 @stage
@@ -24,6 +28,17 @@ async def total(values: list[int]) -> int:
     return sum(values)
 
 
+@stage.external
+async def hand_on(ctx: StageContext[None], value: int) -> Suspended[int, int]:
+    del ctx
+    return suspend(value, check_after=LONG)
+
+
+async def look(ctx: StageContext[None], state: int) -> int | NotYet:
+    del ctx
+    return state + 1
+
+
 def _chain(stages: int) -> Pipeline[int, int]:
     chain = Pipeline("chain", input=int).pipe(add_one.options(name="add_1"))
     for number in range(2, stages + 1):
@@ -37,5 +52,12 @@ CHAIN: Final = _chain(STAGES)
 """Twenty stages, one after the other: gives the twentieth number after its input."""
 FAN: Final = Pipeline("fan", input=int).pipe(count_to).map(add_one).pipe(total)
 """A map over the numbers below its input: gives 1 + 2 + ... + input."""
+ELSEWHERE: Final = Pipeline("elsewhere", input=int).pipe(hand_on.check(look))
+"""Work that is done elsewhere and not asked about for long: gives the next number once it is."""
 
-ALL: Final[Mapping[str, Pipeline[int, int]]] = {"one": ONE, "chain": CHAIN, "fan": FAN}
+ALL: Final[Mapping[str, Pipeline[int, int]]] = {
+    "one": ONE,
+    "chain": CHAIN,
+    "fan": FAN,
+    "elsewhere": ELSEWHERE,
+}

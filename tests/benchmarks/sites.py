@@ -1,11 +1,12 @@
-"""Databases to measure on, each empty and used for one sample, and what can be counted about them."""
+"""Databases to measure on, each used for one sample, and what can be counted about them."""
 
 import contextlib
 import os
+import shutil
 import sqlite3
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
@@ -43,7 +44,7 @@ class Counts:
 
 
 class Site(Protocol):
-    """An empty database, for one sample."""
+    """A database for one sample."""
 
     @property
     def url(self) -> str:
@@ -63,6 +64,14 @@ class Site(Protocol):
         ...
 
 
+@attrs.frozen
+class Before:
+    """What is there before a sample is taken: made once for each store, then copied for each sample."""
+
+    name: str
+    make: Callable[[Site], None]
+
+
 class Store(Protocol):
     """A kind of database, on one server."""
 
@@ -76,8 +85,11 @@ class Store(Protocol):
         """What it is, in a line for people."""
         ...
 
-    def site(self, *, counted: bool) -> contextlib.AbstractContextManager[Site]:
-        """Make an empty database, which goes away afterwards. Counting statements takes a little time."""
+    def site(self, *, counted: bool, before: Before | None = None) -> contextlib.AbstractContextManager[Site]:
+        """Make a database, empty or as `before` says, which goes away afterwards.
+
+        Counting statements takes a little time.
+        """
         ...
 
 
@@ -112,16 +124,27 @@ class SqliteStore:
 
     folder: Path
     name: str = "sqlite"
+    made: dict[str, Path] = attrs.field(factory=dict[str, Path])
 
     @property
     def about(self) -> str:
         return f"SQLite {sqlite3.sqlite_version}, WAL, synchronous=FULL, on {_file_system(self.folder)}"
 
     @contextlib.contextmanager
-    def site(self, *, counted: bool) -> Generator[Site]:
+    def site(self, *, counted: bool, before: Before | None = None) -> Generator[Site]:
         del counted
         with tempfile.TemporaryDirectory(dir=self.folder, prefix="site-") as folder:
-            yield SqliteSite(Path(folder, "bench.db"))
+            path = Path(folder, "bench.db")
+            if before is not None:
+                shutil.copy(self._made(before), path)
+            yield SqliteSite(path)
+
+    def _made(self, before: Before) -> Path:
+        if before.name not in self.made:
+            path = self.folder / f"{before.name}.db"
+            before.make(SqliteSite(path))
+            self.made[before.name] = path
+        return self.made[before.name]
 
 
 @attrs.frozen
@@ -193,7 +216,9 @@ class PostgresStore:
     monitor: psycopg.Connection[Any]
     postmaster: int | None
     counts_statements: bool
+    stack: contextlib.ExitStack
     name: str = "postgres"
+    made: dict[str, str] = attrs.field(factory=dict[str, str])
 
     @property
     def about(self) -> str:
@@ -205,15 +230,30 @@ class PostgresStore:
         return f"PostgreSQL {version.partition('=')[2]}, {', '.join(rest)}{disk}"
 
     @contextlib.contextmanager
-    def site(self, *, counted: bool) -> Generator[Site]:
+    def site(self, *, counted: bool, before: Before | None = None) -> Generator[Site]:
         counted = counted and self.counts_statements
-        with fresh_database(self.server_url) as url:
+        like = None if before is None else self._made(before)
+        with fresh_database(self.server_url, like=like) as url:
             if counted:
                 name = sql.Identifier(url.rpartition("/")[2])
                 self.monitor.execute(
                     sql.SQL("ALTER DATABASE {} SET pg_stat_statements.track = 'top'").format(name)
                 )
-            yield PostgresSite(url, self.monitor, self.postmaster, counted)
+            yield self._site(url, counted=counted)
+
+    def _site(self, url: str, *, counted: bool) -> PostgresSite:
+        return PostgresSite(url, self.monitor, self.postmaster, counted)
+
+    def _made(self, before: Before) -> str:
+        if before.name not in self.made:
+            url = self.stack.enter_context(fresh_database(self.server_url))
+            site = self._site(url, counted=False)
+            before.make(site)
+            with psycopg.connect(url, autocommit=True) as connection:
+                connection.execute("VACUUM ANALYZE")  # it has been there for a while
+            site.counts()  # nobody may be connected to what is copied
+            self.made[before.name] = url
+        return self.made[before.name]
 
 
 @contextlib.contextmanager
@@ -240,8 +280,8 @@ def postgres_store(url: str | None) -> Generator[Store]:
 
 @contextlib.contextmanager
 def _connected(url: str) -> Generator[Store]:
-    with psycopg.connect(url, autocommit=True) as monitor:
-        yield PostgresStore(url, monitor, _postmaster(monitor), _loads_statements(monitor))
+    with psycopg.connect(url, autocommit=True) as monitor, contextlib.ExitStack() as stack:
+        yield PostgresStore(url, monitor, _postmaster(monitor), _loads_statements(monitor), stack)
 
 
 def _loads_statements(monitor: psycopg.Connection[Any]) -> bool:

@@ -1,29 +1,43 @@
-"""What is measured. Each takes an empty site, does its work, checks every result, and returns a sample."""
+"""What is measured. Each takes a site, does its work, checks every result, and returns a sample."""
 
 import contextlib
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Final
 
 from holdfast.hosts.engine import Engine, SyncEngine
+from holdfast.hosts.inputs import Work
 from holdfast.hosts.process.worker import Worker
 from holdfast.kernel.authoring.pipelines import Pipeline
-from holdfast.kernel.commands import RunCreate
+from holdfast.kernel.commands import (
+    Command,
+    JobClaim,
+    JobSettle,
+    RunCreate,
+    SessionOpen,
+    StageWake,
+    Suspended,
+)
 from holdfast.ports.errors import CommandError
-from holdfast.ports.persistence import ListRuns, RunFilter
+from holdfast.ports.persistence import Lane, ListRuns, RunFilter
 from holdfast.ports.records import Payload, Run, RunPlace, RunStatus
 from holdfast.ports.references import reference_from
 from tests.benchmarks.floors import BATCH, WARM_UP, check
 from tests.benchmarks.meter import Meter, Sample, wait_until
 from tests.benchmarks.processes import helper, pauses
-from tests.benchmarks.programs import ALL, CHAIN, FAN, ONE, STAGES
-from tests.benchmarks.sites import Site
+from tests.benchmarks.programs import ALL, CHAIN, ELSEWHERE, FAN, LONG, ONE, STAGES
+from tests.benchmarks.sites import Before, Site
+from tests.integration.counts.calls import counting_engine
 
 CONCURRENCY: Final = 200
 _RESULT_SECONDS_MAX: Final = timedelta(seconds=60)
 _PAGE: Final = 1_000
+_BATCH_MAX: Final = 500
+_HOUR: Final = 3_600_000_000
+_SETTLED_SECONDS: Final = 3.0
+"""How long it takes until a worker that finds nothing is idle."""
 
 
 def create_singly(site: Site, runs: int, threads: int) -> Sample:
@@ -68,22 +82,26 @@ def chain(site: Site, runs: int, at_once: int) -> Sample:
     _set_up(site, CHAIN, runs)
     with Meter(site) as meter, _engine(site) as engine:
         commits = _drain(meter, engine, runs * STAGES, at_once)
-        _check_results(engine, [value + STAGES for value in range(runs)])
+        _check_results(engine, [value + STAGES for value in range(runs)], CHAIN)
     return meter.sample(runs * STAGES, worker_commits=commits)
 
 
-def fan(site: Site, items: int) -> Sample:
-    """Map one run over items, from its start until its result is there."""
+def fan(site: Site, items: int, runs: int = 1) -> Sample:
+    """Map runs over so many items in all, from their start until their results are there."""
+    width = items // runs
     _set_up(site)
     with Meter(site) as meter, _engine(site) as engine, Worker(engine, concurrency=CONCURRENCY) as worker:
         engine.run(FAN(1))  # it is all set up by then
         before = worker.stats().commits
         meter.start()
-        result = engine.start(FAN(items)).result(timeout=_RESULT_SECONDS_MAX)
+        _create(engine, FAN, range(runs), value=width)
+        results = [
+            engine.handle(FAN, _id(run, FAN)).result(timeout=_RESULT_SECONDS_MAX) for run in range(runs)
+        ]
         meter.stop()
         commits = worker.stats().commits - before
-        check(result == items * (items + 1) // 2, f"the map gave {result}")
-    return meter.sample(items, worker_commits=commits)
+        check(results == [width * (width + 1) // 2] * runs, f"the maps gave {results}")
+    return meter.sample(width * runs, worker_commits=commits)
 
 
 def latency_in_process(site: Site, runs: int) -> Sample:
@@ -107,6 +125,45 @@ def latency_to_process(site: Site, runs: int) -> Sample:
     return meter.sample(runs + WARM_UP, latencies=latencies)
 
 
+def suspended(runs: int) -> Before:
+    """So many runs that are suspended on work done elsewhere, which nobody is to ask about for long."""
+    return Before(f"suspended-{runs}", lambda site: _suspend(site, runs))
+
+
+def idle(site: Site, seconds: float) -> Sample:
+    """Have a worker run that finds nothing to do."""
+    _set_up(site)
+    with Meter(site) as meter:
+        engine, counting = counting_engine(site.url, "default", *ALL.values())
+        with engine.sync, Worker(engine, concurrency=CONCURRENCY) as worker:
+            time.sleep(_SETTLED_SECONDS)
+            before = counting.calls
+            meter.start()
+            time.sleep(seconds)
+            meter.stop()
+            calls = counting.calls - before
+            check(worker.stats().claimed == 0, "there was something to do")
+    return meter.sample(seconds / 60, calls=calls)
+
+
+def wake(site: Site, runs: int) -> Sample:
+    """Say of work done elsewhere that it is done, a hundred pieces for each commit, until their runs have ended."""
+    with Meter(site) as meter, _engine(site) as engine, Worker(engine, concurrency=CONCURRENCY) as worker:
+        engine.run(ONE(1))  # it is all set up by then
+        before = worker.stats()
+        meter.start()
+        for at in range(0, runs, BATCH):
+            _dispatch(
+                engine, [StageWake(key=_id(value, ELSEWHERE)) for value in range(at, min(at + BATCH, runs))]
+            )
+        wait_until(lambda: worker.stats().settled >= before.settled + runs)
+        meter.stop()
+        commits = worker.stats().commits - before.commits
+        ended = _runs(engine, ELSEWHERE, RunStatus.COMPLETED)
+        _check_values(engine, {_id(value, ELSEWHERE): value + 1 for value in range(runs)}, ended)
+    return meter.sample(runs, worker_commits=commits)
+
+
 @contextlib.contextmanager
 def _engine(site: Site) -> Generator[SyncEngine]:
     with Engine.open(site.url, workflows=ALL.values()).sync as engine:
@@ -119,15 +176,49 @@ def _set_up(site: Site, workflow: Pipeline[int, int] = ONE, runs: int = 0) -> No
         _create(engine, workflow, range(runs))
 
 
-def _create(engine: SyncEngine, workflow: Pipeline[int, int], values: Sequence[int]) -> None:
-    for at in range(0, len(values), BATCH):
-        commands = [
-            RunCreate(workflow=workflow.name, input=Payload(inline=str(value)), id=_id(value))
-            for value in values[at : at + BATCH]
-        ]
-        for answer in engine.kernel.dispatch_many(commands):
-            if isinstance(answer, CommandError):
-                raise answer
+def _suspend(site: Site, runs: int) -> None:
+    """Start runs, and hand their work on as a worker does."""
+    with _engine(site) as engine:
+        session = engine.kernel.dispatch(SessionOpen(host="bench", lease=_HOUR)).session
+        lane = Lane(queue="default", definitions=engine.core.registry.definitions, limit=_BATCH_MAX)
+        claim = JobClaim(session=session, lanes=(lane,), limit=_BATCH_MAX)
+        for at in range(0, runs, _BATCH_MAX):
+            _create(engine, ELSEWHERE, range(at, min(at + _BATCH_MAX, runs)))
+            works = engine.core.inputs.load(engine.kernel.dispatch(claim).attempts, lambda _: True)
+            _dispatch(engine, [_hand_on(work) for work in works])
+        check(len(_runs(engine, ELSEWHERE, RunStatus.RUNNING)) == runs, "not all runs are under way")
+        check(not engine.kernel.dispatch(claim).attempts, "not all runs wait")
+
+
+def _hand_on(work: Work) -> JobSettle:
+    outcome = Suspended(
+        state=Payload(inline=work.input), check_after=round(LONG.total_seconds() * 1e6), key=work.run.id
+    )
+    return JobSettle(job=work.attempt.job, epoch=work.attempt.epoch, outcome=outcome)
+
+
+def _create(
+    engine: SyncEngine, workflow: Pipeline[int, int], numbers: Sequence[int], *, value: int | None = None
+) -> None:
+    """Create runs of these numbers, which are their inputs too if there is no other."""
+    for at in range(0, len(numbers), BATCH):
+        _dispatch(
+            engine,
+            [
+                RunCreate(
+                    workflow=workflow.name,
+                    input=Payload(inline=str(number if value is None else value)),
+                    id=_id(number, workflow),
+                )
+                for number in numbers[at : at + BATCH]
+            ],
+        )
+
+
+def _dispatch(engine: SyncEngine, commands: Sequence[Command[object]]) -> None:
+    for answer in engine.kernel.dispatch_many(commands):
+        if isinstance(answer, CommandError):
+            raise answer
 
 
 def _drain(meter: Meter, engine: SyncEngine, bodies: int, concurrency: int) -> int:
@@ -159,28 +250,33 @@ def _ask(meter: Meter, engine: SyncEngine, runs: int) -> list[float]:
 
 
 def _check_created(engine: SyncEngine, runs: int) -> None:
-    found = {run.id: run for run in _runs(engine)}
+    found = {run.id: run for run in _runs(engine, ONE)}
     check(set(found) == {_id(value) for value in range(runs)}, "not all runs are there")
     check(all(run.open_jobs == 1 for run in found.values()), "not every run has its first job")
 
 
-def _check_results(engine: SyncEngine, expected: Sequence[int]) -> None:
+def _check_results(engine: SyncEngine, expected: Sequence[int], workflow: Pipeline[int, int] = ONE) -> None:
     """Raise unless there are these runs and no others, each completed with its result."""
-    found = {run.id: run for run in _runs(engine)}
-    wanted = {_id(value): result for value, result in enumerate(expected)}
-    check(set(found) == set(wanted), f"there are {len(found)} runs, not {len(wanted)}")
-    unfinished = [run.id for run in found.values() if run.status is not RunStatus.COMPLETED]
+    found = _runs(engine, workflow)
+    unfinished = [run.id for run in found if run.status is not RunStatus.COMPLETED]
     check(not unfinished, f"{len(unfinished)} runs have not been completed")
-    references = {run.id: (run.key, reference_from(run.result or "null")) for run in found.values()}
+    _check_values(engine, {_id(value, workflow): result for value, result in enumerate(expected)}, found)
+
+
+def _check_values(engine: SyncEngine, wanted: Mapping[str, int], runs: Sequence[Run]) -> None:
+    """Raise unless these are the runs that are wanted, each with its result."""
+    found = {run.id: run for run in runs}
+    check(set(found) == set(wanted), f"there are {len(found)} runs, not {len(wanted)}")
+    references = {run.id: (run.key, reference_from(run.result or "null")) for run in runs}
     values = engine.core.inputs.values(tuple(references.values()))
     for id_, result in wanted.items():
         given = engine.core.inputs.one(values[references[id_]])
         check(given == str(result), f"{id_} gave {given}, not {result}")
 
 
-def _runs(engine: SyncEngine) -> list[Run]:
+def _runs(engine: SyncEngine, workflow: Pipeline[int, int], *statuses: RunStatus) -> list[Run]:
     found: list[Run] = []
-    which = RunFilter(namespace=engine.core.namespace)
+    which = RunFilter(namespace=engine.core.namespace, workflow=workflow.name, statuses=frozenset(statuses))
     after: RunPlace | None = None
     while True:
         query = ListRuns(which, after=after, limit=_PAGE)
@@ -191,5 +287,5 @@ def _runs(engine: SyncEngine) -> list[Run]:
         after = page[-1].place
 
 
-def _id(value: int) -> str:
-    return f"run-{value:07}"
+def _id(value: int, workflow: Pipeline[int, int] = ONE) -> str:
+    return f"{workflow.name}-{value:07}"

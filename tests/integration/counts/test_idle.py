@@ -1,65 +1,18 @@
 """What a worker asks of its store: next to nothing while it is idle, and no value that nobody needs."""
 
 import time
-from collections.abc import Callable
-from typing import TypeVar
 
-import attrs
 import pytest
 
-from holdfast.hosts.engine import Engine
 from holdfast.hosts.process import worker as worker_module
 from holdfast.hosts.process.worker import Worker
-from holdfast.hosts.stores import open_stores
-from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.authoring.decorators import each, stage
 from holdfast.kernel.authoring.pipelines import Pipeline
-from holdfast.ports.persistence import LoadValues, Persistence, Query, StoreTime, Transaction
 from holdfast.testing.sink import MemorySink
+from tests.integration.counts.calls import counting_engine
 from tests.integration.counts.statements import Statements
 
-R = TypeVar("R")
-
 POLL = 0.1
-
-
-class Counting:
-    """A store that counts transactions and questions."""
-
-    def __init__(self, inner: Persistence, *, has_clock: bool) -> None:
-        self._inner = inner
-        self._has_clock = has_clock
-        self.calls = 0
-        self.values: list[LoadValues] = []
-
-    def setup(self) -> None:
-        self._inner.setup()
-
-    def transact(self, work: Callable[[Transaction], R], /) -> R:
-        self.calls += 1
-        return self._inner.transact(work)
-
-    def read(self, query: Query[R], /) -> R:
-        asked: object = query
-        if self._has_clock or not isinstance(asked, StoreTime):
-            self.calls += 1
-        if isinstance(asked, LoadValues):
-            self.values.append(asked)
-        return self._inner.read(query)
-
-    def prune(self, before: int, /) -> int:
-        self.calls += 1
-        return self._inner.prune(before)
-
-    def close(self) -> None:
-        self._inner.close()
-
-
-def counting_engine(url: str, namespace: str, workflow: Definition[object]) -> tuple[Engine, Counting]:
-    stores = open_stores(url)
-    counting = Counting(stores.persistence, has_clock=stores.file is None)
-    engine = Engine.on(attrs.evolve(stores, persistence=counting), workflows=[workflow], namespace=namespace)
-    return engine, counting
 
 
 @stage
