@@ -144,7 +144,7 @@ def act_on_all(
     result = BulkResult()
     for page in _pages(core, which, action.at_once, checked_limit(limit)):
         answers: list[Answer] = list(core.kernel.dispatch_many([command(run) for run in page]))
-        core.admit(*answers)
+        core.follow_up(*answers)
         result = result.with_page(page, answers)
         told(result)
     return result
@@ -163,8 +163,16 @@ def command_for(
             version=version,
             reason=reason,
         )
-    kind = _KINDS[action.name]
-    return lambda run: kind(namespace=run.namespace, run_id=run.id, generation=run.generation, reason=reason)
+    return lambda run: steering(
+        action, namespace=run.namespace, run_id=run.id, generation=run.generation, reason=reason
+    )
+
+
+def steering(
+    action: Action, *, namespace: str, run_id: str, reason: str, generation: int | None = None
+) -> RunCancel | RunTerminate | RunPause | RunResume:
+    """Return the command that does this to one run: any of CANCEL, TERMINATE, PAUSE and RESUME."""
+    return _KINDS[action.name](namespace=namespace, run_id=run_id, generation=generation, reason=reason)
 
 
 _KINDS: Final[Mapping[str, type[RunCancel] | type[RunTerminate] | type[RunPause] | type[RunResume]]] = {

@@ -177,17 +177,22 @@ class Core:
         )
 
     def dispatch(self, command: Command[R]) -> R:
-        """Carry out a command, and let in what waits for what it has freed. Raises what `Kernel.dispatch` does."""
+        """Carry out a command, and what follows from it. Raises what `Kernel.dispatch` does."""
         reply = self.kernel.dispatch(command)
-        self.admit(reply)
+        self.follow_up(reply)
         return reply
 
-    def admit(self, *replies: object) -> None:
-        """Let in what may be let in after these replies. That fails quietly: maintenance does the same."""
+    def follow_up(self, *replies: object) -> None:
+        """Let in what may be let in after these replies, and tell of the ends that others are to be told of.
+
+        That fails quietly: what was asked for is done, and maintenance does the same.
+        """
         try:
             self.kernel.admit(self.namespace, replies)
+            if any(getattr(reply, "owes", False) for reply in replies):
+                self.tell_ends()
         except HoldfastError as error:
-            _log.warning("what waits for a free slot waits for maintenance: %s", error)
+            _log.warning("what follows from a command is left to maintenance: %s", error)
 
     def pipeline(self, workflow: str, version: str | None) -> Any:  # its types are the user's
         """Return a pipeline by name. UnknownWorkflowError."""

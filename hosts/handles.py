@@ -216,11 +216,13 @@ class SyncRunHandle(Generic[Out]):
 
     def cancel(self, *, reason: str = "") -> RunEnded:
         """End the run as cancelled, unless it has ended. RunNotFoundError."""
-        return self._end(RunCancel(namespace=self._core.namespace, run_id=self.id, reason=reason))
+        command = RunCancel(namespace=self._core.namespace, run_id=self.id, reason=reason)
+        return self._core.dispatch(command)
 
     def terminate(self, *, reason: str = "") -> RunEnded:
         """End the run as cancelled at once, whatever it has left to clean up. RunNotFoundError."""
-        return self._end(RunTerminate(namespace=self._core.namespace, run_id=self.id, reason=reason))
+        command = RunTerminate(namespace=self._core.namespace, run_id=self.id, reason=reason)
+        return self._core.dispatch(command)
 
     def pause(self, *, reason: str = "") -> RunPaused:
         """Start nothing more of the run until it is resumed; what is under way ends as ever. RunNotFoundError."""
@@ -297,12 +299,6 @@ class SyncRunHandle(Generic[Out]):
             reason=reason,
             version=version,
         )
-
-    def _end(self, command: RunCancel | RunTerminate) -> RunEnded:
-        ended = self._core.dispatch(command)
-        if ended.owes:
-            self._core.tell_ends()
-        return ended
 
     def _row(self, generation: int | None = None) -> Run:
         self._core.connect()

@@ -16,7 +16,7 @@ POLL_FLOOR: Final = 1.0
 """Seconds after which runs that are waited for are looked at, though nothing was heard."""
 
 _AT_ONCE: Final = 0.005
-_REST: Final = 0.1
+REST: Final = 0.1
 _HINTS_AT_ONCE: Final = 200
 _WAITED_AT_ONCE: Final = 1_000
 
@@ -108,7 +108,7 @@ class Listener:
             if self._closed.is_set():
                 return 0.0
             # It does not wait: somebody else has closed it, say. That must not keep a processor busy.
-            rest = _REST if not deliveries and self._monotonic() - asked_at < _AT_ONCE else 0.0
+            rest = REST if not deliveries and self._monotonic() - asked_at < _AT_ONCE else 0.0
             self._tell_workers(deliveries)
             if not deliveries or self._monotonic() - self._looked_at >= POLL_FLOOR:
                 # However much is heard: what was not heard must be made up for.

@@ -150,7 +150,7 @@ class Maintenance:
         self._repair_after = repaired.next or ""
         self._runs_after, self._jobs_after = runs.next or "", jobs.next or ""
         # What this round has freed, was searched for before it was free.
-        self._core.admit(woken, expired, runs)
+        self._core.follow_up(woken, expired, runs)
         if repaired.repaired:
             _log.error("runs lacked jobs and got them back: %s", ", ".join(repaired.repaired))
         if freed.dead:

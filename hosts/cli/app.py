@@ -12,19 +12,23 @@ from holdfast.hosts.cli.ai import ai_command
 from holdfast.hosts.cli.annotating import annotate_command
 from holdfast.hosts.cli.artifacts import artifacts_command
 from holdfast.hosts.cli.database import database
-from holdfast.hosts.cli.ending import cancel_command, terminate_command
 from holdfast.hosts.cli.exits import Exit, Problem, problem_of
 from holdfast.hosts.cli.hearing import logs_command
 from holdfast.hosts.cli.help import exits
 from holdfast.hosts.cli.letters import letters_command, replay_command
 from holdfast.hosts.cli.listing import list_command
 from holdfast.hosts.cli.logs import log_holdfast, stop_logging
-from holdfast.hosts.cli.pausing import pause_command, resume_command
 from holdfast.hosts.cli.rerunning import rerun_command
 from holdfast.hosts.cli.screen import Screen
 from holdfast.hosts.cli.showing import show_command
 from holdfast.hosts.cli.sinks import add_command, remove_command, sinks_command
 from holdfast.hosts.cli.starting import start_command
+from holdfast.hosts.cli.steering import (
+    cancel_command,
+    pause_command,
+    resume_command,
+    terminate_command,
+)
 from holdfast.hosts.cli.target import ENGINE_VARIABLE, URL_VARIABLE
 from holdfast.hosts.cli.waiting import wait_command
 from holdfast.hosts.cli.waking import wake_command

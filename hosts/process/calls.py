@@ -278,7 +278,7 @@ class StoreCalls:
 
         def wake() -> p.Input:
             reply = self._core.kernel.dispatch(JobWakeDue(limit=_WAKE_LIMIT))
-            self._core.admit(reply)
+            self._core.follow_up(reply)
             return p.WokeDue(reply.woken >= _WAKE_LIMIT)
 
         return self._guarded(action, wake)
@@ -291,7 +291,7 @@ class StoreCalls:
             admitted = any(
                 isinstance(answer, RunsAdmitted | JobsAdmitted) and answer.admitted for answer in answers
             )
-            self._core.admit(*answers)
+            self._core.follow_up(*answers)
             return p.Admitted(admitted)
 
         return self._guarded(action, admit)

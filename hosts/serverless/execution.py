@@ -55,18 +55,14 @@ class AttemptExecutor:
                 ]
             )
         settles = run_in_loop(lambda: self._run_all(bodies)) if bodies else []
-        owes = False
         statuses = ["ignored"] * len(unknown) + ["fenced"] * (len(bodies) - len(settles))
         answers = kernel.dispatch_many(settles)
-        self._core.admit(*answers)
+        self._core.follow_up(*answers)
         for settle, answer in zip(settles, answers, strict=True):
             if isinstance(answer, CommandError):
                 raise answer
             failed = isinstance(settle.outcome, Failed)
             statuses.append("fenced" if answer.status == "fenced" else "failed" if failed else "completed")
-            owes = owes or answer.owes
-        if owes:
-            self._core.tell_ends()
         return statuses
 
     async def _run_all(self, bodies: Sequence[Body]) -> list[JobSettle]:

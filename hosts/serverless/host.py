@@ -111,8 +111,7 @@ class ServerlessHost:
         """
         wanted = message_from(message)
         executed = self._with_session(lambda kernel, session: self._execute(kernel, session, wanted))
-        if executed.owes:
-            self._core.tell_ends()
+        self._core.follow_up(executed)
         delay = executed.retry_after
         return JobOutcome(
             status=executed.status,

@@ -16,7 +16,8 @@ class RunCreated:
     """The run is stored, and its first jobs with it unless it is pending. `created` is False if it was there before.
 
     `admits_runs` are concurrency keys for which run.claim_pending may now find a run to admit, `admits_jobs` stages,
-    as `<workflow>/<stage>`, for which job.admit may now find a job: see `holdfast.kernel.commands.admissions`.
+    as `<workflow>/<stage>`, for which job.admit may now find a job: see `holdfast.kernel.commands.admissions`. `owes`
+    says whether other runs are to be told of a run that has ended by it: then run.deliver is due.
     """
 
     run_id: str
@@ -26,6 +27,7 @@ class RunCreated:
     created: bool
     admits_runs: tuple[str, ...] = ()
     admits_jobs: tuple[str, ...] = ()
+    owes: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -95,10 +97,7 @@ class RunTransition(Command[RunTransitioned]):
 
 @attrs.frozen(kw_only=True)
 class RunEnded:
-    """The status the run is in now. `changed` is False if it had ended before. The rest as in RunCreated.
-
-    `owes` says whether other runs are to be told of its end: then run.deliver is due.
-    """
+    """The status the run is in now. `changed` is False if it had ended before. The rest as in RunCreated."""
 
     status: RunStatus
     changed: bool
@@ -190,6 +189,7 @@ class RunRerun:
     terminated: bool = False
     admits_runs: tuple[str, ...] = ()
     admits_jobs: tuple[str, ...] = ()
+    owes: bool = False
 
 
 @attrs.frozen(kw_only=True)

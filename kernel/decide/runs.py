@@ -70,12 +70,15 @@ def decide_create(state: State, command: RunCreate, now: Micros, ids: Ids) -> De
         begin(draft, plan, row)
     changes: tuple[Change, ...] = draft.changes()
     hints = tuple(draft.hints)
-    runs, jobs = draft.admits_runs, draft.admits_jobs
+    runs, jobs, owes = draft.admits_runs, draft.admits_jobs, draft.owes
     if replaced is not None and known is not None:
         changes, hints = (*replaced.changes(), *changes), (*replaced.hints, *hints)
         runs, jobs = _both(runs, replaced.admits_runs), _both(jobs, admits_jobs(state, known, replaced))
+        owes = owes or replaced.owes
     changes = (*storing(state, plan), *changes, *annotations_at_start(run, command.annotations, ids))
-    reply = RunCreated(**_names(run), status=draft.status, created=True, admits_runs=runs, admits_jobs=jobs)
+    reply = RunCreated(
+        **_names(run), status=draft.status, created=True, admits_runs=runs, admits_jobs=jobs, owes=owes
+    )
     return Decision(reply, changes, hints)
 
 

@@ -1,21 +1,28 @@
 """Ends are told, and what ended runs have left behind is closed, however it is spread over them."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import pytest
 from typing_extensions import override
 
 from holdfast.hosts import endings
 from holdfast.hosts.bodies import Body
+from holdfast.hosts.engine import SyncEngine
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.commands import RunRerunFrom
 from holdfast.ports.changes import AddJob, CreateRun
+from holdfast.ports.errors import UnavailableError
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import OwedJobs, RunsByKey
+from holdfast.ports.persistence import OwedJobs, Query, RunsByKey
 from holdfast.ports.records import ClosePolicy, JobKind, JobState, RunStatus
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.conformance.builders import a_job, a_key, a_run
-from tests.unit.hosts.bench import Bench
+from tests.unit.hosts.bench import Bench, CountingPersistence
 from tests.unit.hosts.test_inputs import SIMPLE
+
+R = TypeVar("R")
 
 LARGE = 100_000
 
@@ -103,6 +110,54 @@ async def test_ends_that_can_not_be_told_yet_hold_up_no_other(monkeypatch: pytes
     blobs.away = set()
     bench.core.tell_ends()
     assert [bench.row(f"r{number}").status for number in range(1, 6)] == ["completed"] * 5
+
+
+class _NobodyIsTold(CountingPersistence):
+    """A store that can't be asked what is owed."""
+
+    @override
+    def read(self, query: Query[R], /) -> R:
+        if isinstance(query, OwedJobs):
+            raise UnavailableError("it is away")
+        return super().read(query)
+
+
+def _cancel_all(engine: SyncEngine) -> None:
+    assert engine.cancel_all(workflow="two-parent").changed == 1
+
+
+_ENDS: list[Callable[[SyncEngine], object]] = [
+    lambda engine: engine.handle(TWO_PARENT, "x").cancel(),
+    lambda engine: engine.handle(TWO_PARENT, "x").terminate(),
+    lambda engine: engine.handle(TWO_PARENT, "x").rerun_from(),
+    lambda engine: engine.start(TWO_PARENT(1), id="x", if_active="terminate"),
+    _cancel_all,
+]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("end", _ENDS)
+async def test_whatever_ends_a_run_closes_its_children_at_once(end: Callable[[SyncEngine], object]) -> None:
+    """Nobody has to wait for maintenance."""
+    bench = Bench(TWO, TWO_PARENT)
+    bench.start(TWO_PARENT(10))
+    await _run_next(bench, "two")
+    end(bench.engine.sync)
+
+    assert bench.row("x/two").status == "cancelled"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("end", _ENDS)
+async def test_what_is_done_is_done_though_nobody_can_be_told(end: Callable[[SyncEngine], object]) -> None:
+    bench = Bench(TWO, TWO_PARENT, persistence=_NobodyIsTold())
+    bench.start(TWO_PARENT(10))
+    await _run_next(bench, "two")
+    key = bench.row().key
+    end(bench.engine.sync)
+
+    (run,) = bench.core.stores.persistence.read(RunsByKey((key,)))
+    assert (run.status, bench.row("x/two").status) == ("cancelled", "running")
 
 
 @pytest.mark.anyio

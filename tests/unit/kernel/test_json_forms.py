@@ -276,7 +276,7 @@ REPLIES: list[tuple[object, str]] = [
     (
         c.RunCreated(run_id="x", run="r", generation=1, status=RunStatus.RUNNING, created=True),
         (
-            '{"admits_jobs":[],"admits_runs":[],"created":true,"generation":1,"run":"r","run_id":"x",'
+            '{"admits_jobs":[],"admits_runs":[],"created":true,"generation":1,"owes":false,"run":"r","run_id":"x",'
             '"status":"running"}'
         ),
     ),
@@ -306,7 +306,7 @@ REPLIES: list[tuple[object, str]] = [
             keeps=("a",),
         ),
         (
-            '{"admits_jobs":[],"admits_runs":[],"generation":2,"keeps":["a"],"rerun_of":1,"run":"r","run_id":"x","runs":["b"],"stage":"b",'
+            '{"admits_jobs":[],"admits_runs":[],"generation":2,"keeps":["a"],"owes":false,"rerun_of":1,"run":"r","run_id":"x","runs":["b"],"stage":"b",'
             '"started":true,"status":"running","terminated":false}'
         ),
     ),
