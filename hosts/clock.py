@@ -4,11 +4,21 @@ import threading
 from datetime import datetime, timedelta
 from typing import Final
 
+import attrs
+
 from holdfast.ports.clock import Clock, instant
 from holdfast.ports.records import Micros
 
 STEP_MAX: Final = 1.0
 """Seconds by which the wall clock may drift from the monotonic one before it counts as stepped."""
+
+
+@attrs.frozen(kw_only=True)
+class Step:
+    """The clock by which a store without one of its own goes was set: by how many seconds, and how many ago."""
+
+    by: float
+    ago: float
 
 
 class StoreClock:
@@ -25,6 +35,7 @@ class StoreClock:
         self._base_at = machine.monotonic()
         self._wall_at = machine.now()
         self._synced_at = self._base_at
+        self._stepped: tuple[float, float] | None = None
 
     def now(self) -> datetime:
         """See `Clock.now`."""
@@ -48,12 +59,26 @@ class StoreClock:
             if store_time is not None:
                 self._base = instant(store_time)
                 self._base_at = (asked_at + answered_at) / 2
+            elif abs(by := self._drift(answered_at)) > STEP_MAX:
+                self._stepped = (by, answered_at)
             self._synced_at = answered_at
             self._wall_at = self._machine.now()
 
     def is_trusted(self, age_max: float) -> bool:
         """Whether the last sync is at most `age_max` seconds old and the machine's clock has not stepped since."""
         with self._lock:
-            age = self._machine.monotonic() - self._synced_at
-            wall_age = (self._machine.now() - self._wall_at).total_seconds()
-        return age <= age_max and abs(wall_age - age) <= STEP_MAX
+            now = self._machine.monotonic()
+            return now - self._synced_at <= age_max and abs(self._drift(now)) <= STEP_MAX
+
+    @property
+    def step(self) -> Step | None:
+        """The last step that a sync has found, for a store that has no clock of its own; None if there was none."""
+        with self._lock:
+            if self._stepped is None:
+                return None
+            by, at = self._stepped
+            return Step(by=by, ago=self._machine.monotonic() - at)
+
+    def _drift(self, now: float) -> float:
+        """By how many seconds the wall clock has moved more than the monotonic one since the last sync."""
+        return (self._machine.now() - self._wall_at).total_seconds() - (now - self._synced_at)

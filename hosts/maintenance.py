@@ -87,6 +87,7 @@ class Maintenance:
         self._core = core
         # Whoever has the duty may be the worker that is lost: it must not keep it for longer than its session lasts.
         self._lease = min(lease, DUTY_SECONDS_MAX)
+        self._whole_lease = lease
         self._grace = round(lease / 10 * 1_000_000)
         self._clock_age_max = lease / 3
         self._duty_until = 0.0
@@ -123,12 +124,13 @@ class Maintenance:
         """
         if not self._core.clock.is_trusted(self._clock_age_max):
             self._core.sync_clock()
+        for_sessions, for_silence = self._graces()
         answers = self._core.kernel.dispatch_many(
             (
                 JobWakeDue(limit=WAKE_LIMIT),
-                SessionReap(grace=self._grace),
+                SessionReap(grace=for_sessions),
                 LeaseReapStale(limit=REAP_LIMIT),
-                JobReapSilent(grace=self._grace, limit=REAP_LIMIT),
+                JobReapSilent(grace=for_silence, limit=REAP_LIMIT),
                 RunExpire(limit=EXPIRE_LIMIT),
                 RunClaimPending(after=self._runs_after, limit=ADMIT_LIMIT),
                 JobAdmit(after=self._jobs_after, limit=ADMIT_LIMIT),
@@ -179,6 +181,21 @@ class Maintenance:
             or expired.more
             or runs.more
             or jobs.more,
+        )
+
+    def _graces(self) -> tuple[Micros, Micros]:
+        """Return how long ago a session must have expired, and a heartbeat have been due, to be given up.
+
+        Where the store's clock is that of machines, and has just been set forward, all that was written before looks
+        older than it is: for sessions until all that live have been renewed, for heartbeats as long as that may matter.
+        """
+        step = self._core.clock.step
+        if step is None or step.by < 0:
+            return self._grace, self._grace
+        more = self._grace + round(step.by * 1_000_000)
+        return (
+            more if step.ago <= self._whole_lease else self._grace,
+            more if step.ago <= max(step.by, self._whole_lease) else self._grace,
         )
 
     def _has_duty(self, session: str) -> bool:

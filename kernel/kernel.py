@@ -46,6 +46,7 @@ from holdfast.ports.changes import AppendHistory, Change, StoreReply
 from holdfast.ports.clock import Clock, Ids, micros
 from holdfast.ports.errors import (
     CommandError,
+    ConflictError,
     HoldfastError,
     IdempotencyConflictError,
     InvalidCommandError,
@@ -175,6 +176,12 @@ class Kernel:
             answers, hints, plans = self.persistence.transact(lambda tx: self._carry_out(tx, batch))
         except RefusedError as error:
             return self._halved(batch, error)
+        except ConflictError:
+            # Many who use the same keys in large batches find each time that others were there first. Half as many
+            # commands meet half as many of them, and one alone finds what it has met.
+            if len(batch) == 1:
+                raise
+            return self._in_halves(batch)
         if plans:
             # Only those of pipelines: a run may have a plan of its own, and there is no end to these.
             self._stored_plans |= plans & {plan.fingerprint for plan in self._workflows.values()}
@@ -184,10 +191,13 @@ class Kernel:
             self._transport.announce(hints)
         return answers
 
+    def _in_halves(self, batch: Sequence[Command[Any]]) -> list[Answer]:
+        middle = len(batch) // 2
+        return [*self._dispatch_batch(batch[:middle]), *self._dispatch_batch(batch[middle:])]
+
     def _halved(self, batch: Sequence[Command[Any]], error: RefusedError) -> list[Answer]:
         if len(batch) > 1:
-            middle = len(batch) // 2
-            return [*self._dispatch_batch(batch[:middle]), *self._dispatch_batch(batch[middle:])]
+            return self._in_halves(batch)
         command = batch[0]
         if isinstance(command, JobSettle) and not isinstance(command.outcome, Failed):
             failure = Failure(code=StorageRefusedError.code, message=str(error)[:500], retryable=False)

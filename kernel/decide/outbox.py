@@ -35,12 +35,17 @@ from holdfast.ports.records import (
 )
 
 PARK_AFTER: Final = 5
-"""How often a sink must refuse an event, while it takes others, until the event's stream is parked."""
+"""How often a sink must refuse an event, saying that it is the event, until the event's stream is parked."""
+PARK_AFTER_FAILURES: Final = 20
+"""How often a sink must fail at an event in any other way, while it takes others.
+
+With the waits between them that takes more than an hour: a sink that is half away for so long parks nothing.
+"""
 KNOWN_EVERYWHERE: Final[Micros] = 60_000_000
 """How long after its registration every process knows a sink."""
 ERROR_MAX: Final = 2_000
 _DELAY_MIN: Final[Micros] = 1_000_000
-_DELAY_MAX: Final[Micros] = 60_000_000
+_DELAY_MAX: Final[Micros] = 300_000_000
 
 
 def news_of(rows: Iterable[HistoryRow], runs: Mapping[str, Run], sinks: Sequence[Sink]) -> list[AddNews]:
@@ -191,7 +196,7 @@ def _refused(stream: Stream, refusal: Refused, sink: Sink, now: Micros, *, count
         failed_at=now,
         error=refusal.error[:ERROR_MAX],
     )
-    if attempts >= PARK_AFTER:
+    if attempts >= (PARK_AFTER if refusal.final else PARK_AFTER_FAILURES):
         return attrs.evolve(failed, state=StreamState.PARKED, due_at=None, parked_at=now)
     # After the sink's own pause, so that next time others are tried before it.
     delay = _DELAY_MIN * 2 ** min(attempts if counts else sink.failures + 1, 20)

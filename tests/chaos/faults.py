@@ -22,6 +22,7 @@ from holdfast.hosts.stores import open_stores
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.commands import Command, JobsClaimed, JobSettled, RunCreated, RunEnded
 from holdfast.kernel.kernel import Executor, Kernel
+from holdfast.ports.clock import Clock
 from holdfast.ports.errors import CommandError
 from holdfast.ports.persistence import Persistence, Query, Transaction
 from holdfast.ports.records import Micros
@@ -142,10 +143,10 @@ class StrikingCore(Core):
         )
 
 
-def striking_engine(url: str, workflows: Sequence[Definition[object]]) -> Engine:
-    """Return an engine whose process can be struck at every point."""
+def striking_engine(url: str, workflows: Sequence[Definition[object]], clock: Clock | None = None) -> Engine:
+    """Return an engine whose process can be struck at every point, and may have a clock of its own."""
     stores = open_stores(url)
-    stores = attrs.evolve(stores, persistence=StrikingStore(stores.persistence))
+    stores = attrs.evolve(stores, persistence=StrikingStore(stores.persistence), clock=clock or stores.clock)
     return Engine(StrikingCore(stores, workflows, namespace="default", migrate=True))
 
 

@@ -14,6 +14,7 @@ from holdfast.hosts.serverless import host as serverless
 from tests.chaos.book import keep_book
 from tests.chaos.faults import expect, fault_from, striking_engine
 from tests.chaos.programs import CHAIN, WORKFLOWS
+from tests.chaos.wrong_clock import WrongClock
 
 
 def live(plan: Mapping[str, Any]) -> int:
@@ -29,13 +30,16 @@ def live(plan: Mapping[str, Any]) -> int:
 
 
 def _worker(plan: Mapping[str, Any]) -> object:
-    engine = striking_engine(plan["url"], [WORKFLOWS[name] for name in plan["workflows"]])
     options = dict(plan["options"])
+    clock = WrongClock(
+        **{name: options.pop(name) for name in ("wrong_by", "jumps", "every") if name in options}
+    )
+    engine = striking_engine(plan["url"], [WORKFLOWS[name] for name in plan["workflows"]], clock)
     if "only_queues" in options:
         options["only_queues"] = tuple(options["only_queues"])
     worker = Worker(engine, **options)
     worker.run()
-    stats = attrs.asdict(worker.stats())
+    stats = {**attrs.asdict(worker.stats()), "clock_set": clock.times_set}
     engine.core.close()
     return stats
 

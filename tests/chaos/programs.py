@@ -273,6 +273,36 @@ DEPLOYED_1: Final = Pipeline("deployed", input=str, version="1", retry=THREE).pi
 DEPLOYED_2: Final = Pipeline("deployed", input=str, version="2", retry=THREE).pipe(say_2)
 
 
+@stage(name="write")
+def write_1(ctx: StageContext, text: str) -> str:
+    with written_down(ctx):
+        time.sleep(work_seconds())
+        return f"{text}1"
+
+
+@stage(name="write")
+def write_2(ctx: StageContext, text: str) -> str:
+    with written_down(ctx):
+        time.sleep(work_seconds())
+        return f"{text}2"
+
+
+LETTER_1: Final = (
+    Pipeline("letter", input=str, version="1", retry=THREE)
+    .pipe(write_1)
+    .pipe(write_1.options(name="sign"))
+    .pipe(write_1.options(name="post"))
+)
+LETTER_2: Final = (
+    Pipeline("letter", input=str, version="2", retry=THREE)
+    .pipe(write_2)
+    .pipe(write_2.options(name="check"))
+    .pipe(write_2.options(name="sign"))
+    .pipe(write_2.options(name="post"))
+)
+"""One stage more, and every stage other code: each leaves its version's number."""
+
+
 WORKFLOWS: Final[Mapping[str, Pipeline[Any, Any]]] = {
     f"{pipeline.name}@{pipeline.version}": pipeline
     for pipeline in (
@@ -295,6 +325,8 @@ WORKFLOWS: Final[Mapping[str, Pipeline[Any, Any]]] = {
         TREE,
         DEPLOYED_1,
         DEPLOYED_2,
+        LETTER_1,
+        LETTER_2,
     )
 }
 """All of them, as `<name>@<version>`."""

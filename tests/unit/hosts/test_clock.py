@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.hosts.clock import STEP_MAX, StoreClock
+from holdfast.hosts.clock import STEP_MAX, Step, StoreClock
 from holdfast.ports.clock import micros
 from holdfast.testing.clock import DEFAULT_START, ManualClock
 
@@ -97,6 +97,32 @@ def test_it_is_not_trusted_once_the_machine_s_clock_has_stepped(
     assert not clock.is_trusted(10.0)
     clock.sync(store_time, machine.monotonic())
     assert clock.is_trusted(10.0)
+
+
+@pytest.mark.parametrize("by", [3_600.0, -3_600.0])
+def test_a_step_is_remembered_where_the_machine_s_clock_is_the_store_s(
+    machine: ManualClock, clock: StoreClock, by: float
+) -> None:
+    clock.sync(None, machine.monotonic())
+    assert clock.step is None
+    machine.advance(seconds(7))
+    machine.jump(seconds(by))
+    machine.advance(seconds(1))
+    clock.sync(None, machine.monotonic())
+    machine.advance(seconds(5))
+    clock.sync(None, machine.monotonic())
+
+    assert clock.step == Step(by=by, ago=5.0)
+
+
+def test_a_step_is_nothing_to_a_store_with_a_clock_of_its_own(
+    machine: ManualClock, clock: StoreClock
+) -> None:
+    clock.sync(micros(STORE), machine.monotonic())
+    machine.jump(seconds(3_600))
+    clock.sync(micros(STORE), machine.monotonic())
+
+    assert clock.step is None
 
 
 def test_a_little_drift_is_no_step(machine: ManualClock, clock: StoreClock) -> None:

@@ -24,7 +24,7 @@ from holdfast.kernel.commands import (
     SinkRegister,
     SinkRemove,
 )
-from holdfast.kernel.decide.outbox import PARK_AFTER
+from holdfast.kernel.decide.outbox import PARK_AFTER, PARK_AFTER_FAILURES
 from holdfast.ports.changes import AppendHistory, UpdateRun
 from holdfast.ports.errors import EventRefusedError, SinkUnavailableError, UnavailableError
 from holdfast.ports.events import Event
@@ -261,27 +261,33 @@ def test_a_sink_that_fails_for_an_hour_loses_nothing_and_is_seldom_called(world:
 
 
 @pytest.mark.parametrize(
-    "error", [OSError("no"), UnavailableError("gone"), EventRefusedError("no such type")], ids=repr
+    ("error", "attempts"),
+    [
+        (OSError("no"), PARK_AFTER_FAILURES),
+        (UnavailableError("gone"), PARK_AFTER_FAILURES),
+        (EventRefusedError("no such type"), PARK_AFTER),
+    ],
+    ids=repr,
 )
 def test_a_poisoned_event_parks_its_own_stream_loudly_and_no_other(
-    world: World, error: Exception, caplog: pytest.LogCaptureFixture
+    world: World, error: Exception, attempts: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.register()
     for number in range(10):
         world.start(f"r{number}")
     world.cancel("r3")
     world.sink.fails = unless_of("r3", 2, error)
-    for number in range(40):
+    for number in range(80):
         world.start(f"later{number}")
         world.flush()
     (letter,) = world.store.read(ListDeadLetters(namespace="default"))
 
     assert (letter.sink, letter.run_id, letter.number) == ("audit", "r3", 2)
-    assert (letter.attempts, letter.news) == (PARK_AFTER, 2)
+    assert (letter.attempts, letter.news) == (attempts, 2)
     assert str(error) in letter.error
     assert world.numbers("r3") == [1]
-    assert {event.run_id for event in world.sink.events} >= {f"later{n}" for n in range(40)}
-    assert len(world.sink.events) == 10 + 40
+    assert {event.run_id for event in world.sink.events} >= {f"later{n}" for n in range(80)}
+    assert len(world.sink.events) == 10 + 80
     (told,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert letter.run in told.getMessage()
 
@@ -292,7 +298,7 @@ def test_a_poisoned_event_that_is_alone_waits_for_proof_that_the_sink_takes_othe
     world.sink.fails = unless_of("bad", 1, OSError("no \0 \ud800"))
     world.flush(20, apart=400)
     assert world.store.read(ListDeadLetters(namespace="default")) == ()
-    for number in range(PARK_AFTER + 1):
+    for number in range(PARK_AFTER_FAILURES + 1):
         world.start(f"r{number}")
         world.flush(2, apart=400)
 

@@ -26,9 +26,10 @@ from holdfast.kernel.commands import (
     SessionRenew,
 )
 from holdfast.kernel.kernel import BATCH_BYTES_MAX, BATCH_COMMANDS_MAX
-from holdfast.ports.changes import Change, UpdateRun
+from holdfast.ports.changes import Change, CreateRun, UpdateRun
 from holdfast.ports.errors import (
     CommandError,
+    ConflictError,
     IdempotencyConflictError,
     InvalidCommandError,
     RefusedError,
@@ -55,6 +56,8 @@ class Choosy:
         self._inner = inner
         self.batches: list[int] = []
         self.refused = 0
+        self.calm_with: int | None = None
+        """How many runs a transaction may create before others are always there first."""
 
     def setup(self) -> None:
         self._inner.setup()
@@ -84,6 +87,10 @@ class _Choosing:
         if any(POISON in repr(change) for change in changes):
             self._choosy.refused += 1
             raise RefusedError("not in here")
+        created = sum(isinstance(change, CreateRun) for change in changes)
+        if self._choosy.calm_with is not None and created > self._choosy.calm_with:
+            self._choosy.refused += 1
+            raise ConflictError("somebody was there first")
         self._choosy.batches.append(sum(isinstance(change, UpdateRun) for change in changes))
         self._inner.apply(changes)
 
@@ -253,6 +260,27 @@ def test_a_split_batch_still_goes_in_order() -> None:
     assert field(answers[1], "changed") is True
     assert isinstance(answers[-2], RunExistsError)
     assert field(answers[-1], "changed") is False
+
+
+@pytest.mark.parametrize("calm_with", [1, 3])
+def test_a_batch_that_meets_others_all_the_time_is_split(calm_with: int) -> None:
+    """Large batches of commands whose keys everybody uses: in each try others were first, until it is small."""
+    world = World(pipeline(stage("a")), wrap=Choosy)
+    _choosy(world).calm_with = calm_with
+    commands = [attrs.evolve(_create(), idempotency_key=f"k{number}") for number in range(8)]
+    answers = world.send(*commands)
+
+    assert _choosy(world).refused > 0
+    assert len({field(answer, "run") for answer in answers}) == 8
+    assert world.send(*commands) == answers
+
+
+def test_one_command_that_meets_others_all_the_time_gets_the_error() -> None:
+    world = World(pipeline(stage("a")), wrap=Choosy)
+    _choosy(world).calm_with = 0
+
+    with pytest.raises(ConflictError):
+        world.do(_create())
 
 
 # What the store refuses -------------------------------------------------------------------------------------------

@@ -1,0 +1,58 @@
+"""Real workers whose clocks are minutes off, or are set by an hour all the time: the database's is what counts."""
+
+import json
+import signal
+import time
+from collections import Counter
+from typing import Final, cast
+
+import pytest
+
+from holdfast.kernel.invariants import check
+from holdfast.ports.records import RunStatus
+from tests.chaos.programs import REST, STUMBLE, TREE
+from tests.chaos.site import Site
+
+pytestmark = [pytest.mark.chaos, pytest.mark.service]
+
+RUNS: Final = 20
+SYNCED: Final = 50_000
+"""Microseconds by which a worker's idea of the database's time may be wrong, with a busy machine between them."""
+
+
+def test_wrong_clocks_make_nothing_early_nothing_twice_and_take_nothing_from_anybody(
+    postgres_site: Site,
+) -> None:
+    site = postgres_site
+    workers = [
+        site.worker("ahead", wrong_by=600.0),
+        site.worker("behind", wrong_by=-600.0),
+        site.worker("jumps", wrong_by=0.0, jumps=3_600.0, every=0.3),
+        site.worker("jumps back", wrong_by=600.0, jumps=-3_600.0, every=0.4),
+    ]
+    stumbling = [site.start(STUMBLE(number)) for number in range(RUNS)]
+    trees = [site.start(TREE(3)) for _ in range(3)]
+    resting = [site.start(REST(3.5)) for _ in range(4)]  # longer than three leases
+    site.until_done(60)
+    time.sleep(1.5)  # for a lease to run out that nobody has
+    for worker in workers:
+        worker.signal(signal.SIGTERM)
+    said = [(worker.wait(), worker.said)[1] for worker in workers]
+
+    assert {site.run(run).status for run in (*stumbling, *trees, *resting)} == {RunStatus.COMPLETED}
+    snapshot = site.snapshot()
+    assert check(snapshot) == []
+    assert site.repair() == ()
+    kinds = Counter(row.type for history in snapshot.history.values() for row in history)
+    assert (kinds["stage.lost"], kinds["stage.retrying"]) == (0, RUNS)
+    starts = site.book.entries()
+    assert len(starts) - len({start.work for start in starts}) == RUNS  # what stumbles does so once
+    assert [one["fenced"] + one["sessions_lost"] for one in said] == [0] * len(workers)
+    assert sum(one["clock_set"] for one in said) >= 10, "the clocks were hardly set"
+    for run in stumbling:
+        rows = site.history(run)
+        (retrying,) = [row for row in rows if row.type == "stage.retrying"]
+        (completed,) = [row for row in rows if row.type == "stage.completed"]
+        started_at = cast("int", json.loads(completed.data or "{}")["started_at"])
+        assert started_at >= retrying.at + 200_000 - SYNCED, "it was tried again too early"
+    print("clocks were set", [one["clock_set"] for one in said])
