@@ -64,7 +64,8 @@ class Endings:
                 )
             )
         )
-        are_closed = self._close_children(kernel, {run.key: run for _, run, parent in ends if parent is None})
+        parents = {run.key: run for _, run, parent in ends if parent is None}
+        are_closed = not parents or self._close_children(kernel, parents)
         for job, run, parent in ends:
             if parent is None and not are_closed:
                 continue
@@ -101,32 +102,20 @@ class Endings:
 
     def _close_children(self, kernel: Kernel, parents: Mapping[str, Run]) -> bool:
         """Close what these runs have left behind, as much as can be at once. False if it can't be done now."""
-        left = sorted(parents)
         known: set[str] = set()
         try:
-            while children := _children_of(kernel, left):
+            while children := kernel.persistence.read(ChildrenLeft(tuple(sorted(parents)), CHILDREN_AT_ONCE)):
                 found = {child.key for child in children}
                 if found == known:  # they were refused
                     break
                 known = found
                 kernel.dispatch_many([_closing(child, parents) for child in children])
+                if len(children) < CHILDREN_AT_ONCE:
+                    break
         except HoldfastError as error:
             _log.error("what %d runs have left behind can't be closed yet: %s", len(parents), error)
             return False
         return True
-
-
-def _children_of(kernel: Kernel, parents: list[str]) -> list[Run]:
-    """Read what runs have left behind, up to a limit. Those that have left nothing are taken off the list."""
-    found: list[Run] = []
-    for parent in tuple(parents):
-        children = kernel.persistence.read(ChildrenLeft(parent, CHILDREN_AT_ONCE - len(found)))
-        if not children:
-            parents.remove(parent)
-        found += children
-        if len(found) == CHILDREN_AT_ONCE:
-            break
-    return found
 
 
 def _closing(child: Run, parents: Mapping[str, Run]) -> RunCancel | RunTerminate:

@@ -577,9 +577,12 @@ class OwedJobs(Query[tuple[Job, ...]]):
 
 @attrs.frozen
 class ChildrenLeft(Query[tuple[Run, ...]]):
-    """Active runs that a job of this run has started which is there no more, but for those that are to be abandoned."""
+    """Active runs that a job of these runs has started which is there no more, but for those that are to be abandoned.
 
-    run: str
+    By the id of that job, up to the limit.
+    """
+
+    runs: tuple[str, ...]
     limit: int = 500
 
 

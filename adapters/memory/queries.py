@@ -1,7 +1,7 @@
 """Answers the questions of `Persistence.read` from plain dictionaries."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TypeVar, cast
 
 from holdfast.adapters.memory.hearing import heard
@@ -127,8 +127,8 @@ def _answer(tables: Tables, query: object) -> object:  # one arm a question
                 if job.state is JobState.OWED and (after is None or job.key > after)
             ]
             return tuple(sorted(owed, key=lambda job: job.key)[:limit])
-        case ChildrenLeft(run, limit):
-            return _children_left(tables, run)[:limit]
+        case ChildrenLeft(runs, limit):
+            return _children_left(tables, set(runs))[:limit]
         case CountAll(namespace):
             return _counts(tables, namespace)
         case StoreTime():
@@ -188,17 +188,17 @@ def _queued_jobs(tables: Tables, query: QueuedJobs) -> tuple[Job, ...]:
     return tuple(sorted(matching, key=lambda job: job.key)[: query.limit])
 
 
-def _children_left(tables: Tables, run: str) -> tuple[Run, ...]:
+def _children_left(tables: Tables, runs: Collection[str]) -> tuple[Run, ...]:
     left = [
         child
         for child in tables.runs.values()
         if child.parent is not None
         and child.status not in TERMINAL
         and child.close_policy is not ClosePolicy.ABANDON
-        and (parent := job_key(child.parent)).run == run
+        and (parent := job_key(child.parent)).run in runs
         and tables.job(parent) is None
     ]
-    return tuple(sorted(left, key=lambda child: child.key))
+    return tuple(sorted(left, key=lambda child: (child.parent or "", child.key)))
 
 
 def _payloads(tables: Tables, run: str, reference: Reference) -> tuple[Payload, ...]:

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar, cast
 
 from holdfast.adapters.sql import rows
 from holdfast.adapters.sql.database import Database, Link
-from holdfast.adapters.sql.dialects import Dialect
+from holdfast.adapters.sql.dialects import Dialect, encode_rows
 from holdfast.adapters.sql.finding import runs_counted, runs_listed
 from holdfast.adapters.sql.hearing import hearing_answers
 from holdfast.adapters.sql.rows import askable, is_askable
@@ -222,14 +222,26 @@ class Answers:
 
     def _children_left(self, link: Link, query: ChildrenLeft) -> tuple[Run, ...]:
         # A job's id is its run's key, a dot and a number, so those of a run are a range: a slash is next to a dot.
-        sql = (
-            f"{_RUNS}parent > :first AND parent < :last AND status NOT IN {ENDED} AND close_policy <> 'abandon' "
-            "AND NOT EXISTS (SELECT 1 FROM holdfast_jobs AS j WHERE j.run = :run "
-            "AND :first || CAST(j.number AS text) = parent) ORDER BY key LIMIT :limit"
+        runs = sorted({*askable(query.runs)})
+        if not runs:
+            return ()
+        columns = ", ".join(f"r.{name}" for name in rows.RUN)
+        left = (
+            f"r.parent > p.run || '.' AND r.parent < p.run || '/' AND r.status NOT IN {ENDED} "
+            "AND r.close_policy <> 'abandon' AND NOT EXISTS (SELECT 1 FROM holdfast_jobs AS j WHERE j.run = p.run "
+            "AND p.run || '.' || CAST(j.number AS text) = r.parent)"
         )
-        found = self._ask(
-            link, sql, run=query.run, first=f"{query.run}.", last=f"{query.run}/", limit=query.limit
+        found_in = self._dialect.table_of("runs", "p", {"run": "text"})
+        ordered = "ORDER BY r.parent, r.key LIMIT :limit"
+        # With its own limit, each is looked for by the index: a planner that guesses may read all active runs.
+        source = (
+            f"LATERAL (SELECT * FROM holdfast_runs AS r WHERE {left} {ordered}) AS r"
+            if self._dialect.has_lateral
+            else f"holdfast_runs AS r WHERE {left}"
         )
+        sql = f"SELECT {columns} FROM {found_in} CROSS JOIN {source} {ordered}"
+        parents = encode_rows(("run",), [(run,) for run in runs])
+        found = self._ask(link, sql, runs=parents, limit=query.limit)
         return tuple(map(rows.run_from, found))
 
     def _store_time(self, link: Link, query: StoreTime) -> Micros | None:

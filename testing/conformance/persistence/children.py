@@ -1,5 +1,6 @@
 """What a store promises about runs that others wait for, and about what ended runs owe."""
 
+from collections.abc import Iterable
 from typing import Final
 
 import pytest
@@ -34,6 +35,10 @@ def _child(
     status: RunStatus = RunStatus.RUNNING,
 ) -> Run:
     return a_run(number, parent=f"{parent}.{job}", close_policy=policy, status=status)
+
+
+def _in_order(children: Iterable[Run]) -> tuple[Run, ...]:
+    return tuple(sorted(children, key=lambda child: child.parent or ""))
 
 
 class Children(PersistenceCase):
@@ -104,12 +109,12 @@ class Children(PersistenceCase):
         put_run(store, a_run(1, children=4), *(a_job(1, number, kind=JobKind.CHILD) for number in (1, 2, 10)))
         children = [_child(20 + job, a_key(1), job) for job in (1, 2, 10, 11)]
         put(store, *map(CreateRun, children))
-        assert store.read(ChildrenLeft(a_key(1))) == (children[3],)
+        assert store.read(ChildrenLeft((a_key(1),))) == (children[3],)
 
         put(store, CloseJob(JobKey(a_key(1), 1)))
-        assert store.read(ChildrenLeft(a_key(1))) == (children[0], children[3])
+        assert store.read(ChildrenLeft((a_key(1),))) == (children[0], children[3])
         put(store, CloseJobs(a_key(1)))
-        assert store.read(ChildrenLeft(a_key(1))) == tuple(children)
+        assert store.read(ChildrenLeft((a_key(1),))) == _in_order(children)
         assert jobs_of(store, a_key(1)) == []
 
     def test_the_job_of_another_run_keeps_no_child(self, store: Persistence) -> None:
@@ -118,8 +123,19 @@ class Children(PersistenceCase):
         put_run(store, a_run(2), a_job(2, 1, kind=JobKind.CHILD))
         put(store, CreateRun(_child(3, a_key(1))), CreateRun(_child(4, a_key(2))))
 
-        assert store.read(ChildrenLeft(a_key(1))) == (_child(3, a_key(1)),)
-        assert store.read(ChildrenLeft(a_key(2))) == ()
+        assert store.read(ChildrenLeft((a_key(1),))) == (_child(3, a_key(1)),)
+        assert store.read(ChildrenLeft((a_key(2),))) == ()
+        assert store.read(ChildrenLeft((a_key(2), a_key(1), a_key(1)))) == (_child(3, a_key(1)),)
+        assert store.read(ChildrenLeft(())) == ()
+
+    def test_children_of_several_runs_come_by_the_jobs_that_started_them(self, store: Persistence) -> None:
+        """Up to the limit, in the order of the texts of their ids."""
+        put(store, CreateRun(a_run(1)), CreateRun(a_run(2)), CreateRun(a_run(3)))
+        children = [_child(10 + n, a_key(1 + n % 3), n) for n in range(15)]
+        put(store, *map(CreateRun, children))
+
+        ours = _in_order(child for child in children if not (child.parent or "").startswith(a_key(3)))
+        assert store.read(ChildrenLeft((a_key(2), a_key(1)), 7)) == ours[:7]
 
     def test_children_that_have_ended_or_are_to_be_abandoned_are_not_left(self, store: Persistence) -> None:
         """Of every other status and policy they are."""
@@ -130,14 +146,14 @@ class Children(PersistenceCase):
         ]
         put(store, CreateRun(a_run(1)), *map(CreateRun, children))
 
-        left = tuple(
+        left = _in_order(
             child
             for child in children
             if child.status not in TERMINAL and child.close_policy is not ClosePolicy.ABANDON
         )
-        assert store.read(ChildrenLeft(a_key(1))) == left
+        assert store.read(ChildrenLeft((a_key(1),))) == left
         put(store, UpdateRun(_child(10, a_key(1), status=RunStatus.CANCELLED)))
-        assert len(store.read(ChildrenLeft(a_key(1)))) == len(left) - 1
+        assert len(store.read(ChildrenLeft((a_key(1),)))) == len(left) - 1
 
     def test_children_of_runs_whose_keys_begin_alike_are_told_apart(self, store: Persistence) -> None:
         """A key may begin with another, and go on with whatever comes before or after a dot."""
@@ -145,8 +161,8 @@ class Children(PersistenceCase):
         put(store, *map(CreateRun, children.values()))
 
         for key, child in children.items():
-            assert store.read(ChildrenLeft(key)) == (child,)
-        assert store.read(ChildrenLeft("nobody's")) == store.read(ChildrenLeft("K.")) == ()
+            assert store.read(ChildrenLeft((key,))) == (child,)
+        assert store.read(ChildrenLeft(("nobody's",))) == store.read(ChildrenLeft(("K.",))) == ()
 
     def test_a_run_that_is_nobody_s_child_is_never_left(self, store: Persistence) -> None:
         """Nor is one whose parent is taken over by another job."""
@@ -154,9 +170,9 @@ class Children(PersistenceCase):
         put_run(store, a_run(4), a_job(4, 1, kind=JobKind.CHILD))
         put(store, UpdateRun(_child(3, a_key(4))))
 
-        assert store.read(ChildrenLeft(a_key(1))) == store.read(ChildrenLeft(a_key(4))) == ()
+        assert store.read(ChildrenLeft((a_key(1),))) == store.read(ChildrenLeft((a_key(4),))) == ()
 
-    def test_children_left_come_up_to_the_limit_by_key(self, store: Persistence) -> None:
+    def test_children_left_come_up_to_the_limit(self, store: Persistence) -> None:
         """Ending them leads to the others."""
         put(
             store,
@@ -164,8 +180,8 @@ class Children(PersistenceCase):
             *(CreateRun(_child(number, a_key(1), number)) for number in (5, 3, 4, 2)),
         )
 
-        assert [run.key for run in store.read(ChildrenLeft(a_key(1), 3))] == [a_key(2), a_key(3), a_key(4)]
-        assert store.read(ChildrenLeft(a_key(1), 0)) == ()
+        assert [run.key for run in store.read(ChildrenLeft((a_key(1),), 3))] == [a_key(2), a_key(3), a_key(4)]
+        assert store.read(ChildrenLeft((a_key(1),), 0)) == ()
         put(
             store,
             *(
@@ -173,7 +189,7 @@ class Children(PersistenceCase):
                 for number in (2, 3, 4)
             ),
         )
-        assert [run.key for run in store.read(ChildrenLeft(a_key(1), 3))] == [a_key(5)]
+        assert [run.key for run in store.read(ChildrenLeft((a_key(1),), 3))] == [a_key(5)]
 
     def _owes(self, store: Persistence) -> bool:
         return store.transact(lambda tx: tx.owes())

@@ -71,8 +71,8 @@ def questions(dialect: Dialect) -> Sequence[tuple[str, Parameters, str, int]]:
     wanted: list[tuple[Query[Any], str, int]] = [
         (OwedJobs(), "holdfast_jobs_owed", 1),
         # The children, and for each the jobs of their parent, of which there is one.
-        (ChildrenLeft(a_key(1)), "holdfast_runs_children", 8),
-        (ChildrenLeft("nobody's"), "holdfast_runs_children", 0),
+        (ChildrenLeft((a_key(1),)), "holdfast_runs_children", 8),
+        (ChildrenLeft(("nobody's",)), "holdfast_runs_children", 0),
     ]
     for query, index, rows in wanted:
         link = Asked()
@@ -90,7 +90,9 @@ def numbers(number: int) -> str:
 def check_found(store: SqlPersistence) -> None:
     assert len(store.transact(lambda tx: tx.external_jobs(NAMESPACE, "wanted"))) == 2
     assert [job.number for job in store.read(OwedJobs())] == [9]
-    assert [run.key for run in store.read(ChildrenLeft(a_key(1)))] == [a_key(child) for child in range(2, 6)]
+    assert [run.key for run in store.read(ChildrenLeft((a_key(1),)))] == [
+        a_key(child) for child in range(2, 6)
+    ]
 
 
 def indexes(plan: dict[str, Any]) -> set[str]:

@@ -66,7 +66,7 @@ def _of(attempts: Sequence[Attempt], world: World, id: str) -> Attempt:
 
 
 def _left(world: World, id: str = "x", *, generation: int | None = None) -> list[str]:
-    return [run.id for run in world.store.read(ChildrenLeft(world.run(id, generation=generation).key))]
+    return [run.id for run in world.store.read(ChildrenLeft((world.run(id, generation=generation).key,)))]
 
 
 # Starting --------------------------------------------------------------------------------------------------------
@@ -373,7 +373,7 @@ def test_those_that_are_to_be_abandoned_are_not_among_those_left(policy: ClosePo
     world.settle(world.claim_one(session), started)
     world.do(RunCancel(run_id="x"))
 
-    left = world.store.read(ChildrenLeft(world.run().key))
+    left = world.store.read(ChildrenLeft((world.run().key,)))
     assert [run.close_policy for run in left] == ([] if policy is ClosePolicy.ABANDON else [policy])
     assert world.run("x/k").status == "running"
     world.complete(world.claim_one(session))
