@@ -120,9 +120,9 @@ class Driver:
 
     async def _call(self, action: p.Action, call: Callable[[], Told]) -> None:
         """Do what an action asks of the store, in a thread, and tell the machine what came of it."""
-        with CancelScope(
-            shield=isinstance(action, p.Release)
-        ):  # that may be the last thing that this worker does
+        told: Told | None = None
+        # To give jobs back may be the last thing that this worker does.
+        with CancelScope(shield=isinstance(action, p.Release)):
             threads = self._sink_threads if isinstance(action, p.Flush) else None
             told = await self._in_thread(call, threads=threads)
         if told is None:
