@@ -7,16 +7,16 @@ from typing import Final, Literal, TypedDict, cast
 
 import attrs
 
-from holdfast.hosts.annotating import place_option
 from holdfast.hosts.core import Core
-from holdfast.hosts.finding import check_names
+from holdfast.hosts.finding import check_names, place_option
 from holdfast.kernel.authoring.ai import cost_of
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import InvalidFilterError
 from holdfast.ports.hearing import AiCallsOf, AiTotalsOf
 from holdfast.ports.json import parse
+from holdfast.ports.places import ListPlace
 from holdfast.ports.records import Payload
-from holdfast.ports.said import AiCall, AiCallKind, AiTotal, SaidPlace
+from holdfast.ports.said import AiCall, AiCallKind, AiTotal
 
 _PAGE: Final = 200
 
@@ -121,7 +121,7 @@ def ai_totals_of(core: Core, run: str, topic: str | None, by: Literal["model", "
 
 
 def _listed(
-    core: Core, run: str, options: AiCallFilter, after: SaidPlace | None, left: int | None
+    core: Core, run: str, options: AiCallFilter, after: ListPlace | None, left: int | None
 ) -> Iterator[AiCallInfo]:
     topic, model = options.get("topic"), options.get("model")
     while left is None or left > 0:

@@ -7,15 +7,15 @@ from typing import Final, TypedDict, cast
 import attrs
 
 from holdfast.hosts.core import Core
-from holdfast.hosts.finding import check_names
+from holdfast.hosts.finding import check_names, instant_option, place_option
 from holdfast.kernel.commands import NamedValue, RunAnnotate
 from holdfast.kernel.values import encode
-from holdfast.ports.clock import instant, micros
+from holdfast.ports.clock import instant
 from holdfast.ports.errors import InvalidFilterError
 from holdfast.ports.hearing import AnnotationFilter, AnnotationsOf
 from holdfast.ports.json import parse
-from holdfast.ports.records import Micros
-from holdfast.ports.said import Actor, Annotation, SaidPlace, Scope, said_place
+from holdfast.ports.places import ListPlace
+from holdfast.ports.said import Actor, Annotation, Scope
 
 _PAGE: Final = 200
 
@@ -127,7 +127,7 @@ def annotations_of(core: Core, run: str, options: AnnotationOptions) -> Iterator
 
 
 def _listed(
-    core: Core, run: str, which: AnnotationFilter, after: SaidPlace | None, left: int | None
+    core: Core, run: str, which: AnnotationFilter, after: ListPlace | None, left: int | None
 ) -> Iterator[AnnotationInfo]:
     while left is None or left > 0:
         page = _PAGE if left is None else min(_PAGE, left)
@@ -153,31 +153,6 @@ def annotation_info(said: Annotation) -> AnnotationInfo:
         epoch=said.epoch,
         cursor=said.place.text,
     )
-
-
-def place_option(given: Mapping[str, object]) -> SaidPlace | None:
-    """Return the place that `after` names. InvalidFilterError."""
-    value = given.get("after")
-    if value is None:
-        return None
-    try:
-        return said_place(cast("str", value))
-    except (ValueError, AttributeError):
-        raise InvalidFilterError(
-            "after", f"is {value!r}; it must be the cursor of what was listed before"
-        ) from None
-
-
-def instant_option(given: Mapping[str, object], option: str) -> Micros | None:
-    """Return an instant. InvalidFilterError if it is none, or not aware."""
-    value = given.get(option)
-    if value is None:
-        return None
-    if not isinstance(value, datetime) or value.utcoffset() is None:
-        raise InvalidFilterError(
-            option, f"is {value!r}; it must be an aware datetime, as datetime.now(UTC) is"
-        )
-    return micros(value)
 
 
 def _text(given: Mapping[str, object], option: str) -> str | None:

@@ -11,7 +11,8 @@ from holdfast.kernel.authoring.options import check_options
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import InvalidFilterError
 from holdfast.ports.persistence import RunFilter
-from holdfast.ports.records import Micros, RunPlace, RunStatus, run_place
+from holdfast.ports.places import ListPlace, list_place
+from holdfast.ports.records import Micros, RunStatus
 
 ATTRIBUTES_MAX: Final = 10
 """By how many attributes, and by how many annotations, runs can be asked for at once: each is one more table."""
@@ -67,7 +68,7 @@ class Wanted:
 
     which: RunFilter
     oldest_first: bool
-    after: RunPlace | None
+    after: ListPlace | None
     limit: int | None
 
 
@@ -79,7 +80,7 @@ def wanted_runs(namespace: str, options: ListOptions, where: str) -> Wanted:
     return Wanted(
         which=run_filter(namespace, cast("CountOptions", filters), where),
         oldest_first=_truth("oldest_first", given),
-        after=_place(given.get("after")),
+        after=place_option(given),
         limit=checked_limit(given.get("limit")),
     )
 
@@ -95,7 +96,7 @@ def run_filter(namespace: str, options: CountOptions | FilterOptions, where: str
     """Return which runs are asked for. TypeError and InvalidFilterError as above."""
     given = cast("dict[str, object]", options)
     check_names(given, CountOptions, where)
-    since, until = _instant("since", given.get("since")), _instant("until", given.get("until"))
+    since, until = instant_option(given, "since"), instant_option(given, "until")
     if since is not None and until is not None and since >= until:
         raise InvalidFilterError("until", "is not after `since`, so no run can be between them")
     return RunFilter(
@@ -161,7 +162,9 @@ def _texts(option: str, value: object) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(cast("list[tuple[str, str]]", items)))
 
 
-def _instant(option: str, value: object) -> Micros | None:
+def instant_option(given: Mapping[str, object], option: str) -> Micros | None:
+    """Return an instant. InvalidFilterError if it is none, or not aware."""
+    value = given.get(option)
     if value is None:
         return None
     if not isinstance(value, datetime) or value.utcoffset() is None:
@@ -171,12 +174,14 @@ def _instant(option: str, value: object) -> Micros | None:
     return micros(value)
 
 
-def _place(value: object) -> RunPlace | None:
+def place_option(given: Mapping[str, object]) -> ListPlace | None:
+    """Return the place that `after` names. InvalidFilterError."""
+    value = given.get("after")
     if value is None:
         return None
     try:
-        return run_place(cast("str", value))
+        return list_place(cast("str", value))
     except (ValueError, AttributeError):
         raise InvalidFilterError(
-            "after", f"is {value!r}; it must be the cursor of a run that was listed before"
+            "after", f"is {value!r}; it must be the cursor of what was listed before"
         ) from None

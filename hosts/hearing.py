@@ -6,17 +6,16 @@ from typing import Final, TypedDict, cast
 
 import attrs
 
-from holdfast.hosts.annotating import place_option
 from holdfast.hosts.core import Core
-from holdfast.hosts.finding import check_names
+from holdfast.hosts.finding import check_names, place_option
 from holdfast.kernel.authoring.context import LEVELS, Level
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import InvalidFilterError
 from holdfast.ports.hearing import NewestProgress, NotesInOrder
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import RunsByKey
+from holdfast.ports.places import ListPlace
 from holdfast.ports.records import TERMINAL, Micros, Note
-from holdfast.ports.said import SaidPlace
 
 FOLLOW_INTERVAL: Final = 0.5
 """Seconds between two looks of whoever follows a log."""
@@ -90,7 +89,7 @@ class _Wanted:
     level: int
     stage: str | None
     item: int | None
-    after: SaidPlace | None
+    after: ListPlace | None
 
     def takes(self, line: LogLine) -> bool:
         return (
@@ -118,7 +117,7 @@ class LogReader:
         after = self._wanted.after
         while notes := self._page(after):
             yield from filter(self._wanted.takes, map(line_of, notes))
-            after = SaidPlace(notes[-1].at, notes[-1].id)
+            after = ListPlace(notes[-1].at, notes[-1].id)
             if len(notes) < _PAGE:
                 return
 
@@ -130,7 +129,7 @@ class LogReader:
         while notes := self._page(after):
             lines += (line_of(note) for note in notes if note.id not in self._seen)
             self._seen.update((note.id, note.at) for note in notes)
-            after = SaidPlace(notes[-1].at, notes[-1].id)
+            after = ListPlace(notes[-1].at, notes[-1].id)
             self._newest = after if self._newest is None else max(self._newest, after)
             if len(notes) < _PAGE:
                 break
@@ -140,14 +139,14 @@ class LogReader:
         self.ended = run.status in TERMINAL
         return list(filter(self._wanted.takes, lines))
 
-    def _page(self, after: SaidPlace | None) -> tuple[Note, ...]:
+    def _page(self, after: ListPlace | None) -> tuple[Note, ...]:
         query = NotesInOrder(self._run, after=after, kinds=("log",), limit=_PAGE)
         return self._core.stores.persistence.read(query)
 
-    def _back(self) -> SaidPlace | None:
+    def _back(self) -> ListPlace | None:
         if self._newest is None:
             return None
-        back = SaidPlace(self._newest.at - OVERLAP, "")
+        back = ListPlace(self._newest.at - OVERLAP, "")
         return back if self._wanted.after is None else max(back, self._wanted.after)
 
 
@@ -176,7 +175,7 @@ def line_of(note: Note) -> LogLine:
         item=cast("int | None", said.get("item")),
         attempt=cast("int | None", said.get("attempt")),
         epoch=note.epoch,
-        cursor=SaidPlace(note.at, note.id).text,
+        cursor=ListPlace(note.at, note.id).text,
     )
 
 

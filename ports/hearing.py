@@ -5,8 +5,9 @@ from typing import Literal
 import attrs
 
 from holdfast.ports.persistence import Query
+from holdfast.ports.places import ListPlace
 from holdfast.ports.records import Micros, Note
-from holdfast.ports.said import AiCall, AiTotal, Annotation, Artifact, SaidPlace, Scope
+from holdfast.ports.said import AiCall, AiTotal, Annotation, Artifact, Scope
 
 
 @attrs.frozen
@@ -14,7 +15,7 @@ class NotesInOrder(Query[tuple[Note, ...]]):
     """What attempts of a run have said, in the order of `at` and id, after a place. Of these kinds; of all if none."""
 
     run: str
-    after: SaidPlace | None = attrs.field(default=None, kw_only=True)
+    after: ListPlace | None = attrs.field(default=None, kw_only=True)
     kinds: tuple[str, ...] = attrs.field(default=(), kw_only=True)
     limit: int = attrs.field(default=1_000, kw_only=True)
 
@@ -52,7 +53,7 @@ class AnnotationsOf(Query[tuple[Annotation, ...]]):
 
     run: str
     which: AnnotationFilter = attrs.field(factory=AnnotationFilter)
-    after: SaidPlace | None = attrs.field(default=None, kw_only=True)
+    after: ListPlace | None = attrs.field(default=None, kw_only=True)
     limit: int = attrs.field(default=100, kw_only=True)
 
 
@@ -79,7 +80,7 @@ class AiCallsOf(Query[tuple[AiCall, ...]]):
     run: str
     topic: str | None = attrs.field(default=None, kw_only=True)
     model: str | None = attrs.field(default=None, kw_only=True)
-    after: SaidPlace | None = attrs.field(default=None, kw_only=True)
+    after: ListPlace | None = attrs.field(default=None, kw_only=True)
     limit: int = attrs.field(default=100, kw_only=True)
 
 

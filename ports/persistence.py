@@ -8,6 +8,7 @@ import attrs
 from typing_extensions import TypeVar
 
 from holdfast.ports.changes import Change
+from holdfast.ports.places import ListPlace
 from holdfast.ports.records import (
     STAGE_COMPLETED,
     Duty,
@@ -24,7 +25,6 @@ from holdfast.ports.records import (
     Reply,
     Run,
     RunName,
-    RunPlace,
     RunStatus,
     Session,
     Sink,
@@ -397,7 +397,7 @@ class ListRuns(Query[tuple[Run, ...]]):
     """
 
     which: RunFilter
-    after: RunPlace | None = attrs.field(default=None, kw_only=True)
+    after: ListPlace | None = attrs.field(default=None, kw_only=True)
     oldest_first: bool = attrs.field(default=False, kw_only=True)
     limit: int = attrs.field(default=50, kw_only=True)
 

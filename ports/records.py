@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, TypeAlias, cast
 import attrs
 
 from holdfast.ports.json import parse
+from holdfast.ports.places import ListPlace
 
 Micros: TypeAlias = int
 """An instant, or a length of time, in microseconds."""
@@ -160,31 +161,6 @@ def job_key(text: str) -> JobKey:
     return JobKey(run, int(number))
 
 
-_INSTANT_DIGITS: Final = 18
-_KEY_LENGTH: Final = 64
-
-
-class RunPlace(NamedTuple):
-    """Where a run is in the order in which runs are listed: when it was created, and its key."""
-
-    created_at: Micros
-    key: str
-
-    @property
-    def text(self) -> str:
-        """The place as people hand it on, to go on listing from there."""
-        return f"{self.created_at}.{self.key}"
-
-
-def run_place(text: str) -> RunPlace:
-    """Return the place that a text names. ValueError if it names none."""
-    created_at, dot, key = text.partition(".")
-    is_number = created_at.isascii() and created_at.isdigit() and len(created_at) <= _INSTANT_DIGITS
-    if not dot or not is_number or not (key.isascii() and key.isalnum()) or len(key) > _KEY_LENGTH:
-        raise ValueError(f"{text[:100]!r} is no place in a list of runs; one looks like <number>.<run key>")
-    return RunPlace(int(created_at), key)
-
-
 def attribute_texts(attributes: str | None) -> dict[str, str]:
     """Return the texts in a run's attributes by name. What is no text has no place among them."""
     if not attributes:
@@ -283,9 +259,9 @@ class Run:
         return self.concurrency_key is not None and self.is_admitted and is_under_way
 
     @property
-    def place(self) -> RunPlace:
+    def place(self) -> ListPlace:
         """Where it is in the order in which runs are listed."""
-        return RunPlace(self.created_at, self.key)
+        return ListPlace(self.created_at, self.key)
 
 
 @attrs.frozen(kw_only=True)

@@ -6,18 +6,16 @@ in the order of their `at` and, of one instant, of their ids.
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 import attrs
 
 from holdfast.ports.json import parse
+from holdfast.ports.places import ListPlace
 from holdfast.ports.records import Micros, Payload
 
 COST_DIGITS: Final = 12
 """Costs are integers: so many digits of them are behind the decimal point."""
-
-_NUMBER_DIGITS: Final = 18
-_ID_LENGTH: Final = 64
 
 
 class Scope(StrEnum):
@@ -37,27 +35,6 @@ class AiCallKind(StrEnum):
     EMBED = "embed"
     STREAM = "stream"
     BATCH = "batch"
-
-
-class SaidPlace(NamedTuple):
-    """Where something is in the order of what a run says: when it was said, and its id."""
-
-    at: Micros
-    id: str
-
-    @property
-    def text(self) -> str:
-        """The place as people hand it on, to go on listing from there."""
-        return f"{self.at}.{self.id}"
-
-
-def said_place(text: str) -> SaidPlace:
-    """Return the place that a text names. ValueError if it names none."""
-    at, dot, id_ = text.partition(".")
-    is_number = at.isascii() and at.isdigit() and len(at) <= _NUMBER_DIGITS
-    if not dot or not is_number or not (id_.isascii() and id_.isalnum()) or len(id_) > _ID_LENGTH:
-        raise ValueError(f"{text[:100]!r} is no place in a list; one looks like <number>.<id>")
-    return SaidPlace(int(at), id_)
 
 
 @attrs.frozen
@@ -101,9 +78,9 @@ class Annotation:
     key: str | None = None
 
     @property
-    def place(self) -> SaidPlace:
+    def place(self) -> ListPlace:
         """Where it is in the order of what its run says."""
-        return SaidPlace(self.at, self.id)
+        return ListPlace(self.at, self.id)
 
 
 @attrs.frozen(kw_only=True)
@@ -154,9 +131,9 @@ class AiCall:
     metadata: str | None = None
 
     @property
-    def place(self) -> SaidPlace:
+    def place(self) -> ListPlace:
         """Where it is in the order of what its run says."""
-        return SaidPlace(self.at, self.id)
+        return ListPlace(self.at, self.id)
 
 
 @attrs.frozen(kw_only=True)

@@ -17,7 +17,8 @@ from holdfast.ports.persistence import (
     RunFilter,
     RunsByKey,
 )
-from holdfast.ports.records import HistoryRow, Job, Run, RunPlace
+from holdfast.ports.places import ListPlace
+from holdfast.ports.records import HistoryRow, Job, Run
 from holdfast.ports.tables import Tables
 
 _PAGE: Final = 500
@@ -56,7 +57,7 @@ def _of_database(store: Persistence, namespaces: Sequence[str]) -> Snapshot:
 
 def _runs(store: Persistence, namespaces: Sequence[str]) -> Iterator[Run]:
     for namespace in namespaces:
-        after: RunPlace | None = None
+        after: ListPlace | None = None
         while page := store.read(ListRuns(RunFilter(namespace=namespace), after=after, limit=_PAGE)):
             yield from page
             after = page[-1].place

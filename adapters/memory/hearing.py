@@ -11,8 +11,9 @@ from holdfast.ports.hearing import (
     NewestProgress,
     NotesInOrder,
 )
+from holdfast.ports.places import ListPlace
 from holdfast.ports.records import Note
-from holdfast.ports.said import AiCall, AiTotal, Annotation, Artifact, SaidPlace, is_of_topic
+from holdfast.ports.said import AiCall, AiTotal, Annotation, Artifact, is_of_topic
 from holdfast.ports.tables import Tables
 
 
@@ -43,16 +44,16 @@ def heard(tables: Tables, query: object) -> object:
 
 def _page(
     said: Iterable[Annotation | AiCall | Note],
-    place: Callable[[Annotation | AiCall | Note], SaidPlace],
-    after: SaidPlace | None,
+    place: Callable[[Annotation | AiCall | Note], ListPlace],
+    after: ListPlace | None,
     limit: int,
 ) -> tuple[object, ...]:
     in_order = sorted(said, key=place)
     return tuple(one for one in in_order if after is None or place(one) > after)[:limit]
 
 
-def _place_of(said: Annotation | AiCall | Note) -> SaidPlace:
-    return SaidPlace(said.at, said.id)
+def _place_of(said: Annotation | AiCall | Note) -> ListPlace:
+    return ListPlace(said.at, said.id)
 
 
 def _notes(tables: Tables, query: NotesInOrder) -> tuple[object, ...]:

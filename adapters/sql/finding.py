@@ -25,7 +25,8 @@ from holdfast.adapters.sql.rows import Row, is_askable
 from holdfast.ports.changes import NetChanges
 from holdfast.ports.json import canonical
 from holdfast.ports.persistence import ListRuns, RunFilter
-from holdfast.ports.records import Run, RunPlace, RunStatus, attribute_texts
+from holdfast.ports.places import ListPlace
+from holdfast.ports.records import Run, RunStatus, attribute_texts
 from holdfast.ports.said import Annotation, said_text
 
 _IS_NEWEST: Final = (
@@ -115,12 +116,12 @@ def runs_counted(which: RunFilter) -> Question | None:
     return Question(sql, _parameters(which, low, high))
 
 
-def _bounds(query: ListRuns) -> tuple[RunPlace | None, RunPlace | None]:
+def _bounds(query: ListRuns) -> tuple[ListPlace | None, ListPlace | None]:
     """Return the places between which the runs are that are asked for; neither is itself one of theirs."""
     which, after = query.which, query.after
     # No key is empty, so the first run of an instant comes after this.
-    low = None if which.created_from is None else RunPlace(which.created_from, "")
-    high = None if which.created_before is None else RunPlace(which.created_before, "")
+    low = None if which.created_from is None else ListPlace(which.created_from, "")
+    high = None if which.created_before is None else ListPlace(which.created_before, "")
     if after is None:
         return low, high
     if query.oldest_first:
@@ -137,7 +138,7 @@ class _Source:
     place: tuple[str, str]
 
 
-def _source(which: RunFilter, low: RunPlace | None, high: RunPlace | None) -> _Source:
+def _source(which: RunFilter, low: ListPlace | None, high: ListPlace | None) -> _Source:
     conditions = ["r.namespace = :namespace"]
     if which.workflow is not None:
         conditions.append("r.workflow = :workflow")
@@ -162,7 +163,7 @@ def _source(which: RunFilter, low: RunPlace | None, high: RunPlace | None) -> _S
     )
 
 
-def _between(created_at: str, key: str, low: RunPlace | None, high: RunPlace | None) -> Iterator[str]:
+def _between(created_at: str, key: str, low: ListPlace | None, high: ListPlace | None) -> Iterator[str]:
     if low is not None:
         yield f"({created_at}, {key}) > (:low_at, :low_key)"
     if high is not None:
@@ -181,14 +182,14 @@ def _of_statuses(statuses: Collection[RunStatus]) -> tuple[str, ...]:
     return (f"r.status IN ({listed})",) if statuses else ()
 
 
-def _parameters(which: RunFilter, low: RunPlace | None, high: RunPlace | None) -> dict[str, object]:
+def _parameters(which: RunFilter, low: ListPlace | None, high: ListPlace | None) -> dict[str, object]:
     parameters: dict[str, object] = {"namespace": which.namespace, **_pairs(which)}
     if which.workflow is not None:
         parameters["workflow"] = which.workflow
     if low is not None:
-        parameters |= {"low_at": low.created_at, "low_key": low.key}
+        parameters |= {"low_at": low.at, "low_key": low.id}
     if high is not None:
-        parameters |= {"high_at": high.created_at, "high_key": high.key}
+        parameters |= {"high_at": high.at, "high_key": high.id}
     return parameters
 
 

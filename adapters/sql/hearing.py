@@ -18,8 +18,9 @@ from holdfast.ports.hearing import (
     NewestProgress,
     NotesInOrder,
 )
+from holdfast.ports.places import ListPlace
 from holdfast.ports.records import Note
-from holdfast.ports.said import AiCall, AiTotal, Annotation, Artifact, SaidPlace
+from holdfast.ports.said import AiCall, AiTotal, Annotation, Artifact
 
 
 def hearing_answers(dialect: Dialect) -> Mapping[type, Callable[[Link, Any], object]]:
@@ -50,7 +51,7 @@ def _given(**conditions: tuple[str, object]) -> tuple[list[str], dict[str, objec
     return [sql for sql, _ in known.values()], {name: value for name, (_, value) in known.items()}
 
 
-def _following(after: SaidPlace | None, parameters: dict[str, object]) -> list[str]:
+def _following(after: ListPlace | None, parameters: dict[str, object]) -> list[str]:
     if after is None:
         return []
     parameters |= {"after_at": after.at, "after_id": after.id}

@@ -22,7 +22,8 @@ from holdfast.kernel.commands import (
 )
 from holdfast.ports.errors import CommandError
 from holdfast.ports.persistence import Lane, ListRuns, RunFilter
-from holdfast.ports.records import Payload, Run, RunPlace, RunStatus
+from holdfast.ports.places import ListPlace
+from holdfast.ports.records import Payload, Run, RunStatus
 from holdfast.ports.references import reference_from
 from tests.benchmarks.floors import BATCH, WARM_UP, check
 from tests.benchmarks.meter import Meter, Sample, wait_until
@@ -277,7 +278,7 @@ def _check_values(engine: SyncEngine, wanted: Mapping[str, int], runs: Sequence[
 def _runs(engine: SyncEngine, workflow: Pipeline[int, int], *statuses: RunStatus) -> list[Run]:
     found: list[Run] = []
     which = RunFilter(namespace=engine.core.namespace, workflow=workflow.name, statuses=frozenset(statuses))
-    after: RunPlace | None = None
+    after: ListPlace | None = None
     while True:
         query = ListRuns(which, after=after, limit=_PAGE)
         page = engine.core.stores.persistence.read(query)

@@ -9,7 +9,8 @@ import pytest
 from holdfast.ports.changes import CreateRun, UpdateRun
 from holdfast.ports.json import canonical
 from holdfast.ports.persistence import CountRuns, ListRuns, Persistence, RunFilter
-from holdfast.ports.records import Run, RunPlace, RunStatus
+from holdfast.ports.places import ListPlace
+from holdfast.ports.records import Run, RunStatus
 from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_key, a_run
 from holdfast.testing.conformance.persistence.case import PersistenceCase, put
 from holdfast.testing.conformance.persistence.values import TEXTS
@@ -188,7 +189,7 @@ class Finding(PersistenceCase):
             ]
             assert expected[::-1] == list(store.read(ListRuns(which, limit=100)))
             assert expected == list(store.read(ListRuns(which, oldest_first=True, limit=100)))
-            after = expected[len(expected) // 2].place if expected else RunPlace(NOW, a_key(0))
+            after = expected[len(expected) // 2].place if expected else ListPlace(NOW, a_key(0))
             assert [run for run in expected[::-1] if run.place < after][:4] == list(
                 store.read(ListRuns(which, after=after, limit=4))
             )

@@ -28,13 +28,13 @@ from holdfast.ports.hearing import (
 )
 from holdfast.ports.json import canonical
 from holdfast.ports.persistence import CountRuns, HistoryOf, ListRuns, Persistence, RunFilter
+from holdfast.ports.places import ListPlace
 from holdfast.ports.records import Payload, RunStatus
 from holdfast.ports.said import (
     AiCall,
     AiCallKind,
     AiTotal,
     Annotation,
-    SaidPlace,
     Scope,
     is_of_topic,
 )
@@ -80,8 +80,8 @@ class SaidOfRuns(PersistenceCase):
 
         assert tuple(notes) == store.read(NotesInOrder(RUN))
         assert tuple(notes[:2]) == store.read(NotesInOrder(RUN, limit=2))
-        assert tuple(notes[2:]) == store.read(NotesInOrder(RUN, after=SaidPlace(NOW + 1, a_key(1))))
-        assert tuple(notes[1:]) == store.read(NotesInOrder(RUN, after=SaidPlace(NOW + 1, "")))
+        assert tuple(notes[2:]) == store.read(NotesInOrder(RUN, after=ListPlace(NOW + 1, a_key(1))))
+        assert tuple(notes[1:]) == store.read(NotesInOrder(RUN, after=ListPlace(NOW + 1, "")))
         assert (notes[2],) == store.read(NotesInOrder(RUN, kinds=("progress", "x")))
         assert store.read(NotesInOrder("nobody's")) == ()
 
@@ -218,7 +218,7 @@ class SaidOfRuns(PersistenceCase):
         for which in Random(2).sample(filters, 60):
             expected = tuple(one for one in said if _is_asked_for(one, which))
             assert expected == store.read(AnnotationsOf(RUN, which))
-            after = expected[len(expected) // 2].place if expected else SaidPlace(NOW, "")
+            after = expected[len(expected) // 2].place if expected else ListPlace(NOW, "")
             assert tuple(one for one in expected if one.place > after)[:3] == store.read(
                 AnnotationsOf(RUN, which, after=after, limit=3)
             )
@@ -358,7 +358,7 @@ class SaidOfRuns(PersistenceCase):
             for model in (None, "m-2", "x"):
                 expected = tuple(call for call in below if model in {None, call.model})
                 assert expected == store.read(AiCallsOf(RUN, topic=topic, model=model))
-                after = expected[len(expected) // 2].place if expected else SaidPlace(NOW, "")
+                after = expected[len(expected) // 2].place if expected else ListPlace(NOW, "")
                 page = tuple(call for call in expected if call.place > after)[:4]
                 assert page == store.read(AiCallsOf(RUN, topic=topic, model=model, after=after, limit=4))
             assert _added_up(below, by_model=True) == store.read(AiTotalsOf(RUN, topic=topic))

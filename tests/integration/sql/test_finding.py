@@ -17,7 +17,8 @@ from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.ports.changes import CreateRun
 from holdfast.ports.json import canonical
 from holdfast.ports.persistence import ListRuns, RunFilter
-from holdfast.ports.records import RunPlace, RunStatus
+from holdfast.ports.places import ListPlace
+from holdfast.ports.records import RunStatus
 from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_run
 from tests.integration.sql.test_backlog import rows_touched
 
@@ -77,7 +78,7 @@ def questions() -> Iterator[tuple[str, str, int, Question]]:
     for name, (which, index) in FILTERS.items():
         # A row for each status that is asked for and gives nothing, or an attribute's beside its run's.
         most = LIMIT * (2 if which.attributes else 1) + max(3, len(which.statuses))
-        for after, oldest_first in product((None, RunPlace(NOW + MIDDLE, "run")), (False, True)):
+        for after, oldest_first in product((None, ListPlace(NOW + MIDDLE, "run")), (False, True)):
             question = runs_listed(ListRuns(which, after=after, oldest_first=oldest_first, limit=LIMIT))
             assert question is not None
             yield name, index, most, question

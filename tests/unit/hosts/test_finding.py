@@ -16,7 +16,8 @@ from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.ports.errors import InvalidFilterError
 from holdfast.ports.persistence import RunFilter
-from holdfast.ports.records import RunPlace, RunStatus
+from holdfast.ports.places import ListPlace
+from holdfast.ports.records import RunStatus
 
 WHEN = datetime(2026, 1, 1, 1, tzinfo=timezone(timedelta(hours=1)))
 AT = 1_767_225_600_000_000
@@ -62,7 +63,7 @@ def test_what_is_said_is_what_is_asked_for() -> None:
         attributes=(("a", "1"), ("b", "2")),
         newest=True,
     )
-    assert (wanted.oldest_first, wanted.after, wanted.limit) == (True, RunPlace(7, "KEY"), 3)
+    assert (wanted.oldest_first, wanted.after, wanted.limit) == (True, ListPlace(7, "KEY"), 3)
 
 
 def test_nothing_said_asks_for_all() -> None:

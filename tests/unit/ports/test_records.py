@@ -12,11 +12,9 @@ from holdfast.ports.records import (
     TERMINAL,
     JobKey,
     Payload,
-    RunPlace,
     RunStatus,
     attribute_texts,
     job_key,
-    run_place,
 )
 
 RUN_KEYS = st.text(st.characters(codec="utf-8"), min_size=1)
@@ -41,22 +39,6 @@ def test_job_keys_are_ordered_by_run_and_then_by_number() -> None:
     keys = [JobKey("a", 10), JobKey("b", 1), JobKey("a", 9)]
 
     assert sorted(keys) == [JobKey("a", 9), JobKey("a", 10), JobKey("b", 1)]
-
-
-@given(created_at=st.integers(0, 10**18 - 1), key=st.text("0123456789ABCXYZ", min_size=1, max_size=26))
-def test_a_place_among_runs_is_handed_on_as_a_text(created_at: int, key: str) -> None:
-    place = RunPlace(created_at, key)
-
-    assert run_place(place.text) == place
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", ".", "1", "1.", ".A", "x.A", "-1.A", "+1.A", " 1.A", "1.A ", "1.A.B", "².A", "1.é", "9" * 19 + ".A"],
-)
-def test_what_names_no_place_among_runs_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no place"):
-        run_place(text)
 
 
 def test_attributes_are_the_texts_among_what_is_there() -> None:
