@@ -5,7 +5,7 @@ out differs: here each is done as soon as it is asked for, and then time jumps t
 Every host has a clock of its own, which may be wrong; the true time is that of the store.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -26,7 +26,7 @@ from holdfast.hosts.process.running import run_body
 from holdfast.hosts.process.settings import Settings
 from holdfast.hosts.stores import Stores
 from holdfast.kernel.authoring.calls import Definition
-from holdfast.kernel.commands import Attempt
+from holdfast.kernel.commands import Attempt, Outcome
 from holdfast.kernel.invariants import check
 from holdfast.ports.clock import micros
 from holdfast.ports.events import EventSink
@@ -77,7 +77,13 @@ class FleetWorker:
     """One worker: the hands that a driver has too, with each call made at once."""
 
     def __init__(
-        self, core: Core, clock: HostClock, lasts: Mapping[str, float], sinks: Mapping[str, EventSink]
+        self,
+        core: Core,
+        clock: HostClock,
+        lasts: Mapping[str, float],
+        *,
+        sinks: Mapping[str, EventSink],
+        limits: Mapping[str, int],
     ) -> None:
         self.clock = clock
         self.cancelled = 0
@@ -85,6 +91,7 @@ class FleetWorker:
         settings = Settings(
             definitions=core.registry.definitions,
             queues=core.registry.queues("default"),
+            limits=limits,
             poll_interval=POLL,
             heartbeat_interval=POLL,
             maintenance_interval=POLL,
@@ -111,11 +118,11 @@ class FleetWorker:
         now = self.clock.monotonic()
         if now >= self._renew_at:
             self._renew_at = now + self._renewal.round()
-        for attempt, (end, body) in list(self._runs.items()):
-            if end <= now:
-                settle = body.settle(anyio.run(run_body, body, CapacityLimiter(1)))
-                del self._runs[attempt]
-                self._hands.end(body, settle, cancelled=False)
+        ended = [body for end, body in self._runs.values() if end <= now]
+        outcomes = anyio.run(_outcomes, ended) if ended else []
+        for body, outcome in zip(ended, outcomes, strict=True):
+            del self._runs[body.attempt]
+            self._hands.end(body, body.settle(outcome), cancelled=False)
         while True:
             for action in self._hands.step(now):
                 self._carry_out(action)
@@ -135,6 +142,10 @@ class FleetWorker:
             case _:
                 if (call := self._hands.call(action)) is not None:
                     self._hands.answer(action, call())
+
+
+async def _outcomes(bodies: Sequence[Body]) -> list[Outcome]:
+    return [await run_body(body, CapacityLimiter(1)) for body in bodies]
 
 
 @attrs.define
@@ -175,10 +186,13 @@ class Fleet:
         *workflows: Definition[object],
         wrong_by: timedelta = timedelta(),
         sinks: Mapping[str, EventSink] | None = None,
+        limits: Mapping[str, int] | None = None,
     ) -> FleetWorker:
         """Start a worker on a machine whose clock is wrong by so much."""
         clock = HostClock(self.time, wrong_by)
-        worker = FleetWorker(self.open(clock, *workflows).core, clock, self.lasts, sinks or {})
+        worker = FleetWorker(
+            self.open(clock, *workflows).core, clock, self.lasts, sinks=sinks or {}, limits=limits or {}
+        )
         self.workers.append(worker)
         return worker
 
