@@ -127,6 +127,7 @@ class Body:
         attempt, run = self.attempt, self.work.run
         return BodyCall(
             namespace=run.namespace,
+            job=attempt.job,
             run_id=run.id,
             workflow=run.workflow,
             version=run.version,

@@ -59,9 +59,13 @@ class Batch:
 
 @attrs.frozen(kw_only=True)
 class BodyCall:
-    """The body of a stage that is about to be called. `idempotency_key` is that of its context."""
+    """The body of a stage that is about to be called. `idempotency_key` is that of its context.
+
+    (`job`, `epoch`) is this attempt's own name: no other has it, ever.
+    """
 
     namespace: str
+    job: str
     run_id: str
     workflow: str
     version: str

@@ -1,7 +1,7 @@
 """What must be true of a store at every moment."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import pairwise, takewhile
 from typing import Final
 
@@ -22,12 +22,17 @@ _ENDS: Final = {
 }
 
 
-def check(store: Snapshot | Tables) -> list[Violation]:
-    """Return what is wrong with the rows of a store; nothing, if the engine keeps its promises."""
+def check(store: Snapshot | Tables, *, runs: Collection[str] | None = None) -> list[Violation]:
+    """Return what is wrong with the rows of a store; nothing, if the engine keeps its promises.
+
+    With `runs` only these are looked at one by one, by key: those that have changed, say. What must be true of several
+    runs together is asked of all, always.
+    """
     snapshot = as_snapshot(store)
     found = [*_generations(snapshot), *_children(snapshot)]
     looked: dict[str, Seen] = {}
-    for key in sorted(snapshot.runs.keys() | snapshot.jobs.keys() | snapshot.history.keys()):
+    everything = snapshot.runs.keys() | snapshot.jobs.keys() | snapshot.history.keys()
+    for key in sorted(everything if runs is None else everything.intersection(runs)):
         run = snapshot.runs.get(key)
         if run is None:
             found.append(Violation("S7", key, "rows of a run that is not there"))
@@ -38,10 +43,22 @@ def check(store: Snapshot | Tables) -> list[Violation]:
             continue
         seen = looked[key] = look(run, plan, snapshot)
         found += (Violation(name, key, what) for name, rule in _RULES for what in rule(seen))
+    if runs is not None:
+        _look_before(looked, snapshot)
     for key, seen in looked.items():
-        found += (Violation("S4", key, what) for what in _kept(seen, looked))
+        if runs is None or key in runs:
+            found += (Violation("S4", key, what) for what in _kept(seen, looked))
     found += _slots(snapshot)
     return found
+
+
+def _look_before(looked: dict[str, Seen], snapshot: Snapshot) -> None:
+    """Look also at the generations that these run again: what they keep is held against that."""
+    for seen in tuple(looked.values()):
+        before = snapshot.runs.get(seen.run.rerun_of or "")
+        plan = None if before is None else snapshot.plans.get(before.plan)
+        if before is not None and plan is not None and before.key not in looked:
+            looked[before.key] = look(before, plan, snapshot)
 
 
 def _kept(seen: Seen, others: Mapping[str, Seen]) -> Iterator[str]:

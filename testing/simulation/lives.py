@@ -1,0 +1,92 @@
+"""One life of a simulated process: its clocks, and the points at which something may go wrong in it."""
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Final
+
+from holdfast.testing.simulation.faults import IDLE, Faults, Kind
+from holdfast.testing.simulation.fibers import Hub, Process
+from holdfast.testing.simulation.trace import Trace
+
+SKEW_MAX: Final = 600_000_000
+JUMP_MAX: Final = 3_600_000_000
+_SECOND: Final = 1_000_000
+
+
+class Life(Process):
+    """A process that meets faults. `lease` is in seconds: a pause lasts longer than that, mostly.
+
+    `skew` is by how much its wall clock is wrong, in microseconds.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        name: str,
+        random: Random,
+        *,
+        faults: Faults,
+        trace: Trace,
+        lease: float,
+        crashed: Callable[["Life"], None],
+    ) -> None:
+        super().__init__(hub, name, random)
+        self.skew = 0
+        self.wants_to_end = False
+        self._faults = faults
+        self._trace = trace
+        self._lease = lease
+        self._crashed = crashed
+        self._points = 0
+
+    def say(self, what: str) -> None:
+        """Add a line to the trace."""
+        self._trace.add(self.hub.now, self.name, what)
+
+    def chance(self, among: Sequence[Kind]) -> Kind | None:
+        """Return what goes wrong at this point, without letting time pass."""
+        self.check()
+        self._points += 1
+        kind = self._faults.next(self.name, self._points, self.random, among, self.hub.now)
+        if kind is not None:
+            self.say(f"FAULT {kind} at point {self._points}")
+        return kind
+
+    def meet(self, among: Sequence[Kind]) -> Kind | None:
+        """Let some time pass, and whatever happens to the process as a whole; return what goes wrong at this point."""
+        kind = self.chance(among)
+        drawn = self.random.random()
+        if kind is Kind.CRASH:
+            self.crash()
+        micros = int(drawn * drawn * 30_000) + 50
+        if kind is Kind.SLOW:
+            micros = int((0.5 + 8 * drawn) * _SECOND)
+        elif kind is Kind.CLOCK_JUMP:
+            self.jump(drawn)
+        elif kind is Kind.PAUSE or kind is Kind.FREEZE:
+            pause = int(self._lease * (0.2 + 2.5 * drawn) * _SECOND)
+            self.paused_until = self.hub.now + pause
+            if kind is Kind.FREEZE:
+                self.frozen += pause
+        self.hub.sleep(micros)
+        return kind
+
+    def meet_idle(self) -> None:
+        """Meet what may happen to a process that has nothing to do: it is deployed anew, or ends, say."""
+        kind = self.chance(IDLE)
+        if kind is Kind.DEPLOY:
+            self.wants_to_end = True
+        elif kind is Kind.CLOCK_JUMP:
+            self.jump(self.random.random())
+        elif kind is Kind.CRASH:
+            self.crash()
+
+    def jump(self, drawn: float) -> None:
+        """Set the wall clock forward or back."""
+        self.skew += int((2 * drawn - 1) * JUMP_MAX)
+
+    def crash(self) -> None:
+        """End here and now: what this raises if it is this process that calls."""
+        self.say("CRASHED")
+        self._crashed(self)
+        self.hub.crash(self)

@@ -1,0 +1,255 @@
+"""The ports of a simulated process: each call is two points at which something may go wrong."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from functools import partial
+from typing import TypeVar
+
+from holdfast.ports.blobs import check_blob_key
+from holdfast.ports.clock import instant
+from holdfast.ports.errors import BlobCorruptError, BlobMissingError, EventRefusedError, UnavailableError
+from holdfast.ports.events import Event
+from holdfast.ports.persistence import Query, Transaction
+from holdfast.ports.records import Micros
+from holdfast.ports.transport import Delivery, Hint
+from holdfast.testing.blobs import MemoryBlobStore
+from holdfast.testing.simulation import faults as f
+from holdfast.testing.simulation.fibers import START, Signal, current
+from holdfast.testing.simulation.lives import Life
+from holdfast.testing.simulation.store import SharedStore
+
+R = TypeVar("R")
+
+
+class SimulatedClock:
+    """The clocks of the machine on which a process runs: its wall clock is wrong, and is set from time to time."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+
+    def now(self) -> datetime:
+        """Return what the wall clock shows."""
+        return instant(self._life.hub.now + self._life.skew)
+
+    def monotonic(self) -> float:
+        """Return the seconds that have passed; none pass while the process is frozen."""
+        return (self._life.hub.now - START - self._life.frozen) / 1_000_000
+
+    def sleep(self, seconds: float, /) -> None:
+        """Let virtual time pass."""
+        self._life.hub.sleep(round(seconds * 1_000_000))
+
+
+class SimulatedPersistence:
+    """A Persistence of one process."""
+
+    def __init__(self, life: Life, store: SharedStore) -> None:
+        self._life = life
+        self._store = store
+
+    def setup(self) -> None:
+        """The tables are there."""
+        self._life.meet(f.READ)
+
+    def transact(self, work: Callable[[Transaction], R], /) -> R:
+        """Run `work`, or fail before, after, or twice."""
+        life, store = self._life, self._store
+        kind = life.meet(f.WRITE)
+        if kind is f.Kind.FAILS_BEFORE:
+            raise UnavailableError("fault on purpose: the transaction was not begun")
+        if kind is f.Kind.RUNS_AGAIN:
+            store.for_nothing(work)
+        if kind is f.Kind.REFUSED:
+            store.refuse_next()
+        result = store.transact(current(), work)
+        if life.meet(f.WRITTEN) is f.Kind.LOST_ANSWER:
+            raise UnavailableError("fault on purpose: the answer to the transaction was lost")
+        return result
+
+    def read(self, query: Query[R], /) -> R:
+        """Answer, or fail."""
+        if self._life.meet(f.READ) is f.Kind.FAILS_BEFORE:
+            raise UnavailableError("fault on purpose: nothing was read")
+        answer = self._store.read(query)
+        self._life.meet(f.RETURNED)
+        return answer
+
+    def prune(self, before: Micros, /) -> int:
+        """Remove what is old."""
+        self._life.meet(f.READ)
+        return self._store.prune(before)
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+class SimulatedBlobs:
+    """A BlobStore of one process. A blob may be missing or torn for a while, as where replicas lag."""
+
+    def __init__(self, life: Life, inner: MemoryBlobStore) -> None:
+        self._life = life
+        self._inner = inner
+
+    def put(self, key: str, data: bytes, /) -> None:
+        """Store bytes, or fail, before or after."""
+        if self._life.meet(f.READ) is f.Kind.FAILS_BEFORE:
+            raise UnavailableError("fault on purpose: the blob was not stored")
+        self._inner.put(key, data)
+        if self._life.meet(f.WRITTEN) is f.Kind.LOST_ANSWER:
+            raise UnavailableError("fault on purpose: the blob was stored")
+
+    def get(self, key: str, /) -> bytes:
+        """Return bytes, or fail."""
+        kind = self._life.meet(f.BLOB_READ)
+        check_blob_key(key)
+        if kind is f.Kind.FAILS_BEFORE:
+            raise UnavailableError("fault on purpose: the blob was not read")
+        if kind is f.Kind.BLOB_MISSING:
+            raise BlobMissingError(key)
+        if kind is f.Kind.BLOB_CORRUPT:
+            raise BlobCorruptError(key)
+        return self._inner.get(key)
+
+    def exists(self, key: str, /) -> bool:
+        """Return whether it is there."""
+        self._life.meet(f.READ)
+        return self._inner.exists(key)
+
+    def delete(self, key: str, /) -> None:
+        """Take it away."""
+        self._life.meet(f.READ)
+        self._inner.delete(key)
+
+    def list(self, prefix: str, /) -> Iterator[str]:
+        """Yield the keys."""
+        self._life.meet(f.READ)
+        return self._inner.list(prefix)
+
+
+class Inbox:
+    """The hints that are on their way to one process."""
+
+    def __init__(self, life: Life) -> None:
+        self.life = life
+        self.hints: deque[Hint] = deque()
+        self.arrived = Signal(life.hub)
+
+    def put(self, hint: Hint) -> None:
+        """Let a hint arrive, now."""
+        self.hints.append(hint)
+        self.arrived.set()
+
+
+class Wires:
+    """What carries hints: to each process that listens, and to the queue of the functions."""
+
+    def __init__(self, deliver_to_queue: Callable[[Hint], None] | None = None) -> None:
+        self.inboxes: list[Inbox] = []
+        self.to_queue = deliver_to_queue
+
+    def open(self, life: Life) -> Inbox:
+        """Listen from now on."""
+        inbox = Inbox(life)
+        self.inboxes = [one for one in self.inboxes if not one.life.is_crashed]
+        self.inboxes.append(inbox)
+        return inbox
+
+    def close(self, inbox: Inbox) -> None:
+        """Listen no more."""
+        self.inboxes = [one for one in self.inboxes if one is not inbox]
+
+    def arrive(self, hint: Hint) -> None:
+        """Let a hint arrive everywhere."""
+        for inbox in self.inboxes:
+            inbox.put(hint)
+        if self.to_queue is not None:
+            self.to_queue(hint)
+
+
+class SimulatedTransport:
+    """A JobTransport of one process: hints are lost, repeated, late, and overtake each other."""
+
+    def __init__(self, life: Life, wires: Wires) -> None:
+        self._life = life
+        self._wires = wires
+        self._inbox: Inbox | None = None
+
+    def announce(self, hints: Sequence[Hint], /) -> None:
+        """Send hints. Never fails; whoever sends may crash before."""
+        life, wires = self._life, self._wires
+        life.meet((f.Kind.CRASH,))
+        for hint in hints:
+            kind = life.chance(f.HINT)
+            if kind is f.Kind.HINT_LOST:
+                continue
+            late = life.random.randrange(1_000, 20_000)
+            if kind is f.Kind.HINT_LATE:
+                late = life.random.randrange(1_000_000, 60_000_000)
+            life.hub.at(life.hub.now + late, partial(wires.arrive, hint))
+            if kind is f.Kind.HINT_REPEATED:
+                again = life.hub.now + life.random.randrange(1_000, 10_000_000)
+                life.hub.at(again, partial(wires.arrive, hint))
+
+    def receive(self, limit: int, wait: float, /) -> Sequence[Delivery]:
+        """Return what has arrived, or arrives soon."""
+        self._life.check()
+        if self._inbox is None:
+            self._inbox = self._wires.open(self._life)
+        inbox = self._inbox
+        if not inbox.hints:
+            inbox.arrived.wait(wait)
+        found: list[Delivery] = []
+        while inbox.hints and len(found) < limit:
+            found.append(Delivery(hint=inbox.hints.popleft(), receipt=""))
+        return found
+
+    def ack(self, receipt: str, /) -> None:
+        """Nothing is asked back."""
+
+    def retry(self, receipt: str, delay: float, /) -> None:
+        """Nothing comes again."""
+
+    def extend(self, receipt: str, by: float, /) -> None:
+        """Nothing comes again."""
+
+    def close(self) -> None:
+        """Listen no more."""
+        if self._inbox is not None:
+            self._wires.close(self._inbox)
+
+
+class SharedSink:
+    """What takes events, and remembers which, whoever brings them. It refuses some, until it is mended."""
+
+    def __init__(self, name: str, took: Callable[[str, Event, str], None]) -> None:
+        self.name = name
+        self.refused: set[tuple[str, int]] = set()
+        self._took = took
+
+    def take(self, events: Sequence[Event], process: str) -> None:
+        """Take events up to the first that is refused. EventRefusedError."""
+        for event in events:
+            if (event.run, event.number) in self.refused:
+                raise EventRefusedError(f"fault on purpose: {event.id} is refused")
+            self._took(self.name, event, process)
+
+
+class SimulatedSink:
+    """An EventSink of one process."""
+
+    def __init__(self, life: Life, sink: SharedSink) -> None:
+        self._life = life
+        self._sink = sink
+
+    def emit(self, events: Sequence[Event], /) -> None:
+        """Take events, or fail: before, after, or at one of them."""
+        kind = self._life.meet(f.SINK)
+        if kind is f.Kind.SINK_FAILS:
+            raise UnavailableError("fault on purpose: the sink is away")
+        if kind is f.Kind.SINK_REFUSES and events:
+            event = self._life.random.choice(events)
+            self._sink.refused.add((event.run, event.number))
+        self._sink.take(events, self._life.name)
+        if self._life.meet(f.SINK) is f.Kind.SINK_FAILS:
+            raise UnavailableError("fault on purpose: the sink took them, and its answer was lost")

@@ -1,0 +1,416 @@
+"""The processes of a simulation: real hosts on simulated ports, driven by fibers in place of loops and threads."""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import attrs
+from anyio import CancelScope, CapacityLimiter
+
+from holdfast.hosts.bodies import Body
+from holdfast.hosts.core import Core
+from holdfast.hosts.engine import Engine, SyncEngine
+from holdfast.hosts.interceptors import Batch, BodyCall
+from holdfast.hosts.listener import Listener
+from holdfast.hosts.process import protocol as p
+from holdfast.hosts.process.driver import LEAVE_SECONDS
+from holdfast.hosts.process.hands import Hands, Told
+from holdfast.hosts.process.renewal import Renewal
+from holdfast.hosts.process.running import run_body
+from holdfast.hosts.process.settings import Settings
+from holdfast.hosts.serverless.host import JobOutcome, ServerlessHost
+from holdfast.hosts.stores import Stores
+from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.commands import Attempt, JobSettle
+from holdfast.ports.errors import HoldfastError, UnavailableError
+from holdfast.ports.events import EventSink
+from holdfast.ports.transport import Hint, JobHint
+from holdfast.testing.blobs import MemoryBlobStore
+from holdfast.testing.ids import SeededIds
+from holdfast.testing.simulation.fibers import START, Hub, Signal, current
+from holdfast.testing.simulation.lives import Life
+from holdfast.testing.simulation.loops import VirtualLoop, virtual_loop
+from holdfast.testing.simulation.ports import (
+    SharedSink,
+    SimulatedBlobs,
+    SimulatedClock,
+    SimulatedPersistence,
+    SimulatedSink,
+    SimulatedTransport,
+    Wires,
+)
+from holdfast.testing.simulation.store import SharedStore
+from holdfast.testing.simulation.watching import Watch
+
+_RETRY: Final = 500_000
+_EXTRA: Final = 0.15
+_AGAIN: Final = 0.3
+
+
+class Observer:
+    """Put around every dispatch and every body of a process: tells what is sent, and what starts."""
+
+    def __init__(self, life: Life, watch: Watch) -> None:
+        self._life = life
+        self._watch = watch
+
+    @contextmanager
+    def dispatch(self, batch: Batch, /) -> Generator[None]:
+        """Note what is sent, for whoever looks at the commit."""
+        fiber = current()
+        former, fiber.sent = fiber.sent, batch.commands
+        commits = fiber.commits
+        try:
+            yield
+        finally:
+            fiber.sent = former
+        self._watch.answered(self._life.name, batch.commands, batch.answers, fiber.commits - commits)
+
+    @contextmanager
+    def body(self, call: BodyCall, /) -> Generator[None]:
+        """Note that a body starts."""
+        item = "" if call.item is None else f"[{call.item}]"
+        self._watch.body(self._life.name, call.job, call.epoch, f"{call.run_id} {call.stage}{item}")
+        yield
+
+
+@attrs.frozen(kw_only=True)
+class Surroundings:
+    """What all processes of a simulation share."""
+
+    store: SharedStore
+    blobs: MemoryBlobStore
+    wires: Wires
+    sinks: Mapping[str, SharedSink]
+    watch: Watch
+
+    def core(self, life: Life, workflows: Sequence[Definition[object]]) -> Core:
+        """Return a host's core for one process, with this code."""
+        clock = SimulatedClock(life)
+        stores = Stores(
+            persistence=SimulatedPersistence(life, self.store),
+            transport=SimulatedTransport(life, self.wires),
+            blobs=SimulatedBlobs(life, self.blobs),
+            clock=clock,
+            ids=SeededIds(life.random.getrandbits(64), clock),
+        )
+        observer = Observer(life, self.watch)
+        core = Core(stores, workflows, namespace="default", migrate=True, interceptors=(observer,))
+        core.host = life.name
+        return core
+
+    def sinks_of(self, life: Life) -> dict[str, EventSink]:
+        """Return the sinks as one process sees them."""
+        return {name: SimulatedSink(life, sink) for name, sink in self.sinks.items()}
+
+
+def connect(life: Life, core: Core) -> None:
+    """Connect, however long it takes."""
+    while True:
+        try:
+            core.connect()
+        except HoldfastError:
+            life.hub.sleep(_RETRY)
+        else:
+            return
+
+
+@attrs.define
+class _Running:
+    """A body that runs, in a loop and a cancel scope of its own, once it has begun."""
+
+    loop: VirtualLoop
+    scope: CancelScope | None = None
+    is_cancelled: bool = False
+
+
+class SimulatedWorker:
+    """A worker: the machine, its calls, and bodies, as in a process."""
+
+    def __init__(
+        self, life: Life, core: Core, settings: Settings, *, lease: float, sinks: Mapping[str, EventSink]
+    ):
+        self._life = life
+        self._core = core
+        self._clock = core.stores.clock
+        self.hands = Hands(core, settings, lease=lease, sinks=sinks)
+        self._renewal = Renewal(
+            core,
+            lease=lease,
+            sessions=lambda: self.hands.calls.sessions,
+            lost=lambda: self._post(p.SessionLost()),
+        )
+        self._stirred = Signal(life.hub)
+        self._running: dict[Attempt, _Running] = {}
+        self._calls = 0
+        self._renews = False
+        self._drains = False
+
+    def run(self) -> None:
+        """Work until told to end."""
+        connect(self._life, self._core)
+        stores = self._core.stores
+        listener = Listener(
+            stores.persistence, stores.transport, monotonic=self._clock.monotonic, starts=False
+        )
+        listener.add_worker(lambda: self._post(p.Woken()), lambda runs: self._post(p.RunsEnded(runs)))
+        self._life.spawn(lambda: self._listen(listener))
+        while True:
+            if self._life.wants_to_end and not self._drains:
+                self._drains = True
+                self._post(p.Drain())
+            for action in self.hands.step(self._clock.monotonic()):
+                if isinstance(action, p.Finish):
+                    self._leave()
+                    return
+                self._carry_out(action)
+            if self.hands.has_news:
+                self._life.hub.sleep(0)
+                continue
+            at = self.hands.machine.next_step()
+            self._stirred.wait(None if at is None else max(0.0, at - self._clock.monotonic()))
+            self._life.meet_idle()
+
+    def _post(self, happened: p.Input) -> None:
+        self.hands.post(happened)
+        self._stirred.set()
+
+    def _listen(self, listener: Listener) -> None:
+        while True:
+            if rest := listener.listen_once():
+                self._life.hub.sleep(round(rest * 1_000_000))
+
+    def _renew(self) -> None:
+        wait = self._renewal.interval
+        while True:
+            self._life.hub.sleep(round(wait * 1_000_000))
+            wait = self._renewal.round()
+
+    def _carry_out(self, action: p.Action) -> None:
+        match action:
+            case p.Start(attempt):
+                body = self.hands.begin(attempt)
+                running = self._running[attempt] = _Running(virtual_loop(self._life))
+                self._life.spawn(lambda: running.loop.run_until_complete(self._run_body(body, running)))
+            case p.Cancel(attempt):
+                self._cancel(attempt)
+            case _:
+                if (call := self.hands.call(action)) is not None:
+                    self._life.spawn(lambda: self._call(action, call))
+
+    def _call(self, action: p.Action, call: Callable[[], Told]) -> None:
+        self._calls += 1
+        try:
+            told = call()
+        finally:
+            self._calls -= 1
+        self.hands.answer(action, told)
+        self._stirred.set()
+        if isinstance(told[0], p.SessionReady) and not self._renews:
+            self._renews = True
+            self._life.spawn(self._renew)
+
+    async def _run_body(self, body: Body, running: _Running) -> None:
+        settle: JobSettle | None = None
+        scope = running.scope = CancelScope()
+        if running.is_cancelled:
+            scope.cancel()
+        with scope:
+            settle = body.settle(await run_body(body, CapacityLimiter(1)))
+        del self._running[body.attempt]
+        self.hands.end(body, settle, cancelled=scope.cancel_called)
+        self._stirred.set()
+
+    def _cancel(self, attempt: Attempt) -> None:
+        if not self.hands.cancel(attempt):
+            return
+        running = self._running[attempt]
+        running.is_cancelled = True
+        if running.scope is not None:
+            running.loop.call_soon_threadsafe(running.scope.cancel)
+
+    def _leave(self) -> None:
+        """End as a worker does that has drained, with a while for what is under way."""
+        for attempt in list(self._running):
+            self._cancel(attempt)
+        self.hands.calls.stop_flushing()
+        until = self._clock.monotonic() + LEAVE_SECONDS
+        while (self._calls or self._running) and self._clock.monotonic() < until:
+            self._life.hub.sleep(100_000)
+        settles, attempts = self.hands.last(self._clock.monotonic())
+        self.hands.calls.leave(settles, attempts)
+
+
+class SimulatedFunction:
+    """A function that takes jobs from a queue, one message at a time, and is frozen in between."""
+
+    def __init__(self, life: Life, core: Core, queue: "Queue", *, time_limit: float) -> None:
+        self._life = life
+        self._queue = queue
+        self._host = ServerlessHost(Engine(core), time_limit=time_limit)
+
+    def run(self) -> None:
+        """Handle messages until told to end."""
+        while not self._life.wants_to_end:
+            message = self._queue.take(self._life)
+            if message is None:
+                self._life.meet_idle()
+                continue
+            self._life.say(
+                f"MESSAGE {message.hint.job[-8:]} e{message.hint.epoch}, {message.deliveries} deliveries"
+            )
+            try:
+                outcome = self._host.handle_job({"job_id": message.hint.job, "epoch": message.hint.epoch})
+            except HoldfastError as error:
+                self._life.say(f"MESSAGE failed: {type(error).__name__}")
+                continue  # it comes again when it is visible again
+            self._dealt_with(message, outcome)
+            if self._life.random.random() < _EXTRA:
+                try:
+                    self._host.process_available_jobs(max_jobs=3, concurrency=2)
+                except HoldfastError as error:
+                    self._life.say(f"PROCESSING failed: {type(error).__name__}")
+
+    def _dealt_with(self, message: "Message", outcome: JobOutcome) -> None:
+        self._life.say(f"MESSAGE {outcome.status} {outcome.reason} again in {outcome.retry_after}")
+        if outcome.acknowledge:
+            self._queue.remove(message)
+        elif outcome.retry_after is not None:
+            self._queue.show_in(message, outcome.retry_after)
+
+
+class SimulatedTimer:
+    """Runs a serverless host's maintenance every so many seconds."""
+
+    def __init__(
+        self, life: Life, core: Core, *, time_limit: float, interval: float, sinks: Mapping[str, EventSink]
+    ) -> None:
+        self._life = life
+        self._interval = interval
+        self._host = ServerlessHost(Engine(core), time_limit=time_limit, sinks=sinks)
+
+    def run(self) -> None:
+        """Tick until told to end."""
+        while not self._life.wants_to_end:
+            try:
+                self._host.run_maintenance_tick()
+            except HoldfastError as error:
+                self._life.say(f"TICK failed: {type(error).__name__}")
+            self._life.hub.sleep(round(self._interval * 1_000_000))
+
+
+@attrs.define
+class Message:
+    """A hint in a queue, from which it is taken, and to which it comes back unless it is removed."""
+
+    hint: JobHint
+    visible_at: int
+    deliveries: int = 0
+
+
+class Queue:
+    """A queue of messages for functions: at least once, in no order, and put aside after some deliveries."""
+
+    def __init__(self, hub: Hub, *, visibility: float, deliveries_max: int) -> None:
+        self._hub = hub
+        self._visibility = round(visibility * 1_000_000)
+        self._deliveries_max = deliveries_max
+        self._messages: list[Message] = []
+        self._arrived = Signal(hub)
+
+    def put(self, hint: Hint) -> None:
+        """Add a message; only those about jobs are any."""
+        if isinstance(hint, JobHint):
+            self._messages.append(Message(hint, self._hub.now))
+            self._arrived.set()
+
+    def take(self, life: Life) -> Message | None:
+        """Return the next message that is visible; None if none was for a while."""
+        life.check()
+        self._messages = [one for one in self._messages if one.deliveries < self._deliveries_max]
+        now = self._hub.now
+        visible = [one for one in self._messages if one.visible_at <= now]
+        if not visible:
+            self._arrived.wait(5.0)
+            return None
+        message = life.random.choice(visible)
+        message.deliveries += 1
+        message.visible_at = now + self._visibility
+        return message
+
+    def remove(self, message: Message) -> None:
+        """Take a message out, for good."""
+        self._messages = [one for one in self._messages if one is not message]
+
+    def show_in(self, message: Message, seconds: float) -> None:
+        """Have a message come again after so long. It does not count as a delivery."""
+        message.deliveries -= 1
+        message.visible_at = self._hub.now + round(seconds * 1_000_000)
+
+
+@attrs.frozen(kw_only=True)
+class Deed:
+    """What a client does at some time, in microseconds from the beginning. `what` names it.
+
+    It is done again until it is answered, and some are done again after that: what is answered then must be the same,
+    if `is_keyed`. Errors that are answers are taken as such.
+    """
+
+    at: int
+    what: str
+    do: Callable[[SyncEngine], object]
+    is_keyed: bool = False
+
+
+class SimulatedClient:
+    """A client that does one deed after the other, and remembers which it has done though it crashes."""
+
+    def __init__(self, life: Life, core: Core, deeds: Sequence[Deed], book: "Book") -> None:
+        self._life = life
+        self._engine = SyncEngine(core)
+        self._core = core
+        self._deeds = deeds
+        self._book = book
+
+    def run(self) -> None:
+        """Do what is left to do."""
+        connect(self._life, self._core)
+        for deed in self._deeds:
+            if deed.what in self._book.done:
+                continue
+            wait = START + deed.at - self._life.hub.now
+            if wait > 0:
+                self._life.hub.sleep(wait)
+            self._do(deed)
+            if deed.is_keyed and self._life.random.random() < _AGAIN:
+                self._do(deed)
+            self._book.done.add(deed.what)
+
+    def _do(self, deed: Deed) -> None:
+        while True:
+            try:
+                answer = str(deed.do(self._engine))
+            except UnavailableError:
+                self._life.hub.sleep(self._life.random.randrange(100_000, 3_000_000))
+                continue
+            except HoldfastError as error:
+                answer = f"{type(error).__name__}"
+            break
+        self._life.say(f"DID {deed.what}: {answer}")
+        self._book.answered(deed, answer)
+
+
+class Book:
+    """What clients have done, and how they were answered."""
+
+    def __init__(self, watch: Watch) -> None:
+        self.done: set[str] = set()
+        self._watch = watch
+        self._answers: dict[str, str] = {}
+
+    def answered(self, deed: Deed, answer: str) -> None:
+        """I1, I2: whoever repeats what has a key gets the same answer."""
+        if deed.is_keyed and self._answers.setdefault(deed.what, answer) != answer:
+            self._watch.found(
+                "I1", deed.what, f"it was answered {self._answers[deed.what]}, and then {answer}"
+            )

@@ -1,0 +1,117 @@
+"""One seed from its beginning to its end: what is drawn from it, the three phases, and what came of them."""
+
+import logging
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from enum import IntEnum
+from random import Random
+
+import attrs
+
+from holdfast.kernel.invariants import check
+from holdfast.ports.persistence import Persistence
+from holdfast.testing.simulation.faults import Faults, Fired, Kind, Schedule, draw_strengths
+from holdfast.testing.simulation.fibers import START, HostError
+from holdfast.testing.simulation.scenarios import Scenario, Sizes
+from holdfast.testing.simulation.worlds import World
+
+
+class Exit(IntEnum):
+    """What a simulation comes to, as the exit code of the command line."""
+
+    FINE = 0
+    CRASHED = 127
+    """The simulator or a host has raised what it must not."""
+    STUCK = 128
+    """Not all had come to its end within the bound after faults had ceased."""
+    BROKEN = 129
+    """An invariant did not hold."""
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """What one seed came to.
+
+    Attributes:
+        exit: Whether it went well, and if not, how badly.
+        found: What is wrong, in words, one line each.
+        trace: What happened, line by line.
+        hash: The sha256 of that.
+        points: At how many points something could have gone wrong.
+        fired: What did.
+        runs: How many runs there were.
+        virtual: How many virtual seconds passed until the end.
+    """
+
+    seed: int
+    exit: Exit
+    found: tuple[str, ...]
+    trace: tuple[str, ...]
+    hash: str
+    points: int
+    fired: tuple[Fired, ...]
+    runs: int
+    virtual: float
+
+
+def simulate_seed(
+    seed: int,
+    make: Callable[[Random], tuple[Scenario, Sizes]],
+    *,
+    strengths: Mapping[Kind, float] | None = None,
+    schedule: Schedule | None = None,
+    store: Callable[[], Persistence] | None = None,
+    wastes_nothing: bool = True,
+) -> Outcome:
+    """Simulate what `make` draws for a seed.
+
+    Args:
+        seed: All that happens is a function of it, and of the arguments.
+        make: Draws the scenario and the sizes of the world. Called twice, with generators that give the same numbers.
+        strengths: How likely each kind of fault is; drawn if left out.
+        schedule: Which of the faults are left out.
+        store: Makes the store; one in memory if left out.
+        wastes_nothing: Whether to do it all again without faults, and check that nothing is done in vain (W1).
+    """
+    with _quiet():
+        scenario, sizes = make(Random(f"{seed}/scenario"))  # noqa: S311  # to be foreseeable is the point
+        drawn = draw_strengths(Random(f"{seed}/strengths"))  # noqa: S311
+        faults = Faults(drawn if strengths is None else strengths, schedule or Schedule(), START)
+        world = World(seed, scenario, sizes, faults, persistence=None if store is None else store())
+        try:
+            world.run_faults()
+            finished = not world.watch.violations and world.heal()
+        except HostError as error:
+            return _outcome(seed, world, Exit.CRASHED, (str(error),))
+        if world.watch.violations:
+            return _outcome(seed, world, Exit.BROKEN, tuple(map(str, world.watch.violations)))
+        if not finished:
+            return _outcome(seed, world, Exit.STUCK, tuple(world.left()))
+        found = tuple(map(str, check(world.store.tables)))
+        return _outcome(seed, world, Exit.BROKEN if found else Exit.FINE, found)
+
+
+def _outcome(seed: int, world: World, exit: Exit, found: tuple[str, ...]) -> Outcome:
+    return Outcome(
+        seed=seed,
+        exit=exit,
+        found=found,
+        trace=tuple(world.trace.lines),
+        hash=world.trace.hash,
+        points=world.faults.points,
+        fired=tuple(world.faults.fired),
+        runs=len(world.store.tables.runs),
+        virtual=(world.hub.now - START) / 1_000_000,
+    )
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """Keep hosts from logging each of some thousand faults that happen on purpose."""
+    logger = logging.getLogger("holdfast")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

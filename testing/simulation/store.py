@@ -1,0 +1,137 @@
+"""The store that all simulated processes share: every commit is looked at by those who watch, before anybody else."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Protocol, TypeVar, cast
+
+import attrs
+
+from holdfast.ports.changes import AppendHistory, Change
+from holdfast.ports.errors import RefusedError
+from holdfast.ports.persistence import Persistence, Query, StoreTime, Transaction
+from holdfast.ports.records import STAGE_COMPLETED, Micros
+from holdfast.ports.tables import Tables
+from holdfast.testing.simulation.fibers import Fiber
+
+R = TypeVar("R")
+
+
+@attrs.frozen(kw_only=True)
+class Commit:
+    """One transaction that was committed: who did it, and what it changed. `sent` is what asked for it."""
+
+    process: str
+    changes: Sequence[Change]
+    sent: Sequence[object]
+
+
+class Watcher(Protocol):
+    """Looks at every commit."""
+
+    def before(self, tables: Tables, commit: Commit) -> None:
+        """Look at the rows as they were."""
+        ...
+
+    def after(self, tables: Tables, commit: Commit) -> None:
+        """Look at the rows as they are."""
+        ...
+
+
+class _RolledBack(Exception):  # noqa: N818  # it reports no error
+    """Makes a transaction be rolled back, on purpose."""
+
+
+class SharedStore:
+    """A store, and a copy of its rows in plain dictionaries that follows each commit."""
+
+    def __init__(self, inner: Persistence, now: Callable[[], Micros], watcher: Watcher) -> None:
+        self.inner = inner
+        self.tables = Tables()
+        self.commits = 0
+        self._now = now
+        self._watcher = watcher
+        self._refused: set[tuple[str, str | None, int | None, int | None]] = set()
+        self._refuses_next = False
+
+    def transact(self, fiber: Fiber, work: Callable[[Transaction], R]) -> R:
+        """Carry out a transaction, at once."""
+        recorded: list[_Recorder] = []
+
+        def observed(tx: Transaction) -> R:
+            recorder = _Recorder(tx, self)
+            recorded.append(recorder)
+            return work(cast("Transaction", recorder))
+
+        try:
+            result = self.inner.transact(observed)
+        finally:
+            self._refuses_next = False
+        if recorded and recorded[-1].changes:
+            fiber.commits += 1
+            self._follow(Commit(process=fiber.process.name, changes=recorded[-1].changes, sent=fiber.sent))
+        return result
+
+    def for_nothing(self, work: Callable[[Transaction], object]) -> None:
+        """Carry out a transaction and roll it back."""
+
+        def rolled_back(tx: Transaction) -> None:
+            work(tx)
+            raise _RolledBack
+
+        with suppress(_RolledBack):
+            self.inner.transact(rolled_back)
+
+    def read(self, query: Query[R]) -> R:
+        """Answer a question. The store has a clock of its own: it is never wrong."""
+        if isinstance(query, StoreTime):
+            return cast("R", self._now())
+        return self.inner.read(query)
+
+    def prune(self, before: Micros) -> int:
+        """Remove what is old: here, and from the copy."""
+        pruned = self.inner.prune(before)
+        tables = self.tables
+        for key in [key for key, reply in tables.replies.items() if reply.created_at < before]:
+            del tables.replies[key]
+        return pruned
+
+    def refuse_next(self) -> None:
+        """Refuse the first value that the next transaction stores, now and for ever."""
+        self._refuses_next = True
+
+    def check_refused(self, changes: Sequence[Change]) -> None:
+        """Raise RefusedError if one of these values is refused."""
+        for change in changes:
+            if not isinstance(change, AppendHistory) or change.row.type != STAGE_COMPLETED:
+                continue
+            value = (change.row.run, change.row.node, change.row.item, change.row.epoch)
+            if self._refuses_next:
+                self._refuses_next = False
+                self._refused.add(value)
+            if value in self._refused:
+                raise RefusedError(f"fault on purpose: what {change.row.node} gave can't be kept")
+
+    def _follow(self, commit: Commit) -> None:
+        self.commits += 1
+        self._watcher.before(self.tables, commit)
+        for change in commit.changes:
+            self.tables.apply(change)
+        self._watcher.after(self.tables, commit)
+
+
+class _Recorder:
+    """A transaction that remembers what it was told to write."""
+
+    def __init__(self, tx: Transaction, store: SharedStore) -> None:
+        self._tx = tx
+        self._store = store
+        self.changes: Sequence[Change] = ()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tx, name)
+
+    def apply(self, changes: Sequence[Change], /) -> None:
+        """Write, and remember it."""
+        self._store.check_refused(changes)
+        self._tx.apply(changes)
+        self.changes = tuple(changes)

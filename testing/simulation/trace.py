@@ -1,0 +1,125 @@
+"""What happened in a simulation, line by line, and its hash: the same for the same seed, always."""
+
+import hashlib
+import json
+from typing import Any, Final, cast
+
+from holdfast.ports.changes import (
+    AddJob,
+    AddNews,
+    AddNote,
+    AppendHistory,
+    Change,
+    CloseJob,
+    CloseJobs,
+    CloseNode,
+    CreateRun,
+    PutDuty,
+    PutSession,
+    StorePlan,
+    UpdateJob,
+    UpdateRun,
+    UpdateStream,
+)
+from holdfast.ports.records import Job, Payload, Run
+from holdfast.testing.simulation.fibers import START
+
+_SHORT: Final = 200
+
+
+class Trace:
+    """The lines of one simulation."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._hash = hashlib.sha256()
+
+    @property
+    def hash(self) -> str:
+        """The sha256 of all lines so far, in hex."""
+        return self._hash.hexdigest()
+
+    def add(self, now: int, who: str, what: str) -> None:
+        """Add a line."""
+        line = f"{(now - START) / 1_000_000:.6f} {who} {what}"
+        self.lines.append(line)
+        self._hash.update(line.encode())
+
+
+def described(change: Change) -> str:
+    """Return a change in a line. Tracebacks are left out: they are of a machine and a Python."""
+    match change:
+        case UpdateRun(run):
+            return _run("run", run)
+        case AppendHistory(row):
+            where = "" if row.node is None else f" {row.node}{'' if row.item is None else f'[{row.item}]'}"
+            epoch = "" if row.epoch is None else f" e{row.epoch}"
+            return (
+                f"row {row.run[-6:]}/{row.number} {row.type}{where}{epoch}{_payload(row.payload)}"
+                f" {_without_traceback(row.data)} at {row.at - START}"
+            )
+        case UpdateJob(job):
+            return _job("job", job)
+        case AddJob(job):
+            return _job("+job", job)
+        case CloseJob(key):
+            return f"-job {key.run[-6:]}.{key.number}"
+        case CloseJobs(key):
+            return f"-jobs {key[-6:]}"
+        case CloseNode(key, node):
+            return f"-jobs {key[-6:]} {node}"
+        case CreateRun(run):
+            return f"{_run('+run', run)} {run.workflow}@{run.version} {run.key} parent={run.parent}"
+        case PutSession(session):
+            return (
+                f"session {session.id[-6:]} {session.host} {session.state} until {session.expires_at - START}"
+            )
+        case PutDuty(duty):
+            return f"duty {duty.name} {duty.session[-6:]} until {duty.until - START}"
+        case AddNote(note):
+            return f"+note {note.run[-6:]}.{note.job} e{note.epoch} {note.kind} {note.data[:_SHORT]}"
+        case AddNews(news):
+            return f"news {news.sink[-6:]} {news.run[-6:]} {news.news}"
+        case UpdateStream(stream):
+            due = None if stream.due_at is None else stream.due_at - START
+            return (
+                f"stream {stream.sink[-6:]} {stream.run[-6:]} {stream.delivered}/{stream.news} {stream.state}"
+                f" due {due} refused {stream.refused} attempts {stream.attempts}"
+            )
+        case StorePlan(plan):
+            return f"+plan {plan.workflow}@{plan.version} {plan.fingerprint[:8]}"
+        case _:
+            return str(change)
+
+
+def _run(verb: str, run: Run) -> str:
+    ended = f" result={run.result} error={_without_traceback(run.error)}" if run.ended_at else ""
+    return (
+        f"{verb} {run.key[-6:]} {run.id}.{run.generation} {run.status} rows={run.last_row} jobs={run.open_jobs}"
+        f" at {run.progress}{ended}"
+    )
+
+
+def _job(verb: str, job: Job) -> str:
+    item = "" if job.item is None else f"[{job.item}]"
+    wake = "" if job.wake_at is None else f" wake={job.wake_at - START}"
+    held = "" if job.session is None else f" by={job.session[-6:]}"
+    return (
+        f"{verb} {job.run[-6:]}.{job.number} {job.kind} {job.node}{item} {job.state} e{job.epoch}"
+        f" {job.attempts}/{job.max_attempts} lost={job.losses}{wake}{held} in={job.input[:_SHORT]}"
+    )
+
+
+def _payload(payload: Payload | None) -> str:
+    if payload is None:
+        return ""
+    return f" ={payload.inline[:_SHORT]}" if payload.inline is not None else f" =blob {payload.blob}"
+
+
+def _without_traceback(text: str | None) -> str:
+    if text is None:
+        return "-"
+    if '"traceback"' not in text:
+        return text
+    facts = cast("dict[str, Any]", json.loads(text))
+    return json.dumps({name: value for name, value in facts.items() if name != "traceback"}, sort_keys=True)

@@ -1,0 +1,252 @@
+"""Looks at every commit, every body that starts, every event that a sink takes: nothing broken stays unseen."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from holdfast.kernel.commands import JobSettle, JobWakeDue, RunExpire
+from holdfast.kernel.invariants import Snapshot, Violation, as_snapshot, check, check_step
+from holdfast.ports.changes import (
+    AddJob,
+    AppendHistory,
+    Change,
+    CloseJob,
+    CloseJobs,
+    CloseNode,
+    CreateRun,
+    PutSession,
+    UpdateJob,
+    UpdateRun,
+)
+from holdfast.ports.clock import micros
+from holdfast.ports.events import Event
+from holdfast.ports.records import ACTIVE, HistoryRow, Job, JobState, Micros, Run, RunStatus, SessionState
+from holdfast.ports.tables import Tables
+from holdfast.testing.simulation.store import Commit
+from holdfast.testing.simulation.trace import Trace, described
+
+_ENDS: Final = frozenset(
+    {
+        "stage.completed",
+        "stage.expanded",
+        "stage.tested",
+        "stage.suspended",
+        "stage.retrying",
+        "stage.failed",
+        "stage.lost",
+    }
+)
+_VIOLATIONS_MAX: Final = 5
+
+
+class Watch:
+    """Knows all that has happened in one simulation, and what of it must not have."""
+
+    def __init__(self, trace: Trace, now: Callable[[], Micros]) -> None:
+        self.trace = trace
+        self.violations: list[Violation] = []
+        self.fenced = 0
+        self.started: dict[tuple[str, int], str] = {}
+        self.repaired: list[str] = []
+        self.reaped = 0
+        self._now = now
+        self._claims: dict[tuple[str, int], str] = {}
+        self._hosts: dict[str, str] = {}
+        self._old: Snapshot | None = None
+        self._old_jobs: dict[str, dict[int, Job]] = {}
+        self.delivered: dict[tuple[str, str], list[int]] = defaultdict(list)
+        self._tables: Tables | None = None
+        self.skipped: set[tuple[str, str, int]] = set()
+
+    def found(self, invariant: str, where: str, what: str) -> None:
+        """Note that something is wrong."""
+        violation = Violation(invariant, where, what)
+        self.trace.add(self._now(), "!", str(violation))
+        if len(self.violations) < _VIOLATIONS_MAX:
+            self.violations.append(violation)
+
+    # Commits --------------------------------------------------------------------------------------------------------
+
+    def before(self, tables: Tables, commit: Commit) -> None:
+        """Remember the rows that are about to change."""
+        runs = _touched(commit.changes)
+        self._old_jobs = {key: dict(tables.jobs.get(key, {})) for key in runs}
+        self._old = Snapshot(
+            runs={key: tables.runs[key] for key in runs if key in tables.runs},
+            jobs=self._old_jobs,
+            history={key: list(tables.history.get(key, ())) for key in runs},
+            plans={},
+            sessions={
+                change.session.id: tables.sessions[change.session.id]
+                for change in commit.changes
+                if isinstance(change, PutSession) and change.session.id in tables.sessions
+            },
+        )
+
+    def after(self, tables: Tables, commit: Commit) -> None:
+        """Check all that this commit may have broken."""
+        assert self._old is not None
+        self._tables = tables
+        self._trace(commit)
+        new = as_snapshot(tables)
+        runs = _touched(commit.changes)
+        for violation in (
+            *check_step(self._old, new, commands=max(1, len(commit.sent))),
+            *(check(new, runs=runs) if runs else ()),
+        ):
+            self.found(violation.invariant, violation.where, violation.what)
+        self._guarded(commit.changes)
+        self._claimed(tables, commit.changes)
+        self._on_time(tables, commit)
+
+    def _trace(self, commit: Commit) -> None:
+        now = self._now()
+        kinds = Counter(type(one).__name__ for one in commit.sent)
+        sent = ", ".join(name if many == 1 else f"{many} {name}" for name, many in kinds.items())
+        self.trace.add(now, commit.process, f"COMMIT {sent}")
+        for change in commit.changes:
+            self.trace.add(now, commit.process, f"  {described(change)}")
+            if isinstance(change, AppendHistory) and change.row.type == "run.repaired":
+                self.repaired.append(change.row.run)
+            elif isinstance(change, PutSession):
+                self._hosts[change.session.id] = change.session.host
+                self.reaped += (
+                    change.session.state is SessionState.DEAD and change.session.host != commit.process
+                )
+
+    def _guarded(self, changes: Iterable[Change]) -> None:
+        """S3: only who holds a job says how its attempt ended."""
+        for change in changes:
+            if not isinstance(change, AppendHistory) or change.row.type not in _ENDS:
+                continue
+            row = change.row
+            jobs = self._old_jobs.get(row.run, {}).values()
+            if not any(_is_held(job, row) for job in jobs):
+                held = [f"{job.number} {job.state} e{job.epoch}" for job in jobs if (job.node) == row.node]
+                self.found(
+                    "S3", row.run, f"row {row.number} is a {row.type} of epoch {row.epoch}; jobs are {held}"
+                )
+
+    def _claimed(self, tables: Tables, changes: Iterable[Change]) -> None:
+        """S1: each epoch of a job is claimed once. C1: nothing of a run that has ended is."""
+        for change in changes:
+            if not isinstance(change, UpdateJob | AddJob) or change.job.state is not JobState.LEASED:
+                continue
+            job = change.job
+            known = self._old_jobs.get(job.run, {}).get(job.number)
+            if known is not None and known.epoch == job.epoch:
+                continue
+            claim = (job.key.text, job.epoch)
+            if claim in self._claims:
+                self.found("S1", job.key.text, f"epoch {job.epoch} is claimed again")
+            self._claims[claim] = self._hosts.get(job.session or "", "nobody")
+            run = tables.runs[job.run]
+            if run.status not in ACTIVE or run.status in (RunStatus.PAUSED, RunStatus.BLOCKED):
+                self.found("C1", job.key.text, f"it is claimed, and its run is {run.status}")
+
+    def _on_time(self, tables: Tables, commit: Commit) -> None:
+        """T1: by the store's own clock nothing is woken, begun or ended before its time."""
+        now = self._now()
+        old = self._old
+        assert old is not None
+        wakes = bool(commit.sent) and all(isinstance(one, JobWakeDue) for one in commit.sent[:1])
+        expires = any(isinstance(one, RunExpire) for one in commit.sent)
+        for change in commit.changes:
+            if isinstance(change, UpdateJob) and wakes:
+                job = change.job
+                known = self._old_jobs.get(job.run, {}).get(job.number)
+                if known is None or known.state is not JobState.SLEEPING or known.wake_at is None:
+                    continue
+                if job.state is not JobState.SLEEPING and known.wake_at > now:
+                    early = (known.wake_at - now) / 1_000_000
+                    self.found("T1", job.key.text, f"it was woken {early:.3f} s before its time")
+            elif isinstance(change, AppendHistory) and change.row.type == "run.admitted":
+                before = old.runs.get(change.row.run)
+                if before is not None and before.start_at is not None and before.start_at > now:
+                    self.found("T1", change.row.run, f"it began {before.start_at - now} us before its time")
+            elif isinstance(change, UpdateRun) and expires:
+                run, before = change.run, old.runs.get(change.run.key)
+                is_expired = '"deadline_exceeded"' in (run.error or "") and before is not None
+                was_active = is_expired and before is not None and before.status in ACTIVE
+                if was_active and (run.deadline is None or run.deadline > now):
+                    early = (run.deadline or 0) - now
+                    self.found("T1", run.key, f"it ended {early} us before its deadline")
+
+    def answered(
+        self, process: str, commands: Sequence[object], answers: Sequence[object], changed: int
+    ) -> None:
+        """S3: an answer `fenced` means that nothing was changed."""
+        fenced = sum(getattr(answer, "status", None) == "fenced" for answer in answers)
+        self.fenced += fenced
+        if (
+            fenced
+            and fenced == len(answers)
+            and changed
+            and all(isinstance(one, JobSettle) for one in commands)
+        ):
+            self.found("S3", process, "all that it settled was fenced, and something was changed")
+
+    # Bodies ---------------------------------------------------------------------------------------------------------
+
+    def body(self, process: str, job: str, epoch: int, what: str) -> None:
+        """S2: a body starts at most once for each claim of its job, where that was claimed."""
+        self.trace.add(self._now(), process, f"BODY {what} {job[-8:]} e{epoch}")
+        if (job, epoch) in self.started:
+            self.found(
+                "S2", job, f"the body of epoch {epoch} starts again; first in {self.started[job, epoch]}"
+            )
+        self.started[job, epoch] = process
+        claimed_by = self._claims.get((job, epoch))
+        if claimed_by != process:
+            self.found("S2", job, f"epoch {epoch} starts in {process}, and was claimed by {claimed_by}")
+
+    # Events ---------------------------------------------------------------------------------------------------------
+
+    def took(self, sink: str, event: Event, process: str) -> None:
+        """O3: a run's events come in order. O4: each is a row of its history, as that was stored."""
+        self.trace.add(self._now(), process, f"EVENT {sink} {event.run[-6:]}/{event.number} {event.type}")
+        tables = self._tables
+        rows: Sequence[HistoryRow] = () if tables is None else tables.history.get(event.run, ())
+        taken = self.delivered[sink, event.run]
+        row = rows[event.number - 1] if 0 < event.number <= len(rows) else None
+        if row is None:
+            self.found("O4", event.id, "a sink was given it, and it is not stored")
+            return
+        if event.type == "event.skipped":
+            self.skipped.add((sink, event.run, event.number))
+        elif row.type != event.type or row.at != micros(event.at):
+            self.found("O4", event.id, f"a sink was given {event.type}, and {row.type} is stored")
+        last = max(taken, default=0)
+        if event.number > last + 1 and last:
+            self.found("O3", event.id, f"it comes after {last}")
+        taken.append(event.number)
+
+
+def _touched(changes: Iterable[Change]) -> set[str]:
+    """Return the keys of the runs that changes are about."""
+    runs: set[str] = set()
+    for change in changes:
+        match change:
+            case CreateRun(run) | UpdateRun(run):
+                runs.add(run.key)
+            case AddJob(job) | UpdateJob(job):
+                runs.add(job.run)
+            case CloseJob(key):
+                runs.add(key.run)
+            case CloseJobs(run) | CloseNode(run):
+                runs.add(run)
+            case AppendHistory(row):
+                runs.add(row.run)
+            case _:
+                pass
+    return runs
+
+
+def _is_held(job: Job, row: HistoryRow) -> bool:
+    fits = (job.node, job.item) == (row.node, row.item) and row.epoch in (None, job.epoch)
+    return fits and (job.state is JobState.LEASED or job.waits_for_child)
+
+
+def lasting(run: Run) -> bool:
+    """Return whether a run has not ended."""
+    return run.status in ACTIVE

@@ -1,0 +1,242 @@
+"""A world: the processes of one simulation, what they share, and who starts them again."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+from typing import Final
+
+from holdfast.adapters.memory.persistence import MemoryPersistence
+from holdfast.hosts.engine import SyncEngine
+from holdfast.hosts.process.settings import MAINTENANCE_INTERVAL, Settings
+from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.plan import DEFAULT_QUEUE
+from holdfast.ports.errors import HoldfastError
+from holdfast.ports.persistence import Persistence
+from holdfast.ports.records import ACTIVE, JobState
+from holdfast.testing.blobs import MemoryBlobStore
+from holdfast.testing.simulation.faults import Faults, Kind
+from holdfast.testing.simulation.fibers import START, Hub
+from holdfast.testing.simulation.lives import SKEW_MAX, Life
+from holdfast.testing.simulation.loops import run_virtually
+from holdfast.testing.simulation.ports import SharedSink, Wires
+from holdfast.testing.simulation.processes import (
+    Book,
+    Queue,
+    SimulatedClient,
+    SimulatedFunction,
+    SimulatedTimer,
+    SimulatedWorker,
+    Surroundings,
+    connect,
+)
+from holdfast.testing.simulation.scenarios import Scenario, Sizes
+from holdfast.testing.simulation.store import SharedStore
+from holdfast.testing.simulation.trace import Trace
+from holdfast.testing.simulation.watching import Watch
+
+_SECOND: Final = 1_000_000
+_OPERATOR_INTERVAL: Final = 5 * _SECOND
+
+
+class World:
+    """One world of one seed, from its beginning."""
+
+    def __init__(
+        self,
+        seed: int,
+        scenario: Scenario,
+        sizes: Sizes,
+        faults: Faults,
+        *,
+        persistence: Persistence | None = None,
+    ) -> None:
+        self.scenario = scenario
+        self.sizes = sizes
+        self.faults = faults
+        self.trace = Trace()
+        self.hub = Hub(Random(f"{seed}/order"), run_virtually)  # noqa: S311  # to be foreseeable is the point
+        self.watch = Watch(self.trace, lambda: self.hub.now)
+        self.store = SharedStore(persistence or MemoryPersistence(), lambda: self.hub.now, self.watch)
+        self.book = Book(self.watch)
+        self.lives: dict[str, Life] = {}
+        self._seed = seed
+        self._numbers: dict[str, int] = {}
+        self._starts: dict[str, Callable[[Life], Callable[[], None]]] = {}
+        self._queue: Queue | None = None
+        if sizes.functions:
+            self._queue = Queue(self.hub, visibility=2 * sizes.lease, deliveries_max=5)
+        self._around = Surroundings(
+            store=self.store,
+            blobs=MemoryBlobStore(),
+            wires=Wires(None if self._queue is None else self._queue.put),
+            sinks={name: SharedSink(name, self.watch.took) for name in scenario.sinks},
+            watch=self.watch,
+        )
+        for number in range(sizes.workers):
+            self._add(f"worker-{number}", self._worker)
+        for number in range(sizes.functions):
+            self._add(f"function-{number}", self._function)
+        if sizes.functions:
+            self._add("timer", self._timer)
+        for number in range(len(scenario.clients)):
+            self._add(f"client-{number}", partial(self._client, number))
+
+    def _add(self, name: str, start: Callable[[Life], Callable[[], None]]) -> None:
+        self._starts[name] = start
+        self._start(name)
+
+    def _start(self, name: str) -> None:
+        """Begin a life of a process."""
+        number = self._numbers[name] = self._numbers.get(name, 0) + 1
+        random = Random(f"{self._seed}/{name}/{number}")  # noqa: S311
+        life = Life(
+            self.hub,
+            f"{name}#{number}",
+            random,
+            faults=self.faults,
+            trace=self.trace,
+            lease=self.sizes.lease,
+            crashed=lambda life: self._crashed(name, life),
+        )
+        if self.faults.strengths.get(Kind.CLOCK_JUMP):
+            life.skew = random.randrange(-SKEW_MAX, SKEW_MAX)
+        self.lives[name] = life
+        run = self._starts[name](life)
+        life.say("starts")
+        life.spawn(lambda: self._live(name, life, run))
+
+    def _live(self, name: str, life: Life, run: Callable[[], None]) -> None:
+        run()
+        life.say("ends")
+        self._crashed(name, life)
+        self.hub.crash(life)  # what it has left behind ends with it
+
+    def _crashed(self, name: str, life: Life) -> None:
+        if name.startswith("client-") and all(
+            deed.what in self.book.done for deed in self.scenario.clients[int(name.removeprefix("client-"))]
+        ):
+            return
+        wait = life.random.randrange(100_000, 20 * _SECOND)
+        self.hub.at(self.hub.now + wait, lambda: self._start(name))
+
+    # What the processes run -----------------------------------------------------------------------------------------
+
+    def _code(self, life: Life) -> Sequence[Definition[object]]:
+        """Return what code a worker that starts now has."""
+        deploys = self.scenario.deploys
+        if not self.faults.is_on or not deploys or not self.faults.strengths.get(Kind.DEPLOY):
+            return self.scenario.workflows
+        return life.random.choice(deploys)
+
+    def _worker(self, life: Life) -> Callable[[], None]:
+        core = self._around.core(life, self._code(life))
+        sizes = self.sizes
+        queues = core.registry.queues(DEFAULT_QUEUE)
+        settings = Settings(
+            definitions=core.registry.definitions,
+            queues=queues,
+            concurrency=sizes.concurrency,
+            limits={queue: limit for queue, limit in sizes.limits.items() if queue in queues},
+            poll_interval=sizes.poll_interval,
+            drain_grace=sizes.drain_grace,
+            maintenance_interval=min(MAINTENANCE_INTERVAL, sizes.lease / 3),
+        )
+        sinks = self._around.sinks_of(life)
+        return SimulatedWorker(life, core, settings, lease=sizes.lease, sinks=sinks).run
+
+    def _function(self, life: Life) -> Callable[[], None]:
+        assert self._queue is not None
+        core = self._around.core(life, self._code(life))
+        return SimulatedFunction(life, core, self._queue, time_limit=self.sizes.lease).run
+
+    def _timer(self, life: Life) -> Callable[[], None]:
+        sizes = self.sizes
+        return SimulatedTimer(
+            life,
+            self._around.core(life, self.scenario.workflows),
+            time_limit=sizes.lease,
+            interval=sizes.tick_interval,
+            sinks=self._around.sinks_of(life),
+        ).run
+
+    def _client(self, number: int, life: Life) -> Callable[[], None]:
+        core = self._around.core(life, self.scenario.workflows)
+        return SimulatedClient(life, core, self.scenario.clients[number], self.book).run
+
+    def _operator(self, life: Life) -> Callable[[], None]:
+        """Mends what only people can: resumes what is paused, replays what was parked."""
+        core = self._around.core(life, self.scenario.workflows)
+        engine = SyncEngine(core)
+
+        def run() -> None:
+            connect(life, core)
+            while True:
+                try:
+                    engine.resume_all()
+                    for name in self.scenario.sinks:
+                        engine.replay_dead_letters(sink=name, reason="it is mended")
+                except HoldfastError as error:
+                    life.say(f"OPERATOR failed: {type(error).__name__}")
+                life.hub.sleep(_OPERATOR_INTERVAL)
+
+        return run
+
+    # The phases -----------------------------------------------------------------------------------------------------
+
+    def run_faults(self) -> None:
+        """Let things go wrong for a while, and until enough could have."""
+        until = START + round(self.sizes.faults_for * _SECOND)
+
+        def is_over() -> bool:
+            enough = self.faults.points >= self.sizes.faults_until and self.hub.now >= until
+            return bool(self.watch.violations) or enough
+
+        self.hub.run(is_over, until + round(self.sizes.heals_for * _SECOND))
+
+    def heal(self) -> bool:
+        """Let nothing more go wrong; return whether all has come to its end within the bound."""
+        self.faults.is_on = False
+        self.trace.add(self.hub.now, "-", "HEALING")
+        for sink in self._around.sinks.values():
+            sink.refused.clear()
+        for name, life in tuple(self.lives.items()):
+            if name.startswith(("worker", "function")) and not life.is_crashed and self.scenario.deploys:
+                life.wants_to_end = True  # it comes again with all the code
+        self._add("operator", self._operator)
+        return self.finish()
+
+    def finish(self) -> bool:
+        """Go on until all has come to its end, or the bound; return whether it has."""
+        asked = [0]
+
+        def is_over() -> bool:
+            if self.watch.violations:
+                return True
+            asked[0] += 1
+            return asked[0] % 16 == 0 and not self.left()
+
+        bound = self.hub.now + round(self.sizes.heals_for * _SECOND)
+        self.hub.run(is_over, bound)
+        return not self.left()
+
+    def left(self) -> list[str]:
+        """Return what has not come to its end."""
+        left = [
+            f"client {number} has not done {deed.what}"
+            for number, deeds in enumerate(self.scenario.clients)
+            for deed in deeds[-1:]
+            if deed.what not in self.book.done
+        ]
+        tables = self.store.tables
+        left += [
+            f"run {run.id}.{run.generation} is {run.status}"
+            for run in tables.runs.values()
+            if run.status in ACTIVE
+        ]
+        left += [f"job {job.key.text} is owed" for job in tables.all_jobs() if job.state is JobState.OWED]
+        left += [
+            f"sink {stream.sink} has {stream.delivered} of {stream.news} events of {stream.run}, {stream.state}"
+            for stream in tables.streams.values()
+            if stream.sink in tables.sinks and stream.delivered < stream.news
+        ]
+        return left

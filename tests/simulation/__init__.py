@@ -1,0 +1,1 @@
+"""The simulator, and what it says of the engine."""

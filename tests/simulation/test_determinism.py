@@ -1,0 +1,38 @@
+"""D1: what happens in a simulation is a function of its seed."""
+
+import os
+import subprocess
+import sys
+
+from holdfast.testing.simulation import simulate_seed
+from tests.simulation.chain import chain
+
+_PROGRAM = """
+from holdfast.testing.simulation import simulate_seed
+from tests.simulation.chain import chain
+print(*(simulate_seed(seed, chain).hash for seed in range(1, 6)))
+"""
+
+
+def test_a_seed_gives_the_same_trace_again() -> None:
+    first = [simulate_seed(seed, chain) for seed in range(1, 6)]
+    again = [simulate_seed(seed, chain) for seed in range(1, 6)]
+
+    assert [one.hash for one in first] == [one.hash for one in again]
+    assert [one.trace for one in first] == [one.trace for one in again]
+    assert len({one.hash for one in first}) == 5
+
+
+def test_the_trace_is_the_same_however_strings_hash() -> None:
+    hashes = {_hashes_with(number) for number in ("0", "1", "12345")}
+
+    assert len(hashes) == 1
+    assert hashes == {" ".join(simulate_seed(seed, chain).hash for seed in range(1, 6))}
+
+
+def _hashes_with(hash_seed: str) -> str:
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM], env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
