@@ -95,9 +95,9 @@ def open_blobs(url: str | None) -> BlobStore | None:
 
 def newest_schema() -> str:
     """Return the version of the tables that this package makes and works with."""
-    from holdfast.adapters.sql.schema import MIGRATIONS
+    from holdfast.adapters.sql.schema import newest_version
 
-    return max(path.name.partition("_")[0] for path in (MIGRATIONS / "versions").glob("[0-9]*_*.py"))
+    return newest_version()
 
 
 def without_secrets(url: str) -> str:

@@ -12,12 +12,12 @@ from holdfast.adapters.sql.errors import TransientError
 from holdfast.adapters.sql.pruning import prune_receipts, prune_rows
 from holdfast.adapters.sql.queries import Answers
 from holdfast.adapters.sql.retry import Patience
-from holdfast.adapters.sql.schema import migrate
+from holdfast.adapters.sql.schema import migrate, newest_version
 from holdfast.adapters.sql.sqlite import SqliteDatabase, sqlite_path
 from holdfast.adapters.sql.statements import reads_for, waiting_for, writes_for
 from holdfast.adapters.sql.transaction import SqlTransaction
 from holdfast.ports.errors import ConflictError
-from holdfast.ports.persistence import Query, Transaction
+from holdfast.ports.persistence import Query, SchemaVersion, Transaction
 from holdfast.ports.records import Micros
 
 R = TypeVar("R")
@@ -71,7 +71,9 @@ class SqlPersistence:
         self._answers = Answers(self._database)
 
     def setup(self) -> None:
-        """See `Persistence.setup`."""
+        """See `Persistence.setup`. One question, if there is nothing to do."""
+        if self.read(SchemaVersion()) == newest_version():
+            return
         self._tried(lambda patience: migrate(self._database, self._extra, patience.left))
 
     def transact(self, work: Callable[[Transaction], R], /) -> R:

@@ -10,6 +10,7 @@ from holdfast.kernel.authoring.decorators import each, stage
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.testing.sink import MemorySink
 from tests.integration.counts.calls import counting_engine
+from tests.integration.counts.conftest import OpenEngine
 from tests.integration.counts.statements import Statements
 
 POLL = 0.1
@@ -56,6 +57,19 @@ def test_an_idle_worker_calls_the_store_at_most_once_in_a_poll_interval(
         calls, intervals = counting.calls - before, (time.monotonic() - began) / POLL
 
     assert intervals / 4 < calls <= intervals * (1.2 if with_sinks else 1)
+
+
+def test_whoever_finds_the_tables_there_asks_for_their_version_and_the_time_and_nothing_else(
+    url: str, open_engine: OpenEngine, statements: Statements
+) -> None:
+    """Nobody is kept from writing, and no migration is looked at: a function that is started anew has no time for it."""
+    open_engine(IDLE)
+    with statements.of() as within:
+        open_engine(IDLE)
+
+    of_the_time = 0 if url.startswith("sqlite") else 1
+    assert (within.commits, within.queries) == (0, 1 + of_the_time)
+    assert not within.texts_with("BEGIN")
 
 
 def test_no_value_is_read_for_bodies_that_take_none(url: str, namespace: str, statements: Statements) -> None:

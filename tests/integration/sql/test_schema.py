@@ -12,6 +12,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from psycopg import sql
 from sqlalchemy import create_engine, inspect, text
 
@@ -170,6 +171,10 @@ def test_setup_is_harmless_when_repeated(store: SqlPersistence) -> None:
     store.setup()
 
     assert store.read(SchemaVersion()) == newest_version()
+
+
+def test_the_newest_version_is_the_one_that_migrations_lead_to() -> None:
+    assert ScriptDirectory(str(MIGRATIONS)).get_heads() == [newest_version()]
 
 
 def test_migrations_are_files_of_the_package() -> None:
