@@ -19,7 +19,7 @@ from holdfast.hosts.interceptors import (
     around_dispatch,
     check_interceptors,
 )
-from holdfast.hosts.listener import Listener
+from holdfast.hosts.listener import Listener, Listening
 from holdfast.hosts.payloads import Payloads, Place
 from holdfast.hosts.registry import Registry
 from holdfast.hosts.stores import Stores, host_name
@@ -56,6 +56,7 @@ class Core:
         migrate: bool,
         ai: AiSettings | None = None,
         interceptors: Iterable[Interceptor] = (),
+        listener: Listening | None = None,
     ) -> None:
         if not is_blob_key_part(namespace):
             raise InvalidNamespaceError(namespace)
@@ -69,6 +70,7 @@ class Core:
         self._ai = ai or AiSettings()
         self._interceptors = check_interceptors(interceptors)
         self._migrate = migrate
+        self._listener = listener
         self._ready = False
         self._lock = threading.Lock()
         self._kernel = self.kernel_with(None)
@@ -92,9 +94,9 @@ class Core:
         )
 
     @cached_property
-    def listener(self) -> Listener:
-        """The thread that hears what the transport says."""
-        return Listener(self.stores.persistence, self.stores.transport)
+    def listener(self) -> Listening:
+        """The thread that hears what the transport says, or what stands in for it."""
+        return self._listener or Listener(self.stores.persistence, self.stores.transport)
 
     @cached_property
     def bodies(self) -> Bodies:

@@ -26,7 +26,7 @@ from holdfast.ports.records import Micros
 MESSAGE_MAX: Final = 2_000
 TRACEBACK_MAX: Final = 8_000
 
-_OURS: Final = ("holdfast.hosts.", "anyio.")
+_OURS: Final = ("holdfast.hosts.", "holdfast.testing.bodies", "anyio.", "asyncio.runners")
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 _NEVER_AGAIN: Final = (InvalidValueError, UnstorableValueError, BlobMissingError)

@@ -69,6 +69,11 @@ class SyncRunHandle(Generic[Out]):
         self._output_type = output_type
         self.id = id
 
+    @property
+    def core(self) -> Core:
+        """What the engine is made of, for what a handle has no method for."""
+        return self._core
+
     def info(self, *, generation: int | None = None) -> RunInfo:
         """Return where the run is, or where an older generation of it ended. RunNotFoundError."""
         return info_of(self._row(generation))

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Final
+from typing import Final, Protocol
 
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.persistence import Persistence, RunsByKey
@@ -21,6 +21,33 @@ _HINTS_AT_ONCE: Final = 200
 _WAITED_AT_ONCE: Final = 1_000
 
 _log = logging.getLogger("holdfast.listener")
+
+
+class Listening(Protocol):
+    """Tells those who wait of what happens."""
+
+    @property
+    def waiting(self) -> int:
+        """How many runs are waited for."""
+        ...
+
+    def when_ended(self, run: str, /) -> "Future[Run]":
+        """Return a future of the run's row once the run of this key has ended. Cancel it to stop waiting."""
+        ...
+
+    def add_worker(
+        self, wake: Callable[[], None], ended: Callable[[frozenset[str]], None] = lambda _: None, /
+    ) -> None:
+        """Call `wake` whenever there may be jobs, `ended` with runs that may have ended; from any thread."""
+        ...
+
+    def remove_worker(self, wake: Callable[[], None], /) -> None:
+        """Do not call `wake` any more, nor the `ended` that came with it."""
+        ...
+
+    def close(self) -> None:
+        """Stop; whoever still waits is cancelled."""
+        ...
 
 
 class Listener:

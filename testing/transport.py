@@ -17,6 +17,30 @@ def memory_transport(clock: ManualClock, *, visibility_seconds: float = 30.0) ->
     return transport
 
 
+class SilentTransport:
+    """A JobTransport that loses everything: for those who look into the store themselves."""
+
+    def announce(self, hints: Sequence[Hint], /) -> None:
+        """Lose hints."""
+
+    def receive(self, limit: int, wait: float, /) -> Sequence[Delivery]:
+        """Return nothing, at once."""
+        del limit, wait
+        return ()
+
+    def ack(self, receipt: str, /) -> None:
+        """Do nothing."""
+
+    def retry(self, receipt: str, delay: float, /) -> None:
+        """Do nothing."""
+
+    def extend(self, receipt: str, by: float, /) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
 class FaultyTransport:
     """A JobTransport that loses, repeats, delays and reorders the hints given to it, as a seed decides.
 

@@ -97,6 +97,12 @@ class _Thread(threading.Thread):
         super().__init__(name="holdfast-body", daemon=True)
         self.calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it waits for its next call."""
+        with _lock:
+            return self in _idle
+
     @override
     def run(self) -> None:
         while True:

@@ -1,24 +1,10 @@
 """Durable workflows for Python: programs that survive crashes, restarts, deploys and lost messages.
 
-What defines workflows is imported at once; what runs them when it is first asked for.
+Each name is imported when it is first asked for: a program that only wants some of them pays for no more.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
-
-from holdfast.kernel.authoring.ai import Price, Redact
-from holdfast.kernel.authoring.calls import Call, Definition
-from holdfast.kernel.authoring.context import BlobRef, StageContext
-from holdfast.kernel.authoring.decorators import each, stage
-from holdfast.kernel.authoring.external import ExternalStage, NotYet, Suspended, finished, suspend
-from holdfast.kernel.authoring.nodes import Node
-from holdfast.kernel.authoring.options import Retry
-from holdfast.kernel.authoring.pipelines import Pipeline
-from holdfast.kernel.authoring.policies import AtLeast, ItemFailure, Partial, Tolerate
-from holdfast.kernel.authoring.stages import Stage
-from holdfast.ports.errors import GiveUp, HoldfastError, RetryAfter
-from holdfast.ports.records import RunStatus
-from holdfast.ports.said import Actor, Scope
 
 if TYPE_CHECKING:
     from holdfast.hosts.ai import AiCallInfo, AiTotals
@@ -34,8 +20,21 @@ if TYPE_CHECKING:
     from holdfast.hosts.process.worker import Worker, WorkerStats
     from holdfast.hosts.serverless.host import JobMessage, JobOutcome, ServerlessHost
     from holdfast.hosts.why import Reason
+    from holdfast.kernel.authoring.ai import Price, Redact
+    from holdfast.kernel.authoring.calls import Call, Definition
+    from holdfast.kernel.authoring.context import BlobRef, StageContext
+    from holdfast.kernel.authoring.decorators import each, stage
+    from holdfast.kernel.authoring.external import ExternalStage, NotYet, Suspended, finished, suspend
+    from holdfast.kernel.authoring.nodes import Node
+    from holdfast.kernel.authoring.options import Retry
+    from holdfast.kernel.authoring.pipelines import Pipeline
+    from holdfast.kernel.authoring.policies import AtLeast, ItemFailure, Partial, Tolerate
+    from holdfast.kernel.authoring.stages import Stage
     from holdfast.kernel.commands import RunRerun
     from holdfast.kernel.previews import RerunPreview
+    from holdfast.ports.errors import GiveUp, HoldfastError, RetryAfter
+    from holdfast.ports.records import RunStatus
+    from holdfast.ports.said import Actor, Scope
 
 __all__ = [
     "Actor",
@@ -92,27 +91,44 @@ __all__ = [
     "suspend",
 ]
 
-_LATER: Final = {
-    **dict.fromkeys(("Engine", "SyncEngine"), "holdfast.hosts.engine"),
-    **dict.fromkeys(("RunHandle", "SyncRunHandle"), "holdfast.hosts.handles"),
-    "Reason": "holdfast.hosts.why",
-    **dict.fromkeys(("RunEvent", "RunInfo"), "holdfast.hosts.infos"),
-    **dict.fromkeys(("AiCallInfo", "AiTotals"), "holdfast.hosts.ai"),
-    "AnnotationInfo": "holdfast.hosts.annotating",
-    "ArtifactInfo": "holdfast.hosts.artifacts",
-    "AttemptLogHandler": "holdfast.hosts.log_bridge",
-    **dict.fromkeys(("LogLine", "ProgressInfo"), "holdfast.hosts.hearing"),
-    **dict.fromkeys(("Batch", "BodyCall", "Interceptor"), "holdfast.hosts.interceptors"),
-    **dict.fromkeys(("Worker", "WorkerStats"), "holdfast.hosts.process.worker"),
-    "BulkResult": "holdfast.hosts.bulk",
-    "RunRerun": "holdfast.kernel.commands",
-    "RerunPreview": "holdfast.kernel.previews",
-    **dict.fromkeys(("JobMessage", "JobOutcome", "ServerlessHost"), "holdfast.hosts.serverless.host"),
+_WHERE: Final = {
+    name: module
+    for module, names in {
+        "holdfast.hosts.ai": ("AiCallInfo", "AiTotals"),
+        "holdfast.hosts.annotating": ("AnnotationInfo",),
+        "holdfast.hosts.artifacts": ("ArtifactInfo",),
+        "holdfast.hosts.bulk": ("BulkResult",),
+        "holdfast.hosts.engine": ("Engine", "SyncEngine"),
+        "holdfast.hosts.handles": ("RunHandle", "SyncRunHandle"),
+        "holdfast.hosts.hearing": ("LogLine", "ProgressInfo"),
+        "holdfast.hosts.infos": ("RunEvent", "RunInfo"),
+        "holdfast.hosts.interceptors": ("Batch", "BodyCall", "Interceptor"),
+        "holdfast.hosts.log_bridge": ("AttemptLogHandler",),
+        "holdfast.hosts.process.worker": ("Worker", "WorkerStats"),
+        "holdfast.hosts.serverless.host": ("JobMessage", "JobOutcome", "ServerlessHost"),
+        "holdfast.hosts.why": ("Reason",),
+        "holdfast.kernel.authoring.ai": ("Price", "Redact"),
+        "holdfast.kernel.authoring.calls": ("Call", "Definition"),
+        "holdfast.kernel.authoring.context": ("BlobRef", "StageContext"),
+        "holdfast.kernel.authoring.decorators": ("each", "stage"),
+        "holdfast.kernel.authoring.external": ("ExternalStage", "NotYet", "Suspended", "finished", "suspend"),
+        "holdfast.kernel.authoring.nodes": ("Node",),
+        "holdfast.kernel.authoring.options": ("Retry",),
+        "holdfast.kernel.authoring.pipelines": ("Pipeline",),
+        "holdfast.kernel.authoring.policies": ("AtLeast", "ItemFailure", "Partial", "Tolerate"),
+        "holdfast.kernel.authoring.stages": ("Stage",),
+        "holdfast.kernel.commands": ("RunRerun",),
+        "holdfast.kernel.previews": ("RerunPreview",),
+        "holdfast.ports.errors": ("GiveUp", "HoldfastError", "RetryAfter"),
+        "holdfast.ports.records": ("RunStatus",),
+        "holdfast.ports.said": ("Actor", "Scope"),
+    }.items()
+    for name in names
 }
 
 
 def __getattr__(name: str) -> object:
-    module = _LATER.get(name)
+    module = _WHERE.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value: object = getattr(import_module(module), name)

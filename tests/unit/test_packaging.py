@@ -20,6 +20,7 @@ SMOKE = f"""
 import sys, time
 start = time.process_time()
 import holdfast
+holdfast.Pipeline, holdfast.StageContext, holdfast.stage
 print(time.process_time() - start)
 for name in holdfast.__all__:
     getattr(holdfast, name)
@@ -89,6 +90,13 @@ def test_an_sdist_builds_the_same_wheel(dist: Path, tmp_path: Path) -> None:
 def test_import_is_quick_and_brings_no_optional_dependency(python: Path, tmp_path: Path) -> None:
     seconds = min(float(_run(str(python), "-c", SMOKE, cwd=tmp_path)) for _ in range(5))
     assert seconds < IMPORT_SECONDS_MAX
+
+
+def test_pytest_finds_the_plugin(python: Path, tmp_path: Path) -> None:
+    code = (
+        "from importlib.metadata import entry_points; print(*entry_points(group='pytest11', name='holdfast'))"
+    )
+    assert "value='holdfast.testing.pytest_plugin'" in _run(str(python), "-c", code, cwd=tmp_path)
 
 
 def _package_files() -> set[str]:

@@ -1,0 +1,110 @@
+"""Histories of runs as golden files: what happened to a run, as text that stays the same until the workflow changes."""
+
+import difflib
+import json
+import re
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final, cast
+
+from holdfast.hosts.core import Core
+from holdfast.hosts.handles import SyncRunHandle
+from holdfast.hosts.infos import error_text
+from holdfast.ports.json import parse
+from holdfast.ports.persistence import HistoryOf
+from holdfast.ports.records import HistoryRow
+
+FORMAT: Final = 1
+
+_PAGE: Final = 1_000
+_ID: Final = re.compile(r"(?<![0-9A-Za-z])[0-7][0-9A-HJKMNP-TV-Z]{25}(?![0-9A-Za-z])")
+
+_CHANGES_EACH_TIME: Final = frozenset({"host", "job", "started_at", "retry_at", "give_up_at", "traceback"})
+"""Facts of events that say when, where and how, and not what."""
+
+
+def recorded(run: SyncRunHandle[Any], /) -> str:
+    """Return what has happened to a run, as JSON text with one event a line.
+
+    It has the events in their order, with what stages gave and why they failed, and no times, hosts or traces of calls.
+    Ids that were made up stand as `<id 1>`, `<id 2>` and so on, in the order in which they first occur.
+    """
+    row = run.row()
+    events = [_event(run.core, one) for one in _rows(run.core, row.key)]
+    head: dict[str, object] = {
+        "format": FORMAT,
+        "workflow": f"{row.workflow}@{row.version}",
+        "status": row.status.value,
+    }
+    error = error_text(row)
+    if error is not None:
+        head["error"] = error
+    lines = [f"  {_json(name)}: {_json(value)}," for name, value in head.items()]
+    listed = ",\n".join(f"    {_json(event)}" for event in events)
+    return _stable("\n".join(("{", *lines, '  "events": [', listed, "  ]", "}", "")))
+
+
+def check_history(text: str, path: Path, /, *, update: bool = False) -> bool:
+    """Compare what `recorded` gave with a golden file. Return whether the file was written.
+
+    Args:
+        text: What was recorded.
+        path: The golden file, which ends in `.json`.
+        update: Write the file, whatever is in it.
+
+    Raises:
+        AssertionError: They differ, or there is no such file. The message shows how, line by line.
+    """
+    known = path.read_text(encoding="utf-8") if path.exists() else None
+    if known == text:
+        return False
+    if update:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="\n")
+        return True
+    if known is None:
+        raise AssertionError(f"there is no golden history {path}; pytest --holdfast-update writes it")
+    raise AssertionError(_difference(known, text, path))
+
+
+def _rows(core: Core, run: str) -> Iterator[HistoryRow]:
+    after = 0
+    while page := core.stores.persistence.read(HistoryOf(run, after, _PAGE)):
+        yield from page
+        after = page[-1].number
+
+
+def _event(core: Core, row: HistoryRow) -> dict[str, object]:
+    event: dict[str, object] = {"event": row.type}
+    if row.node is not None:
+        event["stage"] = row.node
+    if row.item is not None:
+        event["item"] = row.item
+    facts = cast("dict[str, object]", parse(row.data)) if row.data else {}
+    event.update((name, value) for name, value in sorted(facts.items()) if name not in _CHANGES_EACH_TIME)
+    if row.payload is not None and row.payload.inline is not None:
+        event["value"] = parse(row.payload.inline)
+    elif row.payload is not None:
+        text = core.payloads.get(row.payload)
+        event["value"] = f"<{len(text)} characters, sha256 {sha256(text.encode()).hexdigest()}>"
+    return event
+
+
+def _stable(text: str) -> str:
+    known: dict[str, str] = {}
+    return _ID.sub(lambda found: known.setdefault(found[0], f"<id {len(known) + 1}>"), text)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _difference(known: str, text: str, path: Path) -> str:
+    lines = difflib.unified_diff(
+        known.splitlines(), text.splitlines(), f"golden {path.name}", "this run", lineterm="", n=2
+    )
+    shown = "\n".join(lines)
+    return (
+        f"the history is not that of {path}:\n\n{shown}\n\nIf it is meant to be so: pytest --holdfast-update"
+    )

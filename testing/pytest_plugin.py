@@ -1,0 +1,89 @@
+"""The pytest plugin: fixtures, options and markers. Registered by the distribution; `-p no:holdfast` turns it off.
+
+It is imported whenever pytest starts, so what it needs is imported by the fixtures.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from holdfast.hosts.handles import SyncRunHandle
+    from holdfast.testing.world import World
+
+_WRITTEN: Final = pytest.StashKey[list[Path]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options."""
+    group = parser.getgroup("holdfast", "durable workflows")
+    group.addoption(
+        "--holdfast-update",
+        action="store_true",
+        help="write the golden histories anew instead of comparing with them",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have a place for what is written."""
+    config.stash[_WRITTEN] = []
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Tell which golden histories were written."""
+    for path in config.stash[_WRITTEN]:
+        terminalreporter.write_line(f"golden history written: {path}")
+
+
+@pytest.fixture
+def world() -> "Iterator[World]":
+    """An engine in memory whose time passes at once: a `holdfast.testing.World`."""
+    from holdfast.testing.world import World
+
+    with World() as world:
+        yield world
+
+
+class GoldenHistory:
+    """Compares histories of runs with files that lie beside the test."""
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self._request = request
+        self._unnamed = 0
+
+    def __call__(self, run: "SyncRunHandle[Any]", /, name: str = "") -> None:
+        """Compare what has happened to a run with its golden file; with `--holdfast-update`, write that.
+
+        Args:
+            run: The run, which should have ended.
+            name: Tells the histories of one test apart. The file is `golden/<module>/<test>[-<name>].json`.
+        """
+        __tracebackhide__ = True
+        from holdfast.testing.histories import check_history, recorded
+
+        if not name:
+            if self._unnamed:
+                pytest.fail("a second golden history of a test needs a name", pytrace=False)
+            self._unnamed += 1
+        config = self._request.config
+        path = self._path(name)
+        try:
+            written = check_history(recorded(run), path, update=bool(config.getoption("--holdfast-update")))
+        except AssertionError as difference:
+            pytest.fail(str(difference), pytrace=False)
+        if written:
+            config.stash[_WRITTEN].append(path)
+
+    def _path(self, name: str) -> Path:
+        test = re.sub(r"[^\w.-]+", "_", f"{self._request.node.name}{f'-{name}' if name else ''}").strip("_")
+        module = self._request.path
+        return module.parent / "golden" / module.stem / f"{test}.json"
+
+
+@pytest.fixture
+def golden_history(request: pytest.FixtureRequest) -> GoldenHistory:
+    """Compare what has happened to a run with a file beside the test: `golden_history(run)`."""
+    return GoldenHistory(request)

@@ -1,0 +1,268 @@
+"""An engine in memory whose time passes only when a test lets it, and then at once."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any, Literal, Self, Unpack, overload
+
+import attrs
+from typing_extensions import TypeVar
+
+from holdfast.adapters.memory.persistence import MemoryPersistence
+from holdfast.hosts.core import Core
+from holdfast.hosts.engine import Engine
+from holdfast.hosts.handles import SyncRunHandle
+from holdfast.hosts.infos import RunEvent, event_of
+from holdfast.hosts.interceptors import Interceptor
+from holdfast.hosts.stores import Stores
+from holdfast.kernel.authoring.calls import Call, Definition
+from holdfast.kernel.authoring.external import ExternalStage, NotYet, Suspended
+from holdfast.kernel.authoring.options import StartOptions
+from holdfast.kernel.authoring.stages import Stage
+from holdfast.kernel.commands import StagesWoken
+from holdfast.ports.clock import instant
+from holdfast.ports.events import USER_EVENTS, EventSink
+from holdfast.ports.records import JobKind, JobState, RunStatus
+from holdfast.testing.async_world import AsyncWorld
+from holdfast.testing.blobs import MemoryBlobStore
+from holdfast.testing.bodies import BodiesHere
+from holdfast.testing.clock import DEFAULT_START, ManualClock
+from holdfast.testing.driver import Driver
+from holdfast.testing.ids import SeededIds
+from holdfast.testing.passing import HORIZON, Passing, Patience
+from holdfast.testing.stubs import StageCall, Stub, Stubs
+from holdfast.testing.transport import SilentTransport
+
+A = TypeVar("A")
+R = TypeVar("R")
+S = TypeVar("S")
+
+
+@attrs.frozen(kw_only=True)
+class Asleep:
+    """Something that goes on by itself, later.
+
+    Attributes:
+        run_id: The run.
+        stage: The stage; None if it is the run itself that has not begun.
+        item: Which item of a mapped stage.
+        until: When it goes on.
+        why: `start`: the run has a `start_at`. `check`: a suspended stage is asked about. `retry`: the next attempt.
+    """
+
+    run_id: str
+    stage: str | None
+    item: int | None
+    until: datetime
+    why: Literal["start", "check", "retry"]
+
+
+class World:
+    """An engine in memory whose clock moves when told, and which does then what workers would have done.
+
+    Nothing happens until time is let pass, by `work`, `advance` or `run_until_quiet`, or until a result is waited for:
+    then jobs run one after the other, in this thread, as workers run them. Waiting takes no time, however long it is.
+    The fixture `world` is one. Close it, or use it as a context manager.
+
+    Args:
+        workflows: What runs can be started of by code under test. What `start` and `run` are given need not be named.
+        start: What the clock shows at first. Aware.
+        horizon: How much time may pass while a run is waited for.
+        sinks: What takes events, by the names under which sinks are registered.
+        interceptors: What is put around every dispatch of commands and every body.
+        namespace: Where the runs are.
+        ids: The seed of the ids, which are the same each time.
+    """
+
+    def __init__(
+        self,
+        workflows: Iterable[Definition[object]] = (),
+        *,
+        start: datetime = DEFAULT_START,
+        horizon: timedelta = HORIZON,
+        sinks: Mapping[str, EventSink] | None = None,
+        interceptors: Iterable[Interceptor] = (),
+        namespace: str = "default",
+        ids: int = 0,
+    ) -> None:
+        self.clock = ManualClock(start)
+        self.store = MemoryPersistence()
+        self.blobs = MemoryBlobStore()
+        self._horizon = horizon
+        self._sinks = dict(sinks or {})
+        self._interceptors = tuple(interceptors)
+        self._namespace = namespace
+        self._stubs = Stubs()
+        self._bodies = BodiesHere(self.clock)
+        self._stores = Stores(
+            persistence=self.store,
+            transport=SilentTransport(),
+            blobs=self.blobs,
+            clock=self.clock,
+            ids=SeededIds(ids, self.clock),
+        )
+        self._workflows: dict[int, Definition[object]] = {}
+        self._know(workflows)
+
+    def __enter__(self) -> Self:
+        """Return the world itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """End what bodies have left behind on their event loop."""
+        self._bodies.close()
+
+    @property
+    def engine(self) -> Engine:
+        """The engine, for code under test. It knows the workflows that the world was given so far.
+
+        To wait for a run of it lets time pass.
+        """
+        return self._engine
+
+    @property
+    def now(self) -> datetime:
+        """What the clock shows. Aware, in UTC."""
+        return self.clock.now()
+
+    @property
+    def aio(self) -> AsyncWorld:
+        """The same for async tests, whose bodies are to run on the event loop of the test."""
+        return AsyncWorld(self.start, lambda: self.passing)
+
+    # Runs.
+
+    def start(self, call: Call[R], /, **options: Unpack[StartOptions]) -> SyncRunHandle[R]:
+        """Start a run, of which nothing is done yet. Raises what `SyncEngine.start` does."""
+        if isinstance(call, Call):  # pyright: ignore[reportUnnecessaryIsInstance]  # what else it may be, the engine refuses
+            self._know((call.definition,))
+        return self._engine.sync.start(call, **options)
+
+    def run(self, call: Call[R], /, **options: Unpack[StartOptions]) -> R:
+        """Start a run, let time pass until it ends, and return what it gives.
+
+        Raises:
+            RunFailedError: It failed.
+            RunStuckError: It waits for something that time alone does not bring.
+        """
+        return self.start(call, **options).result()
+
+    def wake(self, key: str, /) -> StagesWoken:
+        """Have external work checked now, by the key that `suspend` was given. See `SyncEngine.wake`."""
+        return self._engine.sync.wake(key)
+
+    # Time.
+
+    def work(self) -> None:
+        """Do everything that is due now. The clock stands still, but for what async bodies sleep."""
+        self._bodies.run(self.passing.by(timedelta()))
+
+    def advance(
+        self,
+        by: timedelta | None = None,
+        /,
+        *,
+        days: float = 0,
+        hours: float = 0,
+        minutes: float = 0,
+        seconds: float = 0,
+    ) -> None:
+        """Let so much time pass, and do on the way what becomes due, each at its time."""
+        more = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+        self._bodies.run(self.passing.by(more if by is None else by + more))
+
+    def run_until_quiet(self, *, within: timedelta | None = None) -> None:
+        """Let time pass until nothing is left that time alone would bring.
+
+        Raises:
+            RunStuckError: There is still something to do after `within`, or after the world's horizon.
+        """
+        self._bodies.run(self.passing.until_quiet(within))
+
+    # What stands in for stages.
+
+    @overload
+    def stub(self, stage: ExternalStage[A, R, Any, S], /) -> Stub[A, R | Suspended[S, R]]: ...
+    @overload
+    def stub(self, stage: Stage[A, R], /) -> Stub[A, R]: ...
+    def stub(self, stage: Stage[Any, Any], /) -> Stub[Any, Any]:
+        """Have something else done in place of a stage: see `Stub`. A stage is known by its name and its function.
+
+        What it returns for an external stage is what comes of the work, at once, unless that is a `suspend(...)`.
+        """
+        return self._stubs.add(stage, check=False)
+
+    def stub_check(self, stage: ExternalStage[Any, R, Any, S], /) -> Stub[S, R | NotYet]:
+        """Have something else done in place of the check of an external stage."""
+        return self._stubs.add(stage, check=True)
+
+    # What happened, and what will.
+
+    def calls(self, stage: Stage[A, Any], /) -> tuple[StageCall[A], ...]:
+        """Return which bodies of a stage were started, in order: with what, when, and at which attempt."""
+        return self._stubs.calls(stage, check=False)
+
+    def checks(self, stage: ExternalStage[Any, Any, Any, S], /) -> tuple[StageCall[S], ...]:
+        """Return which checks of an external stage were made; their `input` is what it is suspended with."""
+        return self._stubs.calls(stage, check=True)
+
+    def asleep(self, run: SyncRunHandle[object] | None = None, /) -> tuple[Asleep, ...]:
+        """Return what goes on by itself later, of one run or of all, by when it does."""
+        tables = self.store.dump()
+        found: list[Asleep] = []
+        for one in tables.runs.values():
+            if run is not None and one.id != run.id:
+                continue
+            if one.status is RunStatus.PENDING and one.start_at is not None:
+                until = instant(one.start_at)
+                found.append(Asleep(run_id=one.id, stage=None, item=None, until=until, why="start"))
+            found += (
+                Asleep(
+                    run_id=one.id,
+                    stage=job.node,
+                    item=job.item,
+                    until=instant(job.wake_at),
+                    why="check" if job.kind is JobKind.CHECK else "retry",
+                )
+                for job in tables.jobs.get(one.key, {}).values()
+                if job.state is JobState.SLEEPING and job.wake_at is not None
+            )
+        return tuple(sorted(found, key=lambda one: (one.until, one.run_id, one.stage or "", one.item or 0)))
+
+    def published(self, type: str | None = None, /) -> tuple[RunEvent, ...]:
+        """Return the events that stages have published, of this type or all, by when they were stored."""
+        tables = self.store.dump()
+        rows = [
+            (row.at, run.place, row)
+            for run in tables.runs.values()
+            for row in tables.history[run.key]
+            if row.type.startswith(USER_EVENTS)
+            and type in (None, row.type, row.type.removeprefix(USER_EVENTS))
+        ]
+        return tuple(event_of(row) for _, _, row in sorted(rows, key=lambda one: (*one[:2], one[2].number)))
+
+    def _know(self, workflows: Iterable[Definition[object]]) -> None:
+        """Wire all up anew if there is a workflow that was not known. The store stays, and so does its time."""
+        known = len(self._workflows)
+        self._workflows.update({id(workflow): workflow for workflow in workflows})
+        if known and len(self._workflows) == known:
+            return
+        patience = Patience(self._bodies)
+        core = Core(
+            self._stores,
+            self._workflows.values(),
+            namespace=self._namespace,
+            migrate=True,
+            interceptors=self._interceptors,
+            listener=patience,
+        )
+        core.host = "world"
+        driver = Driver(core, self.store, self.clock, self._stubs, self._sinks)
+        self.passing = patience.passing = Passing(driver, core, self.clock, self._horizon)
+        self._engine = Engine(core)

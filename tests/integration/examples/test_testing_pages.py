@@ -1,0 +1,68 @@
+"""The pages about testing: their tests pass, as their readers would run them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import holdfast.testing
+from holdfast.testing import pytest_plugin
+from tests.integration.examples.pages import DOCS, blocks, table
+
+PLUGIN = ("-p", "no:holdfast", "-p", "holdfast.testing.pytest_plugin", "-p", "no:cacheprovider")
+"""The plugin, whether this environment has it registered or not."""
+
+
+def run_pytest(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *PLUGIN, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+
+
+@pytest.fixture
+def page(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The code of a page, as a module of tests."""
+    code = [block.code for block in blocks(DOCS / request.param) if block.language == "python"]
+    (tmp_path / "test_page.py").write_text("\n".join(code))
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", ["howto/test-workflows.md"], indirect=True)
+def test_the_tests_of_the_page_of_testing_pass_and_its_golden_history_is_that_which_is_shown(
+    page: Path,
+) -> None:
+    done = run_pytest(page, "--holdfast-update")
+    assert done.returncode == 0, done.stdout
+    assert "8 passed" in done.stdout
+
+    (shown,) = (block.code for block in blocks(DOCS / "howto/test-workflows.md") if block.language == "json")
+    assert (page / "golden" / "test_page" / "test_what_an_order_does.json").read_text() == shown
+
+
+def test_the_page_of_names_for_tests_has_each_of_them() -> None:
+    page = DOCS / "reference" / "testing.md"
+    assert sorted(row[0].strip("`") for row in table(page, "Names for tests")) == sorted(
+        holdfast.testing.__all__
+    )
+    for name in holdfast.testing.__all__:
+        assert getattr(holdfast.testing, name).__doc__
+
+    fixtures = {
+        name
+        for name, one in vars(pytest_plugin).items()
+        if type(one).__name__ == "FixtureFunctionDefinition" and not name.startswith("_")
+    }
+    assert fixtures
+    assert {row[0].strip("`") for row in table(page, "Fixtures")} == fixtures
+    parser = pytest.Parser(_ispytest=True)
+    pytest_plugin.pytest_addoption(parser)
+    options = {name for option in parser.getgroup("holdfast").options for name in option.names()}
+    assert {row[0].split("=")[0].strip("`") for row in table(page, "Options")} == options

@@ -1,0 +1,110 @@
+"""The plugin does what its users need, in a pytest of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+WORKFLOW = """
+import pytest
+from holdfast import Pipeline, stage
+from holdfast.testing import World
+
+@stage
+def double(x: int) -> int:
+    return 2 * x
+
+PIPELINE = Pipeline("doubling", input=int).pipe(double)
+"""
+
+
+def run_pytest(folder: Path, code: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run pytest on a file, with the plugin alone, whether this environment has it registered or not."""
+    (folder / "test_it.py").write_text(WORKFLOW + code)
+    plugins = ("-p", "no:holdfast", "-p", "holdfast.testing.pytest_plugin", "-p", "no:cacheprovider")
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--strict-markers", "-W", "error", *plugins, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+
+
+def test_a_test_gets_a_world_of_its_own(tmp_path: Path) -> None:
+    code = """
+@pytest.mark.parametrize("n", [1, 2])
+def test_double(world: World, n: int) -> None:
+    assert world.run(PIPELINE(n), id="the same") == 2 * n
+"""
+    done = run_pytest(tmp_path, code)
+    assert done.returncode == 0, done.stdout
+
+
+GOLDEN = """
+def test_double(world, golden_history):
+    run = world.start(PIPELINE(3))
+    run.result()
+    golden_history(run)
+    golden_history(run, "once more")
+"""
+
+
+def test_golden_histories_are_missed_written_and_compared(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, GOLDEN)
+    assert done.returncode == 1
+    assert "there is no golden history" in done.stdout
+    assert not (tmp_path / "golden").exists()
+
+    done = run_pytest(tmp_path, GOLDEN, "--holdfast-update")
+    assert done.returncode == 0, done.stdout
+    path = tmp_path / "golden" / "test_it" / "test_double.json"
+    assert done.stdout.count("golden history written: ") == 2
+    assert json.loads(path.read_text())["events"][1]["value"] == 6
+    assert path.with_name("test_double-once_more.json").exists()
+
+    done = run_pytest(tmp_path, GOLDEN)
+    assert done.returncode == 0, done.stdout
+    assert "written" not in done.stdout
+
+
+def test_a_difference_is_shown_and_nothing_else(tmp_path: Path) -> None:
+    run_pytest(tmp_path, GOLDEN, "--holdfast-update")
+    done = run_pytest(tmp_path, GOLDEN.replace("PIPELINE(3)", "PIPELINE(4)"))
+    assert done.returncode == 1
+    assert '-    {"event": "stage.completed", "stage": "double", "attempt": 1, "value": 6},' in done.stdout
+    assert '+    {"event": "stage.completed", "stage": "double", "attempt": 1, "value": 8},' in done.stdout
+    assert "histories.py" not in done.stdout
+
+
+def test_a_second_history_of_a_test_needs_a_name(tmp_path: Path) -> None:
+    code = GOLDEN.replace(', "once more"', "")
+    done = run_pytest(tmp_path, code, "--holdfast-update")
+    assert done.returncode == 1
+    assert "needs a name" in done.stdout
+
+
+def test_the_traceback_of_a_stage_that_failed_is_shown(tmp_path: Path) -> None:
+    code = """
+def test_double(world: World) -> None:
+    world.stub(double).does(lambda x: 1 // 0)
+    world.run(PIPELINE(1))
+"""
+    done = run_pytest(tmp_path, code)
+    assert done.returncode == 1
+    assert "stage double of run" in done.stdout
+    assert "ZeroDivisionError" in done.stdout
+
+
+def test_the_plugin_imports_nothing_before_it_is_needed(tmp_path: Path) -> None:
+    code = """
+import sys
+import holdfast.testing.pytest_plugin
+ours = sorted(name for name in sys.modules if name.startswith("holdfast"))
+assert ours == ["holdfast", "holdfast.testing", "holdfast.testing.pytest_plugin"], ours
+assert not {"attrs", "cattrs", "sqlalchemy", "anyio", "hypothesis"} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, timeout=60)
