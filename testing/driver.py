@@ -125,9 +125,7 @@ class Driver:
                     attempt.attempt,
                     failure.traceback or failure.message,
                 )
-            answer = core.dispatch(body.settle(outcome))
-            if answer.owes:
-                core.tell_ends()
+            core.dispatch(body.settle(outcome))
 
     def _maintain(self) -> bool:
         """Do a round of maintenance, and return whether that may have made something to do."""

@@ -23,10 +23,10 @@ from holdfast import (
     stage,
     suspend,
 )
+from holdfast.kernel.invariants import check
 from holdfast.ports.errors import RunCancelledError, RunFailedError
 from holdfast.testing import MemorySink, RunStuckError, World
 from holdfast.testing.clock import DEFAULT_START
-from holdfast.testing.invariants import check
 
 DAY = timedelta(days=1)
 
