@@ -56,9 +56,11 @@ from holdfast.kernel.commands import (
     StageWake,
 )
 from holdfast.kernel.kernel import Kernel
+from holdfast.ports.blobs import BlobStore
 from holdfast.ports.events import EventSink
 from holdfast.ports.persistence import CountRuns, ListRuns
 from holdfast.ports.records import RunStatus
+from holdfast.ports.transport import JobTransport
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -293,7 +295,8 @@ class Engine:
         /,
         *,
         workflows: Iterable[Definition[object]] = (),
-        blobs: str | None = None,
+        blobs: str | BlobStore | None = None,
+        transport: JobTransport | None = None,
         namespace: str = "default",
         migrate: bool = True,
         prices: Mapping[str, Price] | None = None,
@@ -305,7 +308,8 @@ class Engine:
         Args:
             url: `memory://`, `sqlite:///path/to/file.db` or `postgresql://user@host/database`.
             workflows: What runs can be started of here, and what a worker of this engine runs.
-            blobs: Where large values go, as `file:///an/absolute/folder`.
+            blobs: Where large values go, as `file:///an/absolute/folder`, or a blob store of your own.
+            transport: What carries hints, if it is not to be what comes with the store.
             namespace: Runs, keys and jobs of one namespace are not seen from another. 1 to 200 of
                 `A-Z a-z 0-9 _ . @ = + -`, the first a letter, a digit or `_`.
             migrate: Whether to make or update the tables at the first use; otherwise `holdfast db upgrade` does it.
@@ -319,7 +323,7 @@ class Engine:
             DefinitionError: Two workflows have one name and version.
         """
         return cls.on(
-            open_stores(url, blobs),
+            open_stores(url, blobs, transport),
             workflows=workflows,
             namespace=namespace,
             migrate=migrate,

@@ -39,11 +39,13 @@ class Stores:
     file: Path | None = None
 
 
-def open_stores(url: str, blobs: str | None = None) -> Stores:
+def open_stores(
+    url: str, blobs: str | BlobStore | None = None, transport: JobTransport | None = None
+) -> Stores:
     """Return the adapters that a store's URL and a blob store's URL name. Nothing is connected to yet.
 
-    A SQLite store keeps its large values beside its file, in `<file>.blobs`, unless `blobs` says otherwise; the others
-    keep them inline unless it says where.
+    A blob store or a transport of one's own is taken as it is. A SQLite store keeps its large values beside its file,
+    in `<file>.blobs`, unless `blobs` says otherwise; the others keep them inline unless it says where.
 
     Raises:
         InvalidUrlError: A URL has none of the forms that are known.
@@ -54,7 +56,7 @@ def open_stores(url: str, blobs: str | None = None) -> Stores:
         memory = MemoryPersistence()
         return Stores(
             persistence=memory,
-            transport=MemoryTransport(),
+            transport=transport or MemoryTransport(),
             blobs=open_blobs(blobs),
             clock=clock,
             ids=ids,
@@ -65,13 +67,13 @@ def open_stores(url: str, blobs: str | None = None) -> Stores:
         from holdfast.adapters.sql.open import open_sql
 
         try:
-            persistence, transport, path = open_sql(url, ids.new)
+            persistence, listening, path = open_sql(url, ids.new)
         except ValueError as error:
             raise InvalidUrlError(f"{without_secrets(url)!r}: {error}") from None
         beside = f"file://{Path(path).resolve()}.blobs" if path else None
         return Stores(
             persistence=persistence,
-            transport=transport,
+            transport=transport or listening,
             blobs=open_blobs(blobs if blobs is not None else beside),
             clock=clock,
             ids=ids,
@@ -81,10 +83,10 @@ def open_stores(url: str, blobs: str | None = None) -> Stores:
     raise InvalidUrlError(f"{without_secrets(url)!r} is no store's URL; use {_FORMS}")
 
 
-def open_blobs(url: str | None) -> BlobStore | None:
-    """Return the blob store that a URL names; None for None."""
-    if url is None:
-        return None
+def open_blobs(url: str | BlobStore | None) -> BlobStore | None:
+    """Return the blob store that a URL names; None for None, and a blob store itself as it is."""
+    if not isinstance(url, str):
+        return url
     scheme, _, path = url.partition("://")
     if scheme != "file" or not path.startswith("/"):
         raise InvalidUrlError(

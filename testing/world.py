@@ -20,6 +20,7 @@ from holdfast.kernel.authoring.external import ExternalStage, NotYet, Suspended
 from holdfast.kernel.authoring.options import StartOptions
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.commands import StagesWoken
+from holdfast.ports.blobs import BlobStore
 from holdfast.ports.clock import instant
 from holdfast.ports.events import USER_EVENTS, EventSink
 from holdfast.ports.records import JobKind, JobState, RunStatus
@@ -69,6 +70,7 @@ class World:
         start: What the clock shows at first. Aware.
         horizon: How much time may pass while a run is waited for.
         sinks: What takes events, by the names under which sinks are registered.
+        blobs: Where large values go; one in memory if left out.
         interceptors: What is put around every dispatch of commands and every body.
         namespace: Where the runs are.
         ids: The seed of the ids, which are the same each time.
@@ -81,13 +83,14 @@ class World:
         start: datetime = DEFAULT_START,
         horizon: timedelta = HORIZON,
         sinks: Mapping[str, EventSink] | None = None,
+        blobs: BlobStore | None = None,
         interceptors: Iterable[Interceptor] = (),
         namespace: str = "default",
         ids: int = 0,
     ) -> None:
         self.clock = ManualClock(start)
         self.store = MemoryPersistence()
-        self.blobs = MemoryBlobStore()
+        self.blobs = blobs or MemoryBlobStore()
         self._horizon = horizon
         self._sinks = dict(sinks or {})
         self._interceptors = tuple(interceptors)

@@ -1,6 +1,9 @@
 """The pages about testing: their tests pass, as their readers would run them."""
 
+import importlib
 import os
+import pkgutil
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import holdfast.testing
-from holdfast.testing import pytest_plugin
+from holdfast.testing import conformance, pytest_plugin
 from tests.integration.examples.pages import DOCS, blocks, table
 
 PLUGIN = ("-p", "no:holdfast", "-p", "holdfast.testing.pytest_plugin", "-p", "no:cacheprovider")
@@ -47,6 +50,31 @@ def test_the_tests_of_the_page_of_testing_pass_and_its_golden_history_is_that_wh
     assert (page / "golden" / "test_page" / "test_what_an_order_does.json").read_text() == shown
 
 
+def test_the_page_of_adapters_shows_its_example_word_for_word() -> None:
+    shown = [block.code for block in blocks(DOCS / "howto/write-an-adapter.md") if block.language == "python"]
+    folder = DOCS / "examples" / "own_adapter"
+    assert shown[0] == (folder / "sqlite_blobs.py").read_text()
+    _, begin, definition = shown[1].partition("class TestSqliteBlobStore")
+    assert begin + definition.rstrip() in (folder / "test_sqlite_blobs.py").read_text()
+
+
+def test_the_page_of_adapters_names_every_suite_and_what_it_wants_to_be_told() -> None:
+    told: dict[str, str] = {}
+    for _, _, suites, wanted in table(DOCS / "howto/write-an-adapter.md", "Write an adapter"):
+        told[suites.strip("`")] = wanted
+    real: dict[str, type] = {}
+    for module in pkgutil.iter_modules(conformance.__path__):
+        found = importlib.import_module(f"{conformance.__name__}.{module.name}")
+        real.update(
+            (f"{module.name}.{name}", one) for name, one in vars(found).items() if name.endswith("Contract")
+        )
+    assert set(told) == set(real)
+    for name, wanted in told.items():
+        listed = set(re.findall(r"`(\w+)`", wanted))
+        assert _abstract_methods(real[name]) <= listed, name
+        assert all(hasattr(real[name], method) for method in listed), name
+
+
 def test_the_page_of_names_for_tests_has_each_of_them() -> None:
     page = DOCS / "reference" / "testing.md"
     assert sorted(row[0].strip("`") for row in table(page, "Names for tests")) == sorted(
@@ -66,3 +94,7 @@ def test_the_page_of_names_for_tests_has_each_of_them() -> None:
     pytest_plugin.pytest_addoption(parser)
     options = {name for option in parser.getgroup("holdfast").options for name in option.names()}
     assert {row[0].split("=")[0].strip("`") for row in table(page, "Options")} == options
+
+
+def _abstract_methods(suite: type) -> set[str]:
+    return {name for name in dir(suite) if getattr(getattr(suite, name), "__isabstractmethod__", False)}
