@@ -7,13 +7,14 @@ BIN := .venv/bin
 # pip 25.1 was the first to know dependency groups.
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test test-slow check lint types imports purity format bench coverage clean
+.PHONY: help demo test test-slow chaos check lint types imports purity format bench coverage clean
 
 help:
 	@echo 'make demo       run the first example'
 	@echo 'make check      formatting, lint, types, import rules, purity of the kernel'
 	@echo 'make test       the fast tests, on SQLite and on a PostgreSQL of their own'
 	@echo 'make test-slow  the tests that take minutes: packaging, chaos'
+	@echo 'make chaos      the chaos tests in their full form, half an hour: see docs/explanation/how-we-know.md'
 	@echo 'make bench      the benchmarks'
 	@echo 'make format     rewrite the code as `make check` wants it'
 	@echo 'make coverage   the fast tests, with a report of what they did not run'
@@ -27,6 +28,9 @@ test: .venv/.tools .cache/postgres/.ready
 
 test-slow: .venv/.tools .cache/postgres/.ready
 	$(BIN)/pytest -m 'slow or chaos'
+
+chaos: .venv/.tools .cache/postgres/.ready
+	HOLDFAST_CHAOS=full $(BIN)/pytest -m chaos tests/chaos
 
 check: lint types imports purity
 

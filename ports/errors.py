@@ -167,6 +167,12 @@ class UnavailableError(HoldfastError):
     code = "unavailable"
 
 
+class StorageFullError(UnavailableError):
+    """The store has no room left. Nothing acknowledged is lost; once there is room, workers go on by themselves."""
+
+    code = "storage_full"
+
+
 class SinkUnavailableError(UnavailableError):
     """A sink of events can't take anything now. `retry_after` is how many seconds it wants to be left alone."""
 

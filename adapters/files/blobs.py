@@ -16,7 +16,13 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.ports.blobs import check_blob_key
-from holdfast.ports.errors import BlobCorruptError, BlobMissingError, InvalidKeyError, UnavailableError
+from holdfast.ports.errors import (
+    BlobCorruptError,
+    BlobMissingError,
+    InvalidKeyError,
+    StorageFullError,
+    UnavailableError,
+)
 
 _TEMPORARY: Final = ".tmp"
 _STALE_SECONDS: Final = 24 * 3600
@@ -25,6 +31,7 @@ _STALE_SECONDS: Final = 24 * 3600
 _TRIES_MAX: Final = 100
 """How often a put starts again because another process has just removed the folder that it was about to use."""
 
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 """What the system says where a part of a path is not there, or is something else than a real folder."""
 
@@ -220,7 +227,8 @@ def _reported(doing: str) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        raise UnavailableError(f"could not {doing}: {error.strerror or error}") from error
+        kind = StorageFullError if error.errno in _FULL else UnavailableError
+        raise kind(f"could not {doing}: {error.strerror or error}") from error
 
 
 def _parts(key: str) -> list[str]:

@@ -13,6 +13,7 @@ _CONFLICT: Final = "23505"
 _NO_TABLE: Final = frozenset({"42P01", "42703", "3F000"})
 _REFUSED: Final = ("22", "23", "54")
 """Bad data, a broken constraint, a value that is too large."""
+_NO_ROOM: Final = "53100"
 _TRANSIENT: Final = ("08", "25", "26", "40", "53", "55", "57", "58")
 """Connection, transaction state (a standby that took over refuses writes), prepared statements of a pooler that has
 changed servers, serialization and deadlocks, resources, locks, shutdown and timeouts, system."""
@@ -22,7 +23,6 @@ _SQLITE_TRANSIENT: Final = frozenset(
         sqlite3.SQLITE_BUSY,
         sqlite3.SQLITE_LOCKED,
         sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_FULL,
         sqlite3.SQLITE_CANTOPEN,
         sqlite3.SQLITE_PROTOCOL,
         sqlite3.SQLITE_INTERRUPT,
@@ -39,8 +39,14 @@ class TransientError(UnavailableError):
     """The database could not do it now; another try may succeed."""
 
 
+class NoRoomError(TransientError):
+    """The database's disk is full; another try may succeed once somebody has made room."""
+
+
 def from_sqlstate(sqlstate: str | None, message: str) -> HoldfastError:
     """Return what an SQLSTATE means. None is a driver's error without one: the connection is lost."""
+    if sqlstate == _NO_ROOM:
+        return NoRoomError(message)
     if sqlstate is None or sqlstate.startswith(_TRANSIENT):
         return TransientError(message)
     if sqlstate == _CONFLICT:
@@ -59,6 +65,8 @@ def from_sqlite(error: Exception) -> HoldfastError:
     if code in _SQLITE_UNIQUE:
         return ConflictError(message)
     primary = None if code is None else code & _PRIMARY
+    if primary == sqlite3.SQLITE_FULL:
+        return NoRoomError(message)
     if primary in _SQLITE_TRANSIENT:
         return TransientError(message)
     if "no such table" in str(error) or "no such column" in str(error) or "has no column named" in str(error):

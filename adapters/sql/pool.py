@@ -41,8 +41,8 @@ class Lent(Generic[C]):
 class Pool(Generic[C]):
     """Lends connections: those given back last come first, so that the others can grow old."""
 
-    def __init__(self, connect: Callable[[], C], *, size: int, kept: int, age_seconds: float) -> None:
-        """At most `size` are lent at once, and at most `kept` are kept for later."""
+    def __init__(self, connect: Callable[[float], C], *, size: int, kept: int, age_seconds: float) -> None:
+        """At most `size` are lent at once, and `kept` kept for later. `connect` is told how many seconds it has."""
         self._connect = connect
         self._size = size
         self._kept = kept
@@ -58,6 +58,7 @@ class Pool(Generic[C]):
 
     def take(self, seconds: float) -> Lent[C]:
         """Lend a connection, waiting so long for a free one. TransientError if none became free."""
+        until = time.monotonic() + seconds
         if self._process != os.getpid():
             # After a fork the connections belong to the parent. Closing them here would end its sessions.
             inherited = self._idle
@@ -67,7 +68,7 @@ class Pool(Generic[C]):
             raise TransientError(f"all {self._size} connections are in use")
         try:
             return self._idle_one() or Lent(
-                self._connect(), time.monotonic() + self._age_seconds, self._process
+                self._connect(until - time.monotonic()), time.monotonic() + self._age_seconds, self._process
             )
         except BaseException:
             self._free.release()

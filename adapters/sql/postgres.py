@@ -9,6 +9,8 @@ what a stopped process has locked.
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
 
 import contextlib
+import math
+import time
 from collections.abc import Generator, Iterable, Sequence
 from itertools import chain
 from typing import Any, Final
@@ -31,6 +33,11 @@ LOCK_SECONDS: Final = 2.0
 IDLE_SECONDS: Final = 10.0
 ANSWER_SECONDS: Final = STATEMENT_SECONDS + 3.0
 """How long to wait for an answer: longer than the server works on it."""
+GRACE_SECONDS: Final = 0.5
+"""How much longer than its caller wants to wait the last try of a call may take."""
+CONNECT_SECONDS: Final = 5.0
+CONNECT_SECONDS_MIN: Final = 2.0
+"""The driver waits no shorter for a connection."""
 AGE_SECONDS: Final = 1800.0
 """When a connection is replaced, so that servers behind a balancer get their share again."""
 
@@ -56,7 +63,7 @@ _NO_OPTIONS: Final = "unsupported startup parameter"
 _DEFAULTS: Final = {
     "application_name": "holdfast",
     "client_encoding": "utf8",
-    "connect_timeout": "5",
+    "connect_timeout": f"{CONNECT_SECONDS:.0f}",
     "keepalives": "1",
     "keepalives_idle": "10",
     "keepalives_interval": "5",
@@ -93,7 +100,9 @@ class PostgresLink:
         preamble: Sequence[str],
         *,
         pipeline: bool,
+        until: float,
     ) -> None:
+        self._until = until
         self._connection = connection
         self._watchdog = watchdog
         self._preamble = preamble
@@ -167,7 +176,7 @@ class PostgresLink:
 
     @contextlib.contextmanager
     def _asking(self) -> Generator[None]:
-        self._watchdog.enter(self._connection)
+        self._watchdog.enter(self._connection, self._until)
         try:
             yield
         except psycopg.Error as error:
@@ -202,12 +211,15 @@ class PostgresDatabase:
 
     @contextlib.contextmanager
     def writer(self, seconds: float, /) -> Generator[PostgresLink]:
-        """See `Database.writer`."""
+        """See `Database.writer`. An answer that has not come by then, or a little later, is not waited for."""
+        until = time.monotonic() + seconds + GRACE_SECONDS
         try:
             lent = self._pool.take(seconds)
         except psycopg.Error as error:
             raise TransientError(f"no connection: {error}") from error
-        link = PostgresLink(lent.connection, self._watchdog, self._preamble, pipeline=self._pipeline)
+        link = PostgresLink(
+            lent.connection, self._watchdog, self._preamble, pipeline=self._pipeline, until=until
+        )
         try:
             yield link
         finally:
@@ -221,7 +233,10 @@ class PostgresDatabase:
     def migration(self, seconds: float, /) -> Generator[Connection]:
         """See `Database.migration`. The lock is the transaction's, so a pooler can't leave it behind."""
         engine = create_engine(
-            "postgresql+psycopg://", creator=self._connect, poolclass=NullPool, use_native_hstore=False
+            "postgresql+psycopg://",
+            creator=lambda: self._connect(seconds),
+            poolclass=NullPool,
+            use_native_hstore=False,
         )
         limit = str(int(seconds * 1000))
         try:
@@ -245,18 +260,24 @@ class PostgresDatabase:
         self._settings = connection_settings(self._url, session_settings=use)
         self._preamble: tuple[str, ...] = (_BEGIN,) if use else (_BEGIN, _LOCAL_SETTINGS)
 
-    def _connect(self) -> psycopg.Connection[Row]:
+    def _connect(self, seconds: float) -> psycopg.Connection[Row]:
+        if seconds < CONNECT_SECONDS_MIN - 1:
+            raise TransientError("no connection: there is no time left to make one")
         try:
-            return self._connected()
+            return self._connected(seconds)
         except psycopg.OperationalError as error:
             if _NO_OPTIONS not in str(error):
                 raise
             # A pooler in transaction mode: what can't be set for the session is set in every transaction.
             self._use_session_settings(use=False)
-            return self._connected()
+            return self._connected(seconds)
 
-    def _connected(self) -> psycopg.Connection[Row]:
+    def _connected(self, seconds: float) -> psycopg.Connection[Row]:
+        """Connect, in so many seconds at most, or as many as the URL says."""
+        settings = self._settings
+        if settings["connect_timeout"] == _DEFAULTS["connect_timeout"] and seconds < CONNECT_SECONDS:
+            settings = {**settings, "connect_timeout": str(math.ceil(max(seconds, CONNECT_SECONDS_MIN)))}
         connection: psycopg.Connection[Row] = psycopg.connect(
-            **self._settings, autocommit=True, prepare_threshold=None
+            **settings, autocommit=True, prepare_threshold=None
         )
         return connection

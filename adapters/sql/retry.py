@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from holdfast.adapters.sql.errors import TransientError
-from holdfast.ports.errors import ConflictError, UnavailableError
+from holdfast.adapters.sql.errors import NoRoomError, TransientError
+from holdfast.ports.errors import ConflictError, StorageFullError, UnavailableError
 
 PAUSE_SECONDS_MIN: Final = 0.02
 PAUSE_SECONDS_MAX: Final = 2.0
@@ -38,13 +38,18 @@ class Patience:
         return max(self._until - time.monotonic(), 0.01)
 
     def after_failure(self, error: TransientError) -> None:
-        """Wait before another try. UnavailableError if there is no time for one."""
+        """Wait before another try. UnavailableError if there is no time; StorageFullError if it was for room."""
         pause = min(PAUSE_SECONDS_MIN * 2**self._failures, PAUSE_SECONDS_MAX) * (0.5 + 0.5 * self._random())
         self._failures += 1
         if time.monotonic() + pause >= self._until:
+            for_so_long = f"for {self._seconds:g} seconds and {self._failures} tries"
+            if isinstance(error, NoRoomError):
+                raise StorageFullError(
+                    f"the database's disk has been full {for_so_long}; make room and try again, "
+                    f"workers go on by themselves: {error}"
+                ) from error
             raise UnavailableError(
-                f"the database could not be used for {self._seconds:g} seconds and {self._failures} tries; "
-                f"the last error was: {error}"
+                f"the database could not be used {for_so_long}; the last error was: {error}"
             ) from error
         if time.monotonic() >= self._notice_at:
             self._notice_at = self._until

@@ -198,7 +198,7 @@ class SqliteDatabase:
                 raise
             return connection
 
-    def _connect_reader(self) -> sqlite3.Connection:
+    def _connect_reader(self, _: float) -> sqlite3.Connection:
         connection = self._connect()
         connection.execute("PRAGMA query_only = ON")
         return connection

@@ -6,6 +6,7 @@ with an error.
 """
 
 import contextlib
+import math
 import os
 import socket
 import threading
@@ -34,10 +35,10 @@ class Watchdog:
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    def enter(self, connection: HasSocket) -> None:
-        """Say that an answer is being waited for."""
+    def enter(self, connection: HasSocket, until: float = math.inf) -> None:
+        """Say that an answer is being waited for, and not longer than until then, by the monotonic clock."""
         with self._lock:
-            self._waiting[id(connection)] = (time.monotonic() + self._seconds, connection)
+            self._waiting[id(connection)] = (min(time.monotonic() + self._seconds, until), connection)
             if not self._closed and (self._thread is None or not self._thread.is_alive()):
                 # The first time, or after a fork: then who waits in the parent is none of our business.
                 self._waiting = {id(connection): self._waiting[id(connection)]}

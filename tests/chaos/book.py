@@ -47,7 +47,9 @@ class Book:
         self._lines = folder / "book.jsonl"
         self._faults = folder / "faults.jsonl"
         self._effects = folder / "effects"
-        self._effects.mkdir(exist_ok=True)
+        self._commits: tuple[int, int] | None = None
+        for sub in (self._effects, folder / "commits"):
+            sub.mkdir(exist_ok=True)
 
     def write(self, what: str, ctx: StageContext) -> None:
         """Add an entry. It is in the file when this returns, whatever becomes of the process."""
@@ -64,6 +66,18 @@ class Book:
             is_first=what == "start" and self._have_effect(ctx.idempotency_key),
         )
         _append(self._lines, attrs.asdict(entry))
+
+    def note_commits(self, commits: int) -> None:
+        """Write down how many transactions this process has committed so far."""
+        if self._commits is None or self._commits[0] != os.getpid():
+            path = self.folder / "commits" / str(os.getpid())
+            self._commits = (os.getpid(), os.open(path, os.O_WRONLY | os.O_CREAT))
+        os.pwrite(self._commits[1], f"{commits:20}".encode(), 0)
+
+    def commits(self, pid: int | None = None) -> int:
+        """Return how many transactions all processes have committed, those that are dead too; or one of them."""
+        files = (self.folder / "commits").glob("*" if pid is None else str(pid))
+        return sum(int(path.read_text() or 0) for path in files)
 
     def write_fault(self, point: str) -> None:
         """Note that a fault fires now."""
@@ -122,9 +136,9 @@ class _Open:
 _open = _Open()
 
 
-def keep_book(folder: Path, *, work_seconds: float = 0.0) -> None:
-    """Have the bodies of this process write into the book in `folder`, and take at least so long."""
-    _open.book = Book(folder)
+def keep_book(kept: Book, *, work_seconds: float = 0.0) -> None:
+    """Have the bodies of this process write into this book, and take at least so long."""
+    _open.book = kept
     _open.work_seconds = work_seconds
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.chaos.figures import reported
-from tests.chaos.site import nursery, open_site, postgres_site, site, sqlite_site
+from tests.chaos.site import nursery, open_site, postgres_site, server, site, small_disk, sqlite_site
 
-__all__ = ["nursery", "open_site", "postgres_site", "site", "sqlite_site"]
+__all__ = ["nursery", "open_site", "postgres_site", "server", "site", "small_disk", "sqlite_site"]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

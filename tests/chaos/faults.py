@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 import attrs
 from typing_extensions import TypeVar, override
 
+from holdfast.adapters.sql.transaction import SqlTransaction
 from holdfast.hosts.core import Core
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.stores import open_stores
@@ -80,23 +81,40 @@ def reach(point: str) -> None:
 
 
 class StrikingStore:
-    """A Persistence that reaches `inside` and `after` points; `reach` is told of them."""
+    """A Persistence that reaches `inside` and `after` points; `reach` is told of them.
 
-    def __init__(self, inner: Persistence, reach: Callable[[str], None] = reach) -> None:
+    `committed` is told how many transactions have changed something so far.
+    """
+
+    def __init__(
+        self,
+        inner: Persistence,
+        reach: Callable[[str], None] = reach,
+        committed: Callable[[int], None] = lambda _: None,
+    ) -> None:
         self._inner = inner
         self._reach = reach
+        self._committed = committed
+        self._commits = 0
+        self._lock = threading.Lock()
 
     def setup(self) -> None:
         self._inner.setup()
 
     def transact(self, work: Callable[[Transaction], R], /) -> R:
+        wrote = False
+
         def inside(tx: Transaction) -> R:
+            nonlocal wrote
             result = work(tx)
+            wrote = isinstance(tx, SqlTransaction) and tx.wrote
             self._reach_all(result, "inside")
             return result
 
         with _own[0].turn:
             result = self._inner.transact(inside)
+        if wrote:
+            self._note_commit()
         self._reach_all(result, "after")
         return result
 
@@ -109,6 +127,11 @@ class StrikingStore:
 
     def close(self) -> None:
         self._inner.close()
+
+    def _note_commit(self) -> None:
+        with self._lock:
+            self._commits += 1
+            self._committed(self._commits)
 
     def _reach_all(self, result: object, moment: str) -> None:
         """Reach the points of the commands that a kernel's transaction has answered."""
@@ -146,7 +169,8 @@ class StrikingCore(Core):
 def striking_engine(url: str, workflows: Sequence[Definition[object]], clock: Clock | None = None) -> Engine:
     """Return an engine whose process can be struck at every point, and may have a clock of its own."""
     stores = open_stores(url)
-    stores = attrs.evolve(stores, persistence=StrikingStore(stores.persistence), clock=clock or stores.clock)
+    persistence = StrikingStore(stores.persistence, committed=book().note_commits)
+    stores = attrs.evolve(stores, persistence=persistence, clock=clock or stores.clock)
     return Engine(StrikingCore(stores, workflows, namespace="default", migrate=True))
 
 

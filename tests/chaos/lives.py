@@ -11,8 +11,9 @@ import attrs
 
 from holdfast import ServerlessHost, Worker
 from holdfast.hosts.serverless import host as serverless
-from tests.chaos.book import keep_book
+from tests.chaos.book import Book, keep_book
 from tests.chaos.faults import expect, fault_from, striking_engine
+from tests.chaos.ledger import Ledger
 from tests.chaos.programs import CHAIN, WORKFLOWS
 from tests.chaos.wrong_clock import WrongClock
 
@@ -22,7 +23,8 @@ def live(plan: Mapping[str, Any]) -> int:
     folder = Path(plan["folder"])
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    keep_book(folder, work_seconds=plan["work_seconds"])
+    kept = Book(folder) if plan["ledger"] is None else Ledger(folder, plan["ledger"])
+    keep_book(kept, work_seconds=plan["work_seconds"])
     expect([fault_from(fault) for fault in plan["faults"]])
     said = _LIVES[plan["kind"]](plan)
     _say(folder / f"{plan['name']}.said", said)

@@ -65,6 +65,19 @@ CHAIN: Final = (
     .pipe(add_one.options(name="e"))
 )
 """Five stages, sync and async: gives its input plus five."""
+STORM_STAGES: Final = 20
+
+
+def _storm() -> Pipeline[int, int]:
+    storm = Pipeline("storm", input=int, retry=PATIENT).pipe(add_one.options(name="s0"))
+    for number in range(1, STORM_STAGES):
+        one = add_one_async if number % 2 else add_one
+        storm = storm.pipe(one.options(name=f"s{number}"))
+    return storm
+
+
+STORM: Final = _storm()
+"""Twenty stages, sync and async: gives its input plus twenty."""
 FAN: Final = (
     Pipeline("fan", input=int, retry=PATIENT)
     .pipe(count_to)
@@ -308,6 +321,7 @@ WORKFLOWS: Final[Mapping[str, Pipeline[Any, Any]]] = {
     for pipeline in (
         ONE,
         CHAIN,
+        STORM,
         FAN,
         NARROW,
         GATE,

@@ -7,12 +7,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 import pytest
 
+from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.hosts.engine import Engine, SyncEngine
+from holdfast.hosts.stores import open_stores
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.commands import RunRepair
 from holdfast.kernel.invariants import Snapshot, check
@@ -20,9 +22,13 @@ from holdfast.ports.persistence import CountAll, FindRun, HistoryOf, JobsOfRun
 from holdfast.ports.records import STAGE_COMPLETED, TERMINAL, HistoryRow, Job, Run, RunName, RunStatus
 from holdfast.testing.snapshots import snapshot_of
 from tests.chaos.book import Book, Entry, effect_name, keep_book
+from tests.chaos.disks import NoDiskError, SmallDisk
 from tests.chaos.faults import Fault
+from tests.chaos.figures import pick
+from tests.chaos.ledger import Ledger
 from tests.chaos.nursery import Nursery, Process, plan_of
 from tests.chaos.programs import CHAIN, WORKFLOWS, gate_of
+from tests.postgres import PrivatePostgres
 
 POLL_SECONDS = 0.01
 
@@ -55,8 +61,17 @@ class Site:
 
     def open_here(self, *, work_seconds: float = 0.0) -> SyncEngine:
         """Return another engine, with connections of its own, whose bodies run in the test's process."""
-        keep_book(self.folder, work_seconds=work_seconds)
+        keep_book(self.book, work_seconds=work_seconds)
         engine = Engine.open(self.url, workflows=list(WORKFLOWS.values())).sync
+        self.engines.append(engine)
+        return engine
+
+    def client(self, *, deadline: float) -> SyncEngine:
+        """Return an engine that starts runs, and whose patience with the database ends after so many seconds."""
+        stores = open_stores(self.url)
+        stores = attrs.evolve(stores, persistence=SqlPersistence(self.url, deadline=deadline))
+        engine = Engine.on(stores, workflows=list(WORKFLOWS.values())).sync
+        engine.core.connect()
         self.engines.append(engine)
         return engine
 
@@ -93,6 +108,7 @@ class Site:
             name=name,
             url=url or self.url,
             folder=self.folder,
+            ledger=self.book.url if isinstance(self.book, Ledger) else None,
             workflows=workflows or tuple(WORKFLOWS),
             faults=faults,
             work_seconds=work_seconds,
@@ -278,21 +294,46 @@ def nursery() -> Iterator[Nursery]:
         yield nursery
 
 
+class OpenSite(Protocol):
+    """Opens a site on a database, with a book of its own if none is given."""
+
+    def __call__(self, url: str, book: Book | None = None, /) -> Site:
+        """Return the site. Its processes are killed when the test is over."""
+        ...
+
+
 @pytest.fixture
-def open_site(nursery: Nursery, tmp_path: Path) -> Iterator[Callable[[str], Site]]:
+def open_site(nursery: Nursery, tmp_path: Path) -> Iterator[OpenSite]:
     """Opens sites, and in the end kills all their processes."""
     with contextlib.ExitStack() as stack:
-        yield lambda url: stack.enter_context(_site(url, tmp_path, nursery))
+        yield lambda url, book=None: stack.enter_context(_site(url, book or Book(tmp_path), nursery))
 
 
 @pytest.fixture
-def sqlite_site(open_site: Callable[[str], Site], tmp_path: Path) -> Site:
+def server() -> Iterator[PrivatePostgres]:
+    """A server of the test's own, that it can crash."""
+    with PrivatePostgres() as server:
+        yield server
+
+
+@pytest.fixture
+def small_disk() -> Iterator[SmallDisk]:
+    """A disk that can be filled. The test is skipped where there can be none."""
+    try:
+        with SmallDisk(pick(short=256, full=1024)) as disk:
+            yield disk
+    except NoDiskError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def sqlite_site(open_site: OpenSite, tmp_path: Path) -> Site:
     """A site on a SQLite file."""
     return open_site(f"sqlite:///{tmp_path}/holdfast.db")
 
 
 @pytest.fixture
-def postgres_site(open_site: Callable[[str], Site], postgres_database: str) -> Site:
+def postgres_site(open_site: OpenSite, postgres_database: str) -> Site:
     """A site on a PostgreSQL database."""
     return open_site(postgres_database)
 
@@ -305,9 +346,9 @@ def site(request: pytest.FixtureRequest) -> Site:
 
 
 @contextlib.contextmanager
-def _site(url: str, folder: Path, nursery: Nursery) -> Generator[Site]:
+def _site(url: str, book: Book, nursery: Nursery) -> Generator[Site]:
     with Engine.open(url, workflows=list(WORKFLOWS.values())).sync as engine:
-        site = Site(url=url, folder=folder, nursery=nursery, engine=engine, book=Book(folder))
+        site = Site(url=url, folder=book.folder, nursery=nursery, engine=engine, book=book)
         try:
             yield site
         finally:

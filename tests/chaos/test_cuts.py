@@ -1,39 +1,72 @@
-"""Connections are cut around commits, again and again, while a worker works."""
+"""Connections are cut around commits, again and again, while workers work and a client starts runs."""
 
 import random
+import threading
 import time
-from collections.abc import Callable
 
 import pytest
 
-from tests.chaos.programs import CHAIN
-from tests.chaos.site import Site
+from holdfast.hosts.engine import Engine
+from tests.chaos.figures import pick, report
+from tests.chaos.programs import CHAIN, WORKFLOWS
+from tests.chaos.site import OpenSite, Site
 from tests.integration.sql.proxy import Mode, Proxy
 
 pytestmark = [pytest.mark.chaos, pytest.mark.service]
 
-RUNS = 30
-CUTS_MIN = 20
-HOW: tuple[Mode, ...] = ("cut after commit", "cut after commit", "cut before commit")
+CUTS = pick(short=40, full=500)
+"""How many commits are to be cut off after they have reached the server, and how many before."""
+ACTIVE_MIN = 20
+HOW: tuple[Mode, Mode] = ("cut after commit", "cut before commit")
+SECONDS_MAX = pick(short=120.0, full=900.0)
 
 
-def test_commits_whose_answers_are_lost_while_a_worker_works_happen_once(
-    postgres_database: str, open_site: Callable[[str], Site]
-) -> None:
+def test_commits_whose_answers_are_lost_happen_once(postgres_database: str, open_site: OpenSite) -> None:
     draw = random.Random(3)
     with Proxy(postgres_database) as proxy:
         site = open_site(postgres_database)
-        runs = {site.start(CHAIN(number)): number for number in range(RUNS)}
-        site.worker("worker", url=proxy.url, concurrency=3, work_seconds=0.02, lease=3.0)
+        runs: dict[str, int] = {}
+        over = threading.Event()
+        client = threading.Thread(target=start_runs, args=(proxy.url, site, runs, over))
+        client.start()
+        workers = [
+            site.worker(f"worker-{n}", url=proxy.url, concurrency=3, work_seconds=0.02, lease=10.0)
+            for n in range(2)
+        ]
         site.until_started(5)
-        before = proxy.connections
-        while site.active():
-            proxy.fail(draw.choice(HOW))
-            time.sleep(draw.uniform(0.05, 0.15))
-        cuts = proxy.connections - before
+        began = time.monotonic()
+        try:
+            while left := [how for how in HOW if proxy.fired[how] < CUTS]:
+                assert time.monotonic() - began < SECONDS_MAX, f"too few commits: {proxy.fired}"
+                how = draw.choice(left)
+                so_far = proxy.fired[how]
+                proxy.fail(how)
+                site.until(lambda: proxy.fired[how] > so_far, "a commit to cut", 60)  # noqa: B023
+                time.sleep(draw.uniform(0.0, 0.05))
+        finally:
+            proxy.heal()
+            over.set()
+            client.join()
+        cut = dict(proxy.fired)
+        site.until_done(60)
 
-    assert cuts >= CUTS_MIN
+    assert [worker.code for worker in workers] == [None] * 2
     assert {run: site.result(run) for run in runs} == {run: number + 5 for run, number in runs.items()}
     audit = site.audit()
+    report(
+        f"{cut}, runs: {audit.runs}, bodies: {audit.starts}, begun again: {audit.repeats}, attempts lost: {audit.lost}"
+    )
+    assert min(cut[how] for how in HOW) >= CUTS
+    assert audit.runs == len(runs), "a run was started twice"
     assert (audit.repeats, audit.lost) == (0, 0)
-    print("cuts", cuts, audit)
+
+
+def start_runs(url: str, site: Site, runs: dict[str, int], over: threading.Event) -> None:
+    """Start runs over connections that are cut, so that there is always work; each is acknowledged once."""
+    number = 0
+    with Engine.open(url, workflows=list(WORKFLOWS.values())).sync as engine:
+        while not over.is_set():
+            for _ in range(max(0, ACTIVE_MIN - site.active())):
+                runs[engine.start(CHAIN(number)).id] = number
+                number += 1
+            over.wait(0.05)

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from tests.chaos.faults import Fault
+from tests.chaos.figures import report
 from tests.chaos.programs import CHAIN, FAN, FAN_BODIES
 from tests.chaos.site import Site
 
@@ -49,4 +50,4 @@ def test_workers_killed_at_every_phase_lose_only_what_was_in_flight(site: Site) 
     audit = site.audit()
     assert len(points) / 2 <= audit.lost <= len(points) * CONCURRENCY
     assert audit.repeats <= audit.lost
-    print("killed", len(points), audit)
+    report(f"kills: {len(points)}, {audit}")

@@ -8,6 +8,7 @@ import pytest
 from holdfast.kernel.invariants import check
 from tests.chaos.book import Entry
 from tests.chaos.faults import Fault
+from tests.chaos.figures import report
 from tests.chaos.programs import NARROW
 from tests.chaos.site import Site
 
@@ -43,4 +44,4 @@ def test_workers_that_are_killed_never_run_more_of_a_stage_than_may(site: Site) 
     narrow = spans(starts, ends)
     assert len(narrow) >= RUNS
     assert all(ended <= began for (_, ended), (began, _) in pairwise(narrow))
-    site.audit()
+    report(f"kills: 4, {site.audit()}")

@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.kernel.decide.failures import LOST_WORKER
 from holdfast.ports.records import RunStatus
+from tests.chaos.figures import report
 from tests.chaos.programs import FRAGILE, NEIGHBOUR, POISON, POISON_CODE
 from tests.chaos.site import Site
 
@@ -35,7 +36,7 @@ def test_poison_is_given_up_after_its_attempts_and_its_neighbours_live(site: Sit
     assert [site.result(run) for run in neighbours] == list(range(NEIGHBOURS))
     audit = site.audit()
     assert audit.lost >= NEIGHBOURS, "the neighbours were hardly ever in the way"
-    print("poison", deaths, audit)
+    report(f"deaths: {deaths}, {audit}")
 
 
 def test_poison_takes_no_neighbour_along_that_has_fewer_attempts(site: Site) -> None:
@@ -54,7 +55,7 @@ def test_poison_takes_no_neighbour_along_that_has_fewer_attempts(site: Site) -> 
     assert [site.result(run) for run in neighbours] == list(range(FRAGILE_NEIGHBOURS))
     audit = site.audit()
     assert audit.lost > ATTEMPTS - 1, "no neighbour was ever in the way"
-    print("fragile", deaths, audit)
+    report(f"deaths: {deaths}, {audit}")
 
 
 def supervise(site: Site, *, work_seconds: float, concurrency: int = 20, deaths_max: int = 20) -> int:

@@ -9,6 +9,7 @@ import pytest
 from holdfast.kernel.invariants import check
 from holdfast.ports.records import RunStatus
 from tests.chaos.faults import Fault
+from tests.chaos.figures import report
 from tests.chaos.outside import ASKS, Outside
 from tests.chaos.programs import TREE, TREE_ODD
 from tests.chaos.site import Site
@@ -63,4 +64,4 @@ def test_every_parent_ends_and_work_is_handed_on_once(sqlite_site: Site) -> None
     # The test of a child is made by a worker that may be lost with it; what it chose is done for the odd numbers only.
     chosen = {entry.run for entry in site.book.entries() if entry.stage == TREE_ODD}
     assert len(chosen) == len(runs) * WIDTH // 2
-    print("killed", len(points), "runs", len(snapshot.runs), "jobs", len(jobs), "handed on again", again)
+    report(f"kills: {len(points)}, runs: {len(snapshot.runs)}, jobs: {len(jobs)}, handed on again: {again}")

@@ -2,15 +2,28 @@
 
 import contextlib
 import socket
+import struct
 import threading
 import time
+from collections import Counter
 from types import TracebackType
 from typing import Literal, Self
 from urllib.parse import urlsplit, urlunsplit
 
-Mode = Literal["pass", "cut before commit", "cut after commit", "swallow commit", "blackhole", "refuse"]
+Mode = Literal[
+    "pass",
+    "cut before commit",
+    "cut after commit",
+    "swallow commit",
+    "blackhole",
+    "refuse",
+    "delay",
+    "trickle",
+]
 
 _COMMIT = b"COMMIT\0"  # unlike READ COMMITTED
+DELAY_SECONDS = 0.5
+TRICKLE_SECONDS = 1.0
 
 
 class Proxy:
@@ -18,7 +31,8 @@ class Proxy:
 
     "cut before commit": the server does not get it. "cut after commit": the server carries it out, and its answer is
     lost. "swallow commit": as before, but the connection stays open and silent. "blackhole": nothing is passed on
-    any more, in either direction. "refuse": new connections are closed at once.
+    any more, in either direction. "refuse": new connections are closed at once. "delay": what the server says comes
+    half a second later. "trickle": it comes byte by byte, one a second.
     """
 
     def __init__(self, url: str) -> None:
@@ -28,6 +42,8 @@ class Proxy:
         user = f"{parts.username}@" if parts.username else ""
         self.url = urlunsplit(parts._replace(netloc=f"{user}127.0.0.1:{self._socket.getsockname()[1]}"))
         self.connections = 0
+        self.fired = Counter[str]()
+        """How often each fault has struck: a commit, a connection that was cut or stranded, bytes held back."""
         self.round_trips = 0
         """How often the client has sent something after it was answered; fit for one connection at a time."""
         self._is_answered = True
@@ -37,6 +53,9 @@ class Proxy:
         self._lock = threading.Lock()
         self._open: list[socket.socket] = []
         self._mute: set[socket.socket] = set()
+        self._stranded: set[socket.socket] = set()
+        self._answered: set[socket.socket] = set()
+        self._answer = threading.Condition(self._lock)
         threading.Thread(target=self._accept, daemon=True).start()
 
     def fail(self, mode: Mode, times: int = 1, then: Mode = "pass") -> None:
@@ -55,6 +74,24 @@ class Proxy:
             victims, self._open = self._open, []
         for victim in victims:
             _close(victim)
+
+    def reset(self) -> None:
+        """End all connections as a machine does that has forgotten them."""
+        with self._lock:
+            victims, self._open = self._open, []
+            self.fired["reset"] += len(victims) // 2
+        for victim in victims:
+            with contextlib.suppress(OSError):
+                victim.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            with contextlib.suppress(OSError):
+                victim.shutdown(socket.SHUT_RD)  # wakes who waits for it
+            victim.close()
+
+    def strand(self) -> None:
+        """Keep all connections open and forward nothing on them any more, for ever; new ones are well."""
+        with self._lock:
+            self._stranded.update(self._open)
+            self.fired["strand"] += len(self._open) // 2
 
     def __enter__(self) -> Self:
         return self
@@ -89,7 +126,8 @@ class Proxy:
                 if self._is_answered:
                     self._is_answered = False
                     self.round_trips += 1
-                if self._mode == "blackhole":
+                if self._mode == "blackhole" or client in self._without_end():
+                    self.fired["swallowed"] += 1
                     continue
                 fault = self._fault() if _COMMIT in data else "pass"
                 if fault == "cut before commit":
@@ -106,9 +144,18 @@ class Proxy:
     def _to_client(self, client: socket.socket, server: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := server.recv(1 << 20):
-                if self._mode == "blackhole" or server in self._muted():
+                if server in self._muted():
+                    self._note_answer(server)
+                    continue
+                if self._mode == "blackhole" or server in self._without_end():
+                    self.fired["swallowed"] += 1
                     continue
                 self._is_answered = True
+                if self._mode == "trickle":
+                    data = self._trickle(client, data)
+                elif self._mode == "delay":
+                    self.fired["delay"] += 1
+                    time.sleep(DELAY_SECONDS)
                 client.sendall(data)
         _close(client)
         _close(server)
@@ -117,18 +164,37 @@ class Proxy:
         """Let the server commit, and keep its answer from the client."""
         with self._lock:
             self._mute.add(server)
-        server.sendall(data)
-        time.sleep(0.1)
+            server.sendall(data)
+            self._answer.wait_for(lambda: server in self._answered, timeout=1.0)
+
+    def _note_answer(self, server: socket.socket) -> None:
+        with self._lock:
+            self._answered.add(server)
+            self._answer.notify_all()
+
+    def _trickle(self, client: socket.socket, data: bytes) -> bytes:
+        """Pass bytes on one by one while that is the mode; return the rest."""
+        while len(data) > 1 and self._mode == "trickle":
+            self.fired["trickle"] += 1
+            client.sendall(data[:1])
+            data = data[1:]
+            time.sleep(TRICKLE_SECONDS)
+        return data
 
     def _muted(self) -> set[socket.socket]:
         with self._lock:
             return set(self._mute)
 
+    def _without_end(self) -> set[socket.socket]:
+        with self._lock:
+            return set(self._stranded)
+
     def _fault(self) -> Mode:
         with self._lock:
             mode = self._mode
-            if mode in {"pass", "refuse", "blackhole"}:
+            if mode not in {"cut before commit", "cut after commit", "swallow commit"}:
                 return "pass"
+            self.fired[mode] += 1
             self._times -= 1
             if self._times <= 0:
                 self._mode, self._times, self._then = self._then, 1, "pass"

@@ -1,18 +1,19 @@
 """A transaction whose commit's answer is lost has happened once, and gives the result that it had."""
 
 import threading
+import time
 from collections.abc import Callable
 
 import psycopg
 import pytest
 
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.adapters.sql.postgres import PostgresDatabase
+from holdfast.adapters.sql.postgres import ANSWER_SECONDS, PostgresDatabase
 from holdfast.ports.changes import AppendHistory, CreateRun
 from holdfast.ports.errors import UnavailableError
 from holdfast.ports.persistence import HistoryOf, StoreTime, Transaction
 from holdfast.testing.conformance.builders import a_key, a_row, a_run
-from tests.integration.sql.proxy import Proxy
+from tests.integration.sql.proxy import Mode, Proxy
 
 pytestmark = pytest.mark.service
 
@@ -148,6 +149,21 @@ def test_when_the_database_is_gone_the_deadline_ends_the_call(proxy: Proxy, open
 
     with pytest.raises(UnavailableError, match=r"0\.5 seconds"):
         store.read(StoreTime())
+
+
+@pytest.mark.parametrize("fault", ["blackhole", "trickle"])
+def test_an_answer_that_does_not_come_is_not_waited_for_beyond_the_deadline(
+    proxy: Proxy, open_store: OpenStore, fault: Mode
+) -> None:
+    store = open_store(proxy.url, deadline=1.5)
+    store.read(StoreTime())
+    proxy.fail(fault)
+    began = time.monotonic()
+
+    with pytest.raises(UnavailableError, match=r"1\.5 seconds"):
+        store.read(StoreTime())
+
+    assert time.monotonic() - began < ANSWER_SECONDS, "only the connection's own limit has ended it"
 
 
 def test_after_connections_were_cut_calls_go_on(proxy: Proxy, store: SqlPersistence) -> None:

@@ -4,9 +4,16 @@ import sqlite3
 
 import pytest
 
-from holdfast.adapters.sql.errors import TransientError, from_sqlite, from_sqlstate
+from holdfast.adapters.sql.errors import NoRoomError, TransientError, from_sqlite, from_sqlstate
 from holdfast.adapters.sql.retry import CONFLICTS_MAX, Patience
-from holdfast.ports.errors import ConflictError, HoldfastError, RefusedError, SchemaError, UnavailableError
+from holdfast.ports.errors import (
+    ConflictError,
+    HoldfastError,
+    RefusedError,
+    SchemaError,
+    StorageFullError,
+    UnavailableError,
+)
 
 
 @pytest.mark.parametrize(
@@ -20,6 +27,7 @@ from holdfast.ports.errors import ConflictError, HoldfastError, RefusedError, Sc
         ("57P01", TransientError),
         ("57014", TransientError),
         ("53300", TransientError),
+        ("53100", NoRoomError),
         ("25006", TransientError),
         ("23505", ConflictError),
         ("23502", RefusedError),
@@ -87,6 +95,19 @@ def test_patience_ends_with_the_deadline() -> None:
         for _ in range(10):
             patience.after_failure(TransientError("second"))
     assert UnavailableError is type(caught.value)
+
+
+def test_who_has_waited_for_room_is_told_so() -> None:
+    error = sqlite3.OperationalError("database or disk is full")
+    error.sqlite_errorcode = sqlite3.SQLITE_FULL
+    full = from_sqlite(error)
+    assert isinstance(full, TransientError)
+
+    patience = Patience(0.05, lambda: 1.0)
+
+    with pytest.raises(StorageFullError, match=r"full for 0.05 seconds and 2 tries; make room"):
+        for _ in range(10):
+            patience.after_failure(full)
 
 
 def test_whoever_waits_for_long_is_told_once_for_what(caplog: pytest.LogCaptureFixture) -> None:
