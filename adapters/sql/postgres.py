@@ -34,10 +34,10 @@ IDLE_SECONDS: Final = 10.0
 ANSWER_SECONDS: Final = STATEMENT_SECONDS + 3.0
 """How long to wait for an answer: longer than the server works on it."""
 GRACE_SECONDS: Final = 0.5
-"""How much longer than its caller wants to wait the last try of a call may take."""
+"""How much longer than that an answer is waited for."""
 CONNECT_SECONDS: Final = 5.0
 CONNECT_SECONDS_MIN: Final = 2.0
-"""The driver waits no shorter for a connection."""
+"""The driver waits no shorter for a connection, so a call may take that much longer than its caller wants to wait."""
 AGE_SECONDS: Final = 1800.0
 """When a connection is replaced, so that servers behind a balancer get their share again."""
 
@@ -261,8 +261,6 @@ class PostgresDatabase:
         self._preamble: tuple[str, ...] = (_BEGIN,) if use else (_BEGIN, _LOCAL_SETTINGS)
 
     def _connect(self, seconds: float) -> psycopg.Connection[Row]:
-        if seconds < CONNECT_SECONDS_MIN - 1:
-            raise TransientError("no connection: there is no time left to make one")
         try:
             return self._connected(seconds)
         except psycopg.OperationalError as error:
