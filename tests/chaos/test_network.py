@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.adapters.sql.postgres import ANSWER_SECONDS
+from holdfast.adapters.sql.postgres import ANSWER_SECONDS, CONNECT_SECONDS_MIN
 from holdfast.ports.errors import UnavailableError
 from holdfast.ports.persistence import CountAll
 from tests.chaos.figures import pick, report
@@ -20,7 +20,7 @@ from tests.integration.sql.proxy import Proxy
 pytestmark = [pytest.mark.chaos, pytest.mark.service]
 
 DEADLINE = 4.0
-OVERTIME = 1.0
+OVERTIME = CONNECT_SECONDS_MIN + 0.5
 BACK_WITHIN = 5.0
 ACTIVE_MIN = 20
 LEASE = 60.0
