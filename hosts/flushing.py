@@ -27,7 +27,7 @@ from holdfast.ports.records import HistoryRow, Micros, Run
 LEASE: Final = 60.0
 FLUSH_SECONDS: Final = 0.5
 """How long a flush goes on with the streams that it has leased, before it gives back those that are left."""
-SETTLE_AFTER: Final = 0.025
+SETTLE_AFTER: Final = 0.015
 """Seconds after which it is said how far a flush went, so that not much comes again if the process is killed."""
 ROWS_EACH: Final = 100
 ROWS_AT_ONCE: Final = 500

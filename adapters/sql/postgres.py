@@ -274,7 +274,8 @@ class PostgresDatabase:
         """Connect, in so many seconds at most, or as many as the URL says."""
         settings = self._settings
         if settings["connect_timeout"] == _DEFAULTS["connect_timeout"] and seconds < CONNECT_SECONDS:
-            settings = {**settings, "connect_timeout": str(math.ceil(max(seconds, CONNECT_SECONDS_MIN)))}
+            settings = dict(settings)
+            settings["connect_timeout"] = str(math.ceil(max(seconds, CONNECT_SECONDS_MIN)))
         connection: psycopg.Connection[Row] = psycopg.connect(
             **settings, autocommit=True, prepare_threshold=None
         )

@@ -7,10 +7,10 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import Final
+from typing import Final, LiteralString
 
 import psycopg
-from psycopg.rows import dict_row
+from psycopg.rows import TupleRow, dict_row
 from typing_extensions import override
 
 from holdfast.kernel.authoring.context import StageContext
@@ -41,7 +41,7 @@ class Ledger(Book):
         super().__init__(folder)
         self.url = url
         self._lock = threading.Lock()
-        self._connected: psycopg.Connection[object] | None = None
+        self._connected: psycopg.Connection[TupleRow] | None = None
 
     def prepare(self) -> None:
         """Make the tables."""
@@ -86,10 +86,10 @@ class Ledger(Book):
         assert isinstance(count, int)
         return count
 
-    def _rows(self, sql: str) -> list[tuple[object, ...]]:
-        return list(self._connection().execute(sql.encode()))  # type: ignore[arg-type]
+    def _rows(self, sql: LiteralString) -> list[TupleRow]:
+        return self._connection().execute(sql).fetchall()
 
-    def _connection(self) -> psycopg.Connection[object]:
+    def _connection(self) -> psycopg.Connection[TupleRow]:
         with self._lock:
             if self._connected is None:
                 self._connected = psycopg.connect(self.url, autocommit=True)

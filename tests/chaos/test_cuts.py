@@ -36,7 +36,7 @@ def test_commits_whose_answers_are_lost_happen_once(postgres_database: str, open
         site.until_started(5)
         began = time.monotonic()
         try:
-            while left := [how for how in HOW if proxy.fired[how] < CUTS]:
+            while left := still_to_cut(proxy):
                 assert time.monotonic() - began < SECONDS_MAX, f"too few commits: {proxy.fired}"
                 how = draw.choice(left)
                 so_far = proxy.fired[how]
@@ -59,6 +59,10 @@ def test_commits_whose_answers_are_lost_happen_once(postgres_database: str, open
     assert min(cut[how] for how in HOW) >= CUTS
     assert audit.runs == len(runs), "a run was started twice"
     assert (audit.repeats, audit.lost) == (0, 0)
+
+
+def still_to_cut(proxy: Proxy) -> list[Mode]:
+    return [how for how in HOW if proxy.fired[how] < CUTS]
 
 
 def start_runs(url: str, site: Site, runs: dict[str, int], over: threading.Event) -> None:

@@ -1,6 +1,7 @@
 """A stage of which one body may run at a time, on several workers that are killed."""
 
 import signal
+import time
 from itertools import pairwise
 
 import pytest
@@ -15,6 +16,7 @@ from tests.chaos.site import Site
 pytestmark = pytest.mark.chaos
 
 RUNS = 24
+ACTIVE_MIN = 8
 WORK = 0.01
 
 
@@ -24,11 +26,20 @@ def spans(starts: list[Entry], ends: list[Entry]) -> list[tuple[float, float]]:
     return sorted((one.at, ended[one.key, one.epoch]) for one in starts if (one.key, one.epoch) in ended)
 
 
+def feed(site: Site, runs: dict[str, int]) -> None:
+    """Start another run if there is little to do: nobody must be done with all before the victim has met its fault."""
+    if site.active() < ACTIVE_MIN:
+        runs[site.start(NARROW(len(runs)))] = len(runs)
+
+
 def test_workers_that_are_killed_never_run_more_of_a_stage_than_may(site: Site) -> None:
     runs = {site.start(NARROW(number)): number for number in range(RUNS)}
     for point, nth in (("body", 5), ("job.settle:inside", 3), ("job.settle:after", 3), ("body", 3)):
         bystander = site.worker(f"beside {point} {nth}", concurrency=4, work_seconds=WORK)
         victim = site.worker(f"{point} {nth}", faults=[Fault(point, nth)], concurrency=4, work_seconds=WORK)
+        while victim.code is None:
+            feed(site, runs)
+            time.sleep(WORK)
         assert victim.wait() == -signal.SIGKILL, point
         bystander.kill()
         assert check(site.snapshot()) == []
