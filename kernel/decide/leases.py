@@ -3,7 +3,7 @@
 from attrs import evolve
 
 from holdfast.kernel.commands import Attempt, JobHeartbeat, JobRelease, JobReleased, JobsHeld
-from holdfast.kernel.decide.said import keys_said, said_changes
+from holdfast.kernel.decide.said import keys_said, said_before, said_changes
 from holdfast.kernel.draft import heard_from, rested
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import Change, UpdateJob
@@ -87,6 +87,7 @@ def decide_heartbeat(state: State, command: JobHeartbeat, now: Micros, ids: Ids)
     """Store what the attempts said that are still held, and name the others. A heartbeat keeps its attempt."""
     lost: list[str] = []
     changes: list[Change] = []
+    known = said_before(state)
     for held in command.attempts:
         job = state.tables.job(named_job(held.job))
         if job is None or not is_held(job, held.epoch, command.namespace):
@@ -94,7 +95,7 @@ def decide_heartbeat(state: State, command: JobHeartbeat, now: Micros, ids: Ids)
             continue
         if any(one.kind == HEARTBEAT for one in held.said) and job.heartbeat_timeout is not None:
             changes.append(UpdateJob(evolve(job, heartbeat_by=heard_from(job, now))))
-        changes.extend(said_changes(state, job, held.epoch, held.said, ids))
+        changes.extend(said_changes(job, held.epoch, held.said, ids, known))
     return Decision(JobsHeld(lost=tuple(lost)), tuple(changes))
 
 

@@ -92,23 +92,36 @@ def keys_said(command: JobHeartbeat | JobSettle) -> tuple[tuple[str, str], ...]:
     )
 
 
+def said_before(state: State) -> set[tuple[str, str, str]]:
+    """Return under which keys, of which runs, which annotations were said, as far as that was read."""
+    return {(run, key, name) for (run, key), names in state.tables.said_keys.items() for name in names}
+
+
 def said_changes(
-    state: State, job: Job, epoch: int, said: Iterable[Said], ids: Ids, *, artifacts: bool = False
+    job: Job,
+    epoch: int,
+    said: Iterable[Said],
+    ids: Ids,
+    known: set[tuple[str, str, str]],
+    *,
+    artifacts: bool = False,
 ) -> list[Change]:
-    """Return what stores all that an attempt said; of artifacts nothing, unless told otherwise."""
+    """Return what stores all that an attempt said; of artifacts nothing, unless told otherwise.
+
+    `known` are annotations that were said before (see `said_before`), by other attempts of the same command too. What
+    this one says under keys is added.
+    """
     changes: list[Change] = []
-    known = {
-        (key, name) for (of, key), names in state.tables.said_keys.items() if of == job.run for name in names
-    }
     for one in said:
         match one.kind:
             case "log" | "progress" | "heartbeat":
                 changes.append(AddNote(_note(job, epoch, one, ids)))
             case "annotation":
                 told = _annotation(one)
-                if told.key is None or (told.key, told.name) not in known:
+                under = (job.run, told.key or "", told.name)
+                if told.key is None or under not in known:
                     changes.append(AddAnnotation(_annotated(job, epoch, one.at, told, ids)))
-                    known.add((told.key or "", told.name))
+                    known.add(under)
             case "artifact":
                 if artifacts:
                     changes.append(AddArtifact(_artifact(job, epoch, one)))

@@ -23,7 +23,7 @@ from holdfast.kernel.decide.admissions import admits_jobs
 from holdfast.kernel.decide.children import start_child
 from holdfast.kernel.decide.failures import fail_attempt, fail_stage
 from holdfast.kernel.decide.leases import attempt_of, held_job, hints_of, named_job
-from holdfast.kernel.decide.said import keys_said, said_changes
+from holdfast.kernel.decide.said import keys_said, said_before, said_changes
 from holdfast.kernel.decide.suspensions import checked, suspended
 from holdfast.kernel.draft import RunDraft, Taker
 from holdfast.kernel.plan import MapPlan
@@ -83,7 +83,8 @@ def decide_settle(state: State, command: JobSettle, now: Micros, ids: Ids) -> De
     _check_events(command)
     decision = _ended(state, command, run, job, now, ids)
     if command.said:
-        said = said_changes(state, job, command.epoch, command.said, ids, artifacts=not has_failed)
+        known = said_before(state)
+        said = said_changes(job, command.epoch, command.said, ids, known, artifacts=not has_failed)
         return evolve(decision, changes=(*decision.changes, *said))
     return decision
 

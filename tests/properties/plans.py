@@ -1,8 +1,21 @@
 """Pipelines to draw from."""
 
+from attrs import evolve
 from hypothesis import strategies as st
 
-from holdfast.kernel.plan import Enough, Group, MapPlan, NodePlan, Plan, RetryPolicy, RetryRule, StagePlan
+from holdfast.kernel.plan import (
+    CheckPlan,
+    ChildPlan,
+    Enough,
+    Group,
+    MapPlan,
+    NodePlan,
+    Plan,
+    RetryPolicy,
+    RetryRule,
+    StagePlan,
+)
+from holdfast.ports.records import ClosePolicy
 
 _RETRIES = st.builds(
     RetryPolicy,
@@ -16,15 +29,26 @@ _ENOUGH = st.builds(Enough, at_least=st.integers(1, 3)) | st.builds(
     Enough, tolerated=st.integers(0, 2), share=st.sampled_from([0.0, 0.5, 1.0])
 )
 
+_CHECKS = st.builds(CheckPlan, retry=_RETRIES)
+
 
 @st.composite
 def pipelines(
-    draw: st.DrawFn, *, workflow: str = "w", groups_max: int = 4, may_leave_out: bool = False
+    draw: st.DrawFn,
+    *,
+    workflow: str = "w",
+    groups_max: int = 4,
+    may_leave_out: bool = False,
+    may_wait: bool = False,
+    child: str | None = None,
 ) -> Plan:
     """Draw a plan of one to four groups of one to three nodes, some of them maps, some over earlier nodes.
 
-    If it `may_leave_out` something, some groups have a test, and some maps need not have all of their items.
+    If it `may_leave_out` something, some groups have a test, and some maps need not have all of their items. If it
+    `may_wait`, some stages hand their work on, and some are runs of the workflow `child`, if there is one.
     """
+    waiting = ["check", *(["child"] if child is not None else [])] if may_wait else []
+    kinds = st.sampled_from(["body", "body", *waiting])
     names: list[str] = []
     groups: list[Group] = []
     for place in range(draw(st.integers(1, groups_max))):
@@ -40,6 +64,15 @@ def pipelines(
                 queue=draw(st.none() | st.just("other")),
                 priority=draw(st.none() | st.integers(-1, 1)),
             )
+            match draw(kinds):
+                case "check":
+                    stage = evolve(stage, check=draw(_CHECKS))
+                case "child":
+                    policy = draw(st.sampled_from(ClosePolicy))
+                    plan = ChildPlan(workflow=child or "", version="1", close_policy=policy)
+                    stage = evolve(stage, child=plan)
+                case _:
+                    pass
             if draw(st.booleans()):
                 over = draw(st.none() | st.sampled_from(names)) if names else None
                 enough = draw(st.none() | _ENOUGH) if may_leave_out else None

@@ -244,6 +244,23 @@ def test_what_attempts_say_under_a_key_is_said_once_whoever_says_it(world: World
     assert [(one.name, one.value) for one in annotations(world)] == [("n", "1"), ("o", "3"), ("n", "6")]
 
 
+def test_what_several_attempts_say_under_a_key_in_one_heartbeat_is_said_once() -> None:
+    """The items of a map, say, that a worker runs side by side and tells of together."""
+    world = World(pipeline(each("m")))
+    world.create()
+    session = world.open()
+    world.expand(world.claim_one(session), range(3))
+    attempts = world.claim(session)
+    told = tuple(
+        Held(job=one.job, epoch=one.epoch, said=(annotation("n", number, key="k"), annotation("m", number)))
+        for number, one in enumerate(attempts)
+    )
+    assert world.do(JobHeartbeat(attempts=told)).lost == ()
+
+    found = [(one.name, one.value) for one in annotations(world)]
+    assert found == [("n", "0"), ("m", "0"), ("m", "1"), ("m", "2")]
+
+
 def test_a_settle_stores_all_that_was_said(world: World) -> None:
     world.create()
     attempt = world.claim_one(world.open())
