@@ -45,7 +45,7 @@ def start_child(
         message = f"there is a run {child.run_id!r} already, and it is none of this one's"
         return Failure(code="run_exists", message=message, retryable=False)
     if known is not None:
-        made = _taken_over(known, job, now)
+        made = _taken_over(known, job)
     else:
         command = RunCreate(
             namespace=run.namespace,
@@ -65,11 +65,11 @@ def start_child(
     return made
 
 
-def _taken_over(child: Run, job: Job, now: Micros) -> Decision[tuple[str, ...]]:
+def _taken_over(child: Run, job: Job) -> Decision[tuple[str, ...]]:
     taken = evolve(child, parent=job.key.text)
     if child.status not in TERMINAL:
         return Decision((), (UpdateRun(taken),))
-    draft = RunDraft(taken, now)
+    draft = RunDraft(taken, child.updated_at)  # it has ended, and stays as it was
     draft.owe_parent()
     return Decision((), draft.changes())
 

@@ -47,7 +47,7 @@ def pipelines(
     If it `may_leave_out` something, some groups have a test, and some maps need not have all of their items. If it
     `may_wait`, some stages hand their work on, and some are runs of the workflow `child`, if there is one.
     """
-    waiting = ["check", *(["child"] if child is not None else [])] if may_wait else []
+    waiting = ["check", "child" if child is not None else "check"] if may_wait else []
     kinds = st.sampled_from(["body", "body", *waiting])
     names: list[str] = []
     groups: list[Group] = []

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import attrs
 import pytest
 
 from holdfast.kernel.commands import (
@@ -581,6 +582,23 @@ def test_a_child_that_is_started_in_a_paused_run_is_waited_for_when_that_is_resu
 def _lose(world: World) -> None:
     world.put(CloseJob(_waiting(world).key))
     assert world.do(RunRepair()).repaired == ("x",)
+
+
+def test_a_child_that_has_ended_stays_as_it_is_when_it_is_taken_over() -> None:
+    """But for the job that is told of its end, which is owed once more."""
+    world = _world()
+    session = _started(world)
+    world.complete(world.claim_one(session), "gave")
+    ended = world.run("x/k")
+    _lose(world)
+    world.wait(10)
+    world.start_child(world.claim_one(session), "x/k")
+
+    taken = world.run("x/k")
+    assert taken == attrs.evolve(ended, parent=_waiting(world).key.text, last_job=ended.last_job + 1)
+    assert [one.status for one in world.deliver()].count("delivered") == 1
+    after = world.claim_one(session)
+    assert world.value(after.run, after.input) == "gave"
 
 
 def test_a_lost_job_takes_its_child_over() -> None:
