@@ -187,7 +187,10 @@ class Body:
             run_id=child_id(self.work.run, self.attempt),
             workflow=child.workflow,
             version=child.version,
-            input=self.payloads.put(self.work.input, self.place),
+            # Not in a place of this run's: it is the child's, and goes with that.
+            input=self.payloads.put(
+                self.work.input, attrs.evolve(self.place, run=self.attempt.job.replace(".", "-"))
+            ),
             close_policy=child.close_policy,
         )
 

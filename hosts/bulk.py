@@ -12,6 +12,8 @@ from holdfast.kernel.commands import (
     RunEnded,
     RunPause,
     RunPaused,
+    RunRemove,
+    RunRemoved,
     RunRerun,
     RunRerunFrom,
     RunResume,
@@ -20,17 +22,19 @@ from holdfast.kernel.commands import (
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import CommandError, InvalidFilterError
 from holdfast.ports.persistence import ListRuns, RunFilter
-from holdfast.ports.records import ACTIVE, Run, RunStatus
+from holdfast.ports.records import ACTIVE, TERMINAL, Run, RunStatus
 
 AT_ONCE: Final = 500
 """How many runs are changed in one transaction, at most."""
 RERUNS_AT_ONCE: Final = 100
 """Of reruns fewer: each carries what its run was given."""
+REMOVALS_AT_ONCE: Final = 100
+"""Of removals too: each takes as many rows as its run has."""
 REFUSALS_MAX: Final = 10
 """How many of the runs that were refused are named."""
 
-ManyCommand: TypeAlias = RunCancel | RunTerminate | RunPause | RunResume | RunRerunFrom
-Answer: TypeAlias = RunEnded | RunPaused | RunRerun | CommandError
+ManyCommand: TypeAlias = RunCancel | RunTerminate | RunPause | RunResume | RunRerunFrom | RunRemove
+Answer: TypeAlias = RunEnded | RunPaused | RunRerun | RunRemoved | CommandError
 
 
 @attrs.frozen(kw_only=True)
@@ -110,6 +114,9 @@ RERUN: Final = Action(
 )
 
 
+REMOVE: Final = Action(name="remove", of=TERMINAL, unless_told=TERMINAL, at_once=REMOVALS_AT_ONCE)
+
+
 def chosen_runs(core: Core, action: Action, options: FilterOptions, where: str) -> RunFilter:
     """Return to which runs something is to be done: newest generations, of statuses to which it can be done.
 
@@ -154,6 +161,8 @@ def command_for(
     action: Action, *, reason: str = "", stage: str | None = None, version: str | None = None
 ) -> Callable[[Run], ManyCommand]:
     """Return what gives the command for a run: for this generation of it, whatever becomes of it meanwhile."""
+    if action is REMOVE:
+        return lambda run: RunRemove(namespace=run.namespace, run_id=run.id, generation=run.generation)
     if action is RERUN:
         return lambda run: RunRerunFrom(
             namespace=run.namespace,
@@ -203,5 +212,7 @@ def _has_changed(answer: Answer) -> bool:
             return changed
         case RunRerun(started=started):
             return started
+        case RunRemoved(removed=removed):
+            return removed
         case CommandError():
             return False

@@ -26,7 +26,7 @@ from holdfast.hosts.stores import Stores, host_name
 from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.authoring.options import StartOptions, check_options
 from holdfast.kernel.authoring.overriding import stage_overrides
-from holdfast.kernel.commands import Command, NamedValue, RunCreate
+from holdfast.kernel.commands import Command, NamedValue, RunCreate, RunRemoved
 from holdfast.kernel.kernel import Executor, Kernel
 from holdfast.kernel.values import encode
 from holdfast.ports.blobs import is_blob_key_part
@@ -185,7 +185,7 @@ class Core:
         return reply
 
     def follow_up(self, *replies: object) -> None:
-        """Let in what may be let in after these replies, and tell of the ends that others are to be told of.
+        """Let in what may be let in after these replies, tell of ends, and forget the blobs of runs that are no more.
 
         That fails quietly: what was asked for is done, and maintenance does the same.
         """
@@ -195,6 +195,15 @@ class Core:
                 self.tell_ends()
         except HoldfastError as error:
             _log.warning("what follows from a command is left to maintenance: %s", error)
+        for reply in replies:
+            if isinstance(reply, RunRemoved):
+                self._forget(reply)
+
+    def _forget(self, removed: RunRemoved) -> None:
+        try:
+            self.payloads.forget(self.namespace, removed.runs, removed.inputs)
+        except Exception as error:  # noqa: BLE001  # whatever a blob store raises: the run is removed
+            _log.warning("blobs of removed runs %s are left: %s", ", ".join(removed.runs), error)
 
     def pipeline(self, workflow: str, version: str | None) -> Any:  # its types are the user's
         """Return a pipeline by name. UnknownWorkflowError."""

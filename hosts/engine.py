@@ -14,6 +14,7 @@ from holdfast.hosts.ai_log import AiSettings
 from holdfast.hosts.bulk import (
     CANCEL,
     PAUSE,
+    REMOVE,
     RERUN,
     RESUME,
     TERMINATE,
@@ -159,7 +160,8 @@ class SyncEngine:
         Args:
             reason: For people; kept in the histories.
             limit: How many runs at most.
-            which: Which ones, by `workflow`, `status`, `attributes`, `annotations`, `since` and `until`. Without a
+            which: Which ones, by `workflow`, `status`, `attributes`, `annotations`, `since`, `until` and
+                `ended_before`. Without a
                 status all that are active.
 
         Raises:
@@ -185,6 +187,14 @@ class SyncEngine:
     ) -> BulkResult:
         """Let all these runs, which are paused, go on. Otherwise as `cancel_all`."""
         return self._act(RESUME, which, reason, limit)
+
+    def remove_all(self, *, limit: int | None = None, **which: Unpack[FilterOptions]) -> BulkResult:
+        """Take all these runs, which have ended, out of the store for good. Without a status, of any in which runs end.
+
+        What becomes of each is as with `remove` of its handle; those that can't be removed yet are refused.
+        `ended_before` is how to keep those that ended lately. Otherwise as `cancel_all`.
+        """
+        return self._act(REMOVE, which, "", limit)
 
     def rerun_all(
         self,
@@ -426,6 +436,10 @@ class Engine:
         """Let all these runs, which are paused, go on. See `SyncEngine.resume_all`."""
         call = partial(self._sync.resume_all, reason=reason, limit=limit, **which)
         return await to_thread.run_sync(call)
+
+    async def remove_all(self, *, limit: int | None = None, **which: Unpack[FilterOptions]) -> BulkResult:
+        """Take all these runs, which have ended, out of the store for good. See `SyncEngine.remove_all`."""
+        return await to_thread.run_sync(partial(self._sync.remove_all, limit=limit, **which))
 
     async def rerun_all(
         self,

@@ -28,6 +28,7 @@ class FilterOptions(TypedDict, total=False):
         annotations: Texts by name: each was said of a run, at some time, to the letter. At most 10.
         since: Created at this instant or later. Aware.
         until: Created before this instant. Aware.
+        ended_before: Ended before this instant. Aware.
     """
 
     workflow: Definition[Any] | str | None
@@ -36,6 +37,7 @@ class FilterOptions(TypedDict, total=False):
     annotations: Mapping[str, str] | None
     since: datetime | None
     until: datetime | None
+    ended_before: datetime | None
 
 
 class CountOptions(FilterOptions, total=False):
@@ -105,6 +107,7 @@ def run_filter(namespace: str, options: CountOptions | FilterOptions, where: str
         statuses=_statuses(given.get("status")),
         created_from=since,
         created_before=until,
+        ended_before=instant_option(given, "ended_before"),
         attributes=_texts("attributes", given.get("attributes")),
         annotations=_texts("annotations", given.get("annotations")),
         newest=not _truth("all_generations", given),

@@ -40,6 +40,7 @@ from holdfast.kernel.commands import (
     RunEnded,
     RunPause,
     RunPaused,
+    RunRemove,
     RunRerun,
     RunRerunFrom,
     RunResume,
@@ -239,6 +240,18 @@ class SyncRunHandle(Generic[Out]):
         command = RunResume(namespace=self._core.namespace, run_id=self.id, reason=reason)
         return self._core.dispatch(command)
 
+    def remove(self) -> bool:
+        """Take the run out of the store for good, with all its generations, what was said of them, and their blobs.
+
+        Its children are runs of their own, and stay. What it gave others, its parent for instance, is theirs. Return
+        False if it was run again meanwhile.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+            RemoveRefusedError: It has not ended, or others are still to hear of it: its parent, or a sink.
+        """
+        return self._core.dispatch(RunRemove(namespace=self._core.namespace, run_id=self.id)).removed
+
     def rerun_from(
         self, stage: AnyNode[object] | str | None = None, /, *, reason: str = "", version: str | None = None
     ) -> RunRerun:
@@ -413,6 +426,10 @@ class RunHandle(Generic[Out]):
     async def resume(self, *, reason: str = "") -> RunPaused:
         """Let a paused run go on where it is. RunNotFoundError."""
         return await to_thread.run_sync(partial(self._sync.resume, reason=reason))
+
+    async def remove(self) -> bool:
+        """Take the run out of the store for good. See `SyncRunHandle.remove`."""
+        return await to_thread.run_sync(self._sync.remove)
 
     async def rerun_from(
         self, stage: AnyNode[object] | str | None = None, /, *, reason: str = "", version: str | None = None

@@ -1,11 +1,13 @@
 """What has to be done for all: wake, reap, expire, admit, repair. Any host may do it, as often as it likes."""
 
 import logging
+from datetime import timedelta
 from typing import Final
 
 import attrs
 
 from holdfast.hosts.core import Core
+from holdfast.hosts.removing import Retention, checked_retention
 from holdfast.kernel.commands import (
     DutyTake,
     JobAdmit,
@@ -83,8 +85,10 @@ class Tick:
 class Maintenance:
     """Rounds of maintenance. Keeps no truth: only who has the duty, and where repair goes on."""
 
-    def __init__(self, core: Core, *, lease: float) -> None:
+    def __init__(self, core: Core, *, lease: float, retention: timedelta | None = None) -> None:
+        """`retention` is how long runs are kept that have ended; None: until somebody removes them."""
         self._core = core
+        self._retention = None if retention is None else Retention(core, checked_retention(retention))
         # Whoever has the duty may be the worker that is lost: it must not keep it for longer than its session lasts.
         self._lease = min(lease, DUTY_SECONDS_MAX)
         self._whole_lease = lease
@@ -101,8 +105,7 @@ class Maintenance:
         if not self._has_duty(session):
             return False
         more = self.tick().more
-        self.prune()
-        return more
+        return self.prune() or more
 
     def resign(self, session: str) -> None:
         """Leave the duty to others at once, if this session has it."""
@@ -110,12 +113,19 @@ class Maintenance:
             self._duty_until = 0.0
             self._take(session, lease=0.0)
 
-    def prune(self) -> None:
-        """Every ten minutes, remove replies to idempotency keys, and dead sessions, that are older than a week."""
+    def prune(self) -> bool:
+        """Every ten minutes, remove what is no longer kept. Return whether there may be more of it.
+
+        Those are replies to idempotency keys, and dead sessions, that are older than a week; and runs.
+        """
         now = self._core.clock.monotonic()
-        if now >= self._prune_at:
+        if now < self._prune_at:
+            return False
+        more = self._retention is not None and self._retention.sweep()
+        if not more:
             self._prune_at = now + PRUNE_INTERVAL
             self._core.stores.persistence.prune(micros(self._core.clock.now()) - KEPT_FOR)
+        return more
 
     def tick(self) -> Tick:
         """Do a round, whoever has the duty.

@@ -1,6 +1,7 @@
 """Values on their way to and from the store: inline where they are small, in a blob where they are not."""
 
 import hashlib
+from collections.abc import Iterable
 from typing import Final
 
 import attrs
@@ -9,6 +10,7 @@ from holdfast.ports.blobs import BlobStore
 from holdfast.ports.errors import NoBlobStoreError
 from holdfast.ports.records import Payload
 
+DIGEST_LENGTH: Final = 64
 INLINE_MAX: Final = 64 * 1024
 """How many characters of a value's text are kept in the store's row itself, where there is a blob store."""
 
@@ -41,6 +43,21 @@ class Payloads:
         key = place.key(hashlib.sha256(data).hexdigest())
         self.blobs.put(key, data)
         return Payload(blob=key)
+
+    def forget(self, namespace: str, runs: Iterable[str], inputs: Iterable[str]) -> None:
+        """Delete the blobs of runs that are no more, by the keys of these, and of what they got.
+
+        What was got under an idempotency key stays: another start with that key may just be about to refer to it.
+        """
+        blobs = self.blobs
+        if blobs is None:
+            return
+        for run in runs:
+            for key in list(blobs.list(f"{namespace}/{run}/")):
+                blobs.delete(key)
+        for key in inputs:
+            if len(key.split("/")[1]) != DIGEST_LENGTH:
+                blobs.delete(key)
 
     def get(self, payload: Payload) -> str:
         """Return a value's text. BlobMissingError, BlobCorruptError."""

@@ -12,6 +12,7 @@ from holdfast.kernel.state import (
     DueStreams,
     Expired,
     Found,
+    Leavings,
     Lost,
     Overdue,
     Parked,
@@ -38,6 +39,7 @@ from holdfast.ports.records import (
     SinkName,
     SlotName,
     Stream,
+    StreamKey,
 )
 from holdfast.ports.tables import Tables
 
@@ -95,6 +97,7 @@ def load(
         state.tables.duties.update((duty.name, duty) for duty in tx.duties(sorted(duties)))
     _sinks(tx, state, all_needs)
     _past(tx, state, {name for reads in all_needs if reads.past_names for name in reads.names})
+    _leavings(tx, state, {name for reads in all_needs if reads.leavings for name in reads.names})
     _plans(tx, state, known_plans)
     return state
 
@@ -274,6 +277,41 @@ def _past(tx: Transaction, state: State, names: set[RunName]) -> None:
             past[rows.run].add(rows)
         for row in tx.history([(key, 1) for key in keys]):
             past[row.run].input = row.payload
+
+
+def _leavings(tx: Transaction, state: State, names: set[RunName]) -> None:
+    """Read what runs leave that are to be removed. Their newest generations are locked: there are no more of them."""
+    if not names:
+        return
+    generations: dict[RunName, list[str]] = {}
+    for run in tx.generations(sorted(names)):
+        generations.setdefault(run.name, []).append(run.key)
+    keys = sorted(key for of_name in generations.values() for key in of_name)
+    owing = {job.run for job in tx.jobs_of(keys)}
+    inputs = {row.run: row.payload for row in tx.history([(key, 1) for key in keys])}
+    sinks = tx.all_sinks()
+    streams: dict[str, list[Stream]] = {}
+    unheard: dict[str, set[str]] = {}
+    for namespace in sorted({name.namespace for name in names}):
+        of_namespace = [sink for sink in sinks if sink.namespace == namespace]
+        of_names = [
+            key for name, found in generations.items() if name.namespace == namespace for key in found
+        ]
+        places = [StreamKey(sink.key, key) for sink in of_namespace for key in of_names]
+        for stream in tx.streams(places):
+            streams.setdefault(stream.run, []).append(stream)
+        for news in tx.unheard(namespace, [sink.name for sink in of_namespace], of_names):
+            unheard.setdefault(news.run, set()).add(news.sink)
+    for name, of_name in generations.items():
+        payloads = (inputs.get(key) for key in of_name)
+        state.leavings[name] = Leavings(
+            runs=tuple(of_name),
+            inputs=tuple({payload.blob: None for payload in payloads if payload and payload.blob}),
+            streams=tuple(stream for key in of_name for stream in streams.get(key, ())),
+            owes=any(key in owing for key in of_name),
+            unheard=frozenset(sink for key in of_name for sink in unheard.get(key, ())),
+            sinks={sink.key: sink.name for sink in sinks},
+        )
 
 
 def _said_keys(tx: Transaction, state: State, needs: list[Reads]) -> None:

@@ -13,6 +13,7 @@ from holdfast.kernel.decide import (
     claims,
     leases,
     outbox,
+    removals,
     repairs,
     reruns,
     runs,
@@ -61,6 +62,7 @@ _ALL: Final = (
     _rule(c.RunPause, c.RunPaused, runs.reads_of_whole, runs.decide_pause),
     _rule(c.RunResume, c.RunPaused, runs.reads_of_whole, runs.decide_resume),
     _rule(c.RunRerunFrom, c.RunRerun, reruns.reads_of_rerun, reruns.decide_rerun),
+    _rule(c.RunRemove, c.RunRemoved, removals.reads_of_remove, removals.decide_remove),
     _rule(c.RunAnnotate, c.RunAnnotated, said.reads_of_annotate, said.decide_annotate),
     _rule(
         c.RunClaimPending, c.RunsAdmitted, admissions.reads_of_claim_pending, admissions.decide_claim_pending

@@ -23,6 +23,7 @@ from holdfast.ports.records import (
     RunName,
     SinkName,
     SlotName,
+    Stream,
     StreamKey,
 )
 from holdfast.ports.tables import Tables
@@ -219,6 +220,22 @@ class Found:
 
 
 @attrs.frozen(kw_only=True)
+class Leavings:
+    """What all generations of a run leave: their keys, oldest first, the blobs of their inputs, and their streams.
+
+    `owes` says whether others are to be told of something by one of them. `unheard` are the keys of sinks that have
+    yet to hear of one of them, `sinks` the names of all sinks by key.
+    """
+
+    runs: tuple[str, ...]
+    inputs: tuple[str, ...] = ()
+    streams: tuple[Stream, ...] = ()
+    owes: bool = False
+    unheard: frozenset[str] = frozenset()
+    sinks: Mapping[str, str] = attrs.field(factory=dict[str, str])
+
+
+@attrs.frozen(kw_only=True)
 class Reads:
     """The rows that a command needs. Runs, names and jobs are locked; with `whole_names` all jobs of what they name."""
 
@@ -236,6 +253,8 @@ class Reads:
     streams: tuple[StreamKey, ...] = ()
     past_names: bool = False
     """Whether what has happened in the runs that `names` names is read as well."""
+    leavings: bool = False
+    """Whether what the runs leave that `names` names is read as well."""
     said_keys: tuple[tuple[str | RunName, str], ...] = ()
     """Keys under which annotations may have been said, each with its run."""
     search: Search | None = None
@@ -262,6 +281,7 @@ class State:
     past: dict[str, Past] | None = None
     """What has happened in runs that are to be run again; None if no command of the batch is about that."""
     used: dict[SlotName, int] = attrs.field(factory=dict[SlotName, int])
+    leavings: dict[RunName, Leavings] = attrs.field(factory=dict[RunName, Leavings])
 
     def plan_of(self, run: Run) -> Plan:
         """Return the plan that a run follows. UnknownPlanError if it is not stored."""

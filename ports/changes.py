@@ -76,6 +76,14 @@ class CloseNode:
 
 
 @attrs.frozen
+class RemoveRun:
+    """Take a run that has no jobs out of the store, with everything that hangs on it, and these streams of its."""
+
+    run: str
+    streams: tuple[StreamKey, ...] = ()
+
+
+@attrs.frozen
 class AppendHistory:
     """Add a history row."""
 
@@ -202,6 +210,7 @@ Change: TypeAlias = (
     | CloseJob
     | CloseJobs
     | CloseNode
+    | RemoveRun
     | AppendHistory
     | AddItems
     | StorePlan
@@ -230,6 +239,8 @@ class NetChanges:
     and its index entries in one order.
     """
 
+    removed_runs: set[str] = attrs.field(factory=set[str])
+    removed_streams: set[StreamKey] = attrs.field(factory=set[StreamKey])
     new_runs: dict[str, Run] = attrs.field(factory=dict[str, Run])
     runs: dict[str, Run] = attrs.field(factory=dict[str, Run])
     closed_runs: set[str] = attrs.field(factory=set[str])
@@ -284,6 +295,24 @@ class NetChanges:
         else:
             self.runs[run.key] = run
 
+    def _remove_run(self, key: str, streams: Iterable[StreamKey]) -> None:
+        """Whatever else this batch does to the run comes to nothing."""
+        self.removed_runs.add(key)
+        self.removed_streams.update(streams)
+        self.new_runs.pop(key, None)
+        self.runs.pop(key, None)
+        self._close_jobs(key)
+        self.closed_runs.discard(key)
+        self.closed_nodes = {place for place in self.closed_nodes if place[0] != key}
+        self.streams = {place: stream for place, stream in self.streams.items() if place.run != key}
+        self.news = {place: news for place, news in self.news.items() if place.run != key}
+        self.history = [row for row in self.history if row.run != key]
+        self.pages = [page for page in self.pages if page.run != key]
+        self.notes = [note for note in self.notes if note.run != key]
+        self.annotations = [said for said in self.annotations if said.run != key]
+        self.artifacts = [artifact for artifact in self.artifacts if artifact.run != key]
+        self.ai_calls = [call for call in self.ai_calls if call.run != key]
+
     def _update_sink(self, sink: Sink) -> None:
         if sink.key in self.new_sinks:
             self.new_sinks[sink.key] = sink
@@ -320,6 +349,8 @@ class NetChanges:
                 self._close_jobs(run)
             case CloseNode(run, node):
                 self._close_node(run, node)
+            case RemoveRun(run, streams):
+                self._remove_run(run, streams)
             case AddItems(page):
                 self.pages.append(page)
             case StorePlan(plan):

@@ -75,6 +75,17 @@ class UnknownPlanError(CommandError):
         )
 
 
+class RemoveRefusedError(CommandError):
+    """A run can't be removed now: it has not ended, or others are still to hear of it."""
+
+    code = "remove_refused"
+
+    def __init__(self, run_id: str, reason: str) -> None:
+        self.run_id = run_id
+        self.reason = reason
+        super().__init__(f"run {run_id!r} can't be removed: {reason}")
+
+
 class RerunRefusedError(CommandError):
     """A run can't be run again from there: the plan has no such stage, or something before it has no output."""
 

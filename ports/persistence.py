@@ -116,6 +116,13 @@ class Transaction(Protocol):
         """Lock and return the newest generation of each named run."""
         ...
 
+    def generations(self, names: Collection[RunName], /) -> Sequence[Run]:
+        """Return, without locks, all generations of each named run, by name and generation, ascending.
+
+        Whoever has locked the newest one is told of all that there are.
+        """
+        ...
+
     def jobs(self, keys: Collection[JobKey], /, *, lock: bool = True) -> Sequence[Job]:
         """Return jobs by key, locked unless told otherwise."""
         ...
@@ -373,7 +380,8 @@ class RunFilter:
     """Which runs are asked for: those of which all that is said here is true.
 
     `statuses` are those of which a run has one; none stands for all. `created_from` is the first instant that counts,
-    `created_before` the first that does not any more. `attributes` are names and texts: a run has each exactly so.
+    `created_before` the first that does not any more. A run that is to have ended before `ended_before` has ended.
+    `attributes` are names and texts: a run has each exactly so.
     `annotations` are too: each was said of a run at some time. With `newest` only the newest generation of each run
     counts.
     """
@@ -383,6 +391,7 @@ class RunFilter:
     statuses: frozenset[RunStatus] = frozenset()
     created_from: Micros | None = None
     created_before: Micros | None = None
+    ended_before: Micros | None = None
     attributes: tuple[tuple[str, str], ...] = ()
     annotations: tuple[tuple[str, str], ...] = ()
     newest: bool = False

@@ -1,6 +1,6 @@
 """The rows of a store as plain dictionaries: the kernel's working set, and what the in-memory store keeps."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import attrs
 
@@ -23,6 +23,7 @@ from holdfast.ports.changes import (
     CreateRun,
     PutDuty,
     PutSession,
+    RemoveRun,
     RemoveSink,
     StorePlan,
     StoreReply,
@@ -184,6 +185,8 @@ class Tables:
             case CloseNode(run, node):
                 of_run = self.jobs.get(run, {})
                 self.jobs[run] = {number: job for number, job in of_run.items() if job.node != node}
+            case RemoveRun(run, streams):
+                self._remove_run(run, streams)
             case AppendHistory(row):
                 self.history.setdefault(row.run, []).append(row)
             case AddItems(page):
@@ -216,6 +219,22 @@ class Tables:
                 self._add_ai_call(call)
             case AddSlot(slot):
                 self.slots.add(slot)
+
+    def _remove_run(self, key: str, streams: Iterable[StreamKey]) -> None:
+        run = self.runs.pop(key, None)
+        if run is not None and self.newest.get(run.name) == key:
+            del self.newest[run.name]
+        for stream in streams:
+            self.streams.pop(stream, None)
+        self.jobs.pop(key, None)
+        self.history.pop(key, None)
+        self.annotations.pop(key, None)
+        self.ai_calls.pop(key, None)
+        self.pages = {place: page for place, page in self.pages.items() if place[0] != key}
+        self.notes = {id_: note for id_, note in self.notes.items() if note.run != key}
+        self.said_keys = {place: names for place, names in self.said_keys.items() if place[0] != key}
+        self.artifacts = {place: artifact for place, artifact in self.artifacts.items() if place[0] != key}
+        self.ai_call_names = {place for place in self.ai_call_names if place[0] != key}
 
     def _add_ai_call(self, call: AiCall) -> None:
         names = {(call.run, call.id, call.at)}

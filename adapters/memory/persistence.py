@@ -142,6 +142,12 @@ class MemoryTransaction:
         found = [self._tables.run_named(name) for name in set(names)]
         return sorted((run for run in found if run is not None), key=lambda run: run.key)
 
+    def generations(self, names: Collection[RunName], /) -> Sequence[Run]:
+        """See `Transaction.generations`."""
+        wanted = set(names)
+        found = [run for run in self._tables.runs.values() if run.name in wanted]
+        return sorted(found, key=lambda run: (run.name, run.generation))
+
     def jobs(self, keys: Collection[JobKey], /, *, lock: bool = True) -> Sequence[Job]:
         """See `Transaction.jobs`."""
         del lock

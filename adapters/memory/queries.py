@@ -167,6 +167,7 @@ def _matching(tables: Tables, which: RunFilter) -> Iterator[Run]:
             and (not which.statuses or run.status in which.statuses)
             and (which.created_from is None or run.created_at >= which.created_from)
             and (which.created_before is None or run.created_at < which.created_before)
+            and (which.ended_before is None or (run.ended_at or which.ended_before) < which.ended_before)
             and (not wanted or wanted <= attribute_texts(run.attributes).items())
             and (not said or said <= said_texts(tables.annotations.get(run.key, ())))
             and (not which.newest or tables.newest[run.name] == run.key)

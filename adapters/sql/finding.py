@@ -142,6 +142,8 @@ def _source(which: RunFilter, low: ListPlace | None, high: ListPlace | None) -> 
     conditions = ["r.namespace = :namespace"]
     if which.workflow is not None:
         conditions.append("r.workflow = :workflow")
+    if which.ended_before is not None:
+        conditions.append("r.ended_at < :ended_before")
     if not which.attributes and not which.annotations:
         conditions += _between("r.created_at", "r.key", low, high)
         place = ("r.created_at", "r.key")
@@ -186,6 +188,8 @@ def _parameters(which: RunFilter, low: ListPlace | None, high: ListPlace | None)
     parameters: dict[str, object] = {"namespace": which.namespace, **_pairs(which)}
     if which.workflow is not None:
         parameters["workflow"] = which.workflow
+    if which.ended_before is not None:
+        parameters["ended_before"] = which.ended_before
     if low is not None:
         parameters |= {"low_at": low.at, "low_key": low.id}
     if high is not None:

@@ -39,6 +39,7 @@ class Reads:
     lock_runs: str
     lock_latest_runs: str
     latest_keys: str
+    generations: str
     jobs: str
     lock_jobs: str
     lock_jobs_of: str
@@ -78,9 +79,12 @@ class Reads:
 class Writes:
     """What transactions write, in the order of `NetChanges`. `closed_runs` takes the jobs of runs away.
 
-    `attributes` is what new runs are found by, `said_texts` what others are found by from now on.
+    `attributes` is what new runs are found by, `said_texts` what others are found by from now on. `removed_runs` has
+    one for each table.
     """
 
+    removed_runs: tuple[Write, ...]
+    removed_streams: Write
     new_runs: Write
     attributes: Write
     said_texts: Write
@@ -149,6 +153,8 @@ def reads_for(dialect: Dialect) -> Reads:
         f"ORDER BY r.key{lock('r')}",
         lock_latest_runs=f"SELECT {runs} {newest}{lock('r')}",
         latest_keys=f"SELECT r.key {newest}",
+        generations=f"SELECT {runs} FROM {names} CROSS JOIN holdfast_runs AS r WHERE r.namespace = n.namespace "
+        "AND r.id = n.id ORDER BY r.namespace, r.id, r.generation",
         jobs=known_jobs,
         lock_jobs=known_jobs + lock("j"),
         lock_jobs_of=f"SELECT {jobs} FROM holdfast_jobs AS j WHERE {dialect.one_of('j.run', 'runs')} "
@@ -229,9 +235,15 @@ def waiting_for(dialect: Dialect) -> Mapping[Waiting, Searches]:
 
 def writes_for(dialect: Dialect) -> Writes:
     """Put the writes together. A run's key, name and origin, and a job's key, never change."""
+    of_runs = (tables.attributes, tables.notes, tables.annotations, tables.artifacts, tables.ai_calls)
     run_columns = [name for name in rows.RUN if name not in {"key", *_RUN_NAME, *_RUN_ORIGIN}]
     job_columns = [name for name in rows.JOB if name not in _JOB_KEY]
     return Writes(
+        removed_runs=(
+            *(dialect.delete(table, ("run",)) for table in (*of_runs, tables.history, tables.items)),
+            dialect.delete(tables.runs, ("key",)),
+        ),
+        removed_streams=dialect.delete(tables.outbox, _STREAM_KEY),
         new_runs=dialect.insert(tables.runs, rows.RUN),
         attributes=dialect.insert(tables.attributes, rows.ATTRIBUTE),
         said_texts=dialect.insert_said_texts(),

@@ -159,6 +159,8 @@ that was said of it in an annotation.
 `pair` is a digest of the namespace, the name and the text, so that texts may be of any length and of any characters.
 """
 
+Index("holdfast_attributes_of_run", attributes.c.run)
+
 jobs: Final = Table(
     "holdfast_jobs",
     metadata,

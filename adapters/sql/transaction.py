@@ -96,6 +96,14 @@ class SqlTransaction:
                 return [rows.run_from(row) for row in found]
         raise TransientError("a run gets new generations faster than they can be locked")
 
+    def generations(self, names: Collection[RunName], /) -> Sequence[Run]:
+        """See `Transaction.generations`."""
+        wanted = sorted(name for name in set(names) if is_askable(name.namespace) and is_askable(name.id))
+        if not wanted:
+            return ()
+        parameters = {"names": encode_rows(("namespace", "id"), wanted)}
+        return self._plain(self._reads.generations, parameters, rows.run_from)
+
     def jobs(self, keys: Collection[JobKey], /, *, lock: bool = True) -> Sequence[Job]:
         """See `Transaction.jobs`."""
         wanted = sorted(key for key in set(keys) if is_askable(key.run) and key.number <= NUMBER_MAX)

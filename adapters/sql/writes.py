@@ -17,7 +17,10 @@ V = TypeVar("V")
 
 def write_plan(net: NetChanges, writes: Writes) -> list[tuple[Write, Sequence[Row]]]:
     """Return the statements that a batch needs, in the order of the fields of `NetChanges`."""
+    removed = [(key,) for key in sorted(net.removed_runs)]
     steps: list[tuple[Write, Sequence[Row]]] = [
+        *((write, removed) for write in writes.removed_runs),
+        (writes.removed_streams, sorted(net.removed_streams)),
         (writes.new_runs, _by_key(net.new_runs, writes.new_runs)),
         (writes.attributes, _attributes(net)),
         (writes.said_texts, sorted({row for said in net.annotations for row in said_text_rows(said, net)})),

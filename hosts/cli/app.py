@@ -18,6 +18,7 @@ from holdfast.hosts.cli.help import exits
 from holdfast.hosts.cli.letters import letters_command, replay_command
 from holdfast.hosts.cli.listing import list_command
 from holdfast.hosts.cli.logs import log_holdfast, stop_logging
+from holdfast.hosts.cli.removing import remove_run_command
 from holdfast.hosts.cli.rerunning import rerun_command
 from holdfast.hosts.cli.screen import Screen
 from holdfast.hosts.cli.showing import show_command
@@ -68,7 +69,8 @@ def runs() -> None:
 _of_runs = (
     *(start_command, list_command, show_command, wait_command),
     *(logs_command, annotate_command, artifacts_command, ai_command),
-    *(pause_command, resume_command, cancel_command, terminate_command, rerun_command, wake_command),
+    *(pause_command, resume_command, cancel_command, terminate_command),
+    *(rerun_command, remove_run_command, wake_command),
 )
 for _command in _of_runs:
     runs.add_command(_command)

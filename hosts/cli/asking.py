@@ -98,6 +98,7 @@ def filter_options(body: Callable[..., None]) -> Callable[..., None]:
                 help="Created at this time or later: 2026-11-21T08:00Z, 2026-11-21, or how long ago, as 90m or 7d.",
             ),
             click.option("--until", type=moment, metavar="TIME", help="Created before this time."),
+            click.option("--ended-before", type=moment, metavar="TIME", help="Ended before this time."),
         )
     ):
         body = option(body)

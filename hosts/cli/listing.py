@@ -69,6 +69,7 @@ def list_command(
             "annotations": annotations or None,
             "since": _instant(filters["since"], now, screen),
             "until": _instant(filters["until"], now, screen),
+            "ended_before": _instant(filters["ended_before"], now, screen),
             "all_generations": all_generations,
         }
         if counts:

@@ -18,12 +18,13 @@ from holdfast.hosts.finding import FilterOptions
 from holdfast.ports.persistence import CountRuns
 from holdfast.ports.records import RunStatus
 
-_FILTERS: Final = ("statuses", "workflow", "attributes", "annotations", "since", "until")
+_FILTERS: Final = ("statuses", "workflow", "attributes", "annotations", "since", "until", "ended_before")
 _DONE: Final[Mapping[str, str]] = {
     "cancel": "cancelled",
     "terminate": "terminated",
     "pause": "paused",
     "resume": "resumed",
+    "remove": "removed",
     "run again": "run again",
 }
 
@@ -41,7 +42,7 @@ class Many:
         utc = screen.zone is not None
         moments = {
             name: instant_of(cast("datetime | timedelta | None", self.filters[name]), now, utc=utc)
-            for name in ("since", "until")
+            for name in ("since", "until", "ended_before")
         }
         return {
             "workflow": cast("str | None", self.filters["workflow"]),
@@ -51,6 +52,7 @@ class Many:
             or None,
             "since": moments["since"],
             "until": moments["until"],
+            "ended_before": moments["ended_before"],
         }
 
 

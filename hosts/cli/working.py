@@ -2,11 +2,13 @@
 
 import logging
 import threading
+from datetime import timedelta
 from typing import Final
 
 import attrs
 import click
 
+from holdfast.hosts.cli.asking import length
 from holdfast.hosts.cli.exits import CliError, Exit
 from holdfast.hosts.cli.help import exits
 from holdfast.hosts.cli.logs import log_all
@@ -67,6 +69,13 @@ _log = logging.getLogger("holdfast.cli")
     help="Send events to the sink of this name: WHAT is `log`, a URL, or MODULE:OBJECT. May be repeated.",
 )
 @click.option(
+    "--retention",
+    type=length,
+    default=None,
+    metavar="LENGTH",
+    help="Remove runs that ended longer ago than this, as 30d. If left out they are kept.",
+)
+@click.option(
     "--verbose", "-v", is_flag=True, help="Log more: what the worker does, and its counts twice a minute."
 )
 @screen_options
@@ -79,6 +88,7 @@ def worker_command(
     lease: float,
     drain_grace: float,
     sinks: tuple[str, ...],
+    retention: timedelta | None,
     verbose: bool,
 ) -> None:
     """Run jobs of an engine's workflows until told to stop.
@@ -97,6 +107,7 @@ def worker_command(
             lease=lease,
             drain_grace=drain_grace,
             sinks=_sinks(sinks),
+            retention=retention,
         )
     except ValueError as error:
         raise click.UsageError(str(error)) from None

@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Final, TypeVar
 
 import attrs
@@ -71,13 +72,20 @@ class StoreCalls:
     closed, which frees what it holds.
     """
 
-    def __init__(self, core: Core, *, lease: float, sinks: Mapping[str, EventSink]) -> None:
+    def __init__(
+        self,
+        core: Core,
+        *,
+        lease: float,
+        sinks: Mapping[str, EventSink],
+        retention: timedelta | None = None,
+    ) -> None:
         self._core = core
         self._flusher = Flusher(core, sinks)
         self._flushes = threading.Event()
         self._flushes.set()
         self._lease = round(lease * 1_000_000)
-        self._maintenance = Maintenance(core, lease=lease)
+        self._maintenance = Maintenance(core, lease=lease, retention=retention)
         self.session: str | None = None
         self.counts = Counts()
         self.said: dict[Attempt, AttemptRuntime] = {}

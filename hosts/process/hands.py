@@ -32,7 +32,7 @@ class Hands:
         self, core: Core, settings: Settings, *, lease: float, sinks: Mapping[str, EventSink]
     ) -> None:
         self.machine = WorkerMachine(attrs.evolve(settings, sinks=tuple(sinks)))
-        self.calls = StoreCalls(core, lease=lease, sinks=sinks)
+        self.calls = StoreCalls(core, lease=lease, sinks=sinks, retention=settings.retention)
         self._inputs: list[p.Input] = []
         self._ready: dict[Attempt, Body] = {}
         self._ended: dict[tuple[str, int], Body] = {}

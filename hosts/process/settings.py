@@ -1,6 +1,7 @@
 """What a worker is told when it is made."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Final
 
 import attrs
@@ -10,7 +11,10 @@ MAINTENANCE_INTERVAL: Final = 5.0
 
 @attrs.frozen(kw_only=True)
 class Settings:
-    """How a worker behaves. Seconds. `limits` are those of single queues; all `queues` share `concurrency`."""
+    """How a worker behaves. Seconds. `limits` are those of single queues; all `queues` share `concurrency`.
+
+    `retention` is how long runs are kept that have ended; None: until somebody removes them.
+    """
 
     definitions: tuple[str, ...]
     queues: tuple[str, ...]
@@ -22,3 +26,4 @@ class Settings:
     drain_grace: float = 20.0
     claim_again_after: float = 0.05
     sinks: tuple[str, ...] = ()
+    retention: timedelta | None = None

@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import timedelta
 from types import TracebackType
 from typing import Final, Self
 
@@ -66,6 +67,8 @@ class Worker:
             though nothing told it of any; between them come renewal and maintenance.
         drain_grace: Seconds that running bodies are given to end when the worker is told to stop.
         sinks: What takes events, by the names under which sinks are registered. Each is called in a thread of its own.
+        retention: How long runs of the engine's namespace are kept that have ended, at least an hour; then they are
+            removed, as `remove` of their handles does it. None: until somebody removes them.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class Worker:
         poll_interval: float = 1.0,
         drain_grace: float = 20.0,
         sinks: Mapping[str, EventSink] | None = None,
+        retention: timedelta | None = None,
     ) -> None:
         if isinstance(only_queues, str):
             raise TypeError(f"only_queues is a tuple of names, as ({only_queues!r},)")
@@ -109,6 +113,7 @@ class Worker:
             poll_interval=poll_interval,
             drain_grace=drain_grace,
             maintenance_interval=min(MAINTENANCE_INTERVAL, lease / 3),
+            retention=retention,
         )
         self._core = core
         self._driver = Driver(core, settings, lease=lease, sinks=sinks)

@@ -3,6 +3,7 @@
 import math
 import threading
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Final, Literal, TypeVar
 
 import attrs
@@ -79,16 +80,24 @@ class ServerlessHost:
         time_limit: How many seconds an invocation can last at the most. A function that is killed is noticed after
             that, and not before.
         sinks: What takes events, by the names under which sinks are registered. `run_maintenance_tick` calls them.
+        retention: How long runs of the engine's namespace are kept that have ended, at least an hour; then
+            `run_maintenance_tick` removes them. None: until somebody does.
     """
 
     def __init__(
-        self, engine: Engine, /, *, time_limit: float = 900.0, sinks: Mapping[str, EventSink] | None = None
+        self,
+        engine: Engine,
+        /,
+        *,
+        time_limit: float = 900.0,
+        sinks: Mapping[str, EventSink] | None = None,
+        retention: timedelta | None = None,
     ) -> None:
         if not (math.isfinite(time_limit) and time_limit > 0):
             raise ValueError(f"time_limit is {time_limit!r}; it is a number of seconds, more than 0")
         self._core = engine.core
         self._lease = round((time_limit + MARGIN) * 1_000_000)
-        self._maintenance = Maintenance(engine.core, lease=time_limit + MARGIN)
+        self._maintenance = Maintenance(engine.core, lease=time_limit + MARGIN, retention=retention)
         self._reminders = Reminders(engine.core)
         self._flusher = Flusher(engine.core, sinks or {}, lease=min(LEASE, time_limit))
         self._executor = AttemptExecutor(engine.core)

@@ -211,6 +211,32 @@ class RunRerunFrom(Command[RunRerun]):
 
 
 @attrs.frozen(kw_only=True)
+class RunRemoved:
+    """Whether the run was removed: not if it was run again meanwhile.
+
+    `runs` are the keys of all its generations, by which their blobs begin; `inputs` the blobs that held what they got.
+    Those are for the caller to delete.
+    """
+
+    removed: bool
+    runs: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class RunRemove(Command[RunRemoved]):
+    """Take a run that has ended out of the store, with all its generations and whatever was said of them.
+
+    With a `generation`, nothing is done unless that is the newest one. RunNotFoundError; RemoveRefusedError if the run
+    has not ended, or others are still to hear of it.
+    """
+
+    type: ClassVar[Literal["run.remove"]] = "run.remove"
+    run_id: str
+    generation: int | None = None
+
+
+@attrs.frozen(kw_only=True)
 class RunRepaired:
     """The runs that lacked a job and got it back, and where to go on (None: from the start again).
 

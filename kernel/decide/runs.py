@@ -1,6 +1,6 @@
 """Rules for commands on runs."""
 
-from typing import Final, TypedDict
+from typing import Final, TypeAlias, TypedDict
 
 from attrs import evolve
 
@@ -12,6 +12,7 @@ from holdfast.kernel.commands import (
     RunEnded,
     RunPause,
     RunPaused,
+    RunRemove,
     RunRerunFrom,
     RunResume,
     RunTerminate,
@@ -44,6 +45,8 @@ CONCURRENCY_KEY_MAX: Final = 256
 CONCURRENCY_LIMIT_MAX: Final = 1_000_000
 _TIME_MAX: Final[Micros] = 100 * 366 * 86_400_000_000
 _INSTANT_MAX: Final[Micros] = 253_370_764_800_000_000
+
+_OfGeneration: TypeAlias = RunCancel | RunTerminate | RunPause | RunResume | RunRerunFrom | RunRemove
 
 
 def reads_of_create(command: RunCreate) -> Reads:
@@ -276,9 +279,7 @@ def _end(state: State, command: RunCancel | RunTerminate, kind: str, now: Micros
     return Decision(reply, draft.changes(), (RunHint(run=run.key),))
 
 
-def named_run(
-    state: State, command: RunCancel | RunTerminate | RunPause | RunResume | RunRerunFrom | RunTransition
-) -> Run:
+def named_run(state: State, command: _OfGeneration | RunTransition) -> Run:
     """Return the newest generation of the run that a command names. RunNotFoundError."""
     run = state.tables.run_named(RunName(command.namespace, command.run_id))
     if run is None:
@@ -286,7 +287,7 @@ def named_run(
     return run
 
 
-def is_older(run: Run, command: RunCancel | RunTerminate | RunPause | RunResume | RunRerunFrom) -> bool:
+def is_older(run: Run, command: _OfGeneration) -> bool:
     """Whether a command is about an older generation of the run than this, the newest one."""
     return command.generation is not None and command.generation != run.generation
 

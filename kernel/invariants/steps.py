@@ -26,18 +26,32 @@ _FIXED: Final = (
 """What a job is, for as long as it is."""
 
 
+def _gone(run: Run, new: Snapshot, *, removals: bool, alone: bool) -> Iterator[Violation]:
+    if not removals:
+        yield Violation("S5", run.key, "the run is gone")
+    elif alone and run.status not in TERMINAL:
+        yield Violation("S5", run.key, f"the run is gone, which was {run.status}")
+    if new.jobs.get(run.key) or new.history.get(run.key):
+        yield Violation("S7", run.key, "the run is gone, and has left rows")
+
+
 def check_step(
-    before: Snapshot | Tables, after: Snapshot | Tables, *, commands: int | None = 1
+    before: Snapshot | Tables,
+    after: Snapshot | Tables,
+    *,
+    commands: int | None = 1,
+    removals: bool = False,
 ) -> list[Violation]:
     """Return what can't have happened between two moments, in which at most that many commands were carried out.
 
-    With `commands` None it may have been any number, and only what holds for any number is checked.
+    With `commands` None it may have been any number, and only what holds for any number is checked. With `removals`
+    some of them may have removed runs.
     """
     old, new = as_snapshot(before), as_snapshot(after)
     found: list[Violation] = []
     for key, run in old.runs.items():
         if key not in new.runs:
-            found.append(Violation("S5", key, "the run is gone"))
+            found += _gone(run, new, removals=removals, alone=commands == 1)
             continue
         then, now = _history(old, key), _history(new, key)
         if now[: len(then)] != then:

@@ -9,6 +9,7 @@ from holdfast.testing.conformance.persistence.finding import Finding
 from holdfast.testing.conformance.persistence.jobs import JobReads
 from holdfast.testing.conformance.persistence.maintenance import Maintenance
 from holdfast.testing.conformance.persistence.queries import Queries
+from holdfast.testing.conformance.persistence.removals import Removals
 from holdfast.testing.conformance.persistence.retries import Retries
 from holdfast.testing.conformance.persistence.runs import RunReads
 from holdfast.testing.conformance.persistence.said import SaidOfRuns
@@ -35,6 +36,7 @@ class PersistenceContract(
     Slots,
     Suspensions,
     Children,
+    Removals,
 ):
     """Every promise of `Persistence` and `Transaction`. Derive a test class and define `make_persistence`.
 

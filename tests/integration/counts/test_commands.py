@@ -28,6 +28,7 @@ from holdfast.kernel.commands import (
     JobSettle,
     Outcome,
     RunCreate,
+    RunRemove,
     RunRerunFrom,
     Said,
     SaidAiCall,
@@ -564,6 +565,26 @@ def test_running_many_runs_again_costs_no_more_statements_than_running_few(
 
     within = costs(statements, again)
     assert (within.commits, within.queries) == (1, 9 + worked.receipt)
+
+
+def test_removing_many_runs_costs_no_more_statements_than_removing_few(
+    worked: Worked, statements: Statements
+) -> None:
+    def remove(number: int) -> Statements:
+        runs = worked.create(number, "short")
+        attempts = worked.claim(number)
+        worked.settle(attempts, COMPLETED)
+        commands = [RunRemove(namespace=worked.namespace, run_id=run) for run in runs]
+        with statements.of() as within:
+            answers = worked.kernel.dispatch_many(commands)
+        assert all(getattr(answer, "removed", False) for answer in answers)
+        return within
+
+    few, many = remove(FEW), remove(MANY)
+
+    assert few.sent == many.sent
+    # The newest generations are locked, what all of them leave is read, and there is one statement for each table.
+    assert (many.commits, many.queries) == (1, 14 + worked.receipt)
 
 
 @pytest.mark.parametrize("how", ["cancel", "terminate", "pause", "resume", "rerun"])

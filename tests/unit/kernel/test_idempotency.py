@@ -32,6 +32,7 @@ from holdfast.kernel.commands import (
     RunDeliver,
     RunExpire,
     RunPause,
+    RunRemove,
     RunRepair,
     RunRerunFrom,
     RunResume,
@@ -158,6 +159,7 @@ def _every_command(world: World) -> Iterator[Command[object]]:
     yield RunCancel(run_id="e/c")
     (owed,) = world.store.read(OwedJobs())
     yield RunDeliver(job=owed.key.text, parent=str(parse(owed.input)))
+    yield RunRemove(run_id="e/c")
 
 
 def test_every_command_is_carried_out_once_and_answered_alike(world: World) -> None:

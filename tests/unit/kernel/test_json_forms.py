@@ -55,6 +55,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             '"version":null}'
         ),
     ),
+    (c.RunRemove(run_id="x"), f'{{"generation":null,{BASE},"run_id":"x","type":"run.remove"}}'),
     (
         c.RunAnnotate(
             run_id="x",
@@ -293,6 +294,7 @@ REPLIES: list[tuple[object, str]] = [
         c.RunRepaired(repaired=("x",), checked=2, next=None),
         '{"checked":2,"next":null,"owes":false,"repaired":["x"]}',
     ),
+    (c.RunRemoved(removed=True, runs=("r",)), '{"inputs":[],"removed":true,"runs":["r"]}'),
     (
         c.RunRerun(
             run_id="x",

@@ -28,6 +28,7 @@ from holdfast.kernel.commands import (
     RunCreated,
     RunDeliver,
     RunDelivered,
+    RunRemove,
     RunRerun,
     RunRerunFrom,
     SessionOpen,
@@ -261,7 +262,8 @@ class World:
         before = self.tables()
         answers = self.kernel.dispatch_many(commands)
         after = self.tables()
-        found = [*check(after), *check_step(before, after, commands=len(commands))]
+        removals = any(isinstance(command, RunRemove) for command in commands)
+        found = [*check(after), *check_step(before, after, commands=len(commands), removals=removals)]
         assert not found, "\n".join(map(str, found))
         return answers
 

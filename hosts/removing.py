@@ -1,0 +1,62 @@
+"""Removes runs: their blobs once their rows are gone, and, where that is wanted, all that ended long ago."""
+
+import logging
+from datetime import timedelta
+from typing import Final
+
+from holdfast.hosts.bulk import REMOVE, command_for
+from holdfast.hosts.core import Core
+from holdfast.ports.clock import micros
+from holdfast.ports.persistence import ListRuns, RunFilter
+from holdfast.ports.places import ListPlace
+from holdfast.ports.records import TERMINAL, Micros
+
+AT_ONCE: Final = 100
+PAGES_MAX: Final = 5
+RETENTION_MIN: Final = timedelta(hours=1)
+
+_log = logging.getLogger("holdfast.removing")
+
+
+def checked_retention(retention: timedelta) -> Micros:
+    """Return how long runs are kept. TypeError if that is no timedelta, ValueError if it is not at least an hour."""
+    if not isinstance(retention, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"retention is {retention!r}; it must be a timedelta, as timedelta(days=30)")
+    if retention < RETENTION_MIN:
+        raise ValueError(f"retention is {retention}; it must be at least {RETENTION_MIN}")
+    return retention // timedelta(microseconds=1)
+
+
+class Retention:
+    """Removes runs that ended longer ago than they are kept, some at a time."""
+
+    def __init__(self, core: Core, kept_for: Micros) -> None:
+        self._core = core
+        self._kept_for = kept_for
+        self._after: ListPlace | None = None
+
+    def sweep(self) -> bool:
+        """Remove some, oldest first; return whether there may be more.
+
+        What can't be removed now is looked at again in a later round.
+        """
+        core = self._core
+        before = micros(core.clock.now()) - self._kept_for
+        which = RunFilter(
+            namespace=core.namespace,
+            statuses=TERMINAL,
+            created_before=before,
+            ended_before=before,
+            newest=True,
+        )
+        command = command_for(REMOVE)
+        for _ in range(PAGES_MAX):
+            query = ListRuns(which, after=self._after, oldest_first=True, limit=AT_ONCE)
+            page = core.stores.persistence.read(query)
+            if page:
+                core.follow_up(*core.kernel.dispatch_many([command(run) for run in page]))
+            if len(page) < AT_ONCE:
+                self._after = None
+                return False
+            self._after = page[-1].place
+        return True

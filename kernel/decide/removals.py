@@ -1,0 +1,49 @@
+"""The rule for removing a run: with all its generations, once nobody waits for anything of it any more."""
+
+from holdfast.kernel.commands import RunRemove, RunRemoved
+from holdfast.kernel.decide.runs import is_older, named_run
+from holdfast.kernel.state import Decision, Leavings, Reads, State
+from holdfast.ports.changes import RemoveRun
+from holdfast.ports.clock import Ids
+from holdfast.ports.errors import RemoveRefusedError
+from holdfast.ports.records import TERMINAL, Micros, Run, RunName
+
+
+def reads_of_remove(command: RunRemove) -> Reads:
+    """Read the newest generation of the run, and what all of its generations leave."""
+    return Reads(names=(RunName(command.namespace, command.run_id),), leavings=True)
+
+
+def decide_remove(state: State, command: RunRemove, now: Micros, _: Ids) -> Decision[RunRemoved]:
+    """Remove the run, unless it is under way, or others are to hear of it."""
+    del now
+    run = named_run(state, command)
+    if is_older(run, command):
+        return Decision(RunRemoved(removed=False))
+    left = state.leavings[run.name]
+    _check(run, left)
+    changes = tuple(
+        RemoveRun(key, tuple(stream.key for stream in left.streams if stream.run == key)) for key in left.runs
+    )
+    return Decision(RunRemoved(removed=True, runs=left.runs, inputs=left.inputs), changes)
+
+
+def _check(run: Run, left: Leavings) -> None:
+    """Refuse what can't be removed yet. RemoveRefusedError."""
+    if run.status not in TERMINAL:
+        raise RemoveRefusedError(run.id, f"it is {run.status}; only runs that have ended can be removed")
+    if run.key not in left.runs:
+        raise RemoveRefusedError(run.id, "it was run again by a command of the same batch")
+    if left.owes:
+        raise RemoveRefusedError(
+            run.id, "others are still to be told of its end; workers do that within seconds"
+        )
+    late = sorted(
+        {*left.unheard, *(stream.sink for stream in left.streams if stream.delivered < stream.news)}
+    )
+    if late:
+        names = ", ".join(repr(left.sinks.get(sink, sink)) for sink in late)
+        raise RemoveRefusedError(
+            run.id,
+            f"sinks have not got all its events: {names}; deliver or replay them, or remove the sink first",
+        )

@@ -1,0 +1,173 @@
+"""What a store promises about runs that are removed: nothing of them is left, and nothing else is gone."""
+
+from typing import Final
+
+from attrs import evolve
+
+from holdfast.ports.changes import (
+    AddAiCall,
+    AddAnnotation,
+    AddArtifact,
+    AddItems,
+    AddJob,
+    AddNews,
+    AddNote,
+    AddSink,
+    AppendHistory,
+    Change,
+    CreateRun,
+    RemoveRun,
+    UpdateRun,
+)
+from holdfast.ports.hearing import (
+    AiCallsOf,
+    AnnotationsOf,
+    ArtifactsOf,
+    NotesInOrder,
+)
+from holdfast.ports.persistence import (
+    CountRuns,
+    FindRun,
+    HistoryOf,
+    ListRuns,
+    LoadValues,
+    Persistence,
+    RunFilter,
+    RunsByKey,
+)
+from holdfast.ports.records import News, Payload, RunName, RunStatus, StreamKey
+from holdfast.ports.references import item_reference
+from holdfast.testing.conformance.builders import (
+    NAMESPACE,
+    NOW,
+    a_job,
+    a_key,
+    a_note,
+    a_page,
+    a_row,
+    a_run,
+    a_sink,
+    an_ai_call,
+    an_annotation,
+    an_artifact,
+)
+from holdfast.testing.conformance.persistence.case import PersistenceCase, ask, jobs_of, put
+
+SINK: Final = a_sink("audit")
+ITEM: Final = item_reference(a_page().node, 0, 0)
+
+
+def _everything(number: int) -> list[Change]:
+    """A run that has ended, and a row of each kind that hangs on it."""
+    run = a_run(number, status=RunStatus.COMPLETED, attributes='{"color":"red"}', ended_at=NOW + number)
+    said = evolve(an_annotation(1, number), name="mood", value='"good"', key=None)
+    return [
+        CreateRun(run),
+        *(AppendHistory(a_row(number, row)) for row in (1, 2)),
+        AddItems(a_page(number, items=(Payload(inline="1"),))),
+        AddNote(evolve(a_note(number, number))),
+        AddAnnotation(said),
+        AddAnnotation(evolve(said, id=a_key(50 + number), name="key", key="once")),
+        AddArtifact(an_artifact("report", number)),
+        AddAiCall(an_ai_call(number, number)),
+        AddNews(News(sink=SINK.key, run=run.key, news=2, at=NOW)),
+    ]
+
+
+def _left(store: Persistence, number: int) -> list[str]:
+    """What can still be seen of a run."""
+    key = a_key(number)
+    by_attribute = RunFilter(namespace=NAMESPACE, attributes=(("color", "red"),))
+    by_annotation = RunFilter(namespace=NAMESPACE, annotations=(("mood", "good"),))
+    seen = {
+        "run": store.read(RunsByKey((key,))),
+        "listed": [run for run in store.read(ListRuns(RunFilter(namespace=NAMESPACE))) if run.key == key],
+        "attribute": [run for run in store.read(ListRuns(by_attribute)) if run.key == key],
+        "annotation": [run for run in store.read(ListRuns(by_annotation)) if run.key == key],
+        "history": store.read(HistoryOf(key)),
+        "items": [value for value in store.read(LoadValues(((key, ITEM),))) if value.payloads],
+        "notes": store.read(NotesInOrder(key)),
+        "said": store.read(AnnotationsOf(key)),
+        "keys": ask(store, lambda tx: tx.said_keys([(key, "once")])),
+        "artifacts": store.read(ArtifactsOf(key)),
+        "calls": store.read(AiCallsOf(key)),
+        "stream": ask(store, lambda tx: tx.streams([StreamKey(SINK.key, key)])),
+        "jobs": jobs_of(store, key),
+    }
+    return [name for name, rows in seen.items() if rows]
+
+
+class Removals(PersistenceCase):
+    """RemoveRun, `generations`, and the filter that removals go by."""
+
+    def test_a_removed_run_leaves_nothing(self, store: Persistence) -> None:
+        """Others have all that they had."""
+        put(store, AddSink(SINK), *_everything(1), *_everything(2), *_everything(3))
+        whole = _left(store, 2)
+        assert whole == _left(store, 1)
+        assert len(whole) == 12, whole
+
+        streams = {number: (StreamKey(SINK.key, a_key(number)),) for number in (1, 3)}
+        put(store, RemoveRun(a_key(1), streams[1]), RemoveRun(a_key(3), streams[3]))
+        assert _left(store, 1) == _left(store, 3) == []
+        assert _left(store, 2) == whole
+
+    def test_a_run_that_is_not_there_is_removed_without_effect(self, store: Persistence) -> None:
+        """As often as one likes."""
+        put(store, AddSink(SINK), *_everything(1))
+        put(store, RemoveRun("nobody's"), RemoveRun("nobody's"))
+
+        assert len(_left(store, 1)) == 12
+
+    def test_what_the_same_transaction_did_to_it_comes_to_nothing(self, store: Persistence) -> None:
+        """Whether the run was there before, or not."""
+        old, new = a_run(1), a_run(2)
+        put(store, CreateRun(old))
+        put(
+            store,
+            AddSink(SINK),
+            UpdateRun(evolve(old, status=RunStatus.FAILED)),
+            AppendHistory(a_row(1, 1)),
+            AddJob(a_job(1, 1)),
+            *_everything(2)[1:],
+            CreateRun(new),
+            RemoveRun(old.key),
+            RemoveRun(new.key, (StreamKey(SINK.key, new.key),)),
+        )
+
+        assert _left(store, 1) == _left(store, 2) == []
+
+    def test_its_name_can_be_used_again_at_once(self, store: Persistence) -> None:
+        """In the same transaction, from the first generation on."""
+        put(store, CreateRun(a_run(1, id="x")), CreateRun(a_run(2, id="x", generation=2)))
+        put(store, RemoveRun(a_key(1)), RemoveRun(a_key(2)), CreateRun(a_run(3, id="x")))
+
+        assert store.read(FindRun(RunName(NAMESPACE, "x"))) == a_run(3, id="x")
+        assert store.read(FindRun(RunName(NAMESPACE, "x"), 2)) is None
+
+    def test_all_generations_of_runs_are_read_in_order(self, store: Persistence) -> None:
+        """By name and generation, whatever their keys are."""
+        x = [a_run(9 - generation, id="x", generation=generation) for generation in (1, 2, 3)]
+        y, elsewhere = a_run(1, id="y"), a_run(2, id="x", namespace="tenant-2")
+        put(store, *map(CreateRun, [*x, y, elsewhere]))
+
+        names = [RunName(NAMESPACE, id_) for id_ in ("y", "x", "none", "x")]
+        assert ask(store, lambda tx: tx.generations(names)) == [*x, y]
+        assert ask(store, lambda tx: tx.generations([])) == []
+
+    def test_runs_are_found_by_when_they_ended(self, store: Persistence) -> None:
+        """One that has not ended did not end before anything."""
+        put(
+            store,
+            *(
+                CreateRun(a_run(n, status=RunStatus.COMPLETED, ended_at=NOW + 10 - n, attributes='{"a":"b"}'))
+                for n in (1, 2, 3)
+            ),
+            CreateRun(a_run(4, attributes='{"a":"b"}')),
+        )
+
+        for attributes in ((), (("a", "b"),)):
+            which = RunFilter(namespace=NAMESPACE, ended_before=NOW + 9, attributes=attributes)
+            found = store.read(ListRuns(which, oldest_first=True))
+            assert [run.key for run in found] == [a_key(2), a_key(3)]
+            assert store.read(CountRuns(which)) == {RunStatus.COMPLETED: 2}
