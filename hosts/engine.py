@@ -35,7 +35,7 @@ from holdfast.hosts.finding import (
     wanted_runs,
 )
 from holdfast.hosts.flushing import Flushed, Flusher
-from holdfast.hosts.handles import RunHandle, SyncRunHandle, awaited
+from holdfast.hosts.handles import RunHandle, awaited
 from holdfast.hosts.infos import RunInfo, info_of
 from holdfast.hosts.interceptors import Interceptor
 from holdfast.hosts.sinks import (
@@ -48,6 +48,7 @@ from holdfast.hosts.sinks import (
     replay_dead_letters,
 )
 from holdfast.hosts.stores import Stores, open_stores
+from holdfast.hosts.sync_handles import SyncRunHandle
 from holdfast.kernel.authoring.ai import Price, Redact
 from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.authoring.nodes import AnyNode, Node

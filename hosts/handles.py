@@ -1,330 +1,47 @@
-"""One run, seen from an application: waited for, looked at, acted on."""
+"""One run, seen from async code: each call is that of `SyncRunHandle`, made in a thread."""
 
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from datetime import timedelta
 from functools import partial
-from typing import Any, Generic, Literal, Unpack, cast
+from typing import Generic, Literal, Unpack, cast
 
 import anyio
 from anyio import to_thread
 from typing_extensions import TypeVar
 
-from holdfast.hosts.ai import AiCallFilter, AiCallInfo, AiTotals, ai_calls_of, ai_totals_of
+from holdfast.hosts.ai import AiCallFilter, AiCallInfo, AiTotals
 from holdfast.hosts.annotating import (
     AnnotationInfo,
     AnnotationOptions,
     SayOptions,
-    annotate_command,
-    annotations_of,
 )
-from holdfast.hosts.artifacts import ArtifactInfo, artifact_bytes, artifact_info, artifacts_of
+from holdfast.hosts.artifacts import ArtifactInfo
 from holdfast.hosts.core import Core
 from holdfast.hosts.hearing import (
     FOLLOW_INTERVAL,
     LogLine,
     LogOptions,
-    LogReader,
     ProgressInfo,
-    progress_of,
 )
-from holdfast.hosts.infos import RunEvent, RunInfo, ended_reason, error_text, event_of, info_of
+from holdfast.hosts.infos import RunEvent, RunInfo
 from holdfast.hosts.loops import caller_into_loop
-from holdfast.hosts.why import Reason, why_of
-from holdfast.kernel.authoring.nodes import AnyNode, Node
+from holdfast.hosts.sync_handles import CLOSED, SyncRunHandle, seconds_of, too_long
+from holdfast.hosts.why import Reason
+from holdfast.kernel.authoring.nodes import AnyNode
 from holdfast.kernel.commands import (
     RunAnnotated,
-    RunCancel,
     RunEnded,
-    RunPause,
     RunPaused,
-    RunRemove,
     RunRerun,
-    RunRerunFrom,
-    RunResume,
-    RunTerminate,
     StagesWoken,
-    StageWake,
 )
 from holdfast.kernel.previews import RerunPreview
-from holdfast.kernel.values import decode
-from holdfast.ports.errors import RunCancelledError, RunFailedError, RunNotFoundError
-from holdfast.ports.persistence import FindRun, HistoryOf
-from holdfast.ports.records import TERMINAL, Run, RunName, RunStatus
-from holdfast.ports.references import reference_from
+from holdfast.ports.records import TERMINAL
 
 R = TypeVar("R")
 T = TypeVar("T")
 Out = TypeVar("Out", covariant=True)
-
-_CLOSED = "the engine was closed while a run was waited for"
-
-
-class SyncRunHandle(Generic[Out]):
-    """One run, seen from sync code. Always its newest generation."""
-
-    def __init__(self, core: Core, id: str, output_type: object) -> None:
-        self._core = core
-        self._output_type = output_type
-        self.id = id
-
-    @property
-    def core(self) -> Core:
-        """What the engine is made of, for what a handle has no method for."""
-        return self._core
-
-    def info(self, *, generation: int | None = None) -> RunInfo:
-        """Return where the run is, or where an older generation of it ended. RunNotFoundError."""
-        return info_of(self._row(generation))
-
-    def result(self, *, timeout: timedelta | None = None) -> Out:
-        """Wait until the run ends, and return what it gave.
-
-        That is the generation of it which is the newest when this is called. If it is run again meanwhile, what is
-        waited for ends with a RunCancelledError that says so, and the next call waits for the new one.
-
-        Raises:
-            TimeoutError: It has not ended within `timeout`. It goes on.
-            TypeError: `timeout` is no timedelta.
-            RunFailedError: It failed.
-            RunCancelledError: It was cancelled.
-            RunNotFoundError: There is no such run.
-        """
-        seconds = _seconds(timeout)
-        run = self._row()
-        if run.status not in TERMINAL:
-            future = self._core.listener.when_ended(run.key)
-            try:
-                # It may have ended before anybody listened for it.
-                run = self._row()
-                if run.status not in TERMINAL:
-                    run = future.result(seconds)
-            except FutureTimeoutError:
-                raise TimeoutError(_too_long(self.id, timeout)) from None
-            except CancelledError:
-                raise RuntimeError(_CLOSED) from None
-            finally:
-                future.cancel()
-        return self.output(run)
-
-    def history(self, *, after: int = 0, limit: int = 1_000, generation: int | None = None) -> list[RunEvent]:
-        """Return what has happened to the run since event `after`, at most `limit` events. RunNotFoundError.
-
-        Each generation has a history of its own; without a number it is that of the newest.
-        """
-        query = HistoryOf(self._row(generation).key, after, limit)
-        return [event_of(row) for row in self._core.stores.persistence.read(query)]
-
-    def annotate(self, said: Mapping[str, object], /, **options: Unpack[SayOptions]) -> RunAnnotated:
-        """Say something of the run, for those who look at it or look for it: plain JSON by name.
-
-        What was said is never changed. Runs are found by texts that were said of them: `runs(annotations=...)`.
-
-        Args:
-            said: 1 to 100 names, each of at most 200 characters, with values of at most 16,384 characters as JSON.
-            options: Who says it, as `actor`, and why, as `reason`; of which `stage` and `item`, if not of the run; and
-                under which `key`, so that it is said once. See `SayOptions`.
-
-        Raises:
-            RunNotFoundError: There is no such run.
-            UnstorableValueError: A value is no plain JSON.
-            InvalidCommandError: Something is too long, or there is no such stage.
-        """
-        command = annotate_command(self._core.namespace, self.id, said, options)
-        return self._core.kernel.dispatch(command)
-
-    def annotations(self, **options: Unpack[AnnotationOptions]) -> Iterator[AnnotationInfo]:
-        """Return what was said of the run, oldest first, read some at a time.
-
-        Args:
-            options: Which of it, by `name`, `prefix`, `actor_kind`, `actor_id`, `scope`, `stage`, `item`, `since` and
-                `until`; and how many, by `after` and `limit`. See `AnnotationOptions`.
-
-        Raises:
-            RunNotFoundError: There is no such run.
-            InvalidFilterError: An option can't be.
-        """
-        return annotations_of(self._core, self._row().key, options)
-
-    def logs(self, *, follow: bool = False, **options: Unpack[LogOptions]) -> Iterator[LogLine]:
-        """Return what the run's stages have logged, in the order in which it was said.
-
-        With `follow` the lines go on until the run ends, each within about two seconds.
-
-        Args:
-            follow: Wait for more until the run ends.
-            options: Which lines, by `level`, `stage`, `item` and `after`. See `LogOptions`.
-
-        Raises:
-            RunNotFoundError: There is no such run.
-            InvalidFilterError: An option can't be.
-        """
-        reader = self.log_reader(options)
-        return _followed(reader) if follow else reader.all()
-
-    def progress(self) -> list[ProgressInfo]:
-        """Return how far stages, and items of mapped ones, said that they are: the newest of each. RunNotFoundError."""
-        return progress_of(self._core, self._row().key)
-
-    def artifacts(self) -> list[ArtifactInfo]:
-        """Return the artifacts that stages of the run have put, in the order of their jobs. RunNotFoundError."""
-        run = self._row()
-        return [artifact_info(one) for one in artifacts_of(self._core.stores.persistence, run.key, run.kept)]
-
-    def artifact(self, name: str, /, *, stage: str | None = None, item: int | None = None) -> bytes:
-        """Return the bytes of an artifact.
-
-        Args:
-            name: Its name.
-            stage: Which stage put it, if several put one of this name.
-            item: Which item of a mapped stage put it.
-
-        Raises:
-            RunNotFoundError: There is no such run.
-            ArtifactMissingError: There is no such artifact, or there are several.
-            BlobMissingError: Its bytes are not there any more.
-            BlobCorruptError: Its bytes are not those that were put.
-            NoBlobStoreError: This process has no blob store.
-        """
-        run, core = self._row(), self._core
-        return artifact_bytes(core.stores.persistence, core.payloads, run.key, run.kept, name, stage, item)
-
-    def ai_calls(self, **options: Unpack[AiCallFilter]) -> Iterator[AiCallInfo]:
-        """Return the calls of models that stages of the run have logged, oldest first, read some at a time.
-
-        Args:
-            options: Which ones, by `topic` and `model`; with `texts` also prompts and responses; and how many, by
-                `after` and `limit`. See `AiCallFilter`.
-
-        Raises:
-            RunNotFoundError: There is no such run.
-            InvalidFilterError: An option can't be.
-        """
-        return ai_calls_of(self._core, self._row().key, options)
-
-    def ai_totals(self, *, topic: str | None = None, by: Literal["model", "topic"] = "model") -> AiTotals:
-        """Return what the calls of models of the run come to, added up by the store.
-
-        Args:
-            topic: Only those of this topic, and those below it.
-            by: What the parts are by: `model` or `topic`.
-
-        Raises:
-            RunNotFoundError: There is no such run.
-        """
-        return ai_totals_of(self._core, self._row().key, topic, by)
-
-    def log_reader(self, options: LogOptions) -> LogReader:
-        """Return what reads the run's log. RunNotFoundError, InvalidFilterError."""
-        return LogReader(self._core, self._row().key, options)
-
-    def cancel(self, *, reason: str = "") -> RunEnded:
-        """End the run as cancelled, unless it has ended. RunNotFoundError."""
-        command = RunCancel(namespace=self._core.namespace, run_id=self.id, reason=reason)
-        return self._core.dispatch(command)
-
-    def terminate(self, *, reason: str = "") -> RunEnded:
-        """End the run as cancelled at once, whatever it has left to clean up. RunNotFoundError."""
-        command = RunTerminate(namespace=self._core.namespace, run_id=self.id, reason=reason)
-        return self._core.dispatch(command)
-
-    def pause(self, *, reason: str = "") -> RunPaused:
-        """Start nothing more of the run until it is resumed; what is under way ends as ever. RunNotFoundError."""
-        command = RunPause(namespace=self._core.namespace, run_id=self.id, reason=reason)
-        return self._core.dispatch(command)
-
-    def resume(self, *, reason: str = "") -> RunPaused:
-        """Let a paused run go on where it is. RunNotFoundError."""
-        command = RunResume(namespace=self._core.namespace, run_id=self.id, reason=reason)
-        return self._core.dispatch(command)
-
-    def remove(self) -> bool:
-        """Take the run out of the store for good, with all its generations, what was said of them, and their blobs.
-
-        Its children are runs of their own, and stay. What it gave others, its parent for instance, is theirs. Return
-        False if it was run again meanwhile.
-
-        Raises:
-            RunNotFoundError: There is no such run.
-            RemoveRefusedError: It has not ended, or others are still to hear of it: its parent, or a sink.
-        """
-        return self._core.dispatch(RunRemove(namespace=self._core.namespace, run_id=self.id)).removed
-
-    def rerun_from(
-        self, stage: AnyNode[object] | str | None = None, /, *, reason: str = "", version: str | None = None
-    ) -> RunRerun:
-        """Run it again from a stage on, as a new generation that keeps what the stages before have given.
-
-        A generation that is active is terminated by it. What runs has idempotency keys of its own, so whatever it does
-        outside is done again: `preview_rerun` tells what that would be.
-
-        Args:
-            stage: The stage, or its name. Without it the run goes on where it failed or stopped; if it was completed,
-                it runs again from the start. Of the stages beside it, in a `parallel`, those that were completed are
-                kept. A mapped stage runs whole.
-            reason: For people; kept in the history.
-            version: The version of the code to run it with; the same if left out.
-
-        Raises:
-            RunNotFoundError: There is no such run.
-            RerunRefusedError: The plan has no such stage, or a stage before it has given nothing to keep.
-            UnknownWorkflowError: The engine was not given this version of the workflow.
-        """
-        return self._core.dispatch(self._rerun(stage, reason, version))
-
-    def preview_rerun(
-        self, stage: AnyNode[object] | str | None = None, /, *, version: str | None = None
-    ) -> RerunPreview:
-        """Return what `rerun_from` would do now, and change nothing. Raises what that does."""
-        return self._core.kernel.preview(self._rerun(stage, "", version))
-
-    def wake(self, stage: AnyNode[object] | str, /, *, item: int | None = None) -> StagesWoken:
-        """Have the external work of a stage checked now: of all its items, or of one, if it is mapped.
-
-        If its body runs still, the work is checked as soon as that has handed it on.
-
-        Raises:
-            NothingToWakeError: The stage is not suspended, and no body of it runs.
-        """
-        name = stage if isinstance(stage, str) else stage.name
-        command = StageWake(namespace=self._core.namespace, run_id=self.id, stage=name, item=item)
-        return self._core.kernel.dispatch(command)
-
-    def why(self) -> tuple[Reason, ...]:
-        """Return in plain words what the run waits for, or how it ended. RunNotFoundError."""
-        return why_of(self._core, self._row())
-
-    def row(self) -> Run:
-        """Return the run's row in the store. RunNotFoundError."""
-        return self._row()
-
-    def output(self, run: Run) -> Out:
-        """Return what a run that has ended gave, or raise why it gave nothing."""
-        if run.status is RunStatus.COMPLETED:
-            text = self._core.inputs.text(run.key, reference_from(run.result or "null"))
-            return cast("Out", decode(text, cast("Any", self._output_type)))
-        if run.status is RunStatus.FAILED:
-            raise RunFailedError(run.id, error_text(run) or "")
-        raise RunCancelledError(run.id, ended_reason(run))
-
-    def _rerun(self, stage: AnyNode[object] | str | None, reason: str, version: str | None) -> RunRerunFrom:
-        return RunRerunFrom(
-            namespace=self._core.namespace,
-            run_id=self.id,
-            stage=stage.name if isinstance(stage, Node) else stage,
-            reason=reason,
-            version=version,
-        )
-
-    def _row(self, generation: int | None = None) -> Run:
-        self._core.connect()
-        name = RunName(self._core.namespace, self.id)
-        run = self._core.stores.persistence.read(FindRun(name, generation))
-        if run is None:
-            raise RunNotFoundError(self.id, generation)
-        return run
 
 
 class RunHandle(Generic[Out]):
@@ -341,7 +58,7 @@ class RunHandle(Generic[Out]):
 
     async def result(self, *, timeout: timedelta | None = None) -> Out:
         """Wait until the run ends, and return what it gave. Raises what `SyncRunHandle.result` does."""
-        seconds = _seconds(timeout)
+        seconds = seconds_of(timeout)
         run = await to_thread.run_sync(self._sync.row)
         if run.status not in TERMINAL:
             future = self._core.listener.when_ended(run.key)
@@ -352,7 +69,7 @@ class RunHandle(Generic[Out]):
                     with anyio.fail_after(seconds):
                         run = await _resolved(future)
             except TimeoutError:
-                raise TimeoutError(_too_long(self.id, timeout)) from None
+                raise TimeoutError(too_long(self.id, timeout)) from None
             finally:
                 future.cancel()
         return await to_thread.run_sync(self._sync.output, run)
@@ -461,26 +178,6 @@ async def awaited(found: Iterator[T]) -> AsyncIterator[T]:
         yield cast("T", one)
 
 
-def _followed(reader: LogReader) -> Iterator[LogLine]:
-    while True:
-        yield from reader.look()
-        if reader.ended:
-            return
-        time.sleep(FOLLOW_INTERVAL)
-
-
-def _seconds(timeout: timedelta | None) -> float | None:
-    if timeout is None:
-        return None
-    if not isinstance(timeout, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"timeout is {timeout!r}; it must be a timedelta, as timedelta(seconds=10)")
-    return timeout.total_seconds()
-
-
-def _too_long(id: str, timeout: timedelta | None) -> str:
-    return f"run {id!r} has not ended within {timeout}; it goes on"
-
-
 async def _resolved(future: "Future[T]") -> T:
     """Wait for a future of another thread without one of our own."""
     done = anyio.Event()
@@ -491,4 +188,4 @@ async def _resolved(future: "Future[T]") -> T:
     try:
         return future.result(0)
     except CancelledError:
-        raise RuntimeError(_CLOSED) from None
+        raise RuntimeError(CLOSED) from None

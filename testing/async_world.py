@@ -6,7 +6,7 @@ from typing import Protocol, Unpack
 
 from typing_extensions import TypeVar
 
-from holdfast.hosts.handles import SyncRunHandle
+from holdfast.hosts.sync_handles import SyncRunHandle
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.options import StartOptions
 from holdfast.testing.bodies import run_in_loop

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from holdfast.hosts.core import Core
-from holdfast.hosts.handles import SyncRunHandle
 from holdfast.hosts.infos import error_text
+from holdfast.hosts.sync_handles import SyncRunHandle
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import HistoryOf
 from holdfast.ports.records import HistoryRow

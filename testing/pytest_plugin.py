@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from holdfast.hosts.handles import SyncRunHandle
+    from holdfast.hosts.sync_handles import SyncRunHandle
     from holdfast.testing.world import World
 
 _WRITTEN: Final = pytest.StashKey[list[Path]]()

@@ -11,10 +11,10 @@ from typing_extensions import TypeVar
 from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.hosts.core import Core
 from holdfast.hosts.engine import Engine
-from holdfast.hosts.handles import SyncRunHandle
 from holdfast.hosts.infos import RunEvent, event_of
 from holdfast.hosts.interceptors import Interceptor
 from holdfast.hosts.stores import Stores
+from holdfast.hosts.sync_handles import SyncRunHandle
 from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.authoring.external import ExternalStage, NotYet, Suspended
 from holdfast.kernel.authoring.options import StartOptions

@@ -7,7 +7,7 @@ from holdfast.hosts.cli.exits import Exit
 from holdfast.hosts.cli.help import exits
 from holdfast.hosts.cli.screen import STATUS_STYLES, Screen, safe, screen_options
 from holdfast.hosts.cli.target import Target, engine_options
-from holdfast.hosts.handles import SyncRunHandle
+from holdfast.hosts.sync_handles import SyncRunHandle
 from holdfast.hosts.why import Reason
 
 _EXITS = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.UNAVAILABLE, Exit.SCHEMA)

@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from holdfast.hosts.artifacts import ArtifactInfo
     from holdfast.hosts.bulk import BulkResult
     from holdfast.hosts.engine import Engine, SyncEngine
-    from holdfast.hosts.handles import RunHandle, SyncRunHandle
+    from holdfast.hosts.handles import RunHandle
     from holdfast.hosts.hearing import LogLine, ProgressInfo
     from holdfast.hosts.infos import RunEvent, RunInfo
     from holdfast.hosts.interceptors import Batch, BodyCall, Interceptor
     from holdfast.hosts.log_bridge import AttemptLogHandler
     from holdfast.hosts.process.worker import Worker, WorkerStats
     from holdfast.hosts.serverless.host import JobMessage, JobOutcome, ServerlessHost
+    from holdfast.hosts.sync_handles import SyncRunHandle
     from holdfast.hosts.why import Reason
     from holdfast.kernel.authoring.ai import Price, Redact
     from holdfast.kernel.authoring.calls import Call, Definition
@@ -99,7 +100,8 @@ _WHERE: Final = {
         "holdfast.hosts.artifacts": ("ArtifactInfo",),
         "holdfast.hosts.bulk": ("BulkResult",),
         "holdfast.hosts.engine": ("Engine", "SyncEngine"),
-        "holdfast.hosts.handles": ("RunHandle", "SyncRunHandle"),
+        "holdfast.hosts.handles": ("RunHandle",),
+        "holdfast.hosts.sync_handles": ("SyncRunHandle",),
         "holdfast.hosts.hearing": ("LogLine", "ProgressInfo"),
         "holdfast.hosts.infos": ("RunEvent", "RunInfo"),
         "holdfast.hosts.interceptors": ("Batch", "BodyCall", "Interceptor"),

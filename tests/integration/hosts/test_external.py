@@ -10,8 +10,8 @@ import attrs
 import pytest
 
 from holdfast.hosts.engine import Engine
-from holdfast.hosts.handles import SyncRunHandle
 from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.sync_handles import SyncRunHandle
 from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.external import NotYet, Suspended, finished, suspend
