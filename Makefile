@@ -28,6 +28,7 @@ test: .venv/.tools .cache/postgres/.ready
 
 test-slow: .venv/.tools .cache/postgres/.ready
 	$(BIN)/pytest -m 'slow or chaos'
+	$(BIN)/pytest -n $(WORKERS) -m 'hypothesis and not slow and not chaos' --hypothesis-profile=many
 
 chaos: .venv/.tools .cache/postgres/.ready
 	HOLDFAST_CHAOS=full $(BIN)/pytest -m chaos tests/chaos

@@ -1,17 +1,22 @@
 """What all tests share: a PostgreSQL, and how hypothesis behaves."""
 
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from holdfast.adapters.sql.persistence import SqlPersistence
 from tests.postgres import PrivatePostgres, fresh_database, plain_url
 
-# A busy machine is no finding. hypothesis has a profile of its own for CI, which it chooses there by itself.
+# A busy machine is no finding. Every day there are few examples; `make test-slow` asks for more of them. hypothesis has
+# a profile of its own for CI, which it chooses there by itself.
+settings.register_profile("many", deadline=None, max_examples=200)
 if not os.environ.get("CI"):
-    settings.register_profile("holdfast", deadline=None)
-    settings.load_profile("holdfast")
+    settings.register_profile("few", deadline=None, max_examples=30)
+    settings.load_profile("few")
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +31,22 @@ def postgres_url() -> Iterator[str]:
         return
     with PrivatePostgres() as server:
         yield server.url
+
+
+@pytest.fixture(scope="session")
+def new_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], str]:
+    """Makes a SQLite file with tables and without rows, and gives its URL: a copy, which is faster than migrations."""
+    template = tmp_path_factory.mktemp("template") / "empty.db"
+    store = SqlPersistence(f"sqlite:///{template}")
+    store.setup()
+    store.close()
+
+    def make(path: Path) -> str:
+        shutil.copyfile(template, path)
+        path.chmod(0o600)
+        return f"sqlite:///{path}"
+
+    return make
 
 
 @pytest.fixture

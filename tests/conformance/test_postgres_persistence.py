@@ -1,6 +1,6 @@
 """The store in PostgreSQL keeps the promises of the port."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
@@ -20,36 +20,38 @@ pytestmark = pytest.mark.service
 
 
 @pytest.fixture(scope="class")
-def class_database(postgres_url: str) -> Iterator[str]:
-    """The URL of a database with tables, which the tests of a class use one after the other."""
+def class_database(postgres_url: str) -> Iterator[tuple[str, Callable[[], None]]]:
+    """The URL of a database with tables, which the tests of a class use one after the other, and what empties it."""
     with fresh_database(postgres_url) as url:
         store = SqlPersistence(url)
         store.setup()
         store.close()
-        yield url
+        with psycopg.connect(url, autocommit=True) as connection:
+            tables = connection.execute(
+                "select c.relname from pg_class c where c.relkind = 'r' and c.relnamespace = 'public'::regnamespace"
+                " and c.relname not like '%version%' order by 1"
+            ).fetchall()
+            # Faster than TRUNCATE for a handful of rows.
+            deletes = sql.SQL(";").join(
+                sql.SQL("delete from {}").format(sql.Identifier(table)) for (table,) in tables
+            )
 
+            def remove_rows() -> None:
+                connection.execute(deletes)
 
-def _remove_rows(url: str) -> None:
-    with psycopg.connect(url) as connection:
-        tables = connection.execute(
-            "select c.relname from pg_class c where c.relkind = 'r' and c.relnamespace = 'public'::regnamespace"
-            " and c.relname not like '%version%' order by 1"
-        ).fetchall()
-        # Faster than TRUNCATE for a handful of rows.
-        for (table,) in tables:
-            connection.execute(sql.SQL("delete from {}").format(sql.Identifier(table)))
+            yield url, remove_rows
 
 
 class TestPostgresPersistence(PersistenceContract):
     """In a database whose rows are removed between tests."""
 
     @pytest.fixture(autouse=True)
-    def own_rows(self, class_database: str) -> None:
-        self.url = class_database
+    def own_rows(self, class_database: tuple[str, Callable[[], None]]) -> None:
+        self.url, self.remove_rows = class_database
 
     @override
     def make_persistence(self) -> Persistence:
-        _remove_rows(self.url)
+        self.remove_rows()
         return SqlPersistence(self.url)
 
     @override

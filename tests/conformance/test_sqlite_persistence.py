@@ -1,6 +1,6 @@
 """The store in SQLite keeps the promises of the port."""
 
-import shutil
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
@@ -16,31 +16,21 @@ def _opened(path: Path) -> SqlPersistence:
     return SqlPersistence(f"sqlite:///{path}")
 
 
-@pytest.fixture(scope="module")
-def empty_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database with tables and without rows: copying it is faster than making the tables for every test."""
-    path = tmp_path_factory.mktemp("template") / "empty.db"
-    store = _opened(path)
-    store.setup()
-    store.close()
-    return path
-
-
 class TestSqlitePersistence(PersistenceContract):
     """In a file."""
 
     serial = True
 
     @pytest.fixture(autouse=True)
-    def own_folder(self, tmp_path: Path, empty_file: Path) -> None:
+    def own_folder(self, tmp_path: Path, new_sqlite: Callable[[Path], str]) -> None:
         self.folder = tmp_path
-        self.empty_file = empty_file
+        self.new_sqlite = new_sqlite
         self.numbers = count()
 
     @override
     def make_persistence(self) -> Persistence:
         self.path = self.folder / f"{next(self.numbers)}.db"
-        shutil.copyfile(self.empty_file, self.path)
+        self.new_sqlite(self.path)
         return _opened(self.path)
 
     @override

@@ -788,7 +788,7 @@ _SETTINGS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow,
 
 def test_the_kernel_does_what_the_model_does() -> None:
     run_state_machine_as_test(
-        KernelMachine, settings=settings(_SETTINGS, max_examples=40, stateful_step_count=40)
+        KernelMachine, settings=settings(_SETTINGS, max_examples=15, stateful_step_count=40)
     )
 
 

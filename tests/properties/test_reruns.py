@@ -151,7 +151,7 @@ def in_one_queue(plan: Plan) -> Plan:
     return attrs.evolve(plan, groups=groups)
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(plan=pipelines(may_wait=True, child="c").map(in_one_queue), first=_STEPS, starts=_STARTS)
 def test_what_is_previewed_is_what_runs(
     plan: Plan, first: list[tuple[int, int]], starts: list[tuple[int, list[tuple[int, int]]]]

@@ -606,7 +606,7 @@ def _compare(factories: Sequence[Factory], story: Story) -> None:
 
 
 _FEW: Final = settings(
-    max_examples=10,
+    max_examples=8,
     deadline=None,
     database=None,
     suppress_health_check=[

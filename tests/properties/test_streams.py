@@ -226,5 +226,5 @@ class Streams(RuleBasedStateMachine):
         assert sink.error is None
 
 
-Streams.TestCase.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
+Streams.TestCase.settings = settings(stateful_step_count=40, deadline=None)
 test_streams = Streams.TestCase

@@ -22,12 +22,12 @@ def shared_database(postgres_url: str) -> Iterator[str]:
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.service)])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def url(request: pytest.FixtureRequest, tmp_path: Path, new_sqlite: Callable[[Path], str]) -> str:
     """The URL of a database of each kind."""
     if request.param == "postgres":
         found: str = request.getfixturevalue("shared_database")
         return found
-    return f"sqlite:///{tmp_path}/holdfast.db"
+    return new_sqlite(tmp_path / "holdfast.db")
 
 
 @pytest.fixture

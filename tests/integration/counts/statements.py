@@ -19,16 +19,24 @@ _SETTINGS: Final = ("PRAGMA", "SELECT set_config")
 
 
 class Statements:
-    """What was sent: each text with how often. A text that is sent with many rows counts once."""
+    """What was sent: each text with how often, and how many rows were written.
+
+    A text that is sent with many rows counts once.
+    """
 
     def __init__(self) -> None:
         self._lock = Lock()
         self.sent: Counter[str] = Counter()
+        self.written = 0
 
     def count(self, sql: str) -> None:
         if not sql.startswith((*_HINTS, *_SETTINGS)):
             with self._lock:
                 self.sent[" ".join(sql.split())] += 1
+
+    def write(self, rows: int) -> None:
+        with self._lock:
+            self.written += max(rows, 0)
 
     @property
     def commits(self) -> int:
@@ -50,10 +58,12 @@ class Statements:
         """Count what is sent within, apart from what was sent before."""
         with self._lock:
             before, self.sent = self.sent, Counter()
+            written, self.written = self.written, 0
         within = Statements()
         yield within
         with self._lock:
             within.sent, self.sent = self.sent, before + self.sent
+            within.written, self.written = self.written, written + self.written
 
 
 def _counting_connection(statements: Statements) -> type[sqlite3.Connection]:
@@ -61,12 +71,16 @@ def _counting_connection(statements: Statements) -> type[sqlite3.Connection]:
         @override
         def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
             statements.count(sql)
-            return super().execute(sql, parameters)
+            cursor = super().execute(sql, parameters)
+            statements.write(cursor.rowcount)  # nothing was written if it is -1
+            return cursor
 
         @override
         def executemany(self, sql: str, parameters: Iterable[Any], /) -> sqlite3.Cursor:
             statements.count(sql)
-            return super().executemany(sql, parameters)
+            cursor = super().executemany(sql, parameters)
+            statements.write(cursor.rowcount)
+            return cursor
 
     return CountingConnection
 
@@ -85,7 +99,10 @@ def count_statements(monkeypatch: pytest.MonkeyPatch) -> Statements:
         parameters: Mapping[str, object] | Sequence[object] | None = None,
     ) -> psycopg.Cursor[Any]:
         statements.count(query.decode() if isinstance(query, bytes) else query)
-        return execute(self, query, parameters)
+        cursor = execute(self, query, parameters)
+        if (cursor.statusmessage or "").startswith(("INSERT", "UPDATE", "DELETE")):
+            statements.write(cursor.rowcount)
+        return cursor
 
     monkeypatch.setattr(psycopg.Connection, "execute", counting)
     return statements

@@ -49,6 +49,7 @@ from tests.integration.counts.statements import Statements
 
 HOUR = 3_600_000_000
 FEW, MANY = 5, 500
+MOST = (1_000, pytest.param(10_000, marks=pytest.mark.slow))
 
 
 @stage(retry=Retry(attempts=9, wait=timedelta(hours=1)))
@@ -413,7 +414,7 @@ def test_settling_items_costs_the_same_however_wide_their_map_is(
 ) -> None:
     """And the run's row, which every settle writes, holds counters only."""
     found: list[tuple[Statements, int]] = []
-    for width in (200, 5_000):
+    for width in (200, 10_000):
         (run,) = worked.create(1, "wide")
         (expansion,) = worked.claim(1)
         worked.settle([expansion], Expanded(items=tuple(payload(n) for n in range(width))))
@@ -426,8 +427,35 @@ def test_settling_items_costs_the_same_however_wide_their_map_is(
 
     (narrow, small), (wide, large) = found
     assert narrow.sent == wide.sent
+    assert narrow.written == wide.written
     assert (wide.commits, wide.queries) == (1, 6 + worked.receipt)
+    # The run; for each item its job, the next one's, and its row in the history.
+    assert wide.written == 1 + 3 * 50 + worked.receipt
     assert large - small <= 4, "the digits of its counters"
+
+
+def test_items_cost_the_same_from_the_first_to_the_last_however_many_there_are(
+    worked: Worked, statements: Statements
+) -> None:
+    found: dict[int, list[Statements]] = {}
+    for width in (300, 3_000):
+        (run,) = worked.create(1, "wide")
+        (expansion,) = worked.claim(1)
+        worked.settle([expansion], Expanded(items=tuple(payload(n) for n in range(width))))
+        found[width] = []
+        for _ in range(width // 50):
+            with statements.of() as within:
+                attempts = worked.claim(50)
+                worked.engine.core.bodies.prepare(attempts)
+                worked.settle(attempts, COMPLETED)
+            found[width].append(within)
+        assert worked.row(run).status == "completed"
+
+    # The last hundred open no others: `limit` is 100.
+    first, *others = [*found[300][:-2], *found[3_000][:-2]]
+    assert len(others) == 4 + 58 - 1
+    for other in others:
+        assert (other.sent, other.written) == (first.sent, first.written)
 
 
 def test_expanding_a_wide_map_costs_no_more_statements_than_expanding_a_narrow_one(
@@ -520,13 +548,14 @@ def test_a_flush_costs_no_more_statements_for_many_runs_than_for_few(
 # Again ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("most", MOST)
 @pytest.mark.parametrize("done", [False, True])
-def test_running_again_costs_no_more_statements_for_a_run_of_ten_thousand_items_than_for_one_of_ten(
-    worked: Worked, statements: Statements, *, done: bool
+def test_running_again_costs_no_more_statements_for_a_run_of_many_items_than_for_one_of_ten(
+    worked: Worked, statements: Statements, *, done: bool, most: int
 ) -> None:
     """Whether they are open or done: what is open is closed, and what is done is kept, without looking at any."""
     found: list[Statements] = []
-    for width in (10, 10_000):
+    for width in (10, most):
         worked.create(1, "broad")
         (expansion,) = worked.claim(1)
         run = worked.engine.core.stores.persistence.read(RunsByKey((expansion.run,)))[0]
@@ -552,6 +581,42 @@ def test_running_again_costs_no_more_statements_for_a_run_of_ten_thousand_items_
     # Read: the run, which is asked twice over, what its history has of its nodes, and what it was given. Written: the
     # new run and the old one, the old one's jobs closed, the new one's job, and the histories.
     assert (wide.commits, wide.queries) == (1, 9 + worked.receipt)
+
+
+@pytest.mark.parametrize("most", MOST)
+@pytest.mark.parametrize(
+    ("how", "queries"),
+    [
+        # The run, which is asked for twice over; the run, its jobs and its history are written. No job is looked at.
+        pytest.param("cancel", 5, id="cancel"),
+        pytest.param("terminate", 5, id="terminate"),
+        # Jobs are read before they are held.
+        pytest.param("pause", 6, id="pause"),
+        pytest.param("resume", 6, id="resume"),
+    ],
+)
+def test_acting_on_a_run_of_many_open_items_costs_the_statements_of_one_with_ten(
+    worked: Worked, statements: Statements, how: str, queries: int, most: int
+) -> None:
+    found: list[Statements] = []
+    for width in (10, most):
+        (run,) = worked.create(1, "broad")
+        (expansion,) = worked.claim(1)
+        worked.settle([expansion], Expanded(items=tuple(payload(n) for n in range(width))))
+        handle = worked.engine.sync.handle(BROAD, run)
+        if how == "resume":
+            handle.pause()
+        with statements.of() as within:
+            getattr(handle, how)()
+        found.append(within)
+        if how in {"pause", "resume"}:
+            handle.terminate()
+        assert worked.row(run).open_jobs == 0
+
+    narrow, wide = found
+    assert narrow.sent == wide.sent
+    assert (wide.commits, wide.queries) == (1, queries + worked.receipt)
+    assert wide.written - narrow.written == most - 10
 
 
 def test_running_many_runs_again_costs_no_more_statements_than_running_few(

@@ -62,7 +62,7 @@ def test_an_idle_worker_calls_the_store_at_most_once_in_a_poll_interval(
 def test_whoever_finds_the_tables_there_asks_for_their_version_and_the_time_and_nothing_else(
     url: str, open_engine: OpenEngine, statements: Statements
 ) -> None:
-    """Nobody is kept from writing, and no migration is looked at: a function that is started anew has no time for it."""
+    """Nobody is kept from writing, and no migration is looked at: a function that starts has no time for it."""
     open_engine(IDLE)
     with statements.of() as within:
         open_engine(IDLE)

@@ -8,6 +8,7 @@ import attrs
 import pytest
 
 from holdfast.hosts.endings import AT_ONCE
+from holdfast.hosts.maintenance import Maintenance
 from holdfast.kernel import commands
 from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.decorators import each, stage
@@ -184,6 +185,26 @@ def test_many_checks_that_are_due_are_queued_with_one_write(worked: Worked, stat
     assert few.sent == many.sent
     # SQLite looks before it begins.
     assert (many.commits, many.queries) == (1, 3)
+
+
+def test_what_is_suspended_costs_a_worker_nothing_between_its_checks(
+    worked: Worked, statements: Statements
+) -> None:
+    """It asks what it asks beside none: a claim passes it over, and a round of maintenance writes nothing."""
+    found: list[Statements] = []
+    for number in (FEW, MANY):
+        worked.settle(claimed(worked, number, "elsewhere"), SUSPENDED)
+        maintenance = Maintenance(worked.engine.core, lease=30)
+        while maintenance.tick().more:
+            pass  # what other tests have left behind
+        with statements.of() as within:
+            assert worked.claim(MANY) == ()
+            assert not maintenance.tick().more
+        found.append(within)
+
+    few, many = found
+    assert few.sent == many.sent
+    assert many.written == 0
 
 
 def test_waking_what_waits_for_one_key_costs_the_same_however_much_it_is(

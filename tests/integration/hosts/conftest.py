@@ -24,12 +24,12 @@ def shared_database(postgres_url: str) -> Iterator[str]:
 
 
 @pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.service)])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def url(request: pytest.FixtureRequest, tmp_path: Path, new_sqlite: Callable[[Path], str]) -> str:
     """The URL of a store of each kind."""
     if request.param == "postgres":
         found: str = request.getfixturevalue("shared_database")
         return found
-    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/holdfast.db"
+    return "memory://" if request.param == "memory" else new_sqlite(tmp_path / "holdfast.db")
 
 
 @pytest.fixture

@@ -39,8 +39,12 @@ def open_store() -> Iterator[Callable[..., SqlPersistence]]:
 
 
 @pytest.fixture
-def store(url: str, open_store: Callable[..., SqlPersistence]) -> SqlPersistence:
+def store(
+    url: str, open_store: Callable[..., SqlPersistence], new_sqlite: Callable[[Path], str]
+) -> SqlPersistence:
     """A store with tables and no rows, of each kind."""
+    if url.startswith("sqlite"):
+        new_sqlite(Path(url.removeprefix("sqlite:///")))
     store = open_store(url)
     store.setup()
     return store

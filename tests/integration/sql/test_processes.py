@@ -68,12 +68,12 @@ def test_processes_that_set_up_the_same_database_do_not_disturb_each_other(
 def test_processes_that_write_the_same_row_lose_nothing(store: SqlPersistence, url: str) -> None:
     store.transact(lambda tx: tx.apply([CreateRun(a_run(1))]))
 
-    run_together(HAMMER, *([url, str(1_000 * process), "100"] for process in (1, 2, 3, 4)))
+    run_together(HAMMER, *([url, str(1_000 * process), "40"] for process in (1, 2, 3, 4)))
 
     run = store.read(FindRun(a_run(1).name))
     assert run is not None
-    assert run.last_row == 400
-    assert store.read(CountAll(NAMESPACE)).runs == {"running": 401}
+    assert run.last_row == 160
+    assert store.read(CountAll(NAMESPACE)).runs == {"running": 161}
 
 
 @pytest.mark.skipif(not hasattr(sys, "platform") or sys.platform == "win32", reason="there is no fork")

@@ -288,5 +288,5 @@ class AWorkersLife(RuleBasedStateMachine):
             assert self.claimed == self.started | self.released
 
 
-AWorkersLife.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+AWorkersLife.TestCase.settings = settings(stateful_step_count=50, deadline=None)
 test_a_workers_life = AWorkersLife.TestCase

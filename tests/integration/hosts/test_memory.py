@@ -1,0 +1,178 @@
+"""A worker that has done 100,000 runs takes no more memory than one that has done a fifth of them."""
+
+import gc
+import itertools
+import random
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+import attrs
+import pytest
+
+from holdfast.hosts.engine import SyncEngine
+from holdfast.hosts.process.worker import Worker
+from holdfast.kernel.authoring.context import StageContext
+from holdfast.kernel.authoring.decorators import each, stage
+from holdfast.kernel.authoring.external import NotYet, Suspended, suspend
+from holdfast.kernel.authoring.options import Retry
+from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.commands import RunCreate, StageOverride
+from holdfast.ports.errors import CommandError
+from holdfast.ports.events import Event
+from holdfast.ports.records import Payload, RunStatus
+from tests.chaos.figures import pick, report
+from tests.integration.hosts.conftest import OpenEngine
+
+RUNS: Final = pick(30_000, 100_000)
+WARM: Final = RUNS // 5
+"""By then whatever is kept for those who come next is there: plans, connections, statements, threads."""
+BATCH: Final = 500
+SOON: Final = timedelta(milliseconds=1)
+
+BLOCKS_A_RUN: Final = 0.25
+"""Whatever is kept of a run takes at least a block of Python's memory."""
+GROWTH_MAX: Final = 8 * 1024 * 1024
+
+
+@attrs.frozen
+class Settings:
+    plus: int = 0
+
+
+@stage
+async def plain(x: int) -> int:
+    return x + 1
+
+
+@stage
+def numbers(x: int) -> list[int]:
+    return [x, x + 1, x + 2]
+
+
+@stage(retry=Retry(attempts=2, wait=SOON))
+def second_try(ctx: StageContext[Settings], x: int) -> int:
+    ctx.log("trying", attempt=ctx.attempt)
+    ctx.progress(1, 2)
+    if ctx.attempt == 1:
+        raise ValueError("not at first")
+    ctx.annotate("tried", ctx.attempt)
+    ctx.publish("user.tried", {"x": x})
+    return x + ctx.config.plus
+
+
+@stage.external
+def hand_on(ctx: StageContext[None], x: int) -> Suspended[int, int]:
+    del ctx
+    return suspend(x, check_after=SOON)
+
+
+def look(ctx: StageContext[None], state: int) -> int | NotYet:
+    del ctx
+    return NotYet() if random.random() < 0.5 else state
+
+
+PLAIN = Pipeline("plain", input=int).pipe(plain)
+MAP = Pipeline("map", input=int).pipe(numbers).pipe(each(plain))
+AGAIN = Pipeline("again", input=int).pipe(second_try)
+ELSEWHERE = Pipeline("elsewhere", input=int).pipe(hand_on.check(look))
+PARENT = Pipeline("parent", input=int).pipe(stage(PLAIN))
+MIX: Final = (*[PLAIN] * 5, MAP, AGAIN, ELSEWHERE, PARENT, PLAIN)
+
+
+class CountingSink:
+    """Keeps how many events there were, and none of them."""
+
+    def __init__(self) -> None:
+        self.events = 0
+
+    def emit(self, events: Sequence[Event], /) -> None:
+        self.events += len(events)
+
+
+@attrs.frozen
+class Memory:
+    """How much is taken: blocks of Python's own memory, and bytes of the whole process."""
+
+    blocks: int
+    bytes: int
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "url", ["sqlite", pytest.param("postgres", marks=pytest.mark.service)], indirect=True
+)
+def test_a_worker_s_memory_does_not_grow_with_the_runs_that_it_has_done(open_engine: OpenEngine) -> None:
+    sink = CountingSink()
+    engine = open_engine(*{pipeline.name: pipeline for pipeline in MIX}.values()).sync
+    engine.register_sink("counted")
+    numbers = itertools.count()
+    with engine, Worker(engine, concurrency=200, sinks={"counted": sink}) as worker:
+        while do_some(numbers, engine, worker) < WARM:
+            pass
+        warm = taken(sink)
+        while do_some(numbers, engine, worker) < RUNS:
+            pass
+        end = taken(sink)
+        stats = worker.stats()
+
+    blocks = (end.blocks - warm.blocks) / (RUNS - WARM)
+    grown = end.bytes - warm.bytes
+    report(
+        f"{RUNS} runs, {blocks:.3f} blocks more for each after the first {WARM}, {grown >> 10} KiB more in all"
+    )
+    assert stats.settled > RUNS
+    assert sink.events > RUNS
+    assert blocks < BLOCKS_A_RUN
+    assert grown < GROWTH_MAX
+
+
+def do_some(numbers: "itertools.count[int]", engine: SyncEngine, worker: Worker) -> int:
+    """Have a batch of runs done, and wait for the last few as whoever started them does. Return how many there were."""
+    drawn = list(itertools.islice(numbers, BATCH))
+    commands = [
+        RunCreate(
+            namespace=engine.core.namespace,
+            workflow=workflow.name,
+            input=Payload(inline=str(number)),
+            id=f"run-{number}",
+            idempotency_key=f"key-{number}",
+            overrides=changed(number) if workflow is AGAIN else (),
+        )
+        for number, workflow in zip(drawn, itertools.cycle(MIX), strict=False)
+    ]
+    assert not [one for one in engine.kernel.dispatch_many(commands) if isinstance(one, CommandError)]
+    for number, workflow in [*zip(drawn, itertools.cycle(MIX), strict=False)][-2 * len(MIX) :]:
+        engine.handle(workflow, f"run-{number}").result(timeout=timedelta(minutes=2))
+    while (
+        engine.count(status="running")[RunStatus.RUNNING]
+        or worker.stats().unsettled
+        or worker.stats().running
+    ):
+        time.sleep(0.01)
+    return drawn[-1] + 1
+
+
+def changed(number: int) -> tuple[StageOverride, ...]:
+    """Give some runs plans of their own, of which there are few in all: how many are kept is bounded elsewhere."""
+    return (StageOverride(stage="second_try", config=f'{{"plus":{number % 7}}}'),)
+
+
+def taken(sink: CountingSink) -> Memory:
+    """Measure when nothing happens any more."""
+    seen = -1
+    while seen != sink.events:
+        seen = sink.events
+        time.sleep(2)
+    gc.collect()
+    return Memory(sys.getallocatedblocks(), resident())
+
+
+def resident() -> int:
+    """Return how many bytes of this process are in memory."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
