@@ -84,7 +84,8 @@ def decide_claim_one(state: State, command: JobClaimOne, now: Micros, _: Ids) ->
 def _why_ignored(job: Job, command: JobClaimOne) -> tuple[IgnoredReason, Micros | None] | None:
     if job.definition not in command.definitions:
         return "unknown_code", _RETRY_LATER
-    if job.attempts >= job.max_attempts and job.state is not JobState.LEASED:
+    is_used_up = job.attempts >= job.max_attempts and not job.waits_for_child
+    if is_used_up and job.state is not JobState.LEASED:
         return "closed", None
     match job.state:
         case JobState.LEASED:

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from holdfast.kernel.plan import MapPlan, NodePlan, Plan, stage_of
-from holdfast.ports.records import JobKey, JobKind, PassOver, RunStatus, job_key
+from holdfast.ports.records import ClosePolicy, JobKey, JobKind, PassOver, RunStatus, job_key
 
 Value: TypeAlias = Any
 """JSON."""
@@ -31,12 +31,29 @@ class Outcome(StrEnum):
     CANCELLED = "cancelled"
 
 
+@attrs.frozen(kw_only=True)
+class Suspension:
+    """Work that was handed on: what its check is given, how often that is made, until when, and what wakes it."""
+
+    state: Value
+    check_after: int
+    give_up_at: int | None
+    key: str
+
+
+def body_of(task: Task) -> Task:
+    """What a task is about: a stage, or an item of it, whoever does it and whoever asks about it."""
+    return Task(JobKind.STAGE, task.node, task.item)
+
+
 @attrs.define(kw_only=True)
 class RunModel:
     """A run: the current group, what came into it, what its nodes gave, and what is kept of earlier ones.
 
     `passed` is what the test of the group said, if it has one; `lost` are items that failed where that is tolerated,
     with what the map gives for them; `skipped` are the stages that tests decided against, in whichever generation.
+
+    `suspended` is work that was handed on, by the stage or item; `children` how many runs it has started.
 
     `given` is what the run was given. `ready` is what nodes of the current group gave in an earlier generation, and
     `origins` says of all such nodes in which one. `to_run` are the stages that this generation runs.
@@ -63,6 +80,13 @@ class RunModel:
     passed: bool | None = None
     lost: dict[Task, Value] = attrs.field(factory=dict[Task, Value])
     skipped: set[str] = attrs.field(factory=set[str])
+    suspended: dict[Task, Suspension] = attrs.field(factory=dict[Task, Suspension])
+    parent: str | None = None
+    close_policy: ClosePolicy = ClosePolicy.CANCEL
+    children: int = 0
+    _left: set[str] = attrs.field(factory=set[str], init=False)
+    owed: list[str | None] = attrs.field(factory=list["str | None"])
+    """Who is to be told of something: the job that waits for its end, or (None) its children."""
 
     @property
     def run_status(self) -> RunStatus:
@@ -99,7 +123,7 @@ class RunModel:
             return
         if not isinstance(node, MapPlan):
             if Task(JobKind.STAGE, node.name) not in self.gave:
-                yield Task(JobKind.STAGE, node.name)
+                yield self._done_by(Task(JobKind.STAGE, node.name))
         elif node.name not in self.items:
             yield Task(JobKind.EXPAND, node.name)
         else:
@@ -109,13 +133,21 @@ class RunModel:
                 return
             ended = done + sum(item in self.lost for item in items)
             yield from (
-                item
+                self._done_by(item)
                 for item in items[: ended + node.limit]
                 if item not in self.gave and item not in self.lost
             )
 
+    def _done_by(self, body: Task) -> Task:
+        if body in self.suspended:
+            return Task(JobKind.CHECK, body.node, body.item)
+        child = stage_of(self.plan.node(body.node)).child
+        return body if child is None else Task(JobKind.CHILD, body.node, body.item)
+
     def gets(self, task: Task) -> Value:
         """What the body of a task must be given."""
+        if task.kind is JobKind.CHECK:
+            return self.suspended[body_of(task)].state
         if task.item is not None:
             return self.items[task.node][task.item]
         if task.kind is JobKind.TEST:
@@ -126,6 +158,8 @@ class RunModel:
     def attempts_max(self, task: Task) -> int:
         """How often a task may be tried, whatever it fails by."""
         stage = stage_of(self.plan.node(task.node))
+        if task.kind is JobKind.CHECK and stage.check is not None:
+            return stage.check.retry.attempts
         return max(policy.attempts for policy in (stage.retry, *(rule.policy for rule in stage.retry_rules)))
 
     def attempts_after(self, task: Task, rule: int | None) -> int:
@@ -144,8 +178,14 @@ class RunModel:
 
     def complete(self, task: Task, value: Value) -> None:
         """A body gave this."""
-        self.gave[task] = self.all_gave[task] = value
+        done = body_of(task)
+        self.gave[done] = self.all_gave[done] = value
+        self.suspended.pop(done, None)
         self._go_on()
+
+    def suspend(self, task: Task, suspension: Suspension) -> None:
+        """A body handed its work on."""
+        self.suspended[body_of(task)] = suspension
 
     def test(self, task: Task, *, passed: bool) -> None:
         """The test of the current group said so."""
@@ -161,7 +201,7 @@ class RunModel:
         if task.item is None or lost >= self._may_lose(task.node, len(self.items[task.node])):
             self.end(Outcome.FAILED, task.node)
             return
-        self.lost[task] = {"index": task.item, "error": why}
+        self.lost[body_of(task)] = {"index": task.item, "error": why}
         self._go_on()
 
     def _may_lose(self, name: str, total: int) -> int:
@@ -176,9 +216,13 @@ class RunModel:
         )
 
     def end(self, status: Outcome, failed_in: str | None = None) -> None:
-        """The run is over."""
+        """The run is over: who waits for it is told, and who was started by it."""
         self.status = status
         self.failed_in = failed_in
+        if self.parent is not None:
+            self.owed.append(self.parent)
+        if self.children:
+            self.owed.append(None)
 
     def done(self) -> dict[str, Value]:
         """What all stages gave that are done."""
@@ -235,20 +279,41 @@ class RunModel:
                 for name in keeps
             },
             to_run=tuple(name for name, at in places.items() if at >= group and name not in keeps),
+            parent=self.parent if self.status is Outcome.RUNNING else None,
+            close_policy=self.close_policy,
         )
 
     def _go_on(self) -> None:
+        for node in self.nodes:
+            self._leave_rest(node)
         if any(True for _ in self.tasks()):
             return
         outputs = {node.name: self._output(node) for node in self.nodes}
         is_list = self.plan.groups[self.group].parallel
         self.came_in = list(outputs.values()) if is_list else next(iter(outputs.values()), self.came_in)
         self.kept |= outputs
-        self.items, self.gave, self.ready, self.lost = {}, {}, {}, {}
+        self.items, self.gave, self.ready, self.lost, self.suspended = {}, {}, {}, {}, {}
         self.passed = None
         self.group += 1
+        self._left = set()
         if self.group == len(self.plan.groups):
-            self.status = Outcome.COMPLETED
+            self.end(Outcome.COMPLETED)
+
+    def _leave_rest(self, node: NodePlan) -> None:
+        """A map of runs that has enough leaves those that it has opened and that are still under way."""
+        if not isinstance(node, MapPlan) or node.name in self._left or node.name not in self.items:
+            return
+        at_least = None if node.enough is None else node.enough.at_least
+        items = [Task(JobKind.STAGE, node.name, item) for item in range(len(self.items[node.name]))]
+        done = sum(item in self.gave for item in items)
+        if at_least is None or done < at_least:
+            return
+        self._left.add(node.name)
+        ended = done + sum(item in self.lost for item in items)
+        # The last one that was done has opened none in its place.
+        opened = min(len(items), max(ended - 1, 0) + node.limit)
+        if node.stage.child is not None and opened > ended:
+            self.owed.append(None)
 
     def _output(self, node: NodePlan) -> Value:
         if node.name in self.ready:
@@ -273,6 +338,9 @@ class JobModel:
     losses: int = 0
     holder: str | None = None
     wake_at: int | None = None
+    """When it wakes, if nobody holds it; else when somebody asked for a check before there was one."""
+    waits_for: str | None = None
+    """The run whose end it waits for."""
 
     @property
     def key(self) -> JobKey:
@@ -347,7 +415,9 @@ class Model:
         """How many jobs could be claimed."""
         due = sum(1 for run in self.runs.values() if not run.is_paused for _ in run.tasks())
         return due - sum(
-            job.holder is not None or job.wake_at is not None for job in self.live() if not job.run.is_paused
+            job.holder is not None or job.wake_at is not None or job.waits_for is not None
+            for job in self.live()
+            if not job.run.is_paused
         )
 
     def queued_after_a_loss(self) -> list[JobModel]:
@@ -356,6 +426,7 @@ class Model:
             job
             for job in self.live()
             if job.holder is None and job.wake_at is None and job.losses and not job.run.is_paused
+            if job.waits_for is None
         ]
 
     def passed_over_beside(self, session: str) -> PassOver:
@@ -371,6 +442,7 @@ class Model:
             job
             for job in self.live()
             if job.wake_at is not None and job.wake_at <= now and not job.run.is_paused
+            if job.holder is None
         ]
         return sorted(due, key=lambda job: (job.wake_at or 0, job.key))
 
@@ -378,7 +450,8 @@ class Model:
         """Pause or resume a run. Sleepers whose time has come sleep no longer."""
         run.is_paused = paused
         for job in self.live():
-            if job.run is run and job.wake_at is not None and job.wake_at <= now:
+            is_due = job.holder is None and job.wake_at is not None and job.wake_at <= now
+            if job.run is run and is_due:
                 job.wake_at = None
 
     def expired(self, before: int) -> list[SessionModel]:

@@ -48,7 +48,7 @@ def pipelines(
     `may_wait`, some stages hand their work on, and some are runs of the workflow `child`, if there is one.
     """
     waiting = ["check", "child" if child is not None else "check"] if may_wait else []
-    kinds = st.sampled_from(["body", "body", *waiting])
+    kinds = st.sampled_from(["body", *waiting])
     names: list[str] = []
     groups: list[Group] = []
     for place in range(draw(st.integers(1, groups_max))):

@@ -4,18 +4,20 @@ After every batch the store must keep the invariants, and its rows must be those
 faults cease, one good worker drains the store, and every run must end.
 """
 
+import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
+import attrs
 import pytest
 from hypothesis import HealthCheck, event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from typing_extensions import override
 
-from holdfast.adapters.memory.persistence import MemoryPersistence
+from holdfast.adapters.memory.persistence import MemoryPersistence, MemoryTransaction
 from holdfast.kernel.commands import (
     Attempt,
     Command,
@@ -38,9 +40,12 @@ from holdfast.kernel.commands import (
     JobWakeDue,
     LeaseReapStale,
     LeasesReaped,
+    NotYet,
     RunCancel,
     RunCreate,
     RunCreated,
+    RunDeliver,
+    RunDelivered,
     RunEnded,
     RunPause,
     RunPaused,
@@ -58,40 +63,59 @@ from holdfast.kernel.commands import (
     SessionReap,
     SessionRenew,
     SessionRenewed,
+    StagePollSuspended,
+    StagesWoken,
+    StageWake,
+    Started,
+    Suspended,
 )
 from holdfast.kernel.commands import (
     Tested as Answer,
 )
+from holdfast.kernel.decide.repairs import CHECK_AFTER
 from holdfast.kernel.invariants import check, check_step
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.plan import MapPlan, Plan, stage_of
 from holdfast.kernel.previews import RerunPreview
-from holdfast.ports.changes import CloseJob
+from holdfast.ports.changes import AddJob, CloseJob
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import (
     CommandError,
     IdempotencyConflictError,
     InvalidCommandError,
+    NothingToWakeError,
     RerunRefusedError,
     RunExistsError,
     RunNotFoundError,
     SessionLostError,
 )
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.persistence import Lane, LoadValues
-from holdfast.ports.records import JobKind, PassOver, Payload, RunStatus
+from holdfast.ports.persistence import ChildrenLeft, Lane, LoadValues, OwedJobs
+from holdfast.ports.records import ClosePolicy, Job, JobKind, PassOver, Payload, RunStatus
 from holdfast.ports.references import Reference, is_map, is_partial, parts_of, reference_from
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.ids import SeededIds
-from tests.properties.model import JobModel, Model, Outcome, RunModel, SessionModel, Task, Value
+from tests.properties.model import (
+    JobModel,
+    Model,
+    Outcome,
+    RunModel,
+    SessionModel,
+    Suspension,
+    Task,
+    Value,
+    body_of,
+)
 from tests.properties.plans import pipelines
+
+R = TypeVar("R")
 
 SECOND: Final = 1_000_000
 LEASE: Final = 30 * SECOND
 Judge: TypeAlias = Callable[[Any], None]
 """Compares an answer with what the model predicts, and takes the model on."""
 Step: TypeAlias = tuple[Command[Any], Judge]
-_Outcome: TypeAlias = Completed | Expanded | Failed | Answer
+_Outcome: TypeAlias = Completed | Expanded | Failed | Answer | Suspended | NotYet | Started
 
 _SMALL: Final = st.integers(0, 7)
 _HOW: Final = st.sampled_from(["ok", "ok", "ok", "ok", "fail", "fail 0", "fail 1", "fatal", "odd"])
@@ -124,7 +148,28 @@ OPS: Final = st.one_of(
     st.tuples(st.just("repair")),
     st.tuples(st.just("transition"), _RUN),
     st.tuples(st.just("again"), _SMALL),
+    st.tuples(st.just("poll"), _LIMIT),
+    *[st.tuples(st.just("deliver"), _SMALL)] * 2,
+    st.tuples(st.just("wake"), _RUN, _SMALL, st.sampled_from([None, None, 0, 1])),
 )
+
+
+class Noting(MemoryPersistence):
+    """A store that remembers which checks the last transaction has opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: list[Job] = []
+
+    @override
+    def transact(self, work: Callable[[Any], R], /) -> R:
+        def noting(tx: MemoryTransaction) -> R:
+            result = work(tx)
+            added = (change.job for change in tx.pending if isinstance(change, AddJob))
+            self.opened = [job for job in added if job.kind is JobKind.CHECK]
+            return result
+
+        return super().transact(noting)
 
 
 class KernelMachine(RuleBasedStateMachine):
@@ -133,7 +178,7 @@ class KernelMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock = ManualClock()
-        self.store = MemoryPersistence()
+        self.store = Noting()
         self.model = Model()
         self.claimed: list[Attempt] = []
         self.keyed: dict[str, tuple[RunCreate, object]] = {}
@@ -142,12 +187,13 @@ class KernelMachine(RuleBasedStateMachine):
         self.unsound: RunModel | None = None
 
     @initialize(
-        first=pipelines(workflow="w0", may_leave_out=True),
-        second=pipelines(workflow="w1", may_leave_out=True),
+        first=pipelines(workflow="w0", may_leave_out=True, may_wait=True, child="c"),
+        second=pipelines(workflow="w1", may_leave_out=True, may_wait=True),
+        child=pipelines(workflow="c", groups_max=2, may_wait=True),
     )
-    def start(self, first: Plan, second: Plan) -> None:
-        """Begin with two pipelines, one session, and one run."""
-        self.plans = (first, second)
+    def start(self, first: Plan, second: Plan, child: Plan) -> None:
+        """Begin with three pipelines, of which one is a stage of another, one session, and one run."""
+        self.plans = (first, second, child)
         self.kernel = Kernel(
             persistence=self.store, clock=self.clock, ids=SeededIds(clock=self.clock), plans=self.plans
         )
@@ -178,10 +224,13 @@ class KernelMachine(RuleBasedStateMachine):
             self._carry_out([("open",)])
         if not any(run.status is Outcome.RUNNING for run in self.model.runs.values()):
             self._carry_out([("create", 3 + size % 2, "error", None)])
+        self.clock.advance(timedelta(minutes=3))
+        self._carry_out([("renew", 0), ("wake_due", 500)])
         self._carry_out([("claim", 0, 100)])
         for place, taker, how in settles:
-            self._carry_out([("settle", "held", place, how, size, taker)])
+            self._carry_out([("settle", "held", place, how, size + place, taker)])
             self._carry_out([("claim", 0, 2)])
+        self._carry_out([("deliver", 0)])
 
     @rule(place=_RUN, which=_SMALL)
     def a_run_is_run_again(self, place: int, which: int) -> None:
@@ -196,6 +245,7 @@ class KernelMachine(RuleBasedStateMachine):
     def a_row_is_lost(self, place: int, ops: list[tuple[Any, ...]]) -> None:
         """A fault that no store should have; and a repair, in one batch with whatever else goes on."""
         jobs = sorted(self.store.dump().all_jobs(), key=lambda job: job.key)
+        jobs = [job for job in jobs if job.kind is not JobKind.DELIVER]
         if not jobs:
             return
         lost = jobs[place % len(jobs)]
@@ -231,6 +281,8 @@ class KernelMachine(RuleBasedStateMachine):
             self._carry_out([("claim", session, 100)])
             for place in range(before, len(self.claimed)):
                 self._carry_out([("settle", "exactly", place, "ok", 3, None)])
+            while any(run.owed for run in self.model.generations()):
+                self._carry_out([("deliver", 0)])
         self._carry_out([("repair",)])
         assert {run.status for run in self.model.runs.values()} <= set(Outcome) - {Outcome.RUNNING}
 
@@ -241,6 +293,7 @@ class KernelMachine(RuleBasedStateMachine):
         self.now = micros(self.clock.now())
         self.is_alone = len(ops) == 1
         self.queued_before = self.model.queued()
+        self.owed_before = any(run.owed for run in self.model.generations())
         steps = [step for op in ops for step in self._step(*op)]
         before = self.store.dump()
         answers = self.kernel.dispatch_many([command for command, _ in steps])
@@ -258,7 +311,11 @@ class KernelMachine(RuleBasedStateMachine):
         assert tables.runs.keys() == {run.key for run in self.model.generations()}
         for run in self.model.generations():
             assert tables.runs[run.key].status is run.run_status
-            jobs = tables.jobs.get(run.key, {}).values()
+            all_jobs = tables.jobs.get(run.key, {}).values()
+            owed = [json.loads(job.input) for job in all_jobs if job.kind is JobKind.DELIVER]
+            assert Counter(owed) == Counter(run.owed)
+            assert (tables.runs[run.key].parent, tables.runs[run.key].children) == (run.parent, run.children)
+            jobs = [job for job in all_jobs if job.kind is not JobKind.DELIVER]
             assert sorted(Task(job.kind, job.node, job.item) for job in jobs) == sorted(run.tasks())
             for job in jobs:
                 known = self.model.jobs.get(job.key.text)
@@ -266,6 +323,9 @@ class KernelMachine(RuleBasedStateMachine):
                 assert (job.session, job.wake_at) == (holder, wake_at)
                 if known:
                     assert (job.epoch, job.attempts) == (known.epoch, known.attempts)
+                    suspension = known.run.suspended.get(body_of(known.task))
+                    waits_for = suspension.key if suspension else known.waits_for
+                    assert job.waits_for == waits_for
             outputs = {
                 Task(JobKind.STAGE, row.node or "", row.item): parse(
                     (row.payload or Payload(inline="")).inline or ""
@@ -297,9 +357,11 @@ class KernelMachine(RuleBasedStateMachine):
     # One method for each kind of command: it says what to send, and how to judge the answer.
 
     def _step(self, kind: str, *drawn: Any) -> list[Step]:
-        make: Callable[..., Step | None] = getattr(self, f"_{kind}")
-        step = make(*drawn)
-        return [] if step is None else [step]
+        make: Callable[..., Step | list[Step] | None] = getattr(self, f"_{kind}")
+        made = make(*drawn)
+        if made is None:
+            return []
+        return made if isinstance(made, list) else [made]
 
     def _fresh(self) -> int:
         self.serial += 1
@@ -419,7 +481,7 @@ class KernelMachine(RuleBasedStateMachine):
             for job in [job for job in found if job in self.model.lost()]:
                 if not job.is_live:
                     continue
-                job.holder = None
+                job.holder = job.wake_at = None
                 if job.attempts >= job.run.attempts_max(job.task):
                     tried = f"attempt {job.attempts} of {job.run.attempts_max(job.task)}"
                     job.run.fail(job.task, f"the worker that held {tried} was lost")
@@ -488,6 +550,7 @@ class KernelMachine(RuleBasedStateMachine):
         assert task in set(job.run.tasks())
         assert job.holder is None
         assert job.wake_at is None
+        assert job.waits_for is None
         assert not job.run.is_paused
         job.epoch += 1
         job.attempts += 1
@@ -498,6 +561,109 @@ class KernelMachine(RuleBasedStateMachine):
         self.claimed.append(attempt)
         assert attempt.pass_over is pass_over is job.pass_over
         return pass_over
+
+    def _poll(self, limit: int) -> Step:
+        """Checks that are due are queued, and nothing else that sleeps."""
+        found = [job for job in self.model.asleep_until(self.now) if job.task.kind is JobKind.CHECK][:limit]
+
+        def judge(answer: object) -> None:
+            awake = [job for job in found if job in self.model.asleep_until(self.now)]
+            for job in awake:
+                job.wake_at = None
+            assert answer == JobsWoken(woken=len(awake))
+
+        return StagePollSuspended(limit=limit), judge
+
+    def _wake(self, place: int, which: int, item: int | None) -> Step | None:
+        """Check now. Alone: what is found in a batch depends on who looked when."""
+        if not self.is_alone:
+            return None
+        keys = sorted({one.key for run in self.model.runs.values() for one in run.suspended.values()})
+        name = self._run(place)
+        known = self.model.runs.get(name)
+        if which % 2 and keys:
+            command = StageWake(key=keys[place % len(keys)])
+        elif known is not None:
+            stages = tuple(known.plan.nodes)
+            command = StageWake(run_id=name, stage=stages[which % len(stages)], item=item)
+        else:
+            command = StageWake(run_id=name, stage="a")
+        found = [job for job in self.model.live() if self._is_meant(job, command)]
+
+        def judge(answer: object) -> None:
+            if not found:
+                assert isinstance(answer, NothingToWakeError)
+                return
+            for job in found:
+                job.wake_at = None if job.holder is None else self.now
+            early = sum(job.holder is not None for job in found)
+            assert answer == StagesWoken(woken=len(found) - early, early=early)
+            event("a suspended stage was woken")
+
+        return command, judge
+
+    def _is_meant(self, job: JobModel, command: StageWake) -> bool:
+        is_check = job.task.kind is JobKind.CHECK
+        if command.key is not None:
+            return is_check and job.run.suspended[body_of(job.task)].key == command.key
+        is_body = job.task.kind is JobKind.STAGE and job.holder is not None
+        return (
+            (is_check or is_body)
+            and job.run is self.model.runs.get(command.run_id or "")
+            and job.task.node == command.stage
+            and command.item in (None, job.task.item)
+        )
+
+    def _deliver(self, place: int) -> list[Step] | None:
+        """What a host does for a run that owes its parent its end, or has left children behind."""
+        owed = self.store.read(OwedJobs(100))
+        if not owed:
+            return None
+        job = owed[place % len(owed)]
+        run, whom = self.model.by_key(job.run), json.loads(job.input)
+        value = ["gave", self._fresh()]
+        output = _payload(value) if whom is not None and run.status is Outcome.COMPLETED else None
+        command = RunDeliver(job=job.key.text, parent=whom, output=output)
+
+        def judge(answer: object) -> None:
+            assert isinstance(answer, RunDelivered)
+            if whom not in run.owed:  # it was told in this batch
+                assert answer == RunDelivered(status="closed")
+                return
+            run.owed.remove(whom)
+            waiting = self.model.jobs.get(whom or "")
+            name = self.store.dump().runs[run.key].id
+            if waiting is None or not waiting.is_live or waiting.waits_for != name:
+                assert answer == RunDelivered(status="closed")
+                return
+            owes = len(waiting.run.owed)
+            if run.status is Outcome.COMPLETED:
+                waiting.run.complete(waiting.task, value)
+            else:
+                error = json.loads(self.store.dump().runs[run.key].error or "{}")
+                why = f"run {name!r} {run.run_status}: {error.get('message') or error.get('code')}"
+                waiting.run.fail(waiting.task, why)
+            assert (answer.status, answer.owes) == ("delivered", len(waiting.run.owed) > owes)
+            event("the end of a child was told")
+
+        return [*(self._closings(run) if whom is None else ()), (command, judge)]
+
+    def _closings(self, run: RunModel) -> Iterator[Step]:
+        """End the children that a run has left behind: what is found is exactly those."""
+        left = self.store.read(ChildrenLeft((run.key,), 500))
+        wanted = {
+            name
+            for name, child in self.model.runs.items()
+            if child.status is Outcome.RUNNING
+            and child.parent is not None
+            and child.close_policy is not ClosePolicy.ABANDON
+            and child.parent.rpartition(".")[0] == run.key
+            and ((job := self.model.jobs.get(child.parent)) is None or not job.is_live)
+        }
+        assert {child.id for child in left} == wanted
+        for child in left:
+            event("a child was left behind")
+            yield self._ending(child.id, child.close_policy is ClosePolicy.TERMINATE)
 
     def _claim_one(self, place: int, which: int, epoch: str) -> Step | None:
         if not self.model.jobs:
@@ -523,6 +689,8 @@ class KernelMachine(RuleBasedStateMachine):
                 assert answer.ignored == "held"
             elif job.run.is_paused:
                 assert answer.ignored == "paused"
+            elif job.waits_for is not None:
+                assert answer.ignored == "waiting"
             elif job.wake_at is not None:
                 assert answer.ignored == "not_due"
                 assert answer.retry_after == max(1, job.wake_at - self.now)
@@ -554,6 +722,8 @@ class KernelMachine(RuleBasedStateMachine):
             )
         elif wanted is Answer and how == "ok":
             outcome = Answer(passed=size % 2 == 0)
+        elif how == "ok" and (waits := self._waiting(attempt, size, value)) is not None:
+            outcome = waits
         elif (wanted is Expanded) == (how == "ok") and wanted is not Answer:
             outcome = Expanded(items=tuple(map(_payload, items)))
         else:
@@ -571,8 +741,11 @@ class KernelMachine(RuleBasedStateMachine):
             else:
                 assert isinstance(answer, JobSettled)
                 before = set(job.run.tasks())
+                owes = len(job.run.owed)
                 self._settled(job, outcome, items, value, answer)
-                taker = None if isinstance(outcome, Failed) else session
+                assert answer.owes == (len(job.run.owed) > owes)
+                gives = isinstance(outcome, Completed | Expanded | Answer)
+                taker = session if gives else None
                 self._takes(job, set(job.run.tasks()) - before, taker, answer)
 
         return command, judge
@@ -602,7 +775,12 @@ class KernelMachine(RuleBasedStateMachine):
         answer: JobSettled,
     ) -> None:
         job.holder = None
+        was_woken, job.wake_at = job.wake_at is not None, None
         match outcome:
+            case Suspended() | NotYet() | Started():
+                self._waits(job, outcome, answer, was_woken=was_woken)
+            case Failed(failure=failure) if job.task.kind is JobKind.CHECK and failure.retryable:
+                self._check_failed(job, answer, was_woken=was_woken)
             case Completed():
                 job.run.complete(job.task, value)
             case Expanded():
@@ -622,6 +800,123 @@ class KernelMachine(RuleBasedStateMachine):
                         event("an item was lost")
         assert answer.status == "settled"
         assert answer.run_status is job.run.run_status
+
+    def _waiting(self, attempt: Attempt, size: int, value: Value) -> _Outcome | None:
+        """How attempts end that hand their work on, or ask about it."""
+        planned = stage_of(self.model.by_key(attempt.run).plan.node(attempt.node))
+        match attempt.kind:
+            case JobKind.STAGE if planned.check is not None and size % 3 != 0:
+                return Suspended(
+                    state=_payload(value),
+                    check_after=(1 + size) * 20 * SECOND,
+                    give_up_at=self.now + 30 * SECOND if size == 4 else None,
+                    key=f"key{attempt.run[-1]}",
+                )
+            case JobKind.CHECK if size % 3 == 1:
+                return NotYet(check_after=size * 10 * SECOND or None)
+            case JobKind.CHILD:
+                assert planned.child is not None
+                return Started(
+                    run_id=f"{attempt.run}/{attempt.node}/{attempt.item}",
+                    workflow="c",
+                    version="1",
+                    input=_payload(value),
+                    close_policy=planned.child.close_policy,
+                )
+            case _:
+                return None
+
+    def _waits(
+        self, job: JobModel, outcome: Suspended | NotYet | Started, answer: JobSettled, *, was_woken: bool
+    ) -> None:
+        match outcome:
+            case Suspended():
+                event("a stage was suspended")
+                suspension = Suspension(
+                    state=json.loads(outcome.state.inline or ""),
+                    check_after=outcome.check_after,
+                    give_up_at=outcome.give_up_at,
+                    key=outcome.key,
+                )
+                job.run.suspend(job.task, suspension)
+                check = self._opened_check(job.run, job.task)
+                check.wake_at = self._asleep_for(suspension, outcome.check_after, answer, was_woken=was_woken)
+            case NotYet():
+                suspension = job.run.suspended[body_of(job.task)]
+                if self._gives_up(job, suspension, ""):
+                    return
+                event("work was not done yet")
+                wait = outcome.check_after or suspension.check_after
+                job.attempts = job.losses = 0
+                job.wake_at = self._asleep_for(suspension, wait, answer, was_woken=was_woken)
+            case Started():
+                self._starts(job, outcome)
+
+    def _asleep_for(
+        self, suspension: Suspension, wait: int, answer: JobSettled, *, was_woken: bool
+    ) -> int | None:
+        until = self.now if was_woken else self.now + wait
+        if suspension.give_up_at is not None and not was_woken:
+            until = min(until, suspension.give_up_at)
+        assert answer.retry_at == until
+        return until if until > self.now else None
+
+    def _gives_up(self, job: JobModel, suspension: Suspension, why: str) -> bool:
+        if suspension.give_up_at is None or self.now < suspension.give_up_at:
+            return False
+        event("work was given up")
+        job.run.fail(job.task, f"the external work was not done in time{why}")
+        return True
+
+    def _check_failed(self, job: JobModel, answer: JobSettled, *, was_woken: bool) -> None:
+        suspension = job.run.suspended[body_of(job.task)]
+        if self._gives_up(job, suspension, "; the last check failed:  m"):
+            return
+        event("a check failed")
+        is_spent = job.attempts >= job.run.attempts_max(job.task)
+        at = answer.retry_at
+        assert at is not None
+        assert not was_woken or at == self.now
+        if is_spent and not was_woken:
+            assert at >= min(self.now + suspension.check_after, suspension.give_up_at or at)
+        job.losses = 0
+        job.attempts = 0 if is_spent else job.attempts
+        job.wake_at = at if at > self.now else None
+
+    def _opened_check(self, run: RunModel, task: Task) -> JobModel:
+        """The job that asks about what a body has handed on: in this batch, for it was not claimed yet."""
+        found = next(
+            job
+            for job in self.store.opened
+            if (job.run, job.node, job.item) == (run.key, task.node, task.item)
+        )
+        self.store.opened.remove(found)
+        check = Task(JobKind.CHECK, task.node, task.item)
+        return self.model.claimed(found.key.text, run.key, check)
+
+    def _starts(self, job: JobModel, started: Started) -> None:
+        name = started.run_id
+        known = self.model.runs.get(name)
+        if known is not None and known.parent is None:
+            job.run.fail(job.task, f"there is a run {name!r} already, and it is none of this one's")
+            return
+        event("a child was started")
+        if known is None:
+            key = next(run.key for run in self.store.dump().runs.values() if run.id == name)
+            self.model.runs[name] = RunModel(
+                key=key,
+                plan=self.plans[2],
+                given=json.loads(started.input.inline or ""),
+                parent=job.id,
+                close_policy=started.close_policy,
+            )
+        else:
+            event("a child was taken over")
+            known.parent = job.id
+            if known.status is not Outcome.RUNNING:
+                known.owed.append(job.id)
+        job.waits_for = name
+        job.run.children += 1
 
     def _release(self, which: str, place: int, delay: int) -> Step | None:
         attempt = self._attempt(which, place)
@@ -654,17 +949,18 @@ class KernelMachine(RuleBasedStateMachine):
         return among[place % len(among)]
 
     def _end(self, place: int, terminate: bool) -> Step:
-        name = self._run(place)
+        return self._ending(self._run(place), terminate)
 
+    def _ending(self, name: str, terminate: bool) -> Step:
         def judge(answer: object) -> None:
             run = self.model.runs.get(name)
             if run is None:
                 assert isinstance(answer, RunNotFoundError)
                 return
-            changed = run.status is Outcome.RUNNING
+            changed, owed = run.status is Outcome.RUNNING, len(run.owed)
             if changed:
                 run.end(Outcome.CANCELLED)
-            assert answer == RunEnded(status=run.run_status, changed=changed)
+            assert answer == RunEnded(status=run.run_status, changed=changed, owes=len(run.owed) > owed)
 
         return (RunTerminate if terminate else RunCancel)(run_id=name), judge
 
@@ -738,6 +1034,7 @@ class KernelMachine(RuleBasedStateMachine):
             runs=again.to_run,
             keeps=tuple(node for node in again.plan.nodes if node in again.origins),
             terminated=is_active,
+            owes=is_active and run.children > 0,
         )
         if preview is not None:
             assert isinstance(preview, RerunPreview)
@@ -749,6 +1046,7 @@ class KernelMachine(RuleBasedStateMachine):
             if preview.keeps:
                 event("a rerun keeps something")
         if is_active:
+            run.parent = None  # whoever waits for it waits for the new generation
             run.end(Outcome.CANCELLED)
         self.model.older.append(run)
         self.model.runs[name] = again
@@ -773,10 +1071,31 @@ class KernelMachine(RuleBasedStateMachine):
         def judge(answer: object) -> None:
             lacks = self.unsound is not None and self.unsound.status is Outcome.RUNNING
             repaired = tuple(name for name, run in self.model.runs.items() if lacks and run is self.unsound)
-            assert answer == RunRepaired(repaired=repaired, checked=active, next=None)
+            assert answer == RunRepaired(repaired=repaired, checked=active, next=None, owes=self.owed_before)
+            if repaired and self.unsound is not None:
+                self._check_again(self.unsound)
             self.unsound = None
 
         return RunRepair(), judge
+
+    def _check_again(self, run: RunModel) -> None:
+        """What was handed on is asked about again, of which nothing but its state is known any more."""
+        for job in list(self.store.opened):
+            body = Task(JobKind.STAGE, job.node, job.item)
+            if job.run != run.key or job.waits_for != _own_key(run, body) or body not in run.suspended:
+                continue
+            if any(one.task == Task(JobKind.CHECK, job.node, job.item) for one in self.model.live()):
+                continue
+            suspension = run.suspended[body]
+            run.suspended[body] = attrs.evolve(
+                suspension, check_after=CHECK_AFTER, give_up_at=None, key=_own_key(run, body)
+            )
+            self._opened_check(run, body)
+            event("a lost check was made up for")
+
+
+def _own_key(run: RunModel, body: Task) -> str:
+    return f"{run.key}/{body.node}" if body.item is None else f"{run.key}/{body.node}/{body.item}"
 
 
 def _payload(value: Value) -> Payload:

@@ -190,8 +190,10 @@ def test_what_can_not_be_started_yet_is_tried_again() -> None:
     assert world.start_child(again, "x/k").status == "settled"
 
 
-def test_a_stage_that_waits_is_nothing_to_claim_or_to_wake() -> None:
-    world = _world()
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_a_stage_that_waits_is_nothing_to_claim_or_to_wake(attempts: int) -> None:
+    """Also where it has no attempt left: it is not done, and it needs none."""
+    world = _world(pipeline(child("k", attempts=attempts)))
     session = _started(world)
     job = _waiting(world)
     world.wait(365 * 24 * 3_600)
