@@ -37,7 +37,9 @@ def test_workers_that_are_killed_never_run_more_of_a_stage_than_may(site: Site) 
     for point, nth in (("body", 5), ("job.settle:inside", 3), ("job.settle:after", 3), ("body", 3)):
         bystander = site.worker(f"beside {point} {nth}", concurrency=4, work_seconds=WORK)
         victim = site.worker(f"{point} {nth}", faults=[Fault(point, nth)], concurrency=4, work_seconds=WORK)
+        until = time.monotonic() + 60
         while victim.code is None:
+            assert time.monotonic() < until, f"it has not met its fault: {victim.log}"
             feed(site, runs)
             time.sleep(WORK)
         assert victim.wait() == -signal.SIGKILL, point
