@@ -14,7 +14,7 @@ help:
 	@echo 'make check      formatting, lint, types, import rules, purity of the kernel'
 	@echo 'make test       the fast tests, on SQLite and on a PostgreSQL of their own'
 	@echo 'make test-slow  the tests that take minutes: packaging, chaos'
-	@echo 'make chaos      the chaos tests in their full form, half an hour: see docs/explanation/how-we-know.md'
+	@echo 'make chaos      the chaos tests in their full form, most of an hour'
 	@echo 'make bench      the benchmarks'
 	@echo 'make format     rewrite the code as `make check` wants it'
 	@echo 'make coverage   the fast tests, with a report of what they did not run'

@@ -1,11 +1,13 @@
 """The disk under a SQLite file is full for longer than anybody's patience, and then there is room again."""
 
 import time
+from hashlib import sha256
 
 import pytest
 
+from holdfast.adapters.files.blobs import FileBlobStore
 from holdfast.ports.errors import StorageFullError, UnavailableError
-from tests.chaos.disks import SmallDisk
+from tests.chaos.disks import MIB, SmallDisk
 from tests.chaos.figures import pick, report
 from tests.chaos.programs import CHAIN
 from tests.chaos.site import OpenSite
@@ -59,3 +61,18 @@ def test_workers_wait_for_room_and_clients_are_told(small_disk: SmallDisk, open_
     assert all("full" in str(error) and "make room" in str(error) for error in errors)
     assert sum("disk is full" in worker.log or "disk has been full" in worker.log for worker in workers) >= 1
     assert took <= GO_ON_WITHIN
+
+
+def test_a_blob_for_which_there_is_no_room_is_not_there_in_part(small_disk: SmallDisk) -> None:
+    blobs = FileBlobStore(small_disk.path / "blobs")
+    data = b"x" * MIB
+    key = f"default/run/1/stage/1/{sha256(data).hexdigest()}"
+    small_disk.fill()
+
+    with pytest.raises(StorageFullError, match="No space left"):
+        blobs.put(key, data)
+    assert not blobs.exists(key)
+    small_disk.make_room()
+    blobs.put(key, data)
+    assert blobs.get(key) == data
+    assert list(blobs.list("")) == [key]
