@@ -65,6 +65,31 @@ CHAIN: Final = (
     .pipe(add_one.options(name="e"))
 )
 """Five stages, sync and async: gives its input plus five."""
+
+
+@stage
+def sign(ctx: StageContext, signed: list[int]) -> list[int]:
+    """Add the epoch of the attempt, so that what is stored tells whose it is."""
+    with written_down(ctx):
+        time.sleep(work_seconds())
+        return [*signed, ctx.epoch]
+
+
+@stage
+async def sign_async(ctx: StageContext, signed: list[int]) -> list[int]:
+    with written_down(ctx):
+        await anyio.sleep(work_seconds())
+        return [*signed, ctx.epoch]
+
+
+SIGNED: Final = (
+    Pipeline("signed", input=list[int], retry=PATIENT)
+    .pipe(sign.options(name="a"))
+    .pipe(sign_async.options(name="b"))
+    .pipe(sign.options(name="c"))
+    .pipe(sign_async.options(name="d"))
+)
+"""Four stages: gives its input and the epochs of the attempts whose outputs were taken."""
 STORM_STAGES: Final = 20
 
 
@@ -321,6 +346,7 @@ WORKFLOWS: Final[Mapping[str, Pipeline[Any, Any]]] = {
     for pipeline in (
         ONE,
         CHAIN,
+        SIGNED,
         STORM,
         FAN,
         NARROW,

@@ -159,8 +159,8 @@ class Site:
         return self.engine.handle(WORKFLOWS[f"{row.workflow}@{row.version}"], id).output(row)
 
     @contextlib.contextmanager
-    def busy(self, active_min: int) -> Generator[dict[str, int]]:
-        """Start runs of CHAIN beside the block, so that there is always work: as many as end, and these at least.
+    def busy(self, active_min: int, of: Callable[[int], Call[Any]] = CHAIN) -> Generator[dict[str, int]]:
+        """Start runs beside the block, so that there is always work: as many as end, and these at least.
 
         Gives the numbers that they were started with, by id.
         """
@@ -170,7 +170,7 @@ class Site:
         def feed() -> None:
             while not done.is_set():
                 for number in range(max(0, active_min - self.active())):
-                    runs[self.start(CHAIN(number))] = number
+                    runs[self.start(of(number))] = number
                 done.wait(0.05)
 
         feeder = threading.Thread(target=feed)
