@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
+from holdfast.adapters.memory.inspecting import inspected
 from holdfast.ports.hearing import (
     AiCallsOf,
     AiTotalsOf,
@@ -39,7 +40,7 @@ def heard(tables: Tables, query: object) -> object:
         case AiTotalsOf():
             return _totals(tables, query)
         case _:
-            raise TypeError(f"{query!r} is no question to a store")
+            return inspected(tables, query)
 
 
 def _page(

@@ -10,6 +10,7 @@ from holdfast.adapters.sql.database import Database, Link
 from holdfast.adapters.sql.dialects import Dialect, encode_rows
 from holdfast.adapters.sql.finding import runs_counted, runs_listed
 from holdfast.adapters.sql.hearing import hearing_answers
+from holdfast.adapters.sql.inspecting import inspecting_answers
 from holdfast.adapters.sql.rows import askable, is_askable
 from holdfast.adapters.sql.statements import node_rows
 from holdfast.adapters.sql.streams import (
@@ -101,6 +102,7 @@ class Answers:
             ListDeadLetters: lambda link, query: list_dead_letters(link, self._dialect, query),
             CountDeadLetters: lambda link, query: count_dead_letters(link, self._dialect, query),
             **hearing_answers(database.dialect),
+            **inspecting_answers(database.dialect),
         }
 
     def answer(self, link: Link, query: Query[R]) -> R:

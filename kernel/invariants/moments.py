@@ -11,7 +11,7 @@ from holdfast.kernel.invariants.violations import Violation
 from holdfast.kernel.plan import MapPlan, stage_of
 from holdfast.ports.json import canonical
 from holdfast.ports.records import TERMINAL, Job, JobKind, JobState, Run, RunName, RunStatus, SlotName
-from holdfast.ports.references import of_run, reference_text, references_from
+from holdfast.ports.references import Reference, of_run, reference_text, references_from
 from holdfast.ports.tables import Tables
 
 _ENDS: Final = {
@@ -21,6 +21,9 @@ _ENDS: Final = {
     "run.terminated": RunStatus.CANCELLED,
 }
 
+_UNREADABLE: Final = (ValueError, KeyError, TypeError, IndexError, AttributeError, AssertionError)
+"""What reading raises that can't be read: a store that was damaged may hold anything."""
+
 
 def check(store: Snapshot | Tables, *, runs: Collection[str] | None = None) -> list[Violation]:
     """Return what is wrong with the rows of a store; nothing, if the engine keeps its promises.
@@ -29,10 +32,29 @@ def check(store: Snapshot | Tables, *, runs: Collection[str] | None = None) -> l
     runs together is asked of all, always.
     """
     snapshot = as_snapshot(store)
-    found = [*_generations(snapshot), *_children(snapshot)]
-    looked: dict[str, Seen] = {}
     everything = snapshot.runs.keys() | snapshot.jobs.keys() | snapshot.history.keys()
-    for key in sorted(everything if runs is None else everything.intersection(runs)):
+    keys = everything if runs is None else everything.intersection(runs)
+    of_several = [*_generations(snapshot), *_children(snapshot)]
+    return [*of_several, *_one_by_one(snapshot, keys), *_slots(snapshot)]
+
+
+def check_part(part: Snapshot | Tables, runs: Collection[str]) -> list[Violation]:
+    """Return what is wrong with these runs, by key, of which the snapshot is a part of a store.
+
+    It is enough that it has them, the generations before them with their histories, the newest generations of their
+    names, and the runs that their jobs wait for. Nothing is said of limits, which they share with others.
+    """
+    snapshot = as_snapshot(part)
+    everything = snapshot.runs.keys() | snapshot.jobs.keys() | snapshot.history.keys()
+    keys = everything.intersection(runs)
+    of_several = (*_generations(snapshot), *_children(snapshot))
+    return [*(one for one in of_several if one.where in keys), *_one_by_one(snapshot, keys)]
+
+
+def _one_by_one(snapshot: Snapshot, keys: Collection[str]) -> list[Violation]:
+    found: list[Violation] = []
+    looked: dict[str, Seen] = {}
+    for key in sorted(keys):
         run = snapshot.runs.get(key)
         if run is None:
             found.append(Violation("S7", key, "rows of a run that is not there"))
@@ -41,41 +63,35 @@ def check(store: Snapshot | Tables, *, runs: Collection[str] | None = None) -> l
         if plan is None:
             found.append(Violation("S7", key, f"its plan {run.plan} is not stored"))
             continue
-        seen = looked[key] = look(run, plan, snapshot)
-        found += (Violation(name, key, what) for name, rule in _RULES for what in rule(seen))
-    if runs is not None:
-        _look_before(looked, snapshot)
-    for key, seen in looked.items():
-        if runs is None or key in runs:
-            found += (Violation("S4", key, what) for what in _kept(seen, looked))
-    found += _slots(snapshot)
+        try:
+            seen = looked[key] = look(run, plan, snapshot)
+            found += [Violation(name, key, what) for name, rule in _RULES for what in rule(seen)]
+            found += [Violation("S4", key, what) for what in _kept(seen, snapshot, looked)]
+        except _UNREADABLE as error:
+            what = f"its rows say what can't be: {type(error).__name__}: {error}"
+            found.append(Violation("S4", key, what))
     return found
 
 
-def _look_before(looked: dict[str, Seen], snapshot: Snapshot) -> None:
-    """Look also at the generations that these run again: what they keep is held against that."""
-    for seen in tuple(looked.values()):
-        before = snapshot.runs.get(seen.run.rerun_of or "")
-        plan = None if before is None else snapshot.plans.get(before.plan)
-        if before is not None and plan is not None and before.key not in looked:
-            looked[before.key] = look(before, plan, snapshot)
-
-
-def _kept(seen: Seen, others: Mapping[str, Seen]) -> Iterator[str]:
+def _kept(seen: Seen, snapshot: Snapshot, looked: Mapping[str, Seen]) -> Iterator[str]:
     """S4: what a rerun keeps is what the generation before it has, and that is in whichever generation gave it."""
     run = seen.run
     if run.rerun_of is None:
         if run.kept is not None or run.rerun_from is not None:
             yield f"it runs nothing again, keeps {run.kept} and begins with {run.rerun_from}"
         return
-    before = others.get(run.rerun_of)
-    if before is None or (before.run.name, before.run.generation + 1) != (run.name, run.generation):
+    before = snapshot.runs.get(run.rerun_of)
+    if before is None or (before.name, before.generation + 1) != (run.name, run.generation):
         yield f"it runs {run.rerun_of} again, which is not the generation before it"
         return
     kept = references_from(run.kept)
+    plan = snapshot.plans.get(before.plan) if kept else None
+    gave: Mapping[str, Reference] = {}
+    if plan is not None:
+        gave = (looked.get(before.key) or look(before, plan, snapshot)).place.gave
     for name, reference in kept.items():
-        output = before.place.gave.get(name)
-        if output is None or of_run(before.run.key, output) != reference:
+        output = gave.get(name)
+        if output is None or of_run(before.key, output) != reference:
             yield f"it keeps {reference} of {name!r}, and that gave {output}"
     if run.rerun_from is None and kept:
         yield f"it begins from the start, and keeps {run.kept}"
@@ -197,6 +213,14 @@ def _absorbed(seen: Seen) -> Iterator[str]:
     for job in seen.owed:
         if job.kind is not JobKind.DELIVER or job.epoch or job.session is not None:
             yield f"job {job.number} is owed, and somebody's attempt"
+
+
+def _after_its_end(seen: Seen) -> Iterator[str]:
+    """C1: once a run has ended nothing of it is done any more."""
+    end = next((row.number for row in seen.history if row.type in _ENDS), None)
+    after = [row for row in seen.history if end is not None and row.number > end]
+    if after:
+        yield f"it ended in row {end}, and row {after[0].number} is {after[0].type}"
 
 
 def _orphans(seen: Seen) -> Iterator[str]:
@@ -333,6 +357,7 @@ _RULES: Final[Sequence[tuple[str, Callable[[Seen], Iterator[str]]]]] = (
     ("O1", _numbered),
     ("S1", _epochs),
     ("S4", _outputs),
+    ("C1", _after_its_end),
     ("S5", _absorbed),
     ("S6", _ends),
     ("S7", _orphans),

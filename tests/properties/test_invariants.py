@@ -1,5 +1,6 @@
 """The checker of the invariants sees each of them broken, and nothing where nothing is."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
@@ -8,7 +9,7 @@ import pytest
 
 from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.kernel.commands import Attempt, Completed, Expanded, Outcome, SessionClose
-from holdfast.kernel.invariants import Snapshot, check, check_step
+from holdfast.kernel.invariants import Snapshot, check, check_part, check_step, overdue
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import Query, Transaction
 from holdfast.ports.records import HistoryRow, Job, JobKind, JobState, RunStatus, SessionState
@@ -162,6 +163,7 @@ BROKEN: list[tuple[str, str, Damage]] = [
     ("S6", "a run failed that was cancelled", _run(FAILED, status=RunStatus.CANCELLED)),
     ("S6", "a run failed without saying why", _run(FAILED, error=None)),
     ("S6", "a run went on after its end", _history(lambda rows: _added(rows, "run.repaired"), DONE)),
+    ("C1", "a run went on", _history(lambda rows: _added(rows, "stage.completed", node="b"), DONE)),
     ("S6", "an active run has ended", _history(lambda rows: _added(rows, "run.completed"))),
     ("S6", "a run completed half-way", _run(HALF, status=RunStatus.COMPLETED)),
     ("S6", "a run completed with another result", _run(DONE, result="1")),
@@ -218,6 +220,39 @@ def test_what_is_broken_is_seen(name: str, _what: str, damage: Damage) -> None:
     found = check(_damaged(damage))
 
     assert name in {violation.invariant for violation in found}, found
+
+
+@pytest.mark.parametrize("damage", [damage for *_, damage in BROKEN], ids=[what for _, what, _ in BROKEN])
+def test_a_part_of_a_store_is_judged_as_the_whole(damage: Damage) -> None:
+    """Run by run, each with no more of the others than it hangs on."""
+    tables = _damaged(damage)
+
+    found = [violation for key in (*tables.runs, "nobody") for violation in check_part(tables, [key])]
+
+    assert Counter(found) == Counter(check(tables))
+
+
+def test_rows_that_say_what_can_not_be_are_no_error_of_the_checker() -> None:
+    for damage in (
+        _run(HALF, progress='{"group":"x"}'),
+        _progress(HALF, lambda data: data["nodes"]["m"].update(map=[1])),
+        _row(1, data="["),
+        _history(lambda rows: _added(rows, "stage.expanded", node="b")),
+        lambda tables: tables.plans.update(
+            {key: attrs.evolve(row, body="{}") for key, row in tables.plans.items()}
+        ),
+    ):
+        assert "S4" in {violation.invariant for violation in check(_damaged(damage))}
+
+
+def test_nothing_is_said_of_limits_that_runs_outside_share() -> None:
+    """What is over a limit can only be counted over all."""
+    tables = _damaged(lambda tables: None)
+    for key in (HALF, NEW):
+        tables.runs[key] = attrs.evolve(tables.runs[key], concurrency_key="k", concurrency_limit=1)
+
+    assert [violation.invariant for violation in check(tables)] == ["S10"]
+    assert check_part(tables, [HALF, NEW]) == []
 
 
 def test_a_violation_says_what_and_where() -> None:
@@ -305,6 +340,41 @@ def test_some_statuses_are_reached_in_two_steps_only() -> None:
 
     assert [found.invariant for found in check_step(before, after)] == ["S5"]
     assert check_step(before, after, commands=2) == []
+
+
+# What is overdue -----------------------------------------------------------------------------------------------------
+
+
+LATE: list[tuple[str, str, str, Damage]] = [
+    ("T3", NEW, "a sleeper", _job(NEW, state=JobState.SLEEPING, wake_at=10)),
+    ("T3", NEW, "a run that is to begin", _run(NEW, status=RunStatus.PENDING, start_at=10)),
+    ("T3", NEW, "a run with a deadline", _run(NEW, deadline=10)),
+    ("L1", DONE, "an end that is owed", lambda tables: _owe(tables, 10)),
+    ("L1", HALF, "a lease of somebody who is gone", lambda tables: _expire(tables, 10)),
+]
+
+
+def _owe(tables: Tables, at: int) -> None:
+    tables.runs[DONE] = attrs.evolve(tables.runs[DONE], ended_at=at)
+    job = next(iter(tables.jobs[NEW].values()))
+    tables.jobs[DONE] = {
+        99: attrs.evolve(job, run=DONE, number=99, state=JobState.OWED, kind=JobKind.DELIVER)
+    }
+
+
+def _expire(tables: Tables, at: int) -> None:
+    tables.sessions = {key: attrs.evolve(one, expires_at=at) for key, one in tables.sessions.items()}
+
+
+@pytest.mark.parametrize(("name", "where", "_what", "damage"), LATE, ids=[what for _, _, what, _ in LATE])
+def test_what_is_overdue_is_seen(name: str, where: str, _what: str, damage: Damage) -> None:
+    tables = snapshot_of(_damaged(damage))
+
+    found = overdue(tables, runs=tables.runs.keys(), before=11)
+
+    assert [(violation.invariant, violation.where) for violation in found] == [(name, where)]
+    assert overdue(tables, runs=tables.runs.keys(), before=10) == []
+    assert overdue(tables, runs=[FAILED, "nobody"], before=11) == []
 
 
 # Snapshots --------------------------------------------------------------------------------------------------------

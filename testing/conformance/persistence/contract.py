@@ -6,6 +6,7 @@ from holdfast.testing.conformance.persistence.claims import Claims
 from holdfast.testing.conformance.persistence.concurrency import Concurrency
 from holdfast.testing.conformance.persistence.conflicts import Conflicts
 from holdfast.testing.conformance.persistence.finding import Finding
+from holdfast.testing.conformance.persistence.inspecting import Inspecting
 from holdfast.testing.conformance.persistence.jobs import JobReads
 from holdfast.testing.conformance.persistence.maintenance import Maintenance
 from holdfast.testing.conformance.persistence.queries import Queries
@@ -37,6 +38,7 @@ class PersistenceContract(
     Suspensions,
     Children,
     Removals,
+    Inspecting,
 ):
     """Every promise of `Persistence` and `Transaction`. Derive a test class and define `make_persistence`.
 

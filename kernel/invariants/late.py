@@ -1,0 +1,46 @@
+"""What should have been done by now: true of a store only while somebody does its maintenance."""
+
+from collections.abc import Collection, Iterator
+
+from holdfast.kernel.invariants.snapshots import Snapshot
+from holdfast.kernel.invariants.violations import Violation
+from holdfast.ports.records import TERMINAL, Job, JobState, Micros, Run, RunStatus, Session
+
+
+def overdue(snapshot: Snapshot, *, runs: Collection[str], before: Micros) -> list[Violation]:
+    """Return what was due before that instant in these runs and has not come: T3, and L1 for what others left behind.
+
+    Right after a time without workers all of that is to be expected.
+    """
+    found: list[Violation] = []
+    for key in sorted(runs):
+        run = snapshot.runs.get(key)
+        if run is None:
+            continue
+        jobs = [job for _, job in sorted(snapshot.jobs.get(key, {}).items())]
+        found += [Violation("T3", key, what) for what in _due(run, jobs, before)]
+        found += [Violation("L1", key, what) for what in _left(run, jobs, snapshot, before)]
+    return found
+
+
+def _due(run: Run, jobs: Collection[Job], before: Micros) -> Iterator[str]:
+    if run.status is RunStatus.PENDING and run.start_at is not None and run.start_at < before:
+        yield f"it was to begin at {run.start_at}, and is still pending"
+    if run.status not in TERMINAL and run.deadline is not None and run.deadline < before:
+        yield f"its deadline was at {run.deadline}, and it is {run.status}"
+    for job in jobs:
+        if job.state is JobState.SLEEPING and job.wake_at is not None and job.wake_at < before:
+            yield f"job {job.number} of {job.node!r} was to go on at {job.wake_at}, and still sleeps"
+
+
+def _left(run: Run, jobs: Collection[Job], snapshot: Snapshot, before: Micros) -> Iterator[str]:
+    for job in jobs:
+        holder = snapshot.sessions.get(job.session or "")
+        if job.state is JobState.LEASED and holder is not None and holder.expires_at < before:
+            yield f"job {job.number} of {job.node!r} is leased to {_named(holder)}, and nobody takes it back"
+        if job.state is JobState.OWED and run.ended_at is not None and run.ended_at < before:
+            yield f"it ended at {run.ended_at}, and others that are to know have not been told"
+
+
+def _named(session: Session) -> str:
+    return f"session {session.id} on {session.host}, which is lost since {session.expires_at}"
