@@ -276,6 +276,10 @@ class RunDraft:
         if self._before.parent is not None:
             self._owe(canonical(self._before.parent))
 
+    def owe_children(self) -> None:
+        """Have the children ended that no job of the run waits for any more."""
+        self._owe("null")
+
     def _owe(self, whom: str) -> None:
         """Add a job that tells others of the end: the job whose id is the JSON text `whom`, or all children."""
         run = self._before

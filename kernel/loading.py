@@ -1,6 +1,6 @@
 """Reads what a batch of commands needs, many rows at once, in the one order in which locks are taken."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from holdfast.kernel.plan import Plan, plan_from_json
 from holdfast.kernel.plan_cache import PlanCache
@@ -31,6 +31,7 @@ from holdfast.ports.json import canonical
 from holdfast.ports.persistence import SlotPlace, Transaction, WaitedFor, Waiting
 from holdfast.ports.records import (
     NOTED_ROWS,
+    STAGE_SUSPENDED,
     Job,
     JobKey,
     Micros,
@@ -124,6 +125,8 @@ def _search(tx: Transaction, tables: Tables, search: Search, now: Micros) -> Fou
             return Found(jobs=tuple(tx.lost_jobs(limit)))
         case Silent(grace, limit):
             return Found(jobs=tuple(tx.silent_jobs(now - grace, limit)))
+        case Unsound(run=str(key)):
+            return Found(runs=(key,), checked=1)
         case Unsound(after, limit):
             keys = tx.active_runs(after, limit)
             unsound = tx.unsound_runs(keys) if keys else ()
@@ -252,6 +255,20 @@ def _lock(
     if whole:
         for row in tx.completed(sorted(whole), types=NOTED_ROWS):
             state.completed.setdefault(row.run, []).append(row)
+        asked = list(_suspended_without_job(state, whole))
+        for suspension in tx.history(asked) if asked else ():
+            state.suspensions[suspension.run, suspension.number] = suspension
+
+
+def _suspended_without_job(state: State, runs: set[str]) -> Iterator[tuple[str, int]]:
+    for run in runs & state.completed.keys():
+        live = {(job.node, job.item) for job in state.tables.jobs.get(run, {}).values()}
+        last = {(row.node, row.item): row for row in state.completed[run]}
+        yield from (
+            (run, row.number)
+            for item, row in sorted(last.items(), key=lambda pair: pair[1].number)
+            if row.type == STAGE_SUSPENDED and item not in live
+        )
 
 
 def _sessions(tx: Transaction, state: State, needs: list[Reads]) -> None:
@@ -260,7 +277,7 @@ def _sessions(tx: Transaction, state: State, needs: list[Reads]) -> None:
         session for reads in needs if not _found_nothing(state, reads) for session in reads.sessions
     } - locked
     tables = state.tables
-    if any(isinstance(reads.search, Lost) for reads in needs):
+    if any(isinstance(reads.search, Lost | Unsound) for reads in needs):
         plain.update(job.session for job in tables.all_jobs() if job.session is not None)
     for ids, lock in ((locked, True), (plain, False)):
         if ids:

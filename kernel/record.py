@@ -32,7 +32,19 @@ from holdfast.ports.changes import Change
 from holdfast.ports.clock import Ids
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import CompletedRow
-from holdfast.ports.records import Duty, Job, Micros, PlanRow, Reply, Run, Session, Sink, SlotName, Stream
+from holdfast.ports.records import (
+    Duty,
+    HistoryRow,
+    Job,
+    Micros,
+    PlanRow,
+    Reply,
+    Run,
+    Session,
+    Sink,
+    SlotName,
+    Stream,
+)
 from holdfast.ports.tables import Tables
 from holdfast.ports.transport import Hint
 
@@ -142,9 +154,11 @@ def state_json(state: State) -> str:
     """Return, as canonical JSON text, what a decision can see."""
     tables = state.tables
     said = [[run, key, sorted(names)] for (run, key), names in sorted(tables.said_keys.items())]
+    suspensions = [to_data(row) for row in state.suspensions.values()]
     return canonical(
         {
             **({"said_keys": said} if said else {}),
+            **({"suspensions": suspensions} if suspensions else {}),
             "runs": to_data(list(tables.runs.values()), list[Run]),
             "jobs": to_data(list(tables.all_jobs()), list[Job]),
             "sessions": to_data(list(tables.sessions.values()), list[Session]),
@@ -207,6 +221,8 @@ def state_from(text: str) -> State:
     state.used = {SlotName(namespace, name): number for namespace, name, number in data.get("used", ())}
     for kind, search, found in data["found"]:
         state.found[_search(kind, search)] = from_data(found, Found)
+    for suspension in from_data(data.get("suspensions", []), list[HistoryRow]):
+        state.suspensions[suspension.run, suspension.number] = suspension
     for row in from_data(data["completed"], list[CompletedRow]):
         state.completed.setdefault(row.run, []).append(row)
     return state

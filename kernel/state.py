@@ -14,6 +14,8 @@ from holdfast.ports.json import parse
 from holdfast.ports.persistence import CompletedRow, Lane, SlotPlace
 from holdfast.ports.records import (
     NOTED_ROWS,
+    STAGE_SUSPENDED,
+    HistoryRow,
     JobKey,
     JobKind,
     Micros,
@@ -94,10 +96,11 @@ class Lost:
 
 @attrs.frozen
 class Unsound:
-    """Search, from the run key `after` on, for active runs that lack jobs; they are read whole."""
+    """Search, from the run key `after` on, for active runs that lack jobs; they are read whole. Or read just `run`."""
 
     after: str
     limit: int = attrs.field(validator=_not_negative)
+    run: str | None = None
 
 
 @attrs.frozen
@@ -278,6 +281,8 @@ class State:
     stored_plans: frozenset[str] = frozenset()
     found: dict[Search, Found] = attrs.field(factory=dict[Search, Found])
     completed: dict[str, list[CompletedRow]] = attrs.field(factory=dict[str, list[CompletedRow]])
+    suspensions: dict[tuple[str, int], HistoryRow] = attrs.field(factory=dict[tuple[str, int], HistoryRow])
+    """By run and number, the rows in which those stages were suspended that are to be asked about anew."""
     past: dict[str, Past] | None = None
     """What has happened in runs that are to be run again; None if no command of the batch is about that."""
     used: dict[SlotName, int] = attrs.field(factory=dict[SlotName, int])
@@ -303,6 +308,8 @@ class State:
             row = change.row
             if self.past is not None and (row.run in self.past or row.number == 1):
                 self.past.setdefault(row.run, Past()).append(row)
+            if row.type == STAGE_SUSPENDED:
+                self.suspensions[row.run, row.number] = row
             if row.type in NOTED_ROWS:
                 completed = CompletedRow(row.run, row.number, row.node or "", row.item, row.type)
                 self.completed.setdefault(row.run, []).append(completed)

@@ -251,11 +251,16 @@ class RunRepaired:
 
 @attrs.frozen(kw_only=True)
 class RunRepair(Command[RunRepaired]):
-    """Find active runs without the jobs that they need, from the run key `after` on, and give them these."""
+    """Find active runs without the jobs that they need, from the run key `after` on, and give them these.
+
+    With `run`, the key of one, only that run is looked at, whatever its row says of its jobs: it also loses those that
+    it does not need. UnknownPlanError if its plan is not stored.
+    """
 
     type: ClassVar[Literal["run.repair"]] = "run.repair"
     after: str = ""
     limit: int = 500
+    run: str | None = None
 
 
 @attrs.frozen(kw_only=True)

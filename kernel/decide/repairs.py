@@ -1,118 +1,274 @@
-"""Rules for runs that lack jobs, which only a fault can bring about."""
+"""Rules for runs that lack jobs, or have others than they need, which only a fault can bring about."""
 
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, cast
 
 from attrs import evolve
 
 from holdfast.kernel.advance import advance, body_kind, open_node
 from holdfast.kernel.commands import RunRepair, RunRepaired
+from holdfast.kernel.decide.sessions import free_lost
 from holdfast.kernel.draft import RunDraft, Waits
-from holdfast.kernel.plan import MapPlan, Plan, StagePlan, stage_of
-from holdfast.kernel.progress import NodeProgress, Progress, item_input, progress_from
+from holdfast.kernel.plan import MapPlan, NodePlan, Plan, StagePlan, stage_of
+from holdfast.kernel.progress import (
+    MapProgress,
+    NodeProgress,
+    Progress,
+    finished_map,
+    item_input,
+    progress_from,
+)
 from holdfast.kernel.state import Decision, Reads, State, Unsound
-from holdfast.ports.changes import AddJob, Change, UpdateRun
+from holdfast.ports.changes import Change, CloseJob, UpdateRun
 from holdfast.ports.clock import Ids
-from holdfast.ports.records import STAGE_SUSPENDED, TERMINAL, Job, JobState, Micros, Run
+from holdfast.ports.errors import UnknownPlanError
+from holdfast.ports.json import parse
+from holdfast.ports.persistence import CompletedRow
+from holdfast.ports.records import (
+    STAGE_COMPLETED,
+    STAGE_FAILED,
+    STAGE_SUSPENDED,
+    TERMINAL,
+    Job,
+    JobState,
+    Micros,
+    Run,
+    RunStatus,
+)
 from holdfast.ports.transport import Hint
 
 CHECK_AFTER: Final[Micros] = 60_000_000
-"""How often external work is asked about whose job was lost, and with it how often its stage had said."""
+"""How often external work is asked about whose history does not say it."""
 
 
 def reads_of_repair(command: RunRepair) -> Reads:
-    """Search for runs that lack jobs."""
-    return Reads(search=Unsound(command.after, command.limit))
+    """Search for runs that lack jobs, or read the one that is named."""
+    return Reads(search=_meant(command))
 
 
 def decide_repair(state: State, command: RunRepair, now: Micros, _: Ids) -> Decision[RunRepaired]:
-    """Give each run the jobs that its progress says it has and the table does not."""
-    found = state.found[Unsound(command.after, command.limit)]
+    """Give each run the jobs that its progress and its history say it has, and no others.
+
+    A run that is named is looked at whatever its row says, also if it has ended. One whose plan is not stored can't be
+    repaired: it is passed over or, if it was named, refused.
+    """
+    found = state.found[_meant(command)]
     changes: list[Change] = []
     hints: list[Hint] = []
     repaired: list[str] = []
     for key in found.runs:
-        run = state.tables.runs[key]
-        if run.status in TERMINAL:
+        run = state.tables.runs.get(key)
+        if run is None or (run.status in TERMINAL and command.run is None):
             continue
-        draft = RunDraft(run, now)
-        if _restore(draft, state, run):
-            changes.extend(_with_true_count(draft.changes(), state, key))
+        jobs = [job for job in state.tables.jobs.get(key, {}).values() if job.state is not JobState.OWED]
+        # How many jobs it has is what was found to be wrong: from here on it is what there is.
+        draft = RunDraft(evolve(run, open_jobs=len(jobs)), now)
+        try:
+            made = _cleared(run, jobs) if run.status in TERMINAL else _mended(draft, state, run, jobs, now)
+        except UnknownPlanError:
+            if command.run is not None:
+                raise
+            continue
+        if made:
+            changes.extend(made)
             hints.extend(draft.hints)
             repaired.append(run.id)
     reply = RunRepaired(repaired=tuple(repaired), checked=found.checked, next=found.next, owes=found.owes)
     return Decision(reply, tuple(changes), tuple(hints))
 
 
-def _restore(draft: RunDraft, state: State, run: Run) -> bool:
+def _meant(command: RunRepair) -> Unsound:
+    return Unsound(command.after, command.limit, command.run)
+
+
+def _cleared(run: Run, jobs: Sequence[Job]) -> Sequence[Change]:
+    """Take away what a run still has that has ended, so that nobody works for it any more."""
+    if not jobs and not run.open_jobs:
+        return ()
+    return (UpdateRun(evolve(run, open_jobs=0)), *(CloseJob(job.key) for job in jobs))
+
+
+def _mended(draft: RunDraft, state: State, run: Run, jobs: Sequence[Job], now: Micros) -> Sequence[Change]:
     plan = state.plan_of(run)
-    progress = progress_from(run.progress)
-    if advance(draft, plan, progress):
-        draft.append("run.repaired", data={"cause": "the group was done and nothing had gone on"})
-        return True
-    jobs = _jobs(state, run.key)
-    missing = 0
+    before = progress_from(run.progress)
+    if not run.is_admitted or not before.nodes:  # nothing says what it lacks
+        return draft.changes() if run.open_jobs != len(jobs) else ()
+    rows = state.completed.get(run.key, ())
+    progress = _as_told(before, plan, rows)
+    needed = {(job.node, job.item): job.number for job in _needed(progress, jobs, rows)}
+    progress = _adopting(progress, needed)
+    extra = [job for job in jobs if needed.get((job.node, job.item)) != job.number]
+    lacking = list(_lacking(progress, needed, rows))
+    astray = [job for job in jobs if job not in extra and _is_astray(state, run, job)]
+    causes = {
+        "the group was done and nothing had gone on": progress.is_done,
+        "its place in the plan was not where its history leads": progress != before,
+        "jobs were missing": bool(lacking),
+        "jobs were there that nothing needs": bool(extra),
+        "jobs were where nobody would take them": bool(astray),
+    }
+    why = [cause for cause, is_true in causes.items() if is_true]
+    if not why:
+        return draft.changes() if run.open_jobs != len(jobs) else ()
+    facts: dict[str, object] = {"cause": ", ".join(why)}
+    for job in extra:
+        draft.close_job(job)
+    if any(job.waits_for_child for job in extra):
+        draft.owe_children()
+    draft.keep_progress(progress.to_json())
+    _reopen(draft, state, run, plan, progress, lacking)
+    draft.append("run.repaired", data={**facts, "jobs": len(lacking)} if lacking else facts)
+    # Last, as they may end the run: nothing comes after an end.
+    if not advance(draft, plan, progress):
+        _put_right(draft, plan, astray, now)
+    return draft.changes()
+
+
+# What there should be ---------------------------------------------------------------------------------------------
+
+
+def _as_told(progress: Progress, plan: Plan, rows: Sequence[CompletedRow]) -> Progress:
+    """Return the progress with what the history says is done: that is not done again."""
+    for name, node in progress.nodes.items():
+        of_node = [row for row in rows if row.node == name]
+        if node.map is not None:
+            progress = progress.with_node(name, _counted(plan.node(name), node.map, of_node))
+        elif node.output is None and not node.is_test:
+            done = next((row for row in of_node if row.item is None and row.type == STAGE_COMPLETED), None)
+            progress = (
+                progress if done is None else progress.with_node(name, NodeProgress(output=done.number))
+            )
+    return progress
+
+
+def _counted(node: NodePlan, counters: MapProgress, rows: Sequence[CompletedRow]) -> NodeProgress:
+    """Count the items of a map again."""
+    assert isinstance(node, MapPlan)
+    total = counters.total
+    done = failed = 0
+    for row in rows:
+        done += row.item is not None and row.type == STAGE_COMPLETED
+        failed += row.item is not None and row.type == STAGE_FAILED
+        if node.enough is None:
+            is_over = done == total
+        else:
+            is_over = node.enough.is_reached(total=total, done=done, failed=failed)
+        if is_over:
+            return finished_map(node.name, counters, row.number, partial=node.enough is not None)
+    following = min(total, done + failed + node.limit)
+    return NodeProgress(map=evolve(counters, done=done, failed=failed, next=following))
+
+
+def _needed(progress: Progress, jobs: Sequence[Job], rows: Sequence[CompletedRow]) -> Iterator[Job]:
+    """Yield the jobs that a run goes on by: one for each stage and item that is open. The one that it knows is best."""
+    ended = _ended(rows)
+    known = {(name, node.job) for name, node in progress.nodes.items()}
+    taken: set[tuple[str, int | None]] = set()
+    by_rank = sorted(jobs, key=lambda job: ((job.node, job.number) not in known, job.number))
+    for job in by_rank:
+        node = progress.nodes.get(job.node)
+        item = (job.node, job.item)
+        if node is None or node.output is not None or item in taken or item in ended:
+            continue
+        if (job.item is None) if node.map is None else (job.item is not None and job.item < node.map.next):
+            taken.add(item)
+            yield job
+
+
+def _adopting(progress: Progress, needed: Mapping[tuple[str, int | None], int]) -> Progress:
+    """Return the progress with the jobs that there are, where it waits for others."""
+    for name, node in progress.nodes.items():
+        there = needed.get((name, None))
+        if node.job is not None and there is not None:
+            progress = progress.with_node(name, evolve(node, job=there))
+    return progress
+
+
+def _lacking(
+    progress: Progress, needed: Mapping[tuple[str, int | None], int], rows: Sequence[CompletedRow]
+) -> Iterator[tuple[str, int | None]]:
+    ended = _ended(rows)
     for name, node in progress.nodes.items():
         if node.map is not None:
-            missing += _restore_items(draft, state, run, plan, name, node)
-        elif node.output is None and not any(job.node == name for job in jobs):
-            progress = progress.with_node(name, _reopened(draft, state, run, plan, progress, name))
-            missing += 1
-    draft.keep_progress(progress.to_json())
-    if missing:
-        draft.append("run.repaired", data={"cause": "jobs were missing", "jobs": missing})
-    return missing > 0 or run.open_jobs != len(jobs)
+            items = ((name, item) for item in range(node.map.next))
+            yield from (item for item in items if item not in ended and item not in needed)
+        elif node.output is None and (name, None) not in needed:
+            yield name, None
 
 
-def _restore_items(draft: RunDraft, state: State, run: Run, plan: Plan, name: str, node: NodeProgress) -> int:
-    counters = node.map
-    assert counters is not None
-    mapped = plan.node(name)
-    assert isinstance(mapped, MapPlan)
-    rows = [row for row in state.completed.get(run.key, ()) if row.node == name]
-    ended = {row.item for row in rows if row.type != STAGE_SUSPENDED}
-    checked = {row.item: row.number for row in rows if row.type == STAGE_SUSPENDED}
-    live = {job.item for job in _jobs(state, run.key) if job.node == name}
-    missing = [index for index in range(counters.next) if index not in ended and index not in live]
-    stage = mapped.stage
-    for index in missing:
-        if index in checked:
-            _check_again(draft, stage, run, checked[index], index)
-        else:
-            draft.open_job(stage, body_kind(stage), item_input(name, counters, index), item=index)
-    return len(missing)
+def _ended(rows: Sequence[CompletedRow]) -> set[tuple[str, int | None]]:
+    return {(row.node, row.item) for row in rows if row.type != STAGE_SUSPENDED}
 
 
-def _reopened(
-    draft: RunDraft, state: State, run: Run, plan: Plan, progress: Progress, name: str
-) -> NodeProgress:
-    """Open a node whose job is gone: what was handed on is not handed on again, but asked about."""
-    node = plan.node(name)
+# What is done about it --------------------------------------------------------------------------------------------
+
+
+def _reopen(
+    draft: RunDraft,
+    state: State,
+    run: Run,
+    plan: Plan,
+    progress: Progress,
+    lacking: Sequence[tuple[str, int | None]],
+) -> None:
+    """Give what lacks a job another: what was handed on is not handed on again, but asked about."""
     rows = state.completed.get(run.key, ())
-    suspended = [row.number for row in rows if row.type == STAGE_SUSPENDED and row.node == name]
-    if suspended:
-        return NodeProgress(job=_check_again(draft, stage_of(node), run, suspended[-1], None))
-    return open_node(draft, node, progress, is_test=progress.nodes[name].is_test)
+    suspended = {(row.node, row.item): row.number for row in rows if row.type == STAGE_SUSPENDED}
+    for name, item in lacking:
+        node = progress.nodes[name]
+        stage = stage_of(plan.node(name))
+        row = suspended.get((name, item))
+        if row is not None:
+            number = draft.open_check(stage, row, item, _waits(state, run, stage, row, item))
+            if item is None:
+                progress = progress.with_node(name, NodeProgress(job=number))
+        elif item is None:
+            progress = progress.with_node(
+                name, open_node(draft, plan.node(name), progress, is_test=node.is_test)
+            )
+        else:
+            assert node.map is not None
+            draft.open_job(stage, body_kind(stage), item_input(name, node.map, item), item=item)
+    draft.keep_progress(progress.to_json())
 
 
-def _check_again(draft: RunDraft, stage: StagePlan, run: Run, row: int, item: int | None) -> int:
-    key = f"{run.key}/{stage.name}" if item is None else f"{run.key}/{stage.name}/{item}"
-    return draft.open_check(stage, row, item, Waits(0, CHECK_AFTER, None, key))
+def _waits(state: State, run: Run, stage: StagePlan, row: int, item: int | None) -> Waits:
+    """Return how external work is asked about: now, and then as its body had said when it handed it on."""
+    suspension = state.suspensions.get((run.key, row))
+    said = cast("dict[str, object]", parse(suspension.data or "{}")) if suspension is not None else {}
+    check_after, give_up_at, key = said.get("check_after"), said.get("give_up_at"), said.get("key")
+    named = f"{run.key}/{stage.name}" if item is None else f"{run.key}/{stage.name}/{item}"
+    return Waits(
+        until=0,
+        check_after=check_after if isinstance(check_after, int) else CHECK_AFTER,
+        give_up_at=give_up_at if isinstance(give_up_at, int) else None,
+        key=key if isinstance(key, str) else named,
+    )
 
 
-def _jobs(state: State, run: str) -> list[Job]:
-    jobs = state.tables.jobs.get(run, {}).values()
-    return [job for job in jobs if job.state is not JobState.OWED]
+def _is_astray(state: State, run: Run, job: Job) -> bool:
+    """Whether a job is in a state out of which nothing will take it."""
+    if job.state is JobState.LEASED:
+        return job.session not in state.tables.sessions
+    if (job.state is JobState.HELD) != (run.status is RunStatus.PAUSED) or job.session is not None:
+        return True
+    match job.state:
+        case JobState.SLEEPING:
+            return (job.wake_at is None) != job.waits_for_child
+        case JobState.LIMITED:
+            return job.wake_at is not None or job.concurrency_key is None
+        case JobState.QUEUED:
+            return job.wake_at is not None
+        case _:
+            return False
 
 
-def _with_true_count(changes: tuple[Change, ...], state: State, key: str) -> list[Change]:
-    """Make the run's row say how many jobs it really has: that count is what was found to be wrong."""
-    added = sum(isinstance(change, AddJob) for change in changes)
-    real = len(_jobs(state, key)) + added
-    return [
-        UpdateRun(_counting(change.run, real)) if isinstance(change, UpdateRun) else change
-        for change in changes
-    ]
-
-
-def _counting(run: Run, jobs: int) -> Run:
-    return run if run.status in TERMINAL else evolve(run, open_jobs=jobs)
+def _put_right(draft: RunDraft, plan: Plan, astray: Sequence[Job], now: Micros) -> None:
+    """Let jobs rest as they should. One that was leased to nobody was lost with its worker, and that counts."""
+    for job in astray:
+        if draft.status in TERMINAL:
+            return
+        if job.state is JobState.LEASED:
+            free_lost(draft, plan, job, now)
+        else:
+            draft.rest_job(job, None if job.waits_for_child else job.wake_at or now)

@@ -106,7 +106,7 @@ def decide_reap_stale(state: State, command: LeaseReapStale, now: Micros, _: Ids
         jobs = [job for job in map(state.tables.job, keys) if job is not None and _is_orphan(state, job)]
         draft = RunDraft(run, now)
         for job in jobs:
-            if _free(draft, state.plan_of(run), job, now):
+            if free_lost(draft, state.plan_of(run), job, now):
                 freed += 1
                 continue
             dead += 1
@@ -123,7 +123,8 @@ def _is_orphan(state: State, job: Job) -> bool:
     return job.state is JobState.LEASED and holder is not None and holder.state is SessionState.DEAD
 
 
-def _free(draft: RunDraft, plan: Plan, job: Job, now: Micros) -> bool:
+def free_lost(draft: RunDraft, plan: Plan, job: Job, now: Micros) -> bool:
+    """Free a job whose holder is gone; return False if that was its last attempt, with which its stage has failed."""
     if job.attempts >= job.max_attempts:
         message = f"the worker that held attempt {job.attempts} of {job.max_attempts} was lost"
         fail_attempt(draft, plan, job, Failure(code=LOST_WORKER, message=message), now, {})

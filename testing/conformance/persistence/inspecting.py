@@ -1,6 +1,7 @@
 """What a store promises to somebody who looks through all of it."""
 
 from attrs import evolve
+from typing_extensions import Unpack
 
 from holdfast.ports.changes import (
     AddAiCall,
@@ -43,6 +44,7 @@ from holdfast.ports.records import (
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
     NOW,
+    RunFields,
     a_completed_row,
     a_job,
     a_key,
@@ -62,7 +64,7 @@ from holdfast.testing.conformance.persistence.jobs import FULL_JOB
 from holdfast.testing.conformance.persistence.runs import FULL_RUN
 
 
-def _limited(number: int, limit: int, **fields: object) -> Run:
+def _limited(number: int, limit: int, **fields: Unpack[RunFields]) -> Run:
     run = evolve(a_run(number), last_job=1, concurrency_key="k", concurrency_limit=limit)
     return evolve(run, **fields)
 

@@ -1,15 +1,37 @@
 """Repair gives runs the jobs back that a fault has taken, and has nothing to do without one."""
 
+from typing import Any
+
 import attrs
 import pytest
 
-from holdfast.kernel.commands import Command, RunCancel, RunRepair, RunRepaired
-from holdfast.ports.changes import CloseJob, CloseJobs, UpdateRun
-from holdfast.ports.errors import InvalidCommandError
-from holdfast.ports.json import parse
-from holdfast.ports.records import Job, JobKind, JobState
+from holdfast.kernel.commands import (
+    Command,
+    RunCancel,
+    RunPause,
+    RunRepair,
+    RunRepaired,
+    RunResume,
+)
+from holdfast.kernel.invariants import check
+from holdfast.kernel.plan import Enough
+from holdfast.ports.changes import AddJob, AppendHistory, CloseJob, CloseJobs, UpdateJob, UpdateRun
+from holdfast.ports.errors import InvalidCommandError, UnknownPlanError
+from holdfast.ports.json import canonical, parse
+from holdfast.ports.records import Job, JobKind, JobState, RunStatus
 from holdfast.ports.transport import JobHint
-from tests.unit.kernel.world import World, completing, each, pipeline, stage
+from tests.unit.kernel.world import (
+    SECOND,
+    World,
+    child,
+    completing,
+    each,
+    each_of,
+    external,
+    payload,
+    pipeline,
+    stage,
+)
 
 
 def _repair(world: World, *, expected: tuple[str, ...] = ("x",)) -> None:
@@ -250,3 +272,320 @@ def test_what_a_batch_repairs_before_a_settle_is_as_good_as_new() -> None:
     assert [(job.node, job.number) for job in world.jobs()] == [(lost.node, 3)]
     _finish(world)
     assert world.result() == ["a", "b"]
+
+
+# Runs that are named ---------------------------------------------------------------------------------------------
+
+
+def _mend(world: World, id: str = "x") -> None:
+    """Repair one run whose row gives no cause; then it is sound, and there is nothing more to repair."""
+    key = world.run(id).key
+    assert check(world.tables())
+    assert world.kernel.dispatch(RunRepair(run=key)).repaired == (id,)
+    assert [str(found) for found in check(world.tables())] == []
+    with world.unchanged():
+        assert world.do(RunRepair(run=key)) == RunRepaired(repaired=(), checked=1, next=None)
+
+
+def _half(world: World) -> str:
+    """Work until a map of four has one item done, and two under way."""
+    world.create()
+    session = world.open()
+    world.expand(world.claim_one(session), range(4))
+    world.complete(world.claim(session, limit=1)[0])
+    return session
+
+
+def _row(world: World, **fields: Any) -> None:
+    world.put(UpdateRun(attrs.evolve(world.run(), **fields)))
+
+
+def _counters(world: World, *numbers: int) -> None:
+    """Set total, next, done and the number of those failed of the map."""
+    total, following, done, failed = numbers
+    progress = parse(world.run().progress)
+    stored = progress["nodes"]["m"]["map"]
+    progress["nodes"]["m"]["map"] = [total, following, done, *stored[3:5], failed]
+    _row(world, progress=canonical(progress))
+
+
+def test_a_sound_run_that_is_named_is_left_alone() -> None:
+    world = World(pipeline(each("m", limit=2), stage("z")))
+    session = _half(world)
+    for repair in (RunRepair(run=world.run().key), RunRepair(run="nothing")):
+        with world.unchanged():
+            assert world.do(repair).repaired == ()
+    world.fail(world.claim(session, limit=1)[0])
+    _finish(world)
+    with world.unchanged():
+        assert world.do(RunRepair(run=world.run().key)).repaired == ()
+
+
+def test_a_job_that_nobody_counts_any_more_is_given_back() -> None:
+    """The sweep goes by the count, which agrees; who is named is looked at itself."""
+    world = World(pipeline((stage("a"), stage("b"))))
+    world.create()
+    _lose_jobs(world, world.jobs()[0])
+    _row(world, open_jobs=1)
+    with world.unchanged():
+        assert world.kernel.dispatch(RunRepair()).repaired == ()
+    _mend(world)
+
+    _finish(world)
+    assert world.result() == ["a", "b"]
+
+
+def test_a_run_that_has_not_begun_only_counts_again() -> None:
+    world = World(pipeline(stage("a")))
+    world.create()
+    _row(world, status=RunStatus.PENDING, last_job=0, open_jobs=3, progress="{}", concurrency_key="k")
+    _lose_jobs(world, *world.jobs())
+    _mend(world)
+
+    assert (world.run().open_jobs, world.jobs(), world.events()) == (0, [], ["run.created"])
+
+
+def test_a_job_that_nothing_needs_is_taken_away() -> None:
+    """Of two for one item the first is kept, and of two for a stage the one that the run knows."""
+    world = World(pipeline((stage("a"), each("m", limit=2)), stage("z")))
+    world.create()
+    session = world.open()
+    claimed = {attempt.node: attempt for attempt in world.claim(session)}
+    world.expand(claimed["m"], range(4))
+    first = next(job for job in world.jobs() if job.item == 0)
+    a = next(job for job in world.jobs() if job.node == "a")
+    extra = (
+        *(attrs.evolve(first, number=20), attrs.evolve(first, number=21, item=3)),
+        *(attrs.evolve(first, number=22, node="z", item=None), attrs.evolve(a, number=23)),
+    )
+    before = world.jobs()
+    world.put(*map(AddJob, extra))
+    _row(world, last_job=23, open_jobs=len(before) + 4)
+    _mend(world)
+
+    assert world.jobs() == before
+    assert world.complete(claimed["a"]).status == "settled"
+    _finish(world)
+    assert world.run().status == "completed"
+
+
+def test_the_only_job_of_a_stage_is_the_one_that_it_waits_for() -> None:
+    world = World(pipeline(stage("a")))
+    world.create()
+    (job,) = world.jobs()
+    world.put(CloseJob(job.key), AddJob(attrs.evolve(job, number=5)))
+    _row(world, last_job=5)
+    _mend(world)
+
+    assert [job.number for job in world.jobs()] == [5]
+
+
+def test_what_the_history_says_is_done_is_not_done_again() -> None:
+    world = World(pipeline((stage("a"), stage("b")), stage("z")))
+    world.create()
+    attempts = world.claim(world.open())
+    row = world.run()
+    world.complete(attempts[0], "once")
+    _row(world, progress=row.progress)
+    _mend(world)
+
+    assert [job.node for job in world.jobs()] == ["b"]
+    world.complete(attempts[1])
+    _finish(world)
+    assert world.events().count("stage.completed") == 3
+
+
+def test_a_group_that_the_history_says_is_done_goes_on() -> None:
+    world = World(pipeline(stage("a"), stage("z")))
+    world.create()
+    progress = world.run().progress
+    world.complete(world.claim_one(world.open()), "once")
+    _lose_jobs(world, *world.jobs())
+    _row(world, progress=progress, open_jobs=0)
+    _mend(world)
+
+    assert [(job.node, world.value(job.run, job.input)) for job in world.jobs()] == [("z", "once")]
+
+
+def test_a_run_that_has_done_everything_completes() -> None:
+    """Nothing is told after its end."""
+    world = World(pipeline(stage("a")))
+    world.create()
+    (job,) = world.jobs()
+    row = attrs.evolve(
+        world.history()[0], number=2, type="stage.completed", node="a", payload=payload("once"), epoch=1
+    )
+    world.put(AppendHistory(attrs.evolve(row, data='{"attempt":1}')), CloseJob(job.key))
+    _row(world, last_row=2, open_jobs=0)
+    _mend(world)
+
+    assert (world.run().status, world.result()) == ("completed", "once")
+    assert world.events() == ["run.created", "stage.completed", "run.repaired", "run.completed"]
+
+
+@pytest.mark.parametrize("numbers", [(4, 3, 0, 0), (4, 4, 1, 0), (4, 3, 3, 0), (4, 1, 1, 0), (4, 3, 1, 1)])
+def test_a_map_counts_its_items_again(numbers: tuple[int, int, int, int]) -> None:
+    world = World(pipeline(each("m", limit=2)))
+    _half(world)
+    _counters(world, *numbers)
+    _mend(world)
+
+    _finish(world)
+    assert world.result() == [["m", index] for index in range(4)]
+
+
+def test_a_map_that_may_lose_items_counts_what_it_lost() -> None:
+    world = World(pipeline(each("m", limit=2, attempts=1, enough=Enough(tolerated=3))))
+    session = _half(world)
+    world.fail(world.claim(session, limit=1)[0])
+    _counters(world, 4, 3, 2, 0)
+    _mend(world)
+
+    _finish(world)
+    assert world.run().status == "completed"
+
+
+def test_a_map_of_which_all_items_are_done_goes_on() -> None:
+    world = World(pipeline((each("m", limit=2), stage("b"))))
+    world.create()
+    session = world.open()
+    attempts = {attempt.node: attempt for attempt in world.claim(session)}
+    world.expand(attempts["m"], range(2))
+    first, second = world.claim(session)
+    world.complete(first)
+    progress = world.run().progress
+    world.complete(second)
+    _row(world, progress=progress)
+    _mend(world)
+
+    assert [job.node for job in world.jobs()] == ["b"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"state": JobState.SLEEPING},
+        {"state": JobState.HELD},
+        {"state": JobState.HELD, "wake_at": 5},
+        {"session": "somebody"},
+        {"wake_at": 5},
+        {"state": JobState.LIMITED},
+        {"state": JobState.SLEEPING, "wake_at": 5, "session": "somebody"},
+    ],
+)
+def test_a_job_that_nobody_would_take_can_be_taken(fields: dict[str, Any]) -> None:
+    world = World(pipeline(stage("a")))
+    world.create()
+    world.put(UpdateJob(attrs.evolve(world.jobs()[0], **fields)))
+    _mend(world)
+
+    _finish(world)
+    assert world.result() == "a"
+
+
+def test_what_goes_on_in_a_paused_run_is_held() -> None:
+    world = World(pipeline(stage("a")))
+    world.create()
+    world.do(RunPause(run_id="x"))
+    world.put(UpdateJob(attrs.evolve(world.jobs()[0], state=JobState.QUEUED)))
+    _mend(world)
+
+    assert world.jobs()[0].state is JobState.HELD
+    world.do(RunResume(run_id="x"))
+    _finish(world)
+    assert world.run().status == "completed"
+
+
+def test_a_job_leased_to_nobody_is_an_attempt_that_was_lost() -> None:
+    """It counts; and if it was the last one, the stage has failed as it would have with any lost worker."""
+    world = World(pipeline(stage("a", attempts=2)))
+    world.create()
+    for attempt in (1, 2):
+        world.claim_one(world.open())
+        world.put(UpdateJob(attrs.evolve(world.jobs()[0], session="nobody")))
+        _mend(world)
+        if attempt == 1:
+            assert (world.jobs()[0].state, world.jobs()[0].attempts) == (JobState.QUEUED, 1)
+
+    assert (world.run().status, parse(world.run().error or "")["code"]) == ("failed", "worker_lost")
+
+
+def test_what_has_ended_keeps_no_jobs() -> None:
+    world = World(pipeline(stage("a")))
+    world.create()
+    (job,) = world.jobs()
+    attempt = world.claim_one(world.open())
+    world.complete(attempt)
+    world.put(AddJob(attrs.evolve(job, number=2)))
+    _row(world, open_jobs=4)
+    _mend(world)
+
+    assert (world.jobs(), world.run().status, world.events()[-1]) == ([], "completed", "run.completed")
+
+
+def test_a_child_of_a_job_that_is_taken_away_is_told() -> None:
+    world = World(pipeline(child("k")), pipeline(stage("a"), workflow="c"))
+    world.create()
+    world.start_child(world.claim_one(world.open()), "x/k")
+    (job,) = world.jobs()
+    world.put(AddJob(attrs.evolve(job, number=7, waits_for="x/other")))
+    _row(world, last_job=7, open_jobs=2)
+    world.kernel.dispatch(RunRepair(run=world.run().key))
+
+    assert [(job.number, job.state) for job in world.jobs()] == [(1, JobState.SLEEPING), (8, JobState.OWED)]
+
+
+def test_a_run_without_its_plan_is_passed_over_and_keeps_nobody_up() -> None:
+    world = World(pipeline(stage("a")))
+    world.create("bad")
+    world.create("good")
+    _row_of = world.run("bad")
+    world.put(
+        UpdateRun(attrs.evolve(_row_of, plan="gone")),
+        CloseJobs(_row_of.key),
+        CloseJobs(world.run("good").key),
+    )
+
+    assert world.kernel.dispatch(RunRepair()).repaired == ("good",)
+    with world.unchanged(), pytest.raises(UnknownPlanError):
+        world.kernel.dispatch(RunRepair(run=_row_of.key))
+
+
+# Work that was handed on -----------------------------------------------------------------------------------------
+
+
+def test_work_that_was_handed_on_is_asked_about_as_its_body_had_said() -> None:
+    """With the key that wakes it, as often, and until it is to be given up."""
+    world = World(pipeline(each_of(external("e"), limit=2)))
+    world.create()
+    session = world.open()
+    world.expand(world.claim_one(session), range(2))
+    first, second = world.claim(session)
+    world.suspend(first, after=7, give_up_in=100, key="k-0")
+    world.suspend(second, after=9, key="k-1")
+    give_up_at = world.now + 100 * SECOND
+    world.wait(20)
+    _lose_jobs(world, *world.jobs())
+    _repair(world)
+
+    found = sorted(
+        (job.item, job.waits_for, job.check_after, job.give_up_at, job.state) for job in world.jobs()
+    )
+    assert found == [
+        (0, "k-0", 7 * SECOND, give_up_at, JobState.QUEUED),
+        (1, "k-1", 9 * SECOND, None, JobState.QUEUED),
+    ]
+
+
+def test_work_that_is_handed_on_and_lost_in_one_batch_is_known_too() -> None:
+    world = World(pipeline((external("e"), stage("b"))))
+    world.create()
+    attempts = {attempt.node: attempt for attempt in world.claim(world.open())}
+    world.suspend(attempts["e"], after=7, key="k")
+    (check_job,) = (job for job in world.jobs() if job.node == "e")
+    _lose_jobs(world, check_job)
+    commands: list[Command[object]] = [completing(attempts["b"]), RunRepair()]
+    world.send(*commands)
+
+    (job,) = world.jobs()
+    assert (job.kind, job.waits_for, job.check_after) == (JobKind.CHECK, "k", 7 * SECOND)
