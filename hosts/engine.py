@@ -25,6 +25,7 @@ from holdfast.hosts.bulk import (
     command_for,
 )
 from holdfast.hosts.core import Core
+from holdfast.hosts.doctor import FINDINGS, examine
 from holdfast.hosts.finding import (
     CountOptions,
     FilterOptions,
@@ -34,6 +35,7 @@ from holdfast.hosts.finding import (
     run_filter,
     wanted_runs,
 )
+from holdfast.hosts.findings import Diagnosis
 from holdfast.hosts.flushing import Flushed, Flusher
 from holdfast.hosts.handles import RunHandle, awaited
 from holdfast.hosts.infos import RunInfo, info_of
@@ -279,6 +281,21 @@ class SyncEngine:
         """
         return replay_dead_letters(self.core, sink, run_id, skip=skip, reason=reason)
 
+    def doctor(self, *, repair: bool = False, blobs: bool = False, limit: int = FINDINGS) -> Diagnosis:
+        """Look through all of the store, of every namespace, for what is not as it must be.
+
+        It locks nothing and keeps a bounded part in memory; what seems to be wrong is looked at twice.
+
+        Args:
+            repair: Put right what can be put right without guessing. No run is failed for being quiet.
+            blobs: Read every blob that is referred to.
+            limit: How many findings are listed at most; all are counted.
+
+        Raises:
+            UnavailableError: The store did not answer.
+        """
+        return examine(self.core, repair=repair, blobs=blobs, limit=limit)
+
     def _listed(self, wanted: Wanted) -> Iterator[RunInfo]:
         after, left = wanted.after, wanted.limit
         while left is None or left > 0:
@@ -484,3 +501,8 @@ class Engine:
         """Let parked events go on. See `SyncEngine.replay_dead_letters`."""
         replay = partial(self._sync.replay_dead_letters, sink=sink, run_id=run_id, skip=skip, reason=reason)
         return await to_thread.run_sync(replay)
+
+    async def doctor(self, *, repair: bool = False, blobs: bool = False, limit: int = FINDINGS) -> Diagnosis:
+        """Look through all of the store for what is not as it must be. See `SyncEngine.doctor`."""
+        call = partial(self._sync.doctor, repair=repair, blobs=blobs, limit=limit)
+        return await to_thread.run_sync(call)

@@ -16,10 +16,12 @@ from holdfast.ports.blobs import BlobStore
 from holdfast.ports.clock import Clock, Ids
 from holdfast.ports.errors import InvalidUrlError
 from holdfast.ports.events import EventSink
-from holdfast.ports.persistence import Persistence
+from holdfast.ports.persistence import Persistence, SchemaVersion
 from holdfast.ports.transport import JobTransport
 
 _FORMS: Final = "memory://, sqlite:///path/to/file.db or postgresql://user@host/database"
+MEMORY: Final = "memory"
+"""The version of the tables of a store that has none."""
 _SECRET: Final = re.compile(r"//.*@|(?<=password=)[^&#]*")
 
 
@@ -93,6 +95,13 @@ def open_blobs(url: str | BlobStore | None) -> BlobStore | None:
             f"{without_secrets(url)!r} is no blob store's URL; use file:///an/absolute/folder"
         )
     return FileBlobStore(Path(path))
+
+
+def schema_of(stores: Stores) -> str | None:
+    """Return the version of a store's tables; None if there are none. A file that is not there stays so."""
+    if stores.file is not None and not stores.file.exists():
+        return None
+    return stores.persistence.read(SchemaVersion())
 
 
 def newest_schema() -> str:

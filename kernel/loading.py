@@ -31,7 +31,9 @@ from holdfast.ports.json import canonical
 from holdfast.ports.persistence import SlotPlace, Transaction, WaitedFor, Waiting
 from holdfast.ports.records import (
     NOTED_ROWS,
+    STAGE_EXPANDED,
     STAGE_SUSPENDED,
+    STAGE_TESTED,
     Job,
     JobKey,
     Micros,
@@ -253,7 +255,7 @@ def _lock(
         for job in tx.jobs_of(sorted(with_jobs)):
             tables.put_job(job)
     if whole:
-        for row in tx.completed(sorted(whole), types=NOTED_ROWS):
+        for row in tx.completed(sorted(whole), types=(*NOTED_ROWS, STAGE_EXPANDED, STAGE_TESTED)):
             state.completed.setdefault(row.run, []).append(row)
         asked = list(_suspended_without_job(state, whole))
         for suspension in tx.history(asked) if asked else ():

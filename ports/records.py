@@ -105,6 +105,7 @@ STAGE_SKIPPED: Final = "stage.skipped"
 STAGE_COMPLETED: Final = "stage.completed"
 STAGE_FAILED: Final = "stage.failed"
 STAGE_SUSPENDED: Final = "stage.suspended"
+STAGE_TESTED: Final = "stage.tested"
 NOTED_ROWS: Final = (STAGE_COMPLETED, STAGE_FAILED, STAGE_SUSPENDED)
 """The types of the history rows in which a stage, or an item of a map, came to something. Stores are asked for them."""
 

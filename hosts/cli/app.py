@@ -12,6 +12,7 @@ from holdfast.hosts.cli.ai import ai_command
 from holdfast.hosts.cli.annotating import annotate_command
 from holdfast.hosts.cli.artifacts import artifacts_command
 from holdfast.hosts.cli.database import database
+from holdfast.hosts.cli.doctor import doctor_command
 from holdfast.hosts.cli.exits import Exit, Problem, problem_of
 from holdfast.hosts.cli.hearing import logs_command
 from holdfast.hosts.cli.help import exits
@@ -92,7 +93,7 @@ def dead_letters() -> None:
 
 for _command in (letters_command, replay_command):
     dead_letters.add_command(_command)
-for _command in (worker_command, runs, why_command, sinks, dead_letters, database):
+for _command in (worker_command, runs, why_command, doctor_command, sinks, dead_letters, database):
     command_line.add_command(_command)
 
 

@@ -7,9 +7,9 @@ from rich.text import Text
 from holdfast.hosts.cli.exits import Exit
 from holdfast.hosts.cli.help import exits
 from holdfast.hosts.cli.screen import Screen, safe, screen_options, status_text
-from holdfast.hosts.cli.target import MEMORY, Target, engine_options, schema_there
+from holdfast.hosts.cli.target import Target, engine_options, schema_there
 from holdfast.hosts.engine import Engine
-from holdfast.hosts.stores import newest_schema
+from holdfast.hosts.stores import MEMORY, newest_schema
 from holdfast.ports.persistence import CountAll, StoreCounts
 from holdfast.ports.records import JobState, RunStatus
 

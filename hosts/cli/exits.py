@@ -22,6 +22,7 @@ class Exit(IntEnum):
     UNAVAILABLE = 6
     TIMED_OUT = 7
     SCHEMA = 8
+    UNSOUND = 9
     BUG = 70
     INTERRUPTED = 130
     BROKEN_PIPE = 141
@@ -37,6 +38,7 @@ MEANINGS: Final = (
     (Exit.UNAVAILABLE, "the store could not be reached; try again"),
     (Exit.TIMED_OUT, "the run has not ended within the time given"),
     (Exit.SCHEMA, "the tables are missing, older or newer than this version needs"),
+    (Exit.UNSOUND, "the store is not as it must be, or waits for an operator"),
     (Exit.BUG, "an error that nobody expected"),
     (Exit.INTERRUPTED, "interrupted"),
 )

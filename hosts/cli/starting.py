@@ -12,9 +12,10 @@ from holdfast.hosts.cli.exits import Exit
 from holdfast.hosts.cli.facts import find_run
 from holdfast.hosts.cli.help import exits
 from holdfast.hosts.cli.screen import Screen, safe, screen_options
-from holdfast.hosts.cli.target import MEMORY, Target, default_engine
+from holdfast.hosts.cli.target import Target, default_engine
 from holdfast.hosts.cli.waiting import wait_for
 from holdfast.hosts.core import Core
+from holdfast.hosts.stores import MEMORY
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.options import CONCURRENCY_MAX, PRIORITY_MAX, StartOptions
 from holdfast.kernel.authoring.pipelines import Pipeline

@@ -17,14 +17,12 @@ import click
 
 from holdfast.hosts.cli.exits import CliError, Exit
 from holdfast.hosts.engine import Engine
-from holdfast.hosts.stores import newest_schema, without_secrets
+from holdfast.hosts.stores import MEMORY, newest_schema, schema_of, without_secrets
 from holdfast.ports.errors import HoldfastError, InvalidUrlError, SchemaError
 from holdfast.ports.events import EventSink
-from holdfast.ports.persistence import SchemaVersion
 
 ENGINE_VARIABLE: Final = "HOLDFAST_ENGINE"
 URL_VARIABLE: Final = "HOLDFAST_URL"
-MEMORY: Final = "memory"
 
 
 @attrs.frozen(kw_only=True)
@@ -157,11 +155,8 @@ def check_schema(engine: Engine) -> None:
 
 
 def schema_there(engine: Engine) -> str | None:
-    """Return the version of a store's tables; None if there are none. A file that is not there stays so."""
-    stores = engine.core.stores
-    if stores.file is not None and not stores.file.exists():
-        return None
-    return stores.persistence.read(SchemaVersion())
+    """Return the version of a store's tables; None if there are none."""
+    return schema_of(engine.core.stores)
 
 
 def _imported(name: str) -> ModuleType:

@@ -254,13 +254,15 @@ class RunRepair(Command[RunRepaired]):
     """Find active runs without the jobs that they need, from the run key `after` on, and give them these.
 
     With `run`, the key of one, only that run is looked at, whatever its row says of its jobs: it also loses those that
-    it does not need. UnknownPlanError if its plan is not stored.
+    it does not need. UnknownPlanError if its plan is not stored. With `tell` it owes its end, if it has ended, once
+    more to the job that waits for it: what was owed may be lost.
     """
 
     type: ClassVar[Literal["run.repair"]] = "run.repair"
     after: str = ""
     limit: int = 500
     run: str | None = None
+    tell: bool = False
 
 
 @attrs.frozen(kw_only=True)

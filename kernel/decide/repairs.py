@@ -19,15 +19,17 @@ from holdfast.kernel.progress import (
     progress_from,
 )
 from holdfast.kernel.state import Decision, Reads, State, Unsound
-from holdfast.ports.changes import Change, CloseJob, UpdateRun
+from holdfast.ports.changes import AddJob, Change, CloseJob
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import UnknownPlanError
-from holdfast.ports.json import parse
+from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import CompletedRow
 from holdfast.ports.records import (
     STAGE_COMPLETED,
+    STAGE_EXPANDED,
     STAGE_FAILED,
     STAGE_SUSPENDED,
+    STAGE_TESTED,
     TERMINAL,
     Job,
     JobState,
@@ -64,7 +66,10 @@ def decide_repair(state: State, command: RunRepair, now: Micros, _: Ids) -> Deci
         # How many jobs it has is what was found to be wrong: from here on it is what there is.
         draft = RunDraft(evolve(run, open_jobs=len(jobs)), now)
         try:
-            made = _cleared(run, jobs) if run.status in TERMINAL else _mended(draft, state, run, jobs, now)
+            if run.status in TERMINAL:
+                made = _cleared(state, run, jobs, tell=command.tell)
+            else:
+                made = _mended(draft, state, run, jobs, command, now)
         except UnknownPlanError:
             if command.run is not None:
                 raise
@@ -73,7 +78,8 @@ def decide_repair(state: State, command: RunRepair, now: Micros, _: Ids) -> Deci
             changes.extend(made)
             hints.extend(draft.hints)
             repaired.append(run.id)
-    reply = RunRepaired(repaired=tuple(repaired), checked=found.checked, next=found.next, owes=found.owes)
+    owes = found.owes or any(isinstance(one, AddJob) and one.job.state is JobState.OWED for one in changes)
+    reply = RunRepaired(repaired=tuple(repaired), checked=found.checked, next=found.next, owes=owes)
     return Decision(reply, tuple(changes), tuple(hints))
 
 
@@ -81,20 +87,31 @@ def _meant(command: RunRepair) -> Unsound:
     return Unsound(command.after, command.limit, command.run)
 
 
-def _cleared(run: Run, jobs: Sequence[Job]) -> Sequence[Change]:
-    """Take away what a run still has that has ended, so that nobody works for it any more."""
-    if not jobs and not run.open_jobs:
+def _cleared(state: State, run: Run, jobs: Sequence[Job], *, tell: bool) -> Sequence[Change]:
+    """Take away what a run still has that has ended, so that nobody works for it any more; let it tell of its end."""
+    owed = [job.input for job in state.tables.jobs.get(run.key, {}).values() if job.state is JobState.OWED]
+    tells = tell and run.parent is not None and canonical(run.parent) not in owed
+    if not jobs and not run.open_jobs and not tells:
         return ()
-    return (UpdateRun(evolve(run, open_jobs=0)), *(CloseJob(job.key) for job in jobs))
+    draft = RunDraft(
+        evolve(run, open_jobs=0), run.updated_at
+    )  # it is as it was, but for what it should not have
+    if tells:
+        draft.owe_parent()
+    return (*draft.changes(), *(CloseJob(job.key) for job in jobs))
 
 
-def _mended(draft: RunDraft, state: State, run: Run, jobs: Sequence[Job], now: Micros) -> Sequence[Change]:
+def _mended(
+    draft: RunDraft, state: State, run: Run, jobs: Sequence[Job], command: RunRepair, now: Micros
+) -> Sequence[Change]:
     plan = state.plan_of(run)
     before = progress_from(run.progress)
-    if not run.is_admitted or not before.nodes:  # nothing says what it lacks
-        return draft.changes() if run.open_jobs != len(jobs) else ()
     rows = state.completed.get(run.key, ())
-    progress = _as_told(before, plan, rows)
+    if (
+        not run.is_admitted or not before.nodes or _is_behind(before, plan, rows)
+    ):  # nothing says what it lacks
+        return draft.changes() if run.open_jobs != len(jobs) else ()
+    progress = _as_told(before, plan, rows, recounts=command.run is not None)
     needed = {(job.node, job.item): job.number for job in _needed(progress, jobs, rows)}
     progress = _adopting(progress, needed)
     extra = [job for job in jobs if needed.get((job.node, job.item)) != job.number]
@@ -127,13 +144,28 @@ def _mended(draft: RunDraft, state: State, run: Run, jobs: Sequence[Job], now: M
 # What there should be ---------------------------------------------------------------------------------------------
 
 
-def _as_told(progress: Progress, plan: Plan, rows: Sequence[CompletedRow]) -> Progress:
-    """Return the progress with what the history says is done: that is not done again."""
+def _is_behind(progress: Progress, plan: Plan, rows: Sequence[CompletedRow]) -> bool:
+    """Whether the history goes on where the run's row is not yet: what came in between can't be made up."""
+    later = {node.name for group in plan.groups[progress.group + 1 :] for node in group.nodes}
+    for row in rows:
+        node = progress.nodes.get(row.node)
+        if row.node in later or (node is not None and row.type == STAGE_TESTED and node.is_test):
+            return True
+        if node is not None and row.type == STAGE_EXPANDED and node.job is not None:
+            return True
+    return False
+
+
+def _as_told(progress: Progress, plan: Plan, rows: Sequence[CompletedRow], *, recounts: bool) -> Progress:
+    """Return the progress with what the history says is done: that is not done again.
+
+    Items are counted anew only of runs that are named: somebody has seen that their histories are whole.
+    """
     for name, node in progress.nodes.items():
         of_node = [row for row in rows if row.node == name]
-        if node.map is not None:
+        if node.map is not None and recounts:
             progress = progress.with_node(name, _counted(plan.node(name), node.map, of_node))
-        elif node.output is None and not node.is_test:
+        elif node.map is None and node.output is None and not node.is_test:
             done = next((row for row in of_node if row.item is None and row.type == STAGE_COMPLETED), None)
             progress = (
                 progress if done is None else progress.with_node(name, NodeProgress(output=done.number))
@@ -197,7 +229,7 @@ def _lacking(
 
 
 def _ended(rows: Sequence[CompletedRow]) -> set[tuple[str, int | None]]:
-    return {(row.node, row.item) for row in rows if row.type != STAGE_SUSPENDED}
+    return {(row.node, row.item) for row in rows if row.type in {STAGE_COMPLETED, STAGE_FAILED}}
 
 
 # What is done about it --------------------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ from holdfast.ports.json import compact
 from holdfast.ports.records import (
     STAGE_COMPLETED,
     STAGE_EXPANDED,
+    STAGE_TESTED,
     ItemPage,
     Job,
     JobKind,
@@ -181,7 +182,7 @@ def _tested(
     plan, progress = state.plan_of(run), progress_from(run.progress)
     facts: dict[str, object] = {"test": plan.groups[progress.group].test, "passed": passed}
     facts |= {"attempt": job.attempts, "job": job.number, **_circumstances(command)}
-    draft.append("stage.tested", node=job.node, epoch=job.epoch, data=facts)
+    draft.append(STAGE_TESTED, node=job.node, epoch=job.epoch, data=facts)
     draft.close_job(job)
     node_tested(draft, plan, progress, passed=passed)
     return _settled(state, run, draft)

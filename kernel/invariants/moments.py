@@ -246,7 +246,10 @@ def _orphans(seen: Seen) -> Iterator[str]:
     have = Counter((job.kind, job.node, job.item) for job in seen.jobs)
     want = Counter(place.due())
     if have != want:
-        yield f"it lacks {_jobs(want - have)} and has {_jobs(have - want)} too many"
+        if want - have:
+            yield f"it lacks the jobs of {_jobs(want - have)}"
+        if have - want:
+            yield f"it has jobs of {_jobs(have - want)} too many"
     for name, node in seen.progress.nodes.items():
         if node.job is not None and not any(job.number == node.job and job.node == name for job in seen.jobs):
             yield f"{name!r} waits for job {node.job}, which is not there"
@@ -373,12 +376,9 @@ def _named(item: Item) -> str:
 
 
 def _jobs(jobs: Counter[tuple[JobKind, str, int | None]]) -> str:
-    return (
-        "nothing"
-        if not jobs
-        else _short([f"{kind} {_named((node, item))}" for kind, node, item in jobs.elements()])
-    )
+    return _short([f"{kind} {_named((node, item))}" for kind, node, item in jobs.elements()])
 
 
 def _short(things: Sequence[object]) -> str:
-    return str(list(things)) if len(things) <= 10 else f"{[*things[:10]]} and {len(things) - 10} more"
+    named = ", ".join(map(str, things[:10]))
+    return named if len(things) <= 10 else f"{named} and {len(things) - 10} more"

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from holdfast.hosts.artifacts import ArtifactInfo
     from holdfast.hosts.bulk import BulkResult
     from holdfast.hosts.engine import Engine, SyncEngine
+    from holdfast.hosts.findings import Diagnosis, Finding
     from holdfast.hosts.handles import RunHandle
     from holdfast.hosts.hearing import LogLine, ProgressInfo
     from holdfast.hosts.infos import RunEvent, RunInfo
@@ -51,8 +52,10 @@ __all__ = [
     "BulkResult",
     "Call",
     "Definition",
+    "Diagnosis",
     "Engine",
     "ExternalStage",
+    "Finding",
     "GiveUp",
     "HoldfastError",
     "Interceptor",
@@ -100,6 +103,7 @@ _WHERE: Final = {
         "holdfast.hosts.artifacts": ("ArtifactInfo",),
         "holdfast.hosts.bulk": ("BulkResult",),
         "holdfast.hosts.engine": ("Engine", "SyncEngine"),
+        "holdfast.hosts.findings": ("Diagnosis", "Finding"),
         "holdfast.hosts.handles": ("RunHandle",),
         "holdfast.hosts.sync_handles": ("SyncRunHandle",),
         "holdfast.hosts.hearing": ("LogLine", "ProgressInfo"),

@@ -249,6 +249,7 @@ def _cli_commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Co
         "sink",
         "dead-letter",
         "replay",
+        "doctor",
         "db",
         "upgrade",
         "status",

@@ -131,7 +131,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
     ),
     (
         c.RunRepair(),
-        '{"after":"","idempotency_key":null,"limit":500,"namespace":"default","run":null,"type":"run.repair"}',
+        '{"after":"","idempotency_key":null,"limit":500,"namespace":"default","run":null,"tell":false,"type":"run.repair"}',
     ),
     (
         c.JobClaim(session="s", lanes=(Lane(queue="q", definitions=("w@1",), limit=2),), limit=3),

@@ -5,6 +5,7 @@ from typing import Any
 import attrs
 import pytest
 
+from holdfast.kernel import commands
 from holdfast.kernel.commands import (
     Command,
     RunCancel,
@@ -31,6 +32,7 @@ from tests.unit.kernel.world import (
     payload,
     pipeline,
     stage,
+    when,
 )
 
 
@@ -229,8 +231,8 @@ def test_a_run_that_is_ended_before_it_in_a_batch_is_not_repaired() -> None:
     world = World(pipeline(stage("a")))
     world.create()
     world.put(CloseJobs(world.run().key))
-    commands: list[Command[object]] = [RunCancel(run_id="x"), RunRepair()]
-    _, reply = world.send(*commands)
+    batch: list[Command[object]] = [RunCancel(run_id="x"), RunRepair()]
+    _, reply = world.send(*batch)
 
     assert reply == RunRepaired(repaired=(), checked=1, next=None)
     assert world.jobs() == []
@@ -252,8 +254,8 @@ def test_what_a_batch_completes_before_the_repair_is_not_done_again() -> None:
     world.expand(world.claim_one(session), range(4))
     lost, done = world.claim(session)
     _lose_jobs(world, *(job for job in world.jobs() if job.item == lost.item))
-    commands: list[Command[object]] = [completing(done), RunRepair()]
-    _, repaired = world.send(*commands)
+    batch: list[Command[object]] = [completing(done), RunRepair()]
+    _, repaired = world.send(*batch)
 
     assert repaired == RunRepaired(repaired=("x",), checked=1, next=None)
     assert sorted(job.item or 0 for job in world.jobs()) == [0, 2]
@@ -266,8 +268,8 @@ def test_what_a_batch_repairs_before_a_settle_is_as_good_as_new() -> None:
     world.create()
     lost, done = world.claim(world.open())
     _lose_jobs(world, *(job for job in world.jobs() if job.node == lost.node))
-    commands: list[Command[object]] = [RunRepair(), completing(done), completing(lost)]
-    world.send(*commands)
+    batch: list[Command[object]] = [RunRepair(), completing(done), completing(lost)]
+    world.send(*batch)
 
     assert [(job.node, job.number) for job in world.jobs()] == [(lost.node, 3)]
     _finish(world)
@@ -483,6 +485,31 @@ def test_a_job_that_nobody_would_take_can_be_taken(fields: dict[str, Any]) -> No
     assert world.result() == "a"
 
 
+@pytest.mark.parametrize("row", ["expanded", "tested", "completed"])
+def test_a_run_whose_history_is_further_than_its_row_is_left_alone(row: str) -> None:
+    """What its map goes over, or what its test said, is not found out a second time."""
+    tested = when(stage("t"), stage("u"))
+    world = World(pipeline(stage("a"), tested if row == "tested" else each("m"), stage("z")))
+    world.create()
+    session = world.open()
+    before = world.run().progress
+    world.complete(world.claim_one(session))
+    if row != "completed":
+        before = world.run().progress
+    if row == "tested":
+        world.settle(world.claim_one(session), commands.Tested(passed=True))
+    else:
+        world.expand(world.claim_one(session), range(2))
+    jobs = world.jobs()
+    _row(world, progress=before)
+    with world.unchanged():
+        assert world.kernel.dispatch(RunRepair(run=world.run().key)).repaired == ()
+    _row(world, open_jobs=7)
+
+    assert world.kernel.dispatch(RunRepair()).repaired == ("x",)
+    assert (world.run().open_jobs, world.jobs()) == (len(jobs), jobs)
+
+
 def test_what_goes_on_in_a_paused_run_is_held() -> None:
     world = World(pipeline(stage("a")))
     world.create()
@@ -535,6 +562,29 @@ def test_a_child_of_a_job_that_is_taken_away_is_told() -> None:
     assert [(job.number, job.state) for job in world.jobs()] == [(1, JobState.SLEEPING), (8, JobState.OWED)]
 
 
+def test_an_end_that_nobody_tells_any_more_is_told_again() -> None:
+    """Once; and only by a run that has ended, to a job that waits."""
+    world = World(pipeline(child("k"), stage("z")), pipeline(stage("a"), workflow="c"))
+    world.create()
+    session = world.open()
+    world.start_child(world.claim_one(session), "x/k")
+    key = world.run("x/k").key
+    with world.unchanged():
+        assert world.do(RunRepair(run=key, tell=True)) == RunRepaired(repaired=(), checked=1, next=None)
+    world.complete(world.claim_one(session), "gave")
+    with world.unchanged():
+        assert world.do(RunRepair(run=key, tell=True)).repaired == ()
+    world.put(*(CloseJob(job.key) for job in world.jobs("x/k")))
+    assert {found.where for found in check(world.tables())} == {world.run().key}
+    told = world.kernel.dispatch(RunRepair(run=key, tell=True))
+
+    assert told == RunRepaired(repaired=("x/k",), checked=1, next=None, owes=True)
+    assert [one.status for one in world.deliver()] == ["delivered"]
+    assert world.claim_one(session).node == "z"
+    with world.unchanged():
+        assert world.do(RunRepair(run=world.run().key, tell=True)).repaired == ()
+
+
 def test_a_run_without_its_plan_is_passed_over_and_keeps_nobody_up() -> None:
     world = World(pipeline(stage("a")))
     world.create("bad")
@@ -584,8 +634,8 @@ def test_work_that_is_handed_on_and_lost_in_one_batch_is_known_too() -> None:
     world.suspend(attempts["e"], after=7, key="k")
     (check_job,) = (job for job in world.jobs() if job.node == "e")
     _lose_jobs(world, check_job)
-    commands: list[Command[object]] = [completing(attempts["b"]), RunRepair()]
-    world.send(*commands)
+    batch: list[Command[object]] = [completing(attempts["b"]), RunRepair()]
+    world.send(*batch)
 
     (job,) = world.jobs()
     assert (job.kind, job.waits_for, job.check_after) == (JobKind.CHECK, "k", 7 * SECOND)

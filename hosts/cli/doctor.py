@@ -1,0 +1,91 @@
+"""`holdfast doctor`."""
+
+import click
+from rich.text import Text
+
+from holdfast.hosts.cli.exits import Exit
+from holdfast.hosts.cli.help import exits
+from holdfast.hosts.cli.screen import Screen, safe, screen_options
+from holdfast.hosts.cli.target import Target, engine_options
+from holdfast.hosts.doctor import FINDINGS
+from holdfast.hosts.findings import Diagnosis, Finding
+
+_EXITS = exits(Exit.OK, Exit.USAGE, Exit.UNAVAILABLE, Exit.UNSOUND)
+
+
+@click.command("doctor", epilog=_EXITS)
+@click.argument("words", nargs=-1, metavar="[ENGINE]")
+@click.option("--repair", is_flag=True, help="Put right what can be put right without guessing.")
+@click.option("--check-blobs", is_flag=True, help="Read every blob that is referred to.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=FINDINGS,
+    metavar="N",
+    help=f"How many findings to list; {FINDINGS:,}. All are counted.",
+)
+@engine_options
+@screen_options
+def doctor_command(
+    *, screen: Screen, target: Target, words: tuple[str, ...], repair: bool, check_blobs: bool, limit: int
+) -> None:
+    """Look through a whole store, of every namespace, for what is not as it must be."""
+    spec, _ = target.split(words)
+    with target.opened(spec, checks_schema=False) as engine:
+        diagnosis = engine.sync.doctor(repair=repair, blobs=check_blobs, limit=limit)
+    if screen.as_json:
+        screen.data(_document(diagnosis))
+    else:
+        _tell_people(screen, diagnosis)
+    raise SystemExit(Exit.OK if diagnosis.is_sound else Exit.UNSOUND)
+
+
+def _tell_people(screen: Screen, diagnosis: Diagnosis) -> None:
+    advice: str | None = None
+    for finding in diagnosis.findings:
+        style, state = ("green", "repaired ") if finding.repaired else ("bold red", "")
+        screen.say(
+            Text.assemble((f"{state}{finding.code}", style), f" {_where(finding)}{safe(finding.text)}")
+        )
+        # Of many alike the advice is given once.
+        if not finding.repaired and finding.advice != advice:
+            screen.say(Text(f"    {finding.advice}", style="dim"))
+        advice = None if finding.repaired else finding.advice
+    found = sum(diagnosis.found.values())
+    if found > len(diagnosis.findings):
+        screen.note(f"{found - len(diagnosis.findings):,} more are not listed.")
+    blobs = "" if diagnosis.blobs is None else f", {diagnosis.blobs:,} blobs"
+    counts = ", ".join(f"{number:,} {code}" for code, number in diagnosis.found.items())
+    what = f"found {found:,} ({counts}), repaired {diagnosis.repaired:,}" if found else "all is as it must be"
+    screen.say(f"{diagnosis.runs:,} runs{blobs}: {what}")
+
+
+def _where(finding: Finding) -> str:
+    if finding.run_id is None:
+        return ""
+    generation = "" if finding.generation in {None, 1} else f", generation {finding.generation}"
+    namespace = "" if finding.namespace in {None, "default"} else f" of {safe(finding.namespace or '')}"
+    return f"run {safe(finding.run_id)}{namespace}{generation}: "
+
+
+def _document(diagnosis: Diagnosis) -> dict[str, object]:
+    return {
+        "sound": diagnosis.is_sound,
+        "runs": diagnosis.runs,
+        "blobs": diagnosis.blobs,
+        "found": dict(diagnosis.found),
+        "repaired": diagnosis.repaired,
+        "findings": [
+            {
+                "code": finding.code,
+                "text": finding.text,
+                "advice": finding.advice,
+                "namespace": finding.namespace,
+                "run_id": finding.run_id,
+                "generation": finding.generation,
+                "key": finding.key,
+                "repaired": finding.repaired,
+            }
+            for finding in diagnosis.findings
+        ],
+    }

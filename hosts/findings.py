@@ -1,0 +1,141 @@
+"""What a look through a store has found, and what is to be done about it, in the words of those who do it."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+from holdfast.ports.records import Run
+
+REPAIR: Final = "`holdfast doctor --repair` puts it right."
+RERUN: Final = (
+    "It can't be put right without guessing. `holdfast run show ID` tells what is there, `holdfast run rerun ID`"
+    " does the run again from a stage that is sound, `holdfast run terminate ID` ends it."
+)
+_ADVICE: Final[Mapping[str, str]] = {
+    "O1": "Rows of its history are lost or are not its own, and nothing in the store can replace them: restore them"
+    " from a backup. " + RERUN,
+    "S5": "Somebody wrote to the store beside Holdfast. `holdfast run terminate ID` ends a generation that should not"
+    " be active.",
+    "S6": "Somebody wrote to the store beside Holdfast: its history tells how it ended. " + RERUN,
+    "C1": "Somebody wrote to the store beside Holdfast: what came after its end does not count. " + RERUN,
+    "S10": "Nothing has to be done: until some of them end no more are let in. Lower limits of newer starts count from"
+    " then on.",
+    "T1": "A clock was wrong when it began. Nothing has to be done about the run; look at the clocks of your hosts.",
+    "T3": "Workers do that every few seconds: look at their logs for errors of holdfast.maintenance, and at their"
+    " clocks. " + REPAIR,
+    "L1": "Workers do that every few seconds: look at their logs for errors of holdfast.maintenance. "
+    + REPAIR,
+    "B1": "Restore the blob from a backup of the blob store. If that can't be done, run the run again from the stage"
+    " that gave it, or one before: `holdfast run rerun ID`.",
+    "orphan": "The row of their run is lost: restore it from a backup. Until then nothing becomes of them, and they"
+    " do no harm.",
+    "blocked": "`holdfast why ID` says what an operator has to look at.",
+    "dead_letter": "Mend the sink, then `holdfast dead-letter replay --run ID`; with --skip the event is left out.",
+    "sink": "Look at what takes its events, and whether workers are started with it; `holdfast sink list` tells more.",
+    "schema": "`holdfast db upgrade` brings the tables up to date. Nothing else was looked at.",
+}
+MENDED_BY_COMMAND: Final = frozenset({"S4", "S5", "S7", "S8", "S9"})
+"""What the command `run.repair` may put right: what its plan and its history say of a run."""
+NOT_TO_BE_MENDED: Final = frozenset({"O1", "S6", "C1"})
+"""What is said of a history that nothing can be put right by."""
+MENDED_BY_MAINTENANCE: Final = frozenset({"T3", "L1"})
+
+
+@attrs.frozen(kw_only=True)
+class Finding:
+    """Something in a store that is not as it must be, or that waits for an operator.
+
+    Attributes:
+        code: The invariant that does not hold, by its name, as `S7`; or `orphan`, `blocked`, `dead_letter`, `sink` or
+            `schema`.
+        text: What was seen.
+        advice: What can be done about it; empty if it is repaired.
+        namespace: Whose it is; None if nobody can tell.
+        run_id: The run that it is about; None if it is about none, or its row is lost.
+        generation: Which generation of that run.
+        key: The store's own name of that run, or of what else it is about.
+        repaired: Whether it is not so any more, because a repair was asked for.
+    """
+
+    code: str
+    text: str
+    advice: str
+    namespace: str | None = None
+    run_id: str | None = None
+    generation: int | None = None
+    key: str | None = None
+    repaired: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Diagnosis:
+    """What was looked at and what was found.
+
+    Attributes:
+        runs: How many runs were looked at.
+        blobs: How many references to blobs were followed; None if that was not asked for.
+        found: How many findings there are of each code, also of those that are not listed.
+        repaired: How many of all these are repaired.
+        findings: The first of them, as many as were asked for.
+    """
+
+    runs: int
+    blobs: int | None
+    found: Mapping[str, int]
+    repaired: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing was found, or all of it is repaired."""
+        return sum(self.found.values()) == self.repaired
+
+
+class Notebook:
+    """Gathers findings: counts all of them, and keeps the first ones."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._found: Counter[str] = Counter()
+        self._repaired = 0
+        self._findings: list[Finding] = []
+        self.runs = 0
+        self.blobs: int | None = None
+
+    def add(self, finding: Finding) -> None:
+        """Take one down."""
+        self._found[finding.code] += 1
+        self._repaired += finding.repaired
+        if len(self._findings) < self._limit:
+            self._findings.append(finding)
+
+    def diagnosis(self) -> Diagnosis:
+        """Return what there is so far."""
+        return Diagnosis(
+            runs=self.runs,
+            blobs=self.blobs,
+            found=dict(sorted(self._found.items())),
+            repaired=self._repaired,
+            findings=tuple(self._findings),
+        )
+
+
+def of_run(code: str, what: str, run: Run, *, advice: str | None = None, repaired: bool = False) -> Finding:
+    """Return what was found about a run."""
+    return Finding(
+        code=code,
+        text=what,
+        advice=advice_for(code) if advice is None else advice,
+        namespace=run.namespace,
+        run_id=run.id,
+        generation=run.generation,
+        key=run.key,
+        repaired=repaired,
+    )
+
+
+def advice_for(code: str) -> str:
+    """Return what can be done where a repair does not help."""
+    return _ADVICE.get(code, RERUN)

@@ -1,0 +1,55 @@
+"""What a look through the whole store costs: a page of many runs no more than a page of few, and nothing is locked."""
+
+import pytest
+
+from holdfast.hosts import examining
+from tests.integration.counts.conftest import OpenEngine
+from tests.integration.counts.statements import Statements
+from tests.integration.counts.test_commands import COMPLETED, FEW, LONG, MANY, SHORT, Worked
+
+PAGE = 50
+
+
+@pytest.fixture
+def worked(open_engine: OpenEngine) -> Worked:
+    worked = Worked(open_engine(LONG, SHORT))
+    worked.create(FEW, "long")
+    worked.settle(worked.claim(1), COMPLETED)
+    worked.claim(1)
+    return worked
+
+
+def test_a_page_of_many_runs_costs_no_more_than_one_of_few(
+    worked: Worked, statements: Statements, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There are other tests' runs in the database: what counts is what more of them cost."""
+    monkeypatch.setattr(examining, "PAGE_RUNS", 100_000)
+    with statements.of() as few:
+        runs = worked.engine.sync.doctor().runs
+    worked.create(MANY, "long")
+    with statements.of() as many:
+        assert worked.engine.sync.doctor().runs == runs + MANY
+
+    assert many.sent == few.sent
+    # The runs with their jobs, kin, histories, plans, sessions, orphans; the schema, live sessions, slots twice, sinks.
+    assert many.queries <= 12
+
+
+def test_many_pages_cost_so_many_times_what_one_costs(
+    worked: Worked, statements: Statements, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(examining, "PAGE_RUNS", PAGE)
+    worked.create(MANY, "long")
+    with statements.of() as within:
+        runs = worked.engine.sync.doctor().runs
+
+    pages = runs // PAGE + 1
+    assert within.queries <= 6 * pages + 6
+
+
+def test_nothing_is_locked_and_nothing_written(worked: Worked, statements: Statements) -> None:
+    with statements.of() as within:
+        worked.engine.sync.doctor(repair=True)
+
+    sent = "\n".join(within.sent)
+    assert not any(word in sent for word in ("FOR UPDATE", "BEGIN IMMEDIATE", "INSERT", "UPDATE ", "DELETE"))

@@ -1,0 +1,60 @@
+"""`holdfast doctor`."""
+
+from pathlib import Path
+
+from holdfast.hosts.cli.exits import Exit
+from holdfast.ports.changes import CloseJob
+from holdfast.ports.persistence import FindRun, JobsOfRun
+from holdfast.ports.records import RunName
+from tests.unit.hosts.cli.conftest import CommandLine
+
+ENGINE = "shop:engine"
+
+
+def _lose_jobs(holdfast: CommandLine, id: str) -> None:
+    store = holdfast.engine().core.stores.persistence
+    run = store.read(FindRun(RunName("default", id)))
+    assert run is not None
+    jobs = store.read(JobsOfRun(run.key))
+    store.transact(lambda tx: tx.apply([CloseJob(job.key) for job in jobs]))
+
+
+def test_a_sound_store_is_ok(holdfast: CommandLine) -> None:
+    holdfast.start("a", id="x")
+    answer = holdfast("doctor", ENGINE)
+
+    assert (answer.code, answer.out) == (Exit.OK, "1 runs: all is as it must be\n")
+    checked = holdfast("doctor", ENGINE, "--check-blobs", "--json")
+    assert (checked.code, checked.json["sound"], checked.json["blobs"]) == (Exit.OK, True, 0)
+
+
+def test_what_is_broken_is_told_and_repaired(holdfast: CommandLine) -> None:
+    """The code says that there is something left to do."""
+    holdfast.start("a", id="x\x1b[31m")
+    holdfast.start("a", id="y")
+    _lose_jobs(holdfast, "x\x1b[31m")
+    _lose_jobs(holdfast, "y")
+    answer = holdfast("doctor", ENGINE)
+    assert answer.code == Exit.UNSOUND
+    assert answer.out.startswith("S7 run x")
+    assert "\x1b" not in answer.out
+    assert answer.out.count("`holdfast doctor --repair` puts it right.") == 1
+    assert answer.out.endswith("2 runs: found 2 (2 S7), repaired 0\n")
+
+    told = holdfast("doctor", ENGINE, "--json", "--limit", "1")
+    assert (told.code, told.json["sound"], told.json["found"]) == (Exit.UNSOUND, False, {"S7": 2})
+    (finding,) = told.json["findings"]
+    assert (finding["code"], finding["run_id"], finding["generation"]) == ("S7", "x\x1b[31m", 1)
+    assert holdfast("doctor", ENGINE, "--limit", "1").err == "1 more are not listed.\n"
+
+    repaired = holdfast("doctor", ENGINE, "--repair")
+    assert (repaired.code, repaired.out.count("repaired S7 run")) == (Exit.OK, 2)
+    assert "holdfast" not in repaired.out
+    assert holdfast("doctor", ENGINE).code == Exit.OK
+
+
+def test_tables_that_are_not_there_are_found_and_not_made(holdfast: CommandLine, tmp_path: Path) -> None:
+    answer = holdfast("doctor", "--url", f"sqlite:///{tmp_path}/nothing.db", "--repair", "--json")
+
+    assert (answer.code, [one["code"] for one in answer.json["findings"]]) == (Exit.UNSOUND, ["schema"])
+    assert not (tmp_path / "nothing.db").exists()
