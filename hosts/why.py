@@ -9,7 +9,7 @@ import attrs
 
 from holdfast.hosts.core import Core
 from holdfast.hosts.infos import error_text
-from holdfast.kernel.plan import MapPlan
+from holdfast.kernel.plan import MapPlan, stage_of
 from holdfast.kernel.progress import progress_from
 from holdfast.ports.clock import instant, micros
 from holdfast.ports.json import parse
@@ -66,6 +66,8 @@ class Circumstances:
     paused: HistoryRow | None = None
     totals: Mapping[str, tuple[int, int, int]] = attrs.field(factory=dict[str, tuple[int, int, int]])
     """Of each open map how many items it has, how many are done and how many failed."""
+    starts: Mapping[str, str] = attrs.field(factory=dict[str, str])
+    """Of each stage that is a pipeline, the code of the run that it starts."""
     has_code: bool = True
 
 
@@ -96,6 +98,11 @@ def why_of(core: Core, run: Run) -> tuple[Reason, ...]:
                 name: (node.map.total, node.map.done, node.map.failed)
                 for name, node in (progress.nodes if progress else {}).items()
                 if node.map is not None and isinstance(plan.nodes.get(name), MapPlan)
+            },
+            starts={
+                name: f"{child.workflow}@{child.version}"
+                for name, node in plan.nodes.items()
+                if (child := stage_of(node).child) is not None
             },
             has_code=core.registry.pipeline(run.workflow, run.version) is not None,
         )
@@ -224,6 +231,14 @@ def _asleep(facts: Circumstances, job: Job, name: str, why: str) -> Reason:
             code="child", text=f"{name} waits for the end of run {job.waits_for!r}, {how}.", stage=job.node
         )
     when = "soon" if job.wake_at is None else _in(job.wake_at, facts.now)
+    given_back = job.epoch - job.attempts  # an attempt that is given back does not count, but its epoch does
+    if job.kind is JobKind.CHILD and given_back > 0 and not why:
+        times = "once" if given_back == 1 else f"{given_back} times"
+        text = (
+            f"{name} was taken {times} and given back: it starts a run of {facts.starts.get(job.node)}, and whoever "
+            f"had it has no code of that, or says in its log what else was refused. It is taken again {when}."
+        )
+        return Reason(code="code", text=text, stage=job.node, until=until)
     if job.kind is JobKind.CHECK:
         end = "" if job.give_up_at is None else f", and gives up {_in(job.give_up_at, facts.now)}"
         text = f"{name} waits for external work {job.waits_for!r}: it is asked about {when}{end}."

@@ -357,3 +357,17 @@ async def test_what_earlier_stages_gave_that_were_skipped_or_were_children(open_
     skipped = [event.stage for event in engine.sync.handle(pipeline, "x").history() if "skip" in event.type]
     assert skipped == ["double"]
     sound(engine)
+
+
+async def test_why_says_that_nobody_has_the_code_of_a_child(open_engine: OpenEngine, url: str) -> None:
+    """A child got a new version and its parent did not, so that old workers take on what they can't start."""
+    if url == "memory://":
+        pytest.skip("two engines in memory have two stores")
+    newer = Pipeline("widens", version="2", input=int).pipe(repeat)
+    parent = Pipeline("w", input=int).pipe(stage(newer)).pipe(size)
+    run = open_engine(parent).sync.start(parent(1))
+    old = open_engine(Pipeline("w", input=int).pipe(stage(WIDENS)).pipe(size))
+    async with Worker(old):
+        await until(lambda: any(reason.code == "code" for reason in run.why()))
+
+    assert "widens@2" in run.why()[0].text

@@ -121,6 +121,21 @@ def test_a_child_is_told_by_its_id_and_its_status() -> None:
     )
 
 
+def test_a_child_that_nobody_can_start_is_told_with_the_code_that_is_missing() -> None:
+    """As far as the store knows: what was refused is in the log of the worker that gave it back."""
+    asleep = job(kind=JobKind.CHILD, state=JobState.SLEEPING, wake_at=NOW + 20 * SECOND, epoch=3)
+    code, text = one(asleep, starts={"bill": "bills@2"})
+    assert code == "code"
+    assert "taken 3 times and given back: it starts a run of bills@2" in text
+    assert "again in 0:00:20" in text
+    assert "taken once" in one(attrs.evolve(asleep, attempts=2), starts={})[1]
+
+    failed = attrs.evolve(asleep, attempts=1)
+    assert one(failed, errors={("bill", None): "ValueError: no"})[0] == "retry"
+    assert one(attrs.evolve(asleep, attempts=3))[0] == "retry"
+    assert one(attrs.evolve(asleep, kind=JobKind.STAGE))[0] == "retry"
+
+
 def test_a_limited_stage_is_told_with_its_limit() -> None:
     code, text = one(job(state=JobState.LIMITED, concurrency_key="k", concurrency_limit=2))
     assert (code, "fewer than 2" in text) == ("limit", True)
