@@ -33,7 +33,7 @@ from holdfast.ports.inspecting import (
     StreamPlace,
     StreamPlaces,
 )
-from holdfast.ports.persistence import ListDeadLetters, Query, Waiting
+from holdfast.ports.persistence import ListDeadLetters, Query, RunsByKey, Waiting
 from holdfast.ports.records import TERMINAL, Micros, Run, RunStatus, Sink
 
 Answer = TypeVar("Answer")
@@ -180,6 +180,8 @@ class _Examination:
             problem = "is not what was stored"
         except InvalidKeyError:
             problem = "has a key that can't be"
+        if not self._persistence.read(RunsByKey((run.key,))):
+            return  # it was removed meanwhile, and its blobs went after it
         self._notebook.add(of_run("B1", f"the value of {what} is in the blob {blob}, which {problem}", run))
 
     # What runs share ----------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Where a run is in its plan: counters only, however wide its maps are. Stored as JSON text in the run's row."""
 
-from typing import cast
+from typing import Final, cast
 
 import attrs
 
@@ -13,6 +13,9 @@ from holdfast.ports.references import (
     reference_from,
     reference_text,
 )
+
+UNREADABLE: Final = (ValueError, KeyError, TypeError, IndexError, AttributeError, AssertionError)
+"""What reading raises that can't be read: a store that was damaged may hold anything."""
 
 
 @attrs.frozen(kw_only=True)

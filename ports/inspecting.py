@@ -54,7 +54,8 @@ class KinOf(Query[tuple[str, ...]]):
 class RowsOfNothing(Query[tuple[tuple[str, str], ...]]):
     """What there are rows of under keys of which there is no run, after one key and up to another.
 
-    By key: the key, and one of `jobs`, `history`, `items`, `notes`, `annotations`, `artifacts` and `ai_calls`.
+    By key: the key, and one of `jobs`, `history`, `items`, `notes`, `annotations`, `artifacts` and `ai_calls`; and,
+    where a store has an index of them, `attributes`.
     """
 
     after: str

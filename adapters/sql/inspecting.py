@@ -33,7 +33,16 @@ from holdfast.ports.records import HistoryRow
 _RUN: Final = ", ".join(f"r.{name}" for name in rows.RUN)
 _JOB: Final = ", ".join(f"j.{name}" for name in rows.JOB)
 _WITH_JOBS: Final = "AS r LEFT JOIN holdfast_jobs AS j ON j.run = r.key ORDER BY r.key, j.number"
-_HANGS_ON_RUNS: Final = ("jobs", "history", "items", "notes", "annotations", "artifacts", "ai_calls")
+_HANGS_ON_RUNS: Final = (
+    "jobs",
+    "history",
+    "items",
+    "notes",
+    "annotations",
+    "artifacts",
+    "ai_calls",
+    "attributes",
+)
 _NAME: Final = ("namespace", "id", "parent")
 
 

@@ -11,6 +11,7 @@ from holdfast.kernel.decide.sessions import free_lost
 from holdfast.kernel.draft import RunDraft, Waits
 from holdfast.kernel.plan import MapPlan, NodePlan, Plan, StagePlan, stage_of
 from holdfast.kernel.progress import (
+    UNREADABLE,
     MapProgress,
     NodeProgress,
     Progress,
@@ -51,8 +52,8 @@ def reads_of_repair(command: RunRepair) -> Reads:
 def decide_repair(state: State, command: RunRepair, now: Micros, _: Ids) -> Decision[RunRepaired]:
     """Give each run the jobs that its progress and its history say it has, and no others.
 
-    A run that is named is looked at whatever its row says, also if it has ended. One whose plan is not stored can't be
-    repaired: it is passed over or, if it was named, refused.
+    A run that is named is looked at whatever its row says, also if it has ended. One that can't be read is passed
+    over; one whose plan is not stored is too or, if it was named, refused.
     """
     found = state.found[_meant(command)]
     changes: list[Change] = []
@@ -73,6 +74,8 @@ def decide_repair(state: State, command: RunRepair, now: Micros, _: Ids) -> Deci
         except UnknownPlanError:
             if command.run is not None:
                 raise
+            continue
+        except UNREADABLE:  # nobody can tell what it lacks, and the others are to be repaired
             continue
         if made:
             changes.extend(made)

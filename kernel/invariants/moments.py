@@ -9,6 +9,7 @@ from holdfast.kernel.invariants.histories import Item, Phase, Seen, fact, look, 
 from holdfast.kernel.invariants.snapshots import Snapshot, as_snapshot
 from holdfast.kernel.invariants.violations import Violation
 from holdfast.kernel.plan import MapPlan, stage_of
+from holdfast.kernel.progress import UNREADABLE
 from holdfast.ports.json import canonical
 from holdfast.ports.records import TERMINAL, Job, JobKind, JobState, Run, RunName, RunStatus, SlotName
 from holdfast.ports.references import Reference, of_run, reference_text, references_from
@@ -20,9 +21,6 @@ _ENDS: Final = {
     "run.cancelled": RunStatus.CANCELLED,
     "run.terminated": RunStatus.CANCELLED,
 }
-
-_UNREADABLE: Final = (ValueError, KeyError, TypeError, IndexError, AttributeError, AssertionError)
-"""What reading raises that can't be read: a store that was damaged may hold anything."""
 
 
 def check(store: Snapshot | Tables, *, runs: Collection[str] | None = None) -> list[Violation]:
@@ -67,7 +65,7 @@ def _one_by_one(snapshot: Snapshot, keys: Collection[str]) -> list[Violation]:
             seen = looked[key] = look(run, plan, snapshot)
             found += [Violation(name, key, what) for name, rule in _RULES for what in rule(seen)]
             found += [Violation("S4", key, what) for what in _kept(seen, snapshot, looked)]
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             what = f"its rows say what can't be: {type(error).__name__}: {error}"
             found.append(Violation("S4", key, what))
     return found

@@ -232,6 +232,7 @@ def test_a_busy_database_is_sound(empty: Scene, monkeypatch: pytest.MonkeyPatch)
                 engine.start(TEXT("x" * 70_000), id=f"t{number}")
                 engine.handle(SIMPLE, f"p{number - 3}").cancel()
                 engine.rerun_all(status=RunStatus.CANCELLED, limit=2)
+                engine.remove_all(status=RunStatus.COMPLETED, limit=3)
 
     thread = threading.Thread(target=start)
     looks = seen = 0
