@@ -100,9 +100,9 @@ def why_of(core: Core, run: Run) -> tuple[Reason, ...]:
                 if node.map is not None and isinstance(plan.nodes.get(name), MapPlan)
             },
             starts={
-                name: f"{child.workflow}@{child.version}"
+                name: f"{started.workflow}@{started.version}"
                 for name, node in plan.nodes.items()
-                if (child := stage_of(node).child) is not None
+                if (started := stage_of(node).child) is not None
             },
             has_code=core.registry.pipeline(run.workflow, run.version) is not None,
         )

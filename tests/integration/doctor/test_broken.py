@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import pytest
 
-from holdfast.hosts.handles import SyncRunHandle
 from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.sync_handles import SyncRunHandle
 from holdfast.ports.errors import RunFailedError
 from tests.integration.doctor.conftest import LARGE, Scene
 

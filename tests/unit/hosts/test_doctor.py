@@ -28,7 +28,6 @@ from holdfast.ports.inspecting import RowsOfNothing, SlotsOver, SlotsOverLimit, 
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import OwedJobs, Persistence, Query, SlotPlace, Transaction
 from holdfast.ports.records import JobKind
-from holdfast.testing.clock import ManualClock
 from holdfast.testing.ids import SeededIds
 from tests.unit.kernel.world import World, child, each, failed, payload, pipeline, settling, stage
 
@@ -74,7 +73,7 @@ def _examined(world: World, store: Persistence, **options: Any) -> set[str]:
         transport=MemoryTransport(),
         blobs=None,
         clock=world.clock,
-        ids=SeededIds(clock=cast("ManualClock", world.clock)),
+        ids=SeededIds(clock=world.clock),
     )
     return set(examine(Engine.on(stores).core, **options).found)
 
