@@ -11,23 +11,32 @@ if TYPE_CHECKING:
     from holdfast.testing.async_world import AsyncWorld
     from holdfast.testing.blobs import MemoryBlobStore
     from holdfast.testing.clock import ManualClock
+    from holdfast.testing.effects import Effects
     from holdfast.testing.histories import check_history, recorded
     from holdfast.testing.passing import RunStuckError
+    from holdfast.testing.pytest_plugin import GoldenHistory, Simulate
+    from holdfast.testing.simulating import Simulation, SimulationFailedError, simulate
     from holdfast.testing.stubs import StageCall, Stub
     from holdfast.testing.world import Asleep, World
 
 __all__ = [
     "Asleep",
     "AsyncWorld",
+    "Effects",
+    "GoldenHistory",
     "ManualClock",
     "MemoryBlobStore",
     "MemorySink",
     "RunStuckError",
+    "Simulate",
+    "Simulation",
+    "SimulationFailedError",
     "StageCall",
     "Stub",
     "World",
     "check_history",
     "recorded",
+    "simulate",
 ]
 
 _WHERE: Final = {
@@ -37,8 +46,11 @@ _WHERE: Final = {
         "holdfast.testing.async_world": ("AsyncWorld",),
         "holdfast.testing.blobs": ("MemoryBlobStore",),
         "holdfast.testing.clock": ("ManualClock",),
+        "holdfast.testing.effects": ("Effects",),
         "holdfast.testing.histories": ("check_history", "recorded"),
         "holdfast.testing.passing": ("RunStuckError",),
+        "holdfast.testing.pytest_plugin": ("GoldenHistory", "Simulate"),
+        "holdfast.testing.simulating": ("Simulation", "SimulationFailedError", "simulate"),
         "holdfast.testing.stubs": ("StageCall", "Stub"),
         "holdfast.testing.world": ("Asleep", "World"),
     }.items()

@@ -1,7 +1,7 @@
 """Does by hand what workers and their maintenance do, one job at a time, under a clock that stands still meanwhile."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Final
 
@@ -14,9 +14,10 @@ from holdfast.kernel.plan import DEFAULT_QUEUE
 from holdfast.ports.clock import micros
 from holdfast.ports.events import EventSink
 from holdfast.ports.persistence import Lane
-from holdfast.ports.records import ACTIVE, JobState, Micros, RunStatus
+from holdfast.ports.records import Micros
 from holdfast.testing.bodies import Driving
 from holdfast.testing.clock import ManualClock
+from holdfast.testing.due import due_instants
 from holdfast.testing.stubs import Stubs
 
 _LEASE: Final[Micros] = 1_000 * 366 * 86_400_000_000
@@ -67,30 +68,12 @@ class Driver:
     def next_due(self) -> Micros | None:
         """Return when something will be due that is not yet; None if time alone brings nothing."""
         now = micros(self._clock.now())
-        return min((due for due in self._instants() if due > now), default=None)
+        return min((due for due in due_instants(self._store.dump()) if due > now), default=None)
 
     def _is_behind(self) -> bool:
         """Whether maintenance may have something to do at once."""
         now = micros(self._clock.now())
-        return bool(self._sinks) or any(due <= now for due in self._instants())
-
-    def _instants(self) -> Iterator[Micros]:
-        """Yield when something is due that maintenance brings about; 0 for what waits for it now."""
-        tables = self._store.dump()
-        for job in tables.all_jobs():
-            if job.state is JobState.SLEEPING and job.wake_at is not None:
-                yield job.wake_at
-            elif job.state in (JobState.LIMITED, JobState.OWED):
-                yield 0
-        for run in tables.runs.values():
-            if run.status is RunStatus.PENDING:
-                yield run.start_at or 0
-            if run.status in ACTIVE and run.deadline is not None:
-                yield run.deadline
-        for stream in tables.streams.values():
-            retry_at = tables.sinks[stream.sink].retry_at if stream.sink in tables.sinks else None
-            if stream.due_at is not None:
-                yield stream.due_at if retry_at is None else max(retry_at, stream.due_at)
+        return bool(self._sinks) or any(due <= now for due in due_instants(self._store.dump()))
 
     def _claim(self) -> Attempt | None:
         core = self._core

@@ -6,13 +6,20 @@ It is imported whenever pytest starts, so what it needs is imported by the fixtu
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from holdfast.hosts.sync_handles import SyncRunHandle
+    from holdfast.kernel.authoring.calls import Call
+    from holdfast.testing.effects import Effects
+    from holdfast.testing.simulating import Simulation
     from holdfast.testing.world import World
+
+R = TypeVar("R")
 
 _WRITTEN: Final = pytest.StashKey[list[Path]]()
 
@@ -25,10 +32,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write the golden histories anew instead of comparing with them",
     )
+    group.addoption(
+        "--holdfast-seeds",
+        type=int,
+        metavar="N",
+        help="how many seeds simulations try, whatever tests and their marks say",
+    )
+    group.addoption(
+        "--holdfast-seed",
+        type=int,
+        metavar="SEED",
+        help="the only seed that simulations try: to see a failure again",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have a place for what is written."""
+    """Tell of the mark, and have a place for what is written."""
+    config.addinivalue_line("markers", "holdfast_seeds(n): how many seeds simulations of this test try")
     config.stash[_WRITTEN] = []
 
 
@@ -87,3 +107,57 @@ class GoldenHistory:
 def golden_history(request: pytest.FixtureRequest) -> GoldenHistory:
     """Compare what has happened to a run with a file beside the test: `golden_history(run)`."""
     return GoldenHistory(request)
+
+
+class Simulate:
+    """`holdfast.testing.simulate`, with as many seeds as the test, its mark or the command line says."""
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self._request = request
+
+    def __call__(
+        self,
+        call: "Call[R]",
+        /,
+        *,
+        seeds: "int | Iterable[int] | None" = None,
+        effects: "Effects | None" = None,
+        before: "Callable[[], object] | None" = None,
+        after: "Callable[[], object] | None" = None,
+        same: "Callable[[R], object] | None" = None,
+    ) -> "Simulation[R]":
+        """Simulate a call: see `holdfast.testing.simulate`.
+
+        `--holdfast-seed` and `--holdfast-seeds` of the command line count for more than `seeds`, which counts for more
+        than the mark `holdfast_seeds`.
+        """
+        __tracebackhide__ = True
+        from holdfast.testing.simulating import SimulationFailedError, simulate
+
+        try:
+            return simulate(
+                call, seeds=self._seeds(seeds), effects=effects, before=before, after=after, same=same
+            )
+        except SimulationFailedError as failed:
+            # The traceback would be that of the simulator.
+            raise failed.with_traceback(None) from None
+
+    def _seeds(self, given: "int | Iterable[int] | None") -> "int | Iterable[int]":
+        from holdfast.testing.simulating import SEEDS
+
+        config = self._request.config
+        only: int | None = config.getoption("--holdfast-seed")
+        many: int | None = config.getoption("--holdfast-seeds")
+        if only is not None:
+            return (only,)
+        if many is not None:
+            return many
+        mark = self._request.node.get_closest_marker("holdfast_seeds")
+        marked: Any = mark.args[0] if mark is not None and mark.args else SEEDS
+        return marked if given is None else given
+
+
+@pytest.fixture
+def simulate(request: pytest.FixtureRequest) -> Simulate:
+    """Run a workflow under crashes, once a seed: `simulate(call, effects=...)`. See `holdfast.testing.simulate`."""
+    return Simulate(request)

@@ -24,8 +24,9 @@ UNKNOWN_CODE_DELAY: Final[Micros] = 5_000_000
 class AttemptExecutor:
     """See `Executor`."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, *, heartbeat_interval: float | None = None) -> None:
         self._core = core
+        self._heartbeat_interval = heartbeat_interval
 
     def definitions(self) -> tuple[str, ...]:
         """See `Executor.definitions`."""
@@ -89,7 +90,7 @@ class AttemptExecutor:
     async def _watch(self, bodies: dict[str, Body], scopes: dict[str, CancelScope]) -> None:
         """Cancel bodies that are no longer held, and pass on what they say."""
         while True:
-            await anyio.sleep(HEARTBEAT_INTERVAL)
+            await anyio.sleep(self._heartbeat_interval or HEARTBEAT_INTERVAL)
             held = tuple(
                 Held(job=job, epoch=bodies[job].attempt.epoch, said=bodies[job].runtime.take_said())
                 for job in list(scopes)

@@ -82,6 +82,8 @@ class ServerlessHost:
         sinks: What takes events, by the names under which sinks are registered. `run_maintenance_tick` calls them.
         retention: How long runs of the engine's namespace are kept that have ended, at least an hour; then
             `run_maintenance_tick` removes them. None: until somebody does.
+        heartbeat_interval: How many seconds pass between two times that what bodies say is stored, and that it is asked
+            whether they still hold their jobs. Two if left out.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class ServerlessHost:
         time_limit: float = 900.0,
         sinks: Mapping[str, EventSink] | None = None,
         retention: timedelta | None = None,
+        heartbeat_interval: float | None = None,
     ) -> None:
         if not (math.isfinite(time_limit) and time_limit > 0):
             raise ValueError(f"time_limit is {time_limit!r}; it is a number of seconds, more than 0")
@@ -100,7 +103,7 @@ class ServerlessHost:
         self._maintenance = Maintenance(engine.core, lease=time_limit + MARGIN, retention=retention)
         self._reminders = Reminders(engine.core)
         self._flusher = Flusher(engine.core, sinks or {}, lease=min(LEASE, time_limit))
-        self._executor = AttemptExecutor(engine.core)
+        self._executor = AttemptExecutor(engine.core, heartbeat_interval=heartbeat_interval)
         self._kernel: Kernel | None = None
         self._session: str | None = None
         self._lock = threading.Lock()

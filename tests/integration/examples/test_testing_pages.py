@@ -75,6 +75,25 @@ def test_the_page_of_adapters_names_every_suite_and_what_it_wants_to_be_told() -
         assert all(hasattr(real[name], method) for method in listed), name
 
 
+def test_the_tests_of_the_example_of_the_simulator_pass(tmp_path: Path) -> None:
+    """Also those that do not see the bug; the simulation must see it, and must not see it where it is mended."""
+    code = blocks(DOCS / "howto/simulate.md")
+    (tmp_path / "test_page.py").write_text(
+        "\n".join(block.code for block in code if block.language == "python")
+    )
+    done = run_pytest(tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert "6 passed" in done.stdout
+
+
+def test_the_page_of_the_simulator_shows_its_example_word_for_word() -> None:
+    orders, tests = (block.code for block in blocks(DOCS / "howto/simulate.md") if block.language == "python")
+    folder = DOCS / "examples" / "invoices"
+    assert orders == (folder / "orders.py").read_text()
+    _, begin, definitions = tests.partition("ORDER = ")
+    assert begin + definitions in (folder / "test_orders.py").read_text()
+
+
 def test_the_page_of_names_for_tests_has_each_of_them() -> None:
     page = DOCS / "reference" / "testing.md"
     assert sorted(row[0].strip("`") for row in table(page, "Names for tests")) == sorted(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -97,6 +98,54 @@ def test_double(world: World) -> None:
     assert done.returncode == 1
     assert "stage double of run" in done.stdout
     assert "ZeroDivisionError" in done.stdout
+
+
+SIMULATION = """
+@pytest.mark.holdfast_seeds(4)
+def test_marked(simulate):
+    print("marked", simulate(PIPELINE(1)).seeds)
+
+def test_said(simulate):
+    print("said", simulate(PIPELINE(1), seeds=[3, 5, 9]).seeds)
+
+def test_plain(simulate):
+    print("plain", simulate(PIPELINE(1)).seeds)
+"""
+
+
+def seeds_of(folder: Path, *arguments: str) -> dict[str, int]:
+    done = run_pytest(folder, SIMULATION, "-s", *arguments)
+    assert done.returncode == 0, done.stdout
+    return {name: int(seeds) for name, seeds in re.findall(r"\b(marked|said|plain) (\d+)", done.stdout)}
+
+
+def test_seeds_are_said_by_the_command_line_the_test_or_its_mark(tmp_path: Path) -> None:
+    assert seeds_of(tmp_path) == {"marked": 4, "said": 3, "plain": 100}
+    assert seeds_of(tmp_path, "--holdfast-seeds=7") == dict.fromkeys(("marked", "said", "plain"), 7)
+    assert seeds_of(tmp_path, "--holdfast-seeds=7", "--holdfast-seed=8") == dict.fromkeys(
+        ("marked", "said", "plain"), 1
+    )
+
+
+def test_a_failed_simulation_shows_what_happened_and_not_the_simulator(tmp_path: Path) -> None:
+    code = """
+from holdfast.testing import Effects
+
+effects = Effects()
+
+@stage
+def charge(x: int) -> int:
+    effects.happen("charge")
+    return x
+
+def test_charge(simulate):
+    simulate(Pipeline("charging", input=int).pipe(charge)(1), effects=effects)
+"""
+    done = run_pytest(tmp_path, code)
+    assert done.returncode == 1
+    assert "'charge' happened twice; without faults once" in done.stdout
+    assert "EFFECT charge" in done.stdout
+    assert "simulating.py" not in done.stdout
 
 
 def test_the_plugin_imports_nothing_before_it_is_needed(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""A workflow with a bug that ordinary tests do not find, and a simulation does."""

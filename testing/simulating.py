@@ -1,0 +1,234 @@
+"""A user's workflow under crashes, duplicates, delays and clocks that jump: once a seed, and each must end the same."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from random import Random
+from typing import Any, Final, Generic, cast
+
+import attrs
+from typing_extensions import TypeVar, override
+
+from holdfast.hosts.sync_handles import SyncRunHandle
+from holdfast.kernel.authoring.calls import Call
+from holdfast.testing.effects import Effects
+from holdfast.testing.simulation.faults import Faults, Fired, Kind, Schedule, draw_strengths
+from holdfast.testing.simulation.fibers import START, HostError
+from holdfast.testing.trials import Trial, World
+from holdfast.testing.verdicts import is_excused, problems
+
+R = TypeVar("R")
+Out = TypeVar("Out", covariant=True)
+
+SEEDS: Final = 100
+"""How many seeds are tried where nobody says."""
+
+_OTHERS: Final = (
+    Kind.SLOW,
+    Kind.FAILS_BEFORE,
+    Kind.LOST_ANSWER,
+    Kind.RUNS_AGAIN,
+    Kind.HINT_LOST,
+    Kind.HINT_REPEATED,
+    Kind.HINT_LATE,
+    Kind.CLOCK_JUMP,
+)
+"""What goes wrong besides lost workers: what every workflow has to bear, and not a value that can't be stored, say."""
+
+_LEASE: Final = 60.0
+_YEAR: Final = 366 * 86_400.0
+"""How long a run may take without faults, in seconds, and how long nobody can lose a job then."""
+
+_LATER: Final = 30 * 86_400.0
+"""How much longer it may take with faults, beside twice as long."""
+_LOSSES: Final = (1, 1, 1, 2, 2, 3)
+"""How many times a worker is lost under a seed."""
+
+_LOST_BY: Final = (Kind.CRASH, Kind.CRASH, Kind.CRASH, Kind.PAUSE, Kind.FREEZE)
+_LINES_SHOWN: Final = 60
+
+
+class SimulationFailedError(AssertionError):
+    """A workflow did not end as it does without faults. The message says how, under which seed, and what happened.
+
+    Attributes:
+        seed: Under which seed.
+        problems: What was wrong, in words.
+    """
+
+    def __init__(self, seed: int, problems: Sequence[str], tried: int, trial: Trial) -> None:
+        self.seed = seed
+        self.problems = tuple(problems)
+        lines = trial.lines if len(trial.lines) <= _LINES_SHOWN else ("...", *trial.lines[-_LINES_SHOWN:])
+        super().__init__(
+            "\n".join(
+                (
+                    f"under seed {seed} (of {tried} that were tried):",
+                    *(f"- {problem}" for problem in problems),
+                    "What happened:",
+                    *(f"  {_dated(line)}" for line in lines),
+                    f"Again: simulate(..., seeds=[{seed}]), or pytest --holdfast-seed {seed}",
+                )
+            )
+        )
+
+
+@attrs.frozen(kw_only=True)
+class Simulation(Generic[Out]):
+    """What a simulation in which all went well has shown.
+
+    Attributes:
+        seeds: How many seeds were tried.
+        fired: How often each kind of fault fired, of all seeds together.
+        excused: In how many seeds faults used up what the run had of attempts or of time, and so ended it.
+        seconds: How much virtual time the run takes without faults.
+    """
+
+    seeds: int
+    fired: Mapping[str, int]
+    excused: int
+    seconds: float
+    _handle: SyncRunHandle[Out] = attrs.field(alias="handle", repr=False)
+
+    @property
+    def result(self) -> Out:
+        """What the run gives. RunFailedError if it fails, which it does then under every seed."""
+        return self._handle.result()
+
+
+def simulate(
+    call: Call[R],
+    /,
+    *,
+    seeds: int | Iterable[int] = SEEDS,
+    effects: Effects | None = None,
+    before: Callable[[], object] | None = None,
+    after: Callable[[], object] | None = None,
+    same: Callable[[R], object] | None = None,
+) -> Simulation[R]:
+    """Run a call without faults, and then once a seed with them; each must end, and end the same.
+
+    Two workers have it, on a simulated database. They crash at calls of the store and within effects, stand still for
+    longer than their leases, lose answers, and have clocks that jump; hints are lost, late, or come twice. All of it is
+    in one thread and in virtual time, and follows from the seed. Bodies are called as they are; what they use must
+    neither open sockets nor start threads, nor draw by chance.
+
+    Args:
+        call: The workflow with its input.
+        seeds: How many, from 1 on; or which ones.
+        effects: What bodies do outside. It must be the same as without faults, nothing twice and nothing left out.
+        before: Called before each run: makes what bodies use as it was.
+        after: Called after each run that ended as it should, to look at what bodies did. What it raises is raised.
+        same: Of what a run gives, what must be the same; all of it if left out.
+
+    Raises:
+        SimulationFailedError: Something was wrong under a seed. It tells of as few faults as show it.
+    """
+    noted = effects if effects is not None else Effects()
+    wanted = range(1, seeds + 1) if isinstance(seeds, int) else tuple(seeds)
+
+    def run(seed: int, faults: Faults, lease: float, bound: float) -> Trial:
+        if before is not None:
+            before()
+        try:
+            return World(seed, call, faults, lease=lease, bound=bound, effects=noted).run()
+        except HostError as error:
+            error.add_note(f"That was under seed {seed}. It is no fault of the workflow's: please report it.")
+            raise
+
+    with _quiet():
+        usual = run(0, Faults({}, Schedule(), START), _YEAR, _YEAR)
+        if wrong := problems(usual, usual, same):
+            raise SimulationFailedError(0, [f"without faults: {one}" for one in wrong], 0, usual)
+        lease = max(_LEASE, 3 * usual.longest_body)
+        bound = 2 * usual.seconds + 100 * lease + _LATER
+        usual = run(0, Faults({}, Schedule(), START), lease, bound)
+        if after is not None:
+            after()
+        fired: Counter[str] = Counter()
+        excused = 0
+        for tried, seed in enumerate(wanted, 1):
+
+            def again(schedule: Schedule) -> Trial:
+                return run(seed, _AimedFaults(seed, schedule, usual.points), lease, bound)  # noqa: B023
+
+            trial = again(Schedule())
+            if wrong := problems(trial, usual, same):
+                shown = _shrunk(again, trial, wrong, lambda one: problems(one, usual, same))
+                raise SimulationFailedError(seed, shown[1], tried, shown[0])
+            fired.update({kind.value: count for kind, count in trial.fired.items()})
+            excused += is_excused(trial, usual)
+            if after is not None and not is_excused(trial, usual):
+                after()
+    return Simulation(
+        seeds=len(wanted),
+        fired=dict(fired),
+        excused=excused,
+        seconds=usual.seconds,
+        handle=cast("SyncRunHandle[R]", usual.handle),
+    )
+
+
+class _AimedFaults(Faults):
+    """Loses workers at some points that a seed chooses, all of them as likely, and has other faults by chance."""
+
+    def __init__(self, seed: int, schedule: Schedule, points: int) -> None:
+        """`points` is how many there are without faults."""
+        random = Random(f"{seed}/faults")  # noqa: S311  # to be foreseeable is the point
+        super().__init__(draw_strengths(random, _OTHERS), schedule, START)
+        chosen = sorted(random.randint(1, max(1, points)) for _ in range(random.choice(_LOSSES)))
+        self._aimed = [(point, random.choice(_LOST_BY)) for point in chosen]
+        self._all = 2 * points
+
+    @override
+    def next(self, process: str, point: int, random: Random, among: Sequence[Kind], now: int) -> Kind | None:
+        kind = super().next(process, point, random, among, now)
+        self.is_on = self.is_on and (self.points <= self._all or bool(self._aimed))
+        if not self._aimed or self._aimed[0][0] > self.points or Kind.CRASH not in among or kind is not None:
+            return kind
+        _, aimed = self._aimed.pop(0)
+        lost_by = aimed if aimed in among else Kind.CRASH
+        if self._is_left_out(lost_by, (process, point), now):
+            return None
+        self.fired.append(Fired(process, point, lost_by))
+        return lost_by
+
+
+def _shrunk(
+    again: Callable[[Schedule], Trial],
+    trial: Trial,
+    wrong: Sequence[str],
+    judge: Callable[[Trial], Sequence[str]],
+) -> tuple[Trial, Sequence[str]]:
+    """Return what is wrong with as few faults as show it: leave out one after the other, as long as something is."""
+    needed = list(dict.fromkeys(trial.places))
+    for place in tuple(needed):
+        fewer = frozenset(needed) - {place}
+        try:
+            tried = again(Schedule(only=fewer))
+        except HostError:
+            continue
+        if found := judge(tried):
+            trial, wrong = tried, found
+            needed = [one for one in needed if one in fewer]
+    return trial, wrong
+
+
+def _dated(line: str) -> str:
+    """Return a line of a trace with its time, in seconds, as days, hours, minutes and seconds."""
+    seconds, _, what = line.partition(" ")
+    return line if not what else f"{timedelta(seconds=float(seconds))} {what}"
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """Keep hosts from logging each of the faults that happen on purpose."""
+    logger: Any = logging.getLogger("holdfast")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,270 @@
+"""One run of a user's workflow in a simulated world: what came of it, whatever went wrong."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from itertools import chain
+from random import Random
+from typing import Any, Final, cast
+
+import attrs
+from greenlet import getcurrent
+
+from holdfast.adapters.memory.persistence import MemoryPersistence
+from holdfast.hosts.core import Core
+from holdfast.hosts.engine import Engine
+from holdfast.hosts.serverless.host import ServerlessHost
+from holdfast.hosts.stores import Stores
+from holdfast.hosts.sync_handles import SyncRunHandle
+from holdfast.kernel.authoring.calls import Call
+from holdfast.kernel.invariants import check
+from holdfast.ports.changes import AppendHistory
+from holdfast.ports.clock import instant
+from holdfast.ports.errors import HoldfastError
+from holdfast.ports.json import parse
+from holdfast.ports.records import ACTIVE, HistoryRow, JobState, Micros, Run, RunName
+from holdfast.ports.tables import Tables
+from holdfast.testing.blobs import MemoryBlobStore
+from holdfast.testing.clock import ManualClock
+from holdfast.testing.due import due_instants, lapses
+from holdfast.testing.effects import Effects
+from holdfast.testing.ids import SeededIds
+from holdfast.testing.simulation.faults import BODY, Faults, Kind
+from holdfast.testing.simulation.fibers import START, Fiber, Hub
+from holdfast.testing.simulation.lives import Life
+from holdfast.testing.simulation.loops import run_virtually
+from holdfast.testing.simulation.ports import Wires
+from holdfast.testing.simulation.processes import Surroundings, connect
+from holdfast.testing.simulation.store import Commit, SharedStore
+from holdfast.testing.simulation.trace import Trace
+from holdfast.testing.simulation.watching import Watch
+from holdfast.testing.transport import SilentTransport
+
+RUN_ID: Final = "simulated"
+WORKERS: Final = 2
+
+_SECOND: Final = 1_000_000
+_SWITCHES_MAX: Final = 200_000
+_POLL: Final = 1.0
+_LOOK_MAX: Final = 3_600.0
+
+
+@attrs.frozen(kw_only=True)
+class Trial:
+    """What came of one run.
+
+    Attributes:
+        run: Its row in the end.
+        runs: It and its children, and theirs, by id.
+        rows: Their histories, by id.
+        handle: The run as users see it.
+        effects: How often each effect happened.
+        broken: Promises of the engine that were not kept.
+        points: At how many points something could have gone wrong.
+        fired: How often each kind of fault did.
+        places: At which points of which processes.
+        lines: What happened, line by line.
+        seconds: How much virtual time it took.
+    """
+
+    run: Run
+    runs: Mapping[str, Run]
+    rows: Mapping[str, Sequence[HistoryRow]]
+    handle: SyncRunHandle[Any]
+    effects: Mapping[str, int]
+    broken: Sequence[str]
+    points: int
+    fired: Counter[Kind]
+    places: Sequence[tuple[str, int]]
+    lines: Sequence[str]
+    seconds: float
+
+    @cached_property
+    def longest_body(self) -> float:
+        """How many seconds the longest body took."""
+        took = [0.0]
+        for row in chain.from_iterable(self.rows.values()):
+            facts = cast("dict[str, Any]", parse(row.data)) if row.data else {}
+            if isinstance(facts.get("started_at"), int):
+                took.append((row.at - facts["started_at"]) / _SECOND)
+        return max(took)
+
+
+class _Onlooker:
+    """Notes what bodies did and what was stored of it; unlike a Watch it checks nothing, which would take its time."""
+
+    def __init__(self, trace: Trace, now: Callable[[], Micros]) -> None:
+        self._trace = trace
+        self._now = now
+
+    def before(self, tables: Tables, commit: Commit) -> None:
+        """Look away."""
+
+    def after(self, tables: Tables, commit: Commit) -> None:
+        """Note what has become history."""
+        for change in commit.changes:
+            if isinstance(change, AppendHistory):
+                row = change.row
+                where = (
+                    "" if row.node is None else f" {row.node}" + ("" if row.item is None else f"[{row.item}]")
+                )
+                run = tables.runs[row.run].id
+                self._trace.add(self._now(), commit.process, f"STORED {row.type}{where} of run {run}")
+
+    def answered(
+        self, process: str, commands: Sequence[object], answers: Sequence[object], changed: int
+    ) -> None:
+        """Note results that came too late."""
+        if any(getattr(answer, "status", None) == "fenced" for answer in answers):
+            self._trace.add(self._now(), process, "TOO LATE: somebody else has the job by now")
+
+    def body(self, process: str, job: str, epoch: int, what: str) -> None:
+        """Note that a body starts."""
+        self._trace.add(self._now(), process, f"BODY {what}")
+
+
+class World:
+    """A database, and two processes that run what is in it, and start again when they crash."""
+
+    def __init__(
+        self,
+        seed: int,
+        call: Call[Any],
+        faults: Faults,
+        *,
+        lease: float,
+        bound: float,
+        effects: Effects,
+    ) -> None:
+        """`lease` is in seconds, and so is `bound`, the time within which all must have ended."""
+        self._seed = seed
+        self._call = call
+        self._faults = faults
+        self._lease = lease
+        self._bound = START + round(bound * _SECOND)
+        self._effects = effects
+        self._hub = Hub(Random(f"{seed}/order"), run_virtually)  # noqa: S311  # to be foreseeable is the point
+        self._trace = Trace()
+        self._watch = _Onlooker(self._trace, lambda: self._hub.now)
+        self._inner = MemoryPersistence()
+        self._store = SharedStore(self._inner, lambda: self._hub.now, self._watch)
+        self._blobs = MemoryBlobStore()
+        self._numbers: Counter[str] = Counter()
+        self._known = -1
+        self._is_over = False
+        self._around = Surroundings(
+            store=self._store, blobs=self._blobs, wires=Wires(), sinks={}, watch=cast("Watch", self._watch)
+        )
+
+    def run(self) -> Trial:
+        """Start the run, and go on until all has ended. HostError if a host raises what it must not."""
+        handle = self._started()
+        self._store.tables = self._inner.dump()
+        self._effects.begin(self._point)
+        for number in range(WORKERS):
+            self._start(f"worker-{number}")
+        try:
+            self._hub.run(self._ended, self._bound)
+        finally:
+            self._effects.end()
+        tables = self._store.tables
+        run = tables.runs[tables.newest[RunName("default", RUN_ID)]]
+        return Trial(
+            run=run,
+            runs={one.id: one for one in tables.runs.values()},
+            rows={one.id: tuple(tables.history[one.key]) for one in tables.runs.values()},
+            handle=handle,
+            effects=self._effects.counts,
+            broken=tuple(map(str, check(tables))),
+            points=self._faults.points,
+            fired=self._faults.counts,
+            places=tuple(one.place for one in self._faults.fired),
+            lines=tuple(self._trace.lines),
+            seconds=(self._hub.now - START) / _SECOND,
+        )
+
+    def _started(self) -> SyncRunHandle[Any]:
+        clock = ManualClock(instant(START))
+        stores = Stores(
+            persistence=self._inner,
+            transport=SilentTransport(),
+            blobs=self._blobs,
+            clock=clock,
+            ids=SeededIds(0, clock),
+        )
+        return Engine.on(stores, workflows=[self._call.definition]).sync.start(self._call, id=RUN_ID)
+
+    def _point(self, what: str) -> None:
+        """A point within a body at which its process may crash."""
+        fiber = getcurrent()
+        if isinstance(fiber, Fiber) and isinstance(fiber.process, Life):
+            fiber.process.say(what)
+            fiber.process.meet(BODY)
+
+    def _ended(self) -> bool:
+        if self._hub.switches > _SWITCHES_MAX:
+            return True
+        if self._known != self._store.commits:
+            self._known = self._store.commits
+            tables = self._store.tables
+            is_active = any(run.status in ACTIVE for run in tables.runs.values())
+            self._is_over = not is_active and not any(job.state is JobState.OWED for job in tables.all_jobs())
+        return self._is_over
+
+    # The processes --------------------------------------------------------------------------------------------------
+
+    def _start(self, name: str) -> None:
+        self._numbers[name] += 1
+        number = self._numbers[name]
+        life = Life(
+            self._hub,
+            f"{name}#{number}",
+            Random(f"{self._seed}/{name}/{number}"),  # noqa: S311  # to be foreseeable is the point
+            faults=self._faults,
+            trace=self._trace,
+            lease=self._lease,
+            crashed=lambda life: self._crashed(name, life),
+        )
+        life.say("starts")
+        core = self._around.core(life, [self._call.definition])
+        life.spawn(lambda: self._work(life, core))
+
+    def _crashed(self, name: str, life: Life) -> None:
+        wait = life.random.randrange(100_000, round(self._lease * _SECOND))
+        self._hub.at(self._hub.now + wait, lambda: self._start(name))
+
+    def _work(self, life: Life, core: Core) -> None:
+        """Do what is due, and wait until something is, for ever."""
+        connect(life, core)
+        host = ServerlessHost(Engine(core), time_limit=self._lease, heartbeat_interval=self._lease / 30)
+        idle = 0
+        while True:
+            try:
+                if self._due() <= self._hub.now:
+                    host.run_maintenance_tick()
+                # Workers ask whether there is anything to claim; that costs a simulation more than to look.
+                is_queued = self._is_queued()
+                if is_queued and host.process_available_jobs(max_jobs=1, concurrency=1).processed:
+                    idle = 0
+                    continue
+                idle += 1
+            except HoldfastError as error:
+                life.say(f"gave up what it was doing: {type(error).__name__}")
+                life.hub.sleep(life.random.randrange(100_000, _SECOND))
+                continue
+            due = self._due()
+            is_left = due <= self._hub.now or self._is_queued()
+            # A hint wakes it before. Where that was lost, what is left is found by looking.
+            look = min(_POLL * 2.0**idle, _LOOK_MAX) if is_left else math.inf
+            core.stores.transport.receive(100, min(look, max(0.0, (due - self._hub.now) / _SECOND) or look))
+
+    def _is_queued(self) -> bool:
+        return any(job.state is JobState.QUEUED for job in self._store.tables.all_jobs())
+
+    def _due(self) -> Micros:
+        """Return when maintenance has something to do."""
+        tables = self._store.tables
+        grace = round(self._lease / 5 * _SECOND)
+        held = (ends + grace for ends in lapses(tables))
+        return min((*due_instants(tables), *held), default=self._bound)
