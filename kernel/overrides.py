@@ -7,7 +7,7 @@ from typing import Any, Final
 import attrs
 
 from holdfast.kernel.commands import StageOverride
-from holdfast.kernel.plan import Group, MapPlan, NodePlan, Plan, RetryPolicy, StagePlan, stage_of
+from holdfast.kernel.plan import MapPlan, NodePlan, Plan, RetryPolicy, StagePlan, stage_of
 from holdfast.ports.errors import InvalidCommandError
 
 ATTEMPTS_MAX: Final = 100
@@ -27,10 +27,7 @@ def overridden(plan: Plan, overrides: Sequence[StageOverride]) -> Plan:
             raise InvalidCommandError(f"overrides: stage {name!r} is named twice; say all of it in one")
     by_stage = {override.stage: override for override in overrides}
     groups = tuple(
-        Group(
-            nodes=tuple(_changed(node, by_stage.get(node.name)) for node in group.nodes),
-            parallel=group.parallel,
-        )
+        attrs.evolve(group, nodes=tuple(_changed(node, by_stage.get(node.name)) for node in group.nodes))
         for group in plan.groups
     )
     return plan if groups == plan.groups else attrs.evolve(plan, groups=groups, base=plan.fingerprint)

@@ -8,7 +8,8 @@ from holdfast.kernel.commands import JobClaim, RunCreate, RunRerunFrom, RunTrans
 from holdfast.kernel.plan import MapPlan, RetryPolicy, RetryRule, StagePlan, plan_from_json
 from holdfast.kernel.plan_cache import PlanCache
 from holdfast.ports.errors import IdempotencyConflictError, InvalidCommandError
-from tests.unit.kernel.world import SECOND, World, completing, each, failed, payload, pipeline, stage
+from holdfast.ports.records import JobKind
+from tests.unit.kernel.world import SECOND, World, completing, each, failed, payload, pipeline, stage, when
 
 PLAN = pipeline(stage("a"), each("m", limit=2))
 SLOW = RetryPolicy(attempts=2, wait_us=5 * SECOND, jitter=0.0)
@@ -74,6 +75,16 @@ def test_a_mapped_stage_and_every_field_can_be_told_otherwise(world: World) -> N
         ),
     )
     assert plan.node("a") == PLAN.node("a")
+
+
+def test_a_choice_stays_one() -> None:
+    plan = pipeline(when(stage("a"), stage("b")), (stage("c"), stage("d")))
+    world = World(plan)
+    create(world, GPU)
+
+    stored = plan_from_json(world.tables().plans[world.run("x").plan].body)
+    assert [(one.test, one.parallel) for one in stored.groups] == [("test", False), (None, True)]
+    assert [job.kind for job in world.jobs("x")] == [JobKind.TEST]
 
 
 def test_an_override_that_says_nothing_new_is_none(world: World) -> None:
