@@ -1,11 +1,12 @@
 """Logs the calls of models that attempts make: priced, redacted, and with large texts in blobs."""
 
+import hashlib
 import logging
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import cached_property
 from itertools import count
 from typing import Final, Literal
-from uuid import uuid4
 
 import attrs
 
@@ -16,7 +17,7 @@ from holdfast.kernel.commands import SaidAiCall
 from holdfast.kernel.values import encode
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import InvalidCommandError
-from holdfast.ports.records import Payload
+from holdfast.ports.records import JobKey, Payload
 from holdfast.ports.said import AiCallKind
 
 TEXT_INLINE_MAX: Final = 4_096
@@ -45,6 +46,7 @@ class AttemptAiLog:
         place: Place,
         clock: Clock,
         say: Callable[[SaidAiCall], None],
+        job: JobKey,
     ) -> None:
         self._settings = settings
         self._payloads = payloads
@@ -52,6 +54,11 @@ class AttemptAiLog:
         self._clock = clock
         self._say = say
         self._count = count(1)
+        self._job = job
+
+    @cached_property
+    def _attempt(self) -> str:
+        return hashlib.sha256(f"{self._job.text}/{self._place.epoch}".encode()).hexdigest()[:32]
 
     def monotonic(self) -> float:
         """See `AiLog.monotonic`."""
@@ -62,7 +69,7 @@ class AttemptAiLog:
         duration = options.get("duration")
         said = SaidAiCall(
             # In the order of the calls, also of those of one instant.
-            id=f"{next(self._count):08}{uuid4().hex}",
+            id=f"{next(self._count):08}{self._attempt}",
             topic=topic,
             model=model,
             kind=_kind(options.get("kind", "text")),

@@ -93,7 +93,7 @@ class AttemptRuntime:
         self._ai_calls: list[Said] = []
         self._blobs = AttemptBlobs(payloads, place)
         self._artifacts = AttemptArtifacts(origin.run, kept, place, persistence, payloads)
-        self._ai = AttemptAiLog(ai, payloads, place, clock, self._say_ai_call)
+        self._ai = AttemptAiLog(ai, payloads, place, clock, self._say_ai_call, job)
 
     @property
     def blobs(self) -> StageBlobs:
