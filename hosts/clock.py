@@ -24,6 +24,9 @@ class Step:
 class StoreClock:
     """A clock that follows the store's: its time at the last sync, plus the monotonic time since.
 
+    It is never ahead of the store's, so that nothing is done before its time; behind it is by as long as the store's
+    last answer took to come.
+
     Before the first sync, and where the store has no clock but this machine's, it is the machine's clock. Safety never
     depends on it; how early a dead worker's jobs are taken, and how late sleepers wake, do.
     """
@@ -52,13 +55,12 @@ class StoreClock:
         """See `Clock.sleep`."""
         self._machine.sleep(seconds)
 
-    def sync(self, store_time: Micros | None, asked_at: float) -> None:
-        """Take over the store's time, read between `asked_at` (monotonic) and now; None: it has no clock of its own."""
+    def sync(self, store_time: Micros | None) -> None:
+        """Take over the store's time, which has just been answered; None: it has no clock of its own."""
         answered_at = self._machine.monotonic()
         with self._lock:
             if store_time is not None:
-                self._base = instant(store_time)
-                self._base_at = (asked_at + answered_at) / 2
+                self._base, self._base_at = instant(store_time), answered_at
             elif abs(by := self._drift(answered_at)) > STEP_MAX:
                 self._stepped = (by, answered_at)
             self._synced_at = answered_at

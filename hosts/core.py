@@ -138,8 +138,7 @@ class Core:
 
     def sync_clock(self) -> None:
         """Ask the store what time it is."""
-        asked_at = self.stores.clock.monotonic()
-        self.clock.sync(self.stores.persistence.read(StoreTime()), asked_at)
+        self.clock.sync(self.stores.persistence.read(StoreTime()))
 
     def create(self, call: Call[object], options: StartOptions) -> RunCreate:
         """Return the command that starts a call. Bad options and values are refused here, before anything is stored."""
