@@ -7,7 +7,12 @@ BIN := .venv/bin
 # pip 25.1 was the first to know dependency groups.
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test test-slow chaos check lint types imports purity format bench coverage clean
+SEEDS ?= 300
+FIRST ?= 1
+STORE ?= memory
+JOBS ?= 1
+
+.PHONY: help demo test test-slow chaos check lint types imports purity format bench simulate coverage clean
 
 help:
 	@echo 'make demo       run the first example'
@@ -16,6 +21,7 @@ help:
 	@echo 'make test-slow  the tests that take minutes: packaging, chaos'
 	@echo 'make chaos      the chaos tests in their full form, most of an hour'
 	@echo 'make bench      the benchmarks'
+	@echo 'make simulate SEEDS=1500 FIRST=1 [STORE=memory|sqlite] [JOBS=2]   seeds of faults, in virtual time'
 	@echo 'make format     rewrite the code as `make check` wants it'
 	@echo 'make coverage   the fast tests, with a report of what they did not run'
 	@echo 'make clean      remove everything that make built'
@@ -54,6 +60,9 @@ format: .venv/.tools
 
 bench: .venv/.tools .cache/postgres/.ready
 	$(BIN)/python -m tests.benchmarks
+
+simulate: .venv/.tools
+	$(BIN)/python -m holdfast.testing.simulation --seeds $(SEEDS) --first $(FIRST) --store $(STORE) --jobs $(JOBS)
 
 coverage: .venv/.tools .cache/postgres/.ready
 	$(BIN)/coverage run -m pytest

@@ -225,6 +225,11 @@ def current() -> Fiber:
     return fiber
 
 
+def spend(seconds: float) -> None:
+    """Let virtual time pass in a sync body, as `time.sleep` does real time."""
+    current().process.hub.sleep(round(seconds * 1_000_000))
+
+
 def _bury(fiber: Fiber) -> None:
     """Raise Crashed in a fiber that waits, with this one, whichever it is, as the one to go on then."""
     parent, fiber.parent = fiber.parent, getcurrent()

@@ -19,7 +19,8 @@ class Scenario:
         deploys: What code a worker may have at some time; by the time that faults have ceased they have all of it.
         clients: What each client does, in order.
         sinks: The names under which clients register sinks.
-        expected: Given a run that was completed, returns what is wrong with what it gave; None if nothing is.
+        expected: Called with a run that was completed, its input and its result (plain JSON), returns what is wrong
+            with that; None if nothing is.
         at_end: Given all rows when all has ended, returns what is wrong with them.
     """
 
@@ -27,7 +28,7 @@ class Scenario:
     deploys: Sequence[Sequence[Definition[object]]] = ()
     clients: Sequence[Sequence[Deed]] = ()
     sinks: Sequence[str] = ()
-    expected: Callable[[Run, object], str | None] = lambda _, __: None
+    expected: Callable[[Run, object, object], str | None] = lambda _, __, ___: None
     at_end: Callable[[Tables], Sequence[str]] = lambda _: ()
 
 
@@ -48,4 +49,5 @@ class Sizes:
     faults_for: float = 60.0
     faults_until: int = 600
     heals_for: float = 3_600.0
-    limits: Mapping[str, int] = attrs.field(factory=dict[str, int])
+    queues: Mapping[str, int] = attrs.field(factory=dict[str, int])
+    """As `Worker(queues=...)` takes them: how many bodies of each may run at once in a worker."""

@@ -8,10 +8,10 @@ from random import Random
 
 import attrs
 
-from holdfast.kernel.invariants import check
 from holdfast.ports.persistence import Persistence
 from holdfast.testing.simulation.faults import Faults, Fired, Kind, Schedule, draw_strengths
 from holdfast.testing.simulation.fibers import START, HostError
+from holdfast.testing.simulation.judging import wasted, wrong_at_end
 from holdfast.testing.simulation.scenarios import Scenario, Sizes
 from holdfast.testing.simulation.worlds import World
 
@@ -74,21 +74,51 @@ def simulate_seed(
         wastes_nothing: Whether to do it all again without faults, and check that nothing is done in vain (W1).
     """
     with _quiet():
-        scenario, sizes = make(Random(f"{seed}/scenario"))  # noqa: S311  # to be foreseeable is the point
-        drawn = draw_strengths(Random(f"{seed}/strengths"))  # noqa: S311
+        drawn = draw_strengths(Random(f"{seed}/strengths"))
         faults = Faults(drawn if strengths is None else strengths, schedule or Schedule(), START)
-        world = World(seed, scenario, sizes, faults, persistence=None if store is None else store())
-        try:
-            world.run_faults()
-            finished = not world.watch.violations and world.heal()
-        except HostError as error:
-            return _outcome(seed, world, Exit.CRASHED, (str(error),))
-        if world.watch.violations:
-            return _outcome(seed, world, Exit.BROKEN, tuple(map(str, world.watch.violations)))
-        if not finished:
-            return _outcome(seed, world, Exit.STUCK, tuple(world.left()))
-        found = tuple(map(str, check(world.store.tables)))
-        return _outcome(seed, world, Exit.BROKEN if found else Exit.FINE, found)
+        world = _world(seed, make, faults, store)
+        outcome = _played(seed, world)
+        if outcome.exit or not wastes_nothing:
+            return outcome
+        again = _world(seed, make, Faults({}, Schedule(), START), store)
+        return _faultless(seed, again, outcome)
+
+
+def _world(
+    seed: int,
+    make: Callable[[Random], tuple[Scenario, Sizes]],
+    faults: Faults,
+    store: Callable[[], Persistence] | None,
+) -> World:
+    scenario, sizes = make(Random(f"{seed}/scenario"))
+    return World(seed, scenario, sizes, faults, persistence=None if store is None else store())
+
+
+def _played(seed: int, world: World) -> Outcome:
+    """Go through the first two phases."""
+    try:
+        world.run_faults()
+        finished = not world.watch.violations and world.heal()
+    except HostError as error:
+        return _outcome(seed, world, Exit.CRASHED, (str(error),))
+    if world.watch.violations:
+        return _outcome(seed, world, Exit.BROKEN, tuple(map(str, world.watch.violations)))
+    if not finished:
+        return _outcome(seed, world, Exit.STUCK, tuple(world.left()))
+    found = tuple(map(str, wrong_at_end(world)))
+    return _outcome(seed, world, Exit.BROKEN if found else Exit.FINE, found)
+
+
+def _faultless(seed: int, world: World, outcome: Outcome) -> Outcome:
+    """Go through the third phase: what it comes to, if that is not fine; else what the others came to."""
+    try:
+        finished = world.run_faultless()
+    except HostError as error:
+        return _outcome(seed, world, Exit.CRASHED, (str(error),))
+    if not world.watch.violations and not finished:
+        return _outcome(seed, world, Exit.STUCK, tuple(world.left()))
+    found = tuple(map(str, (*world.watch.violations, *wrong_at_end(world), *wasted(world))))
+    return _outcome(seed, world, Exit.BROKEN, found) if found else outcome
 
 
 def _outcome(seed: int, world: World, exit: Exit, found: tuple[str, ...]) -> Outcome:

@@ -20,7 +20,7 @@ from holdfast.ports.changes import (
 )
 from holdfast.ports.clock import micros
 from holdfast.ports.events import Event
-from holdfast.ports.records import ACTIVE, HistoryRow, Job, JobState, Micros, Run, RunStatus, SessionState
+from holdfast.ports.records import ACTIVE, HistoryRow, Job, JobState, Micros, Run, RunStatus
 from holdfast.ports.tables import Tables
 from holdfast.testing.simulation.store import Commit
 from holdfast.testing.simulation.trace import Trace, described
@@ -48,7 +48,6 @@ class Watch:
         self.fenced = 0
         self.started: dict[tuple[str, int], str] = {}
         self.repaired: list[str] = []
-        self.reaped = 0
         self._now = now
         self._claims: dict[tuple[str, int], str] = {}
         self._hosts: dict[str, str] = {}
@@ -110,9 +109,6 @@ class Watch:
                 self.repaired.append(change.row.run)
             elif isinstance(change, PutSession):
                 self._hosts[change.session.id] = change.session.host
-                self.reaped += (
-                    change.session.state is SessionState.DEAD and change.session.host != commit.process
-                )
 
     def _guarded(self, changes: Iterable[Change]) -> None:
         """S3: only who holds a job says how its attempt ended."""

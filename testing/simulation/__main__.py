@@ -1,0 +1,106 @@
+"""`python -m holdfast.testing.simulation`: simulate many seeds, and say what they came to.
+
+Exit codes: 0 all went well, 127 the simulator or a host has crashed, 128 something was stuck, 129 an invariant broke.
+"""
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+
+import attrs
+
+from holdfast.testing.simulation.faults import Kind
+from holdfast.testing.simulation.kept import KEPT
+from holdfast.testing.simulation.reports import report
+from holdfast.testing.simulation.seeds import Exit, Outcome, simulate_seed
+from holdfast.testing.simulation.shrinking import shrink
+from holdfast.testing.simulation.stores import STORES, stores
+from holdfast.testing.simulation.workload import draw_workload
+
+_CHUNK = 25
+FAULTLESS_EVERY = 3
+"""Every third seed is simulated once more without faults: waste does not need many seeds to be seen."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Simulate, print, and return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m holdfast.testing.simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=100, help="how many")
+    parser.add_argument("--first", type=int, default=1, help="the first of them")
+    parser.add_argument("--store", choices=STORES, default="memory")
+    parser.add_argument("--jobs", type=int, default=1, help="how many processes simulate")
+    parser.add_argument("--no-kept", action="store_true", help="leave out seeds that once found something")
+    parser.add_argument("--trace", action="store_true", help="print all that happened, of each seed")
+    parser.add_argument("--keep-on", action="store_true", help="do not stop at the first seed that fails")
+    told = parser.parse_args(arguments)
+    kept = [] if told.no_kept else list(KEPT)
+    seeds = [*kept, *(seed for seed in range(told.first, told.first + told.seeds) if seed not in kept)]
+    began = time.monotonic()
+    done, worst = 0, Exit.FINE
+    fired: Counter[Kind] = Counter()
+    points = 0
+    for outcome in _outcomes(seeds, told.store, told.jobs, trace=told.trace):
+        done += 1
+        points += outcome.points
+        fired.update(one.kind for one in outcome.fired)
+        if told.trace:
+            print("\n".join(outcome.trace))
+            print(f"seed {outcome.seed}: {outcome.exit.name} {outcome.hash}")
+        if outcome.exit is not Exit.FINE:
+            worst = max(worst, outcome.exit)
+            print("\n".join(_report(outcome, told.store)))
+            if not told.keep_on:
+                break
+    minutes = (time.monotonic() - began) / 60
+    counted = ", ".join(f"{kind} {fired[kind]}" for kind in Kind)
+    print(
+        f"{done} seeds on {told.store}, {done / minutes:.0f} a minute, {points / max(done, 1):.0f} points each"
+    )
+    print(f"faults: {counted}")
+    print("all went well" if worst is Exit.FINE else f"FAILED: {worst.name}")
+    return int(worst)
+
+
+def simulate_seeds(seeds: Sequence[int], store: str, *, trace: bool = False) -> list[Outcome]:
+    """Simulate some seeds of the random workload, up to the first that fails."""
+    outcomes: list[Outcome] = []
+    with stores(store) as make:
+        for seed in seeds:
+            wastes_nothing = seed % FAULTLESS_EVERY == 0
+            outcome = simulate_seed(seed, draw_workload, store=make, wastes_nothing=wastes_nothing)
+            if outcome.exit is Exit.FINE and not trace:
+                outcome = attrs.evolve(outcome, trace=())
+            outcomes.append(outcome)
+    return outcomes
+
+
+def _outcomes(seeds: Sequence[int], store: str, jobs: int, *, trace: bool) -> Iterator[Outcome]:
+    chunks = [seeds[at : at + _CHUNK] for at in range(0, len(seeds), _CHUNK)]
+    simulate = partial(simulate_seeds, store=store, trace=trace)
+    if jobs == 1:
+        for chunk in chunks:
+            yield from simulate(chunk)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        try:
+            for outcomes in pool.map(simulate, chunks):
+                yield from outcomes
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _report(outcome: Outcome, store: str) -> Iterator[str]:
+    with stores(store) as make:
+        play = partial(simulate_seed, outcome.seed, draw_workload, store=make)
+        shrunk = shrink(lambda schedule: play(schedule=schedule), outcome)
+    yield from report(outcome, shrunk)
+    yield f"again: make simulate FIRST={outcome.seed} SEEDS=1 STORE={store}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""What must be true when all has come to its end, and what must not have been done in vain where nothing went wrong."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from holdfast.hosts.inputs import Inputs
+from holdfast.hosts.payloads import Payloads
+from holdfast.kernel.invariants import Violation, check
+from holdfast.ports.json import parse
+from holdfast.ports.records import HistoryRow, Run, RunStatus, Sink
+from holdfast.ports.references import reference_from
+from holdfast.ports.tables import Tables
+from holdfast.testing.simulation.worlds import World
+from holdfast.testing.snapshots import snapshot_of
+
+
+def wrong_at_end(world: World) -> list[Violation]:
+    """Return what is wrong with a world in which all has ended."""
+    tables = world.store.tables
+    return [
+        *check(tables),
+        *_results(world, tables),
+        *_events(world, tables),
+        *(Violation("L1", "-", what) for what in world.scenario.at_end(tables)),
+        *_stored(world, tables),
+    ]
+
+
+def wasted(world: World) -> list[Violation]:
+    """W1: return what was done in vain in a world in which nothing went wrong."""
+    watch = world.watch
+    found = [Violation("W1", run, "it was repaired") for run in watch.repaired]
+    for (sink, run), numbers in watch.delivered.items():
+        twice = [number for number, times in Counter(numbers).items() if times > 1]
+        if twice:
+            found.append(Violation("W1", run, f"{sink} was given events {twice} more than once"))
+    for key, rows in world.store.tables.history.items():
+        found += (Violation("W1", key, what) for what in _lost(rows))
+    return found
+
+
+def _lost(rows: Sequence[HistoryRow]) -> Iterator[str]:
+    for row in rows:
+        if row.type == "stage.lost" and '"heartbeat' not in (row.data or ""):
+            yield f"row {row.number}: an attempt was lost: {row.data}"
+
+
+def _results(world: World, tables: Tables) -> Iterator[Violation]:
+    """What completed runs gave is what their code gives, whatever went wrong on the way."""
+    inputs = Inputs(world.store.inner, Payloads(world.blobs))
+    for run in tables.runs.values():
+        if run.status is not RunStatus.COMPLETED:
+            continue
+        given = parse(inputs.text(run.key, 1))
+        gave = parse(inputs.text(run.key, reference_from(run.result or "null")))
+        wrong = world.scenario.expected(run, given, gave)
+        if wrong is not None:
+            yield Violation("S4", f"{run.id}.{run.generation}", wrong)
+
+
+def _events(world: World, tables: Tables) -> Iterator[Violation]:
+    """O2: a sink gets all events of a run, from the first that was stored after its `since` on."""
+    for sink in tables.sinks.values():
+        for run in tables.runs.values():
+            missing = _missing(world, tables, sink, run)
+            if missing:
+                yield Violation("O2", run.key, f"{sink.name} was never given events {missing}")
+
+
+def _missing(world: World, tables: Tables, sink: Sink, run: Run) -> list[int]:
+    rows = tables.history.get(run.key, [])
+    first = next((row.number for row in rows if row.at >= sink.since), len(rows) + 1)
+    taken = set(world.watch.delivered.get((sink.name, run.key), ()))
+    return [row.number for row in rows if row.number >= first and row.number not in taken]
+
+
+def _stored(world: World, tables: Tables) -> Iterator[Violation]:
+    """S3: the store has what was committed, and nothing else."""
+    stored = snapshot_of(world.store.inner)
+    for key, run in tables.runs.items():
+        if stored.runs.get(key) != run:
+            yield Violation("S3", key, f"{run} was committed, and {stored.runs.get(key)} is stored")
+        if list(stored.history.get(key, ())) != tables.history.get(key, []):
+            yield Violation("S3", key, "its stored history is not what was committed")
+        if dict(stored.jobs.get(key, {})) != tables.jobs.get(key, {}):
+            yield Violation("S3", key, "its stored jobs are not those that were committed")
+    for key in stored.runs.keys() - tables.runs.keys():
+        yield Violation("S3", key, "it is stored, and was never committed")

@@ -1,0 +1,380 @@
+"""Random pipelines over everything that there is, with bodies that are pure, and what each of them must give."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from random import Random
+from typing import Any, Final, Literal, cast
+
+import attrs
+
+from holdfast.kernel.authoring.context import StageContext
+from holdfast.kernel.authoring.decorators import each, stage
+from holdfast.kernel.authoring.external import NotYet, Suspended, finished, suspend
+from holdfast.kernel.authoring.options import BodyOptions, Retry
+from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.authoring.policies import AtLeast, Partial, Tolerate
+from holdfast.kernel.authoring.stages import Stage
+from holdfast.ports.errors import GiveUp, RetryAfter
+from holdfast.testing.simulation.fibers import START, current, spend
+
+_MODULUS: Final = 1_000_003
+_BIG: Final = 70_000
+Model = Callable[[int], "int | None"]
+"""What a workflow gives for an input; None if that depends on what goes wrong."""
+
+
+@attrs.frozen(kw_only=True)
+class Manner:
+    """How a body behaves. Each attempt up to `fails` fails, as `how` says; one that runs takes `seconds`."""
+
+    salt: int
+    seconds: float = 0.0
+    fails: int = 0
+    how: Literal["error", "give_up", "retry_after", "hang"] = "error"
+    says: frozenset[str] = frozenset()
+
+
+@attrs.frozen(kw_only=True)
+class Program:
+    """A workflow, and what it gives. `keys` are by what its external work can be woken, `nodes` its stages' names."""
+
+    workflow: Pipeline[int, int]
+    model: Model
+    nodes: tuple[str, ...]
+    externals: tuple[str, ...] = ()
+
+
+def mixed(salt: int, number: int) -> int:
+    """Return what a body of this salt gives."""
+    return (number * 31 + salt) % _MODULUS
+
+
+def draw_program(
+    random: Random, name: str, *, version: str = "1", children: tuple[Program, ...] = (), parts: int = 4
+) -> Program:
+    """Draw a pipeline of some parts, each of a kind that is drawn."""
+    defaults: dict[str, Any] = {"retry": draw_retry(random)}
+    draft = _Draft(random, cast("Any", Pipeline(name, input=int, version=version, **defaults)))
+    makers: list[Callable[[], None]] = [
+        draft.add_plain,
+        draft.add_plain,
+        draft.add_parallel,
+        draft.add_map,
+        draft.add_map,
+        draft.add_choice,
+        draft.add_external,
+        draft.add_big,
+    ]
+    if children:
+        makers += [lambda: draft.add_child(children), lambda: draft.add_child_map(children)]
+    for _ in range(random.randrange(1, parts + 1)):
+        random.choice(makers)()
+    return Program(
+        workflow=draft.pipeline, model=draft.model, nodes=tuple(draft.nodes), externals=tuple(draft.externals)
+    )
+
+
+def draw_retry(random: Random) -> Retry:
+    """Draw how patiently bodies are tried again."""
+    return Retry(
+        attempts=random.choice((1, 2, 3, 3, 5, 10)),
+        wait=timedelta(seconds=random.choice((0, 0, 0.5, 2, 6))),
+        backoff=random.choice((1.0, 2.0)),
+        jitter=random.choice((0.0, 0.5)),
+        by_error={KeyError: Retry(attempts=4, wait=timedelta(seconds=1))} if random.random() < 0.2 else {},
+    )
+
+
+class _Draft:
+    """A pipeline that grows, from number to number."""
+
+    def __init__(self, random: Random, pipeline: Pipeline[Any, Any]) -> None:
+        self.pipeline: Pipeline[Any, Any] = pipeline
+        self.model: Model = lambda number: number
+        self.nodes: list[str] = []
+        self.externals: list[str] = []
+        self._random = random
+
+    # Parts ----------------------------------------------------------------------------------------------------------
+
+    def add_plain(self) -> None:
+        """A stage."""
+        manner, made = self._body()
+        self.pipeline = self.pipeline.pipe(made)
+        self._then(lambda number: mixed(manner.salt, number))
+
+    def add_parallel(self) -> None:
+        """Two or three stages side by side, and one that joins what they give."""
+        bodies = [self._body() for _ in range(self._random.randrange(2, 4))]
+        nodes: list[Any] = [made for _, made in bodies]
+        salts = [manner.salt for manner, _ in bodies]
+        join = _join_two if len(bodies) == 2 else _join_three
+        self.pipeline = (
+            cast("Any", self.pipeline).parallel(*nodes).pipe(join.options(name=self._name("join")))
+        )
+        self._then(lambda number: sum(mixed(salt, number) for salt in salts) % _MODULUS)
+
+    def add_map(self) -> None:
+        """A list, a stage for each of its items, and one that adds up what these give."""
+        random = self._random
+        manner, made = self._body()
+        size = random.choice((0, 1, 2, 3, 5))
+        spread = _spread(size).options(name=self._name("spread"))
+        limit = random.choice((None, 1, 2, 3))
+        enough = random.choice((None, None, Tolerate(count=1), Tolerate(share=0.5), AtLeast(1), AtLeast(2)))
+        self.pipeline = self.pipeline.pipe(spread)
+        if enough is None:
+            self.pipeline = self.pipeline.pipe(each(made, limit=limit)).pipe(
+                _total.options(name=self._name("total"))
+            )
+            self._then(lambda number: sum(mixed(manner.salt, number + at) for at in range(size)) % _MODULUS)
+        else:
+            self.pipeline = self.pipeline.pipe(each(made, limit=limit, enough=enough)).pipe(
+                _partial_total.options(name=self._name("total"))
+            )
+            self._then(lambda _: None)
+
+    def add_choice(self) -> None:
+        """A stage that is done if the number is odd, or else another, or none."""
+        manner, made = self._body()
+        salt = manner.salt
+        if self._random.random() < 0.5:
+            self.pipeline = self.pipeline.when(_is_odd, made)
+            self._then(lambda number: mixed(salt, number) if number % 2 else number)
+            return
+        other, otherwise = self._body()
+        self.pipeline = self.pipeline.when(_is_odd, made, otherwise=otherwise)
+        self._then(lambda number: mixed(salt if number % 2 else other.salt, number))
+
+    def add_external(self) -> None:
+        """A stage whose work is done elsewhere, and takes its time."""
+        random = self._random
+        salt, name = random.randrange(1_000), self._name("external")
+        made = _external(
+            salt,
+            seconds=random.choice((0.0, 1.0, 8.0, 20.0)),
+            check_after=random.choice((1.0, 4.0, 10.0)),
+            fails=random.choice((0, 0, 1, 2)),
+        )
+        self.externals.append(name)
+        self.pipeline = self.pipeline.pipe(made.options(name=name))
+        self._then(lambda number: mixed(salt, number))
+
+    def add_big(self) -> None:
+        """A value that is too large for a row, and what reads it."""
+        self.pipeline = self.pipeline.pipe(_blow_up.options(name=self._name("blow_up"))).pipe(
+            _shrink.options(name=self._name("shrink"))
+        )
+        self._then(lambda number: number % 10)
+
+    def add_child(self, children: tuple[Program, ...]) -> None:
+        """A run of another workflow."""
+        child = self._random.choice(children)
+        self.pipeline = self.pipeline.pipe(self._child(child))
+        self._then(child.model)
+
+    def add_child_map(self, children: tuple[Program, ...]) -> None:
+        """A run of another workflow for each item of a list."""
+        child, size = self._random.choice(children), self._random.randrange(1, 3)
+        self.pipeline = (
+            self.pipeline.pipe(_spread(size).options(name=self._name("spread")))
+            .pipe(each(self._child(child), limit=self._random.choice((None, 1, 2))))
+            .pipe(_total.options(name=self._name("total")))
+        )
+
+        def model(number: int) -> int | None:
+            gave = [child.model(number + at) for at in range(size)]
+            return None if None in gave else sum(one for one in gave if one is not None) % _MODULUS
+
+        self._then(model)
+
+    # What they are made of ------------------------------------------------------------------------------------------
+
+    def _child(self, child: Program) -> Stage[int, int]:
+        policy = self._random.choice(("cancel", "terminate", "abandon"))
+        make: Any = stage
+        return cast("Stage[int, int]", make(child.workflow, name=self._name("child"), close_policy=policy))
+
+    def _name(self, kind: str) -> str:
+        name = f"{kind}{len(self.nodes)}"
+        self.nodes.append(name)
+        return name
+
+    def _then(self, model: Model) -> None:
+        before = self.model
+
+        def both(number: int) -> int | None:
+            given = before(number)
+            return None if given is None else model(given)
+
+        self.model = both
+
+    def _body(self) -> tuple[Manner, Stage[int, int]]:
+        random = self._random
+        seconds = random.choice((0.0, 0.0, 0.1, 1.0, 3.0, 8.0))
+        manner = Manner(
+            salt=random.randrange(1_000),
+            seconds=seconds,
+            fails=random.choice((0, 0, 0, 0, 1, 1, 2, 4)),
+            how=random.choice(("error", "error", "give_up", "retry_after", "hang")),
+            says=frozenset(
+                one
+                for one in ("log", "progress", "annotate", "publish", "artifact", "blob", "heartbeat", "ai")
+                if random.random() < 0.15
+            ),
+        )
+        options: BodyOptions = {"name": self._name("stage")}
+        if random.random() < 0.25:
+            options["retry"] = draw_retry(random)
+        if manner.how == "hang" or random.random() < 0.1:
+            options["timeout"] = timedelta(seconds=random.choice((2, 15)))
+        if random.random() < 0.1:
+            options["timeout_total"] = timedelta(seconds=random.choice((5, 20, 60)))
+        if random.random() < 0.15 or (manner.how == "hang" and random.random() < 0.5):
+            options["heartbeat_timeout"] = timedelta(seconds=random.choice((5, 8)))
+            manner = attrs.evolve(manner, says=manner.says | {"heartbeat"})
+        if random.random() < 0.15:
+            options["max_concurrency"] = random.choice((1, 2))
+        if random.random() < 0.15:
+            options["queue"] = random.choice(("default", "slow"))
+        if random.random() < 0.1:
+            options["priority"] = random.randrange(-2, 3)
+        make = _async_body if random.random() < 0.5 else _sync_body
+        return manner, make(manner).options(**options)
+
+
+# Bodies -------------------------------------------------------------------------------------------------------------
+
+
+def _sync_body(manner: Manner) -> Stage[int, int]:
+    @stage
+    def body(ctx: StageContext, number: int) -> int:
+        _say(manner, ctx, number)
+        left = 3_600.0 if _hangs(manner, ctx) else manner.seconds
+        while left > 0 and not ctx.cancelled:
+            spend(min(left, 1.5))
+            left -= 1.5
+            if "heartbeat" in manner.says and not _hangs(manner, ctx):
+                ctx.heartbeat(number)
+        ctx.check_cancelled()
+        _fail(manner, ctx)
+        return mixed(manner.salt, number)
+
+    return body
+
+
+def _async_body(manner: Manner) -> Stage[int, int]:
+    @stage
+    async def body(ctx: StageContext, number: int) -> int:
+        _say(manner, ctx, number)
+        left = 3_600.0 if _hangs(manner, ctx) else manner.seconds
+        while left > 0:
+            await asyncio.sleep(min(left, 1.5))
+            left -= 1.5
+            if "heartbeat" in manner.says and not _hangs(manner, ctx):
+                ctx.heartbeat(number)
+        _fail(manner, ctx)
+        return mixed(manner.salt, number)
+
+    return body
+
+
+def _hangs(manner: Manner, ctx: StageContext) -> bool:
+    return manner.how == "hang" and ctx.attempt <= manner.fails
+
+
+def _fail(manner: Manner, ctx: StageContext) -> None:
+    if ctx.attempt > manner.fails:
+        return
+    match manner.how:
+        case "give_up":
+            raise GiveUp("it gives up")
+        case "retry_after":
+            raise RetryAfter(timedelta(seconds=3), "not yet")
+        case "error" | "hang":
+            raise (KeyError if manner.salt % 2 else ValueError)("not yet")
+
+
+def _say(manner: Manner, ctx: StageContext, number: int) -> None:
+    says = manner.says
+    if "log" in says:
+        ctx.log("begins", number=number)
+    if "progress" in says:
+        ctx.progress(1, 2, "half")
+    if "annotate" in says:
+        ctx.annotate("seen", number, key="once" if number % 2 else None)
+    if "publish" in says:
+        ctx.publish("number.seen", {"number": number})
+    if "artifact" in says:
+        ctx.artifacts.put("report", b"number %d" % number)
+    if "blob" in says:
+        ref = ctx.blobs.put("number", b"%d" % number)
+        assert ctx.blobs.get(ref) == b"%d" % number
+    if "heartbeat" in says:
+        ctx.last_heartbeat(int)
+        ctx.heartbeat(number)
+    if "ai" in says:
+        ctx.ai.record(topic="numbers", model="abacus", input_tokens=1, output_tokens=1)
+
+
+def _external(salt: int, *, seconds: float, check_after: float, fails: int) -> Any:
+    @stage.external
+    def body(ctx: StageContext, number: int) -> Suspended[list[int], int]:
+        if seconds == 0.0:
+            return finished(mixed(salt, number))
+        done_at = current().process.hub.now - START + round(seconds * 1_000_000)
+        return suspend([done_at, number], check_after=timedelta(seconds=check_after), key=f"{ctx.run_id}/key")
+
+    @body.check(retry=Retry(attempts=6, wait=timedelta(seconds=1)))
+    def check(ctx: StageContext, state: list[int]) -> int | NotYet:
+        if ctx.attempt <= fails:
+            raise ValueError("it can't be asked yet")
+        if current().process.hub.now - START < state[0]:
+            return NotYet()
+        return mixed(salt, state[1])
+
+    return check
+
+
+def _spread(size: int) -> Stage[int, list[int]]:
+    @stage
+    def spread(number: int) -> list[int]:
+        return [number + at for at in range(size)]
+
+    return spread
+
+
+@stage
+def _total(numbers: list[int]) -> int:
+    return sum(numbers) % _MODULUS
+
+
+@stage
+def _partial_total(part: Partial[int]) -> int:
+    return sum(part.results) % _MODULUS
+
+
+@stage
+def _join_two(one: int, two: int) -> int:
+    return (one + two) % _MODULUS
+
+
+@stage
+def _join_three(one: int, two: int, three: int) -> int:
+    return (one + two + three) % _MODULUS
+
+
+@stage
+async def _blow_up(number: int) -> str:
+    return str(number % 10) * _BIG
+
+
+@stage
+def _shrink(text: str) -> int:
+    assert len(text) == _BIG
+    return int(text[0])
+
+
+def _is_odd(number: int) -> bool:
+    return number % 2 == 1

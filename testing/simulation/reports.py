@@ -1,0 +1,35 @@
+"""What people read of a simulation that failed."""
+
+import re
+from collections.abc import Iterator
+
+from holdfast.testing.simulation.seeds import Outcome
+from holdfast.testing.simulation.shrinking import Shrunk
+
+LINES_MAX = 150
+_ALWAYS = re.compile(r" (FAULT|CRASHED|starts|ends|DID|HEALING|\d+\.\d+ !)|^\S+ !")
+_KEY = re.compile(r"[0-9A-Z]{26}")
+
+
+def report(outcome: Outcome, shrunk: Shrunk | None = None) -> Iterator[str]:
+    """Yield the lines of a report: what is wrong, which faults it takes, and what happened."""
+    yield f"seed {outcome.seed}: {outcome.exit.name}"
+    yield from (f"  {line}" for line in outcome.found)
+    last = outcome if shrunk is None else shrunk.outcome
+    if shrunk is not None:
+        yield f"  shrunk from {len(outcome.fired)} faults to {len(last.fired)}, in {shrunk.tries} tries:"
+        yield from (f"    {one.process} at point {one.point}: {one.kind}" for one in last.fired)
+        yield from (f"  {line}" for line in last.found)
+    yield "timeline (virtual seconds, process, what happened), of what is wrong and what went wrong:"
+    yield from (f"  {line}" for line in timeline(last))
+
+
+def timeline(outcome: Outcome) -> list[str]:
+    """Return the lines of a trace that are about what is wrong, and those that tell what went wrong; the last ones."""
+    named = {key[-6:] for line in outcome.found for key in _KEY.findall(line)}
+    lines = [
+        line
+        for line in outcome.trace
+        if _ALWAYS.search(line) or (" news " not in line and any(name in line for name in named))
+    ]
+    return lines[-LINES_MAX:]

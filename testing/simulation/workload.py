@@ -1,0 +1,204 @@
+"""What is drawn for a seed: workflows, what clients do with their runs, sinks, and the sizes of the world."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from random import Random
+from typing import Any, Final, cast
+
+import attrs
+
+from holdfast.hosts.engine import SyncEngine
+from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.options import Retry, StartOptions
+from holdfast.ports.clock import instant
+from holdfast.ports.records import Run, RunStatus
+from holdfast.testing.simulation.fibers import START
+from holdfast.testing.simulation.processes import Deed
+from holdfast.testing.simulation.programs import Program, draw_program
+from holdfast.testing.simulation.scenarios import Scenario, Sizes
+
+_SECOND: Final = 1_000_000
+_RUNS: Final = (2, 3, 4, 5, 6)
+
+
+@attrs.frozen(kw_only=True)
+class _Planned:
+    """A run that a client starts."""
+
+    id: str
+    program: Program
+    number: int
+    at: int
+
+
+def draw_workload(random: Random) -> tuple[Scenario, Sizes]:
+    """Draw everything but what goes wrong."""
+    leaf = draw_program(random, "leaf", parts=2)
+    programs = [
+        draw_program(random, "one", children=(leaf,)),
+        draw_program(random, "two", children=(leaf,)),
+        draw_program(random, "two", version="2", children=(leaf,)),
+    ]
+    known = {(one.workflow.name, one.workflow.version): one for one in (leaf, *programs)}
+    workflows: list[Definition[object]] = [one.workflow for one in (leaf, *programs)]
+    sinks = random.choice(((), ("audit",), ("audit", "mail")))
+    deeds = [
+        Deed(at=random.randrange(10) * _SECOND, what=f"register {name}", do=partial(_register, name=name))
+        for name in sinks
+    ]
+    keys = random.sample(("red", "blue"), random.randrange(3))
+    for number in range(random.choice(_RUNS)):
+        run = _Planned(
+            id=f"run-{number if random.random() < 0.9 else 0}",
+            program=random.choice(programs),
+            number=random.randrange(1_000),
+            at=random.randrange(15 * _SECOND),
+        )
+        deeds.append(_start(random, run, f"start {number}", keys))
+        deeds += _later(random, run, f"run {number}")
+    deeds += _bulk(random)
+    deeds.sort(key=lambda deed: deed.at)
+    clients = [deeds[at::2] for at in range(2)]
+    scenario = Scenario(
+        workflows=workflows,
+        deploys=(workflows, workflows[:3], [workflows[0], *workflows[2:]], workflows[:2], workflows[1:]),
+        clients=[client for client in clients if client],
+        sinks=sinks,
+        expected=partial(_wrong, known),
+    )
+    return scenario, _draw_sizes(random)
+
+
+def _draw_sizes(random: Random) -> Sizes:
+    functions = random.choice((0, 0, 1, 2))
+    return Sizes(
+        workers=random.choice((1, 2, 3) if functions else (1, 2, 2, 3)),
+        functions=functions,
+        concurrency=random.choice((1, 2, 4, 10)),
+        lease=random.choice((10.0, 15.0, 30.0)),
+        poll_interval=random.choice((2.0, 5.0)),
+        drain_grace=random.choice((1.0, 10.0)),
+        tick_interval=random.choice((10.0, 20.0)),
+        faults_for=random.choice((20.0, 40.0)),
+        queues=random.choice(({"slow": 10}, {"slow": 1})),
+    )
+
+
+# What clients do ----------------------------------------------------------------------------------------------------
+
+
+def _start(random: Random, run: _Planned, what: str, keys: Sequence[str]) -> Deed:
+    options: StartOptions = {"id": run.id}
+    chance = random.random
+    if chance() < 0.7:
+        options["idempotency_key"] = what
+    else:
+        options["if_exists"] = "return"
+    if chance() < 0.25:
+        options.pop("if_exists", None)
+        options["if_active"] = random.choice(("error", "return", "terminate"))
+        options["if_ended"] = random.choice(("error", "return", "rerun", "rerun_failed"))
+    if keys and chance() < 0.5:
+        options["concurrency_key"] = random.choice(keys)
+        options["concurrency_limit"] = random.choice((1, 2))
+    if chance() < 0.2:
+        options["start_at"] = instant(START + run.at + random.randrange(-5, 15) * _SECOND)
+    if chance() < 0.15:
+        options["deadline"] = timedelta(seconds=random.choice((5, 20, 60)))
+    if chance() < 0.2:
+        options["priority"] = random.randrange(-3, 4)
+    if chance() < 0.1:
+        options["queue"] = "slow"
+    if chance() < 0.2:
+        options["annotations"] = {"by": "client"}
+    if chance() < 0.2:
+        options["attributes"] = {"colour": random.choice(("red", "blue"))}
+    if chance() < 0.1:
+        node = run.program.workflow.bodies[run.program.nodes[0]]
+        options["overrides"] = [cast("Any", node).options(retry=Retry(attempts=8))]
+    return Deed(
+        at=run.at,
+        what=what,
+        do=partial(_started, run=run, options=options),
+        is_keyed="idempotency_key" in options,
+    )
+
+
+def _started(engine: SyncEngine, run: _Planned, options: StartOptions) -> str:
+    return engine.start(run.program.workflow(run.number), **options).id
+
+
+def _later(random: Random, run: _Planned, what: str) -> list[Deed]:
+    """Draw what is done with a run after it was started."""
+    deeds: list[Deed] = []
+    workflow = run.program.workflow
+    nodes = (None, *run.program.nodes)
+    verbs: Mapping[str, Callable[[SyncEngine], object]] = {
+        "cancel": lambda engine: engine.handle(workflow, run.id).cancel(reason="on purpose").status,
+        "terminate": lambda engine: engine.handle(workflow, run.id).terminate(reason="on purpose").status,
+        "pause": lambda engine: engine.handle(workflow, run.id).pause().status,
+        "resume": lambda engine: engine.handle(workflow, run.id).resume().status,
+        "annotate": lambda engine: engine.handle(workflow, run.id).annotate({"at": "a time"}, key="k"),
+        "look": lambda engine: engine.handle(workflow, run.id).why(),
+    }
+    for name in random.choices(tuple(verbs), weights=(2, 1, 3, 3, 2, 1), k=random.choice((0, 0, 1, 2, 3))):
+        at = run.at + random.randrange(20 * _SECOND)
+        deeds.append(Deed(at=at, what=f"{name} {what} at {at}", do=verbs[name]))
+    if random.random() < 0.3:
+        stage, at = random.choice(nodes), run.at + random.randrange(3, 30) * _SECOND
+        deeds.append(Deed(at=at, what=f"rerun {what} at {at}", do=partial(_rerun, run=run, stage=stage)))
+    if run.program.externals:
+        at = run.at + random.randrange(15 * _SECOND)
+        deeds.append(Deed(at=at, what=f"wake {what}", do=lambda engine: engine.wake(f"{run.id}/key").woken))
+        stage = random.choice(run.program.externals)
+        deeds.append(
+            Deed(
+                at=at + 5 * _SECOND,
+                what=f"wake stage of {what}",
+                do=lambda engine: engine.handle(workflow, run.id).wake(stage).woken,
+            )
+        )
+    return deeds
+
+
+def _rerun(engine: SyncEngine, run: _Planned, stage: str | None) -> object:
+    return engine.handle(run.program.workflow, run.id).rerun_from(stage, reason="again").generation
+
+
+def _bulk(random: Random) -> list[Deed]:
+    deeds: list[Deed] = []
+    verbs: Mapping[str, Callable[[SyncEngine], object]] = {
+        "pause all": lambda engine: engine.pause_all(attributes={"colour": "red"}).changed,
+        "resume all": lambda engine: engine.resume_all().changed,
+        "cancel all": lambda engine: engine.cancel_all(attributes={"colour": "blue"}).changed,
+        "rerun all": lambda engine: engine.rerun_all(limit=3).changed,
+        "replay": lambda engine: engine.replay_dead_letters(
+            sink="audit", skip=True, reason="it is of no use"
+        ),
+        "count": lambda engine: engine.count(),
+        "list": lambda engine: [one.status for one in engine.runs()],
+    }
+    for name in random.sample(tuple(verbs), random.randrange(4)):
+        at = random.randrange(5, 40) * _SECOND
+        deeds.append(Deed(at=at, what=f"{name} at {at}", do=verbs[name]))
+    return deeds
+
+
+def _register(engine: SyncEngine, name: str) -> str:
+    return engine.register_sink(name).name
+
+
+# What must come of it -----------------------------------------------------------------------------------------------
+
+
+def _wrong(known: Mapping[tuple[str, str], Program], run: Run, given: object, gave: object) -> str | None:
+    """Return what is wrong with what a run gave, that was given this."""
+    assert run.status is RunStatus.COMPLETED
+    program = known[run.workflow, run.version]
+    if not isinstance(given, int):
+        return f"it was given {given!r}"
+    expected = program.model(given)
+    return (
+        None if expected in (None, gave) else f"it was given {given}, gave {gave}, and was to give {expected}"
+    )
