@@ -10,7 +10,7 @@
 A `Scenario` is what happens: code, and what clients do (`Deed`s, in virtual microseconds from the beginning).
 `expected` says what a run must give, `at_end` what else must be true. `Sizes` are the processes and their settings.
 
-`simulate_seed` draws how likely each kind of fault is, unless `strengths` say so, and goes through three phases: faults;
+`simulate_seed` draws how likely each kind of fault is, unless `strengths` say so. It goes through three phases: faults;
 healing, in which nothing goes wrong any more and all must come to its end; and all of it once more without any fault,
 where nothing may be done in vain. After every commit the invariants are checked (`holdfast.kernel.invariants`). The
 `Outcome` has the exit code, what was found, the trace and its hash, and the faults that fired. `shrink` leaves out as
