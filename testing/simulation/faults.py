@@ -66,8 +66,8 @@ IDLE: Final = (Kind.DEPLOY, Kind.CLOCK_JUMP, Kind.CRASH)
 
 _LIKELY: Final[Mapping[Kind, float]] = {
     Kind.CRASH: 0.012,
-    Kind.PAUSE: 0.006,
-    Kind.FREEZE: 0.004,
+    Kind.PAUSE: 0.012,
+    Kind.FREEZE: 0.006,
     Kind.SLOW: 0.02,
     Kind.FAILS_BEFORE: 0.03,
     Kind.LOST_ANSWER: 0.03,

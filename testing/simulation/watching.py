@@ -1,13 +1,14 @@
 """Looks at every commit, every body that starts, every event that a sink takes: nothing broken stays unseen."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from holdfast.kernel.commands import JobSettle, JobWakeDue, RunExpire
+from holdfast.kernel.commands import JobHeartbeat, JobRelease, JobSettle, JobWakeDue, RunExpire
 from holdfast.kernel.invariants import Snapshot, Violation, as_snapshot, check, check_step
 from holdfast.ports.changes import (
     AddJob,
+    AddNote,
     AppendHistory,
     Change,
     CloseJob,
@@ -20,7 +21,18 @@ from holdfast.ports.changes import (
 )
 from holdfast.ports.clock import micros
 from holdfast.ports.events import Event
-from holdfast.ports.records import ACTIVE, HistoryRow, Job, JobState, Micros, Run, RunStatus
+from holdfast.ports.records import (
+    ACTIVE,
+    HistoryRow,
+    Job,
+    JobKey,
+    JobState,
+    Micros,
+    Run,
+    RunStatus,
+    SessionState,
+    job_key,
+)
 from holdfast.ports.tables import Tables
 from holdfast.testing.simulation.store import Commit
 from holdfast.testing.simulation.trace import Trace, described
@@ -69,10 +81,11 @@ class Watch:
     def before(self, tables: Tables, commit: Commit) -> None:
         """Remember the rows that are about to change."""
         runs = _touched(commit.changes)
-        self._old_jobs = {key: dict(tables.jobs.get(key, {})) for key in runs}
+        noted = {change.note.run for change in commit.changes if isinstance(change, AddNote)}
+        self._old_jobs = {key: dict(tables.jobs.get(key, {})) for key in runs | noted}
         self._old = Snapshot(
             runs={key: tables.runs[key] for key in runs if key in tables.runs},
-            jobs=self._old_jobs,
+            jobs={key: jobs for key, jobs in self._old_jobs.items() if key in runs},
             history={key: list(tables.history.get(key, ())) for key in runs},
             plans={},
             sessions={
@@ -95,6 +108,7 @@ class Watch:
         ):
             self.found(violation.invariant, violation.where, violation.what)
         self._guarded(commit.changes)
+        self._fenced(commit)
         self._claimed(tables, commit.changes)
         self._on_time(tables, commit)
 
@@ -123,6 +137,19 @@ class Watch:
                     "S3", row.run, f"row {row.number} is a {row.type} of epoch {row.epoch}; jobs are {held}"
                 )
 
+    def _fenced(self, commit: Commit) -> None:
+        """S3: whoever speaks of an epoch that is over changes nothing of the job."""
+        held: dict[str, bool] = {}
+        for job_id, epoch in _spoken_for(commit.sent):
+            key = job_key(job_id)
+            job = self._old_jobs.get(key.run, {}).get(key.number)
+            is_held = job is not None and job.state is JobState.LEASED and job.epoch == epoch
+            held[job_id] = held.get(job_id, False) or is_held
+        for change in commit.changes:
+            key = _job_of(change)
+            if key is not None and held.get(key.text) is False:
+                self.found("S3", key.text, f"{described(change)}: by an attempt that did not hold it")
+
     def _claimed(self, tables: Tables, changes: Iterable[Change]) -> None:
         """S1: each epoch of a job is claimed once. C1: nothing of a run that has ended is."""
         for change in changes:
@@ -136,6 +163,9 @@ class Watch:
             if claim in self._claims:
                 self.found("S1", job.key.text, f"epoch {job.epoch} is claimed again")
             self._claims[claim] = self._hosts.get(job.session or "", "nobody")
+            holder = tables.sessions.get(job.session or "")
+            if holder is None or holder.state is not SessionState.OPEN:
+                self.found("S1", job.key.text, f"epoch {job.epoch} is claimed by a session that is not open")
             run = tables.runs[job.run]
             if run.status not in ACTIVE or run.status in (RunStatus.PAUSED, RunStatus.BLOCKED):
                 self.found("C1", job.key.text, f"it is claimed, and its run is {run.status}")
@@ -236,6 +266,30 @@ def _touched(changes: Iterable[Change]) -> set[str]:
             case _:
                 pass
     return runs
+
+
+def _spoken_for(sent: Iterable[object]) -> Iterator[tuple[str, int]]:
+    """Yield the attempts, by job and epoch, that commands write for."""
+    for command in sent:
+        match command:
+            case JobSettle() | JobRelease():
+                yield command.job, command.epoch
+            case JobHeartbeat():
+                yield from ((held.job, held.epoch) for held in command.attempts)
+            case _:
+                pass
+
+
+def _job_of(change: Change) -> JobKey | None:
+    match change:
+        case UpdateJob(job):
+            return job.key
+        case CloseJob(key):
+            return key
+        case AddNote(note):
+            return JobKey(note.run, note.job)
+        case _:
+            return None
 
 
 def _is_held(job: Job, row: HistoryRow) -> bool:

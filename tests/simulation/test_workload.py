@@ -1,0 +1,64 @@
+"""Random workloads under random faults: every invariant holds, all comes to its end, and nothing is done in vain."""
+
+from collections import Counter
+
+import pytest
+
+from holdfast.testing.simulation import Exit, Kind, Outcome, simulate_seed
+from holdfast.testing.simulation.__main__ import simulate_seeds
+from holdfast.testing.simulation.kept import KEPT
+from holdfast.testing.simulation.stores import stores
+from holdfast.testing.simulation.workload import draw_workload
+
+SEEDS = 60
+RARELY = {
+    Kind.REFUSED: 5,
+    Kind.BLOB_MISSING: 1,
+    Kind.BLOB_CORRUPT: 1,
+    Kind.SINK_REFUSES: 3,
+}
+"""How often a kind must fire at least in so many seeds, where that is not 20 times: most seeds have few blobs."""
+
+
+def _fine(outcomes: list[Outcome]) -> None:
+    for outcome in outcomes:
+        assert outcome.exit is Exit.FINE, (outcome.seed, outcome.found)
+
+
+def test_all_ends_well_whatever_goes_wrong() -> None:
+    outcomes = simulate_seeds(range(1, SEEDS + 1), "memory")
+
+    _fine(outcomes)
+    assert min(outcome.points for outcome in outcomes) >= 600
+    fired = Counter(one.kind for outcome in outcomes for one in outcome.fired)
+    rare = {kind: fired[kind] for kind in Kind if fired[kind] < RARELY.get(kind, 20)}
+    assert not rare, f"these faults fired too rarely to test anything: {rare}"
+    without = {kind for kind in Kind if all(any(one.kind is kind for one in o.fired) for o in outcomes)}
+    assert not without, f"no seed is without these: {without}"
+
+
+def test_seeds_that_once_found_something_find_nothing_more() -> None:
+    _fine(simulate_seeds(list(KEPT), "memory"))
+
+
+def test_sqlite_gives_the_same_trace_as_memory() -> None:
+    """K1: the store that keeps rows in a file does what the one in memory does, change for change."""
+    with stores("memory") as memory, stores("sqlite") as sqlite:
+        for seed in range(1, 5):
+            one = simulate_seed(seed, draw_workload, store=memory, wastes_nothing=False)
+            other = simulate_seed(seed, draw_workload, store=sqlite, wastes_nothing=False)
+
+            assert one.exit is other.exit is Exit.FINE
+            assert one.trace == other.trace
+            assert one.hash == other.hash
+
+
+@pytest.mark.slow
+def test_all_ends_well_in_many_seeds() -> None:
+    for first in range(10_001, 11_501, 100):
+        _fine(simulate_seeds(range(first, first + 100), "memory"))
+
+
+@pytest.mark.slow
+def test_all_ends_well_on_sqlite() -> None:
+    _fine(simulate_seeds(range(20_001, 20_101), "sqlite"))
