@@ -146,9 +146,9 @@ class Watch:
             is_held = job is not None and job.state is JobState.LEASED and job.epoch == epoch
             held[job_id] = held.get(job_id, False) or is_held
         for change in commit.changes:
-            key = _job_of(change)
-            if key is not None and held.get(key.text) is False:
-                self.found("S3", key.text, f"{described(change)}: by an attempt that did not hold it")
+            about = _job_of(change)
+            if about is not None and held.get(about.text) is False:
+                self.found("S3", about.text, f"{described(change)}: by an attempt that did not hold it")
 
     def _claimed(self, tables: Tables, changes: Iterable[Change]) -> None:
         """S1: each epoch of a job is claimed once. C1: nothing of a run that has ended is."""

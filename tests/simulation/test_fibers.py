@@ -1,6 +1,7 @@
 """Processes and virtual time: who runs when, what a crash does, and async code in fibers."""
 
 import asyncio
+from functools import partial
 from random import Random
 
 import anyio
@@ -155,9 +156,12 @@ def test_loops_of_two_fibers_take_turns(hub: Hub) -> None:
             assert asyncio.current_task() is not None
             await asyncio.sleep(1)
 
+    def live(one: Process) -> None:
+        virtual_loop(one).run_until_complete(walk(one.name))
+
     for name in ("a", "b"):
         one = process(hub, name)
-        one.spawn(lambda one=one, name=name: virtual_loop(one).run_until_complete(walk(name)))
+        one.spawn(partial(live, one))
     run(hub)
 
     assert sorted(seen[:2]) == sorted(seen[2:]) == ["a", "b"]

@@ -64,7 +64,11 @@ def test_a_host_that_raises_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_done_in_vain_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that does not renew its session loses what it runs: all ends well, but for what is done twice."""
-    monkeypatch.setattr(Renewal, "round", lambda self: self.interval)
+
+    def idle(renewal: Renewal) -> float:
+        return renewal.interval
+
+    monkeypatch.setattr(Renewal, "round", idle)
 
     outcome = _first_that_fails(wastes_nothing=True)
 
