@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"seed {outcome.seed}: {outcome.exit.name} {outcome.hash}")
         if outcome.exit is not Exit.FINE:
             worst = max(worst, outcome.exit)
-            print("\n".join(_report(outcome, told.store)))
+            print("\n".join(_report(outcome, told.store)), flush=True)
             if not told.keep_on:
                 break
     minutes = (time.monotonic() - began) / 60
