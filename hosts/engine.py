@@ -1,6 +1,6 @@
-"""The application's side: start runs, find them, act on many."""
+"""The application's side: open it, and use it from async code."""
 
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from datetime import datetime
 from functools import partial
 from types import TracebackType
@@ -12,301 +12,42 @@ from typing_extensions import TypeVar
 
 from holdfast.hosts.ai_log import AiSettings
 from holdfast.hosts.bulk import (
-    CANCEL,
-    PAUSE,
-    REMOVE,
-    RERUN,
-    RESUME,
-    TERMINATE,
-    Action,
     BulkResult,
-    act_on_all,
-    chosen_runs,
-    command_for,
 )
 from holdfast.hosts.core import Core
-from holdfast.hosts.doctor import FINDINGS, examine
+from holdfast.hosts.doctor import FINDINGS
 from holdfast.hosts.finding import (
     CountOptions,
     FilterOptions,
     ListOptions,
-    Wanted,
-    checked_limit,
-    run_filter,
-    wanted_runs,
 )
 from holdfast.hosts.findings import Diagnosis
-from holdfast.hosts.flushing import Flushed, Flusher
+from holdfast.hosts.flushing import Flushed
 from holdfast.hosts.handles import RunHandle, awaited
-from holdfast.hosts.infos import RunInfo, info_of
+from holdfast.hosts.infos import RunInfo
 from holdfast.hosts.interceptors import Interceptor
 from holdfast.hosts.sinks import (
     DeadLetterInfo,
     SinkInfo,
-    dead_letters,
-    list_sinks,
-    register_sink,
-    remove_sink,
-    replay_dead_letters,
 )
 from holdfast.hosts.stores import Stores, open_stores
-from holdfast.hosts.sync_handles import SyncRunHandle
+from holdfast.hosts.sync_engine import SyncEngine
 from holdfast.kernel.authoring.ai import Price, Redact
 from holdfast.kernel.authoring.calls import Call, Definition
-from holdfast.kernel.authoring.nodes import AnyNode, Node
+from holdfast.kernel.authoring.nodes import AnyNode
 from holdfast.kernel.authoring.options import StartOptions
 from holdfast.kernel.commands import (
     StagesWoken,
-    StageWake,
 )
 from holdfast.kernel.kernel import Kernel
 from holdfast.ports.blobs import BlobStore
 from holdfast.ports.events import EventSink
-from holdfast.ports.persistence import CountRuns, ListRuns
 from holdfast.ports.records import RunStatus
 from holdfast.ports.transport import JobTransport
 
 R = TypeVar("R")
 T = TypeVar("T")
 Out = TypeVar("Out", covariant=True)
-
-_PAGE = 100
-
-
-class SyncEngine:
-    """`Engine` for code without an event loop."""
-
-    def __init__(self, core: Core) -> None:
-        self.core = core
-
-    def __enter__(self) -> Self:
-        """Connect."""
-        self.core.connect()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
-        """Give up all connections."""
-        self.core.close()
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel, for commands that the engine has no method for."""
-        return self.core.kernel
-
-    def start(self, call: Call[R], /, **options: Unpack[StartOptions]) -> SyncRunHandle[R]:
-        """Start a run. It is stored when this returns.
-
-        Raises:
-            UnstorableValueError: The input is not of the declared type, or can't be stored.
-            RunExistsError: There is a run of this id.
-            IdempotencyConflictError: The key was used for another start.
-            UnknownWorkflowError: The engine was not given this workflow.
-            UnavailableError: The store did not answer; with an idempotency key, starting again is safe.
-        """
-        command = self.core.create(call, options)
-        created = self.core.dispatch(command)
-        return SyncRunHandle(self.core, created.run_id, call.definition.output_type)
-
-    def run(self, call: Call[R], /, **options: Unpack[StartOptions]) -> R:
-        """Start a run and wait for its result. Some worker must be running."""
-        return self.start(call, **options).result()
-
-    def handle(self, workflow: Definition[R], id: str, /) -> SyncRunHandle[R]:
-        """Return a handle of a run, which need not exist."""
-        return SyncRunHandle(self.core, id, workflow.output_type)
-
-    def wake(self, key: str, /) -> StagesWoken:
-        """Have external work checked now, by the key that `suspend` was given: for webhooks, say.
-
-        Raises:
-            NothingToWakeError: No stage waits for work of this key. If it may not be suspended yet, try again later.
-        """
-        return self.core.kernel.dispatch(StageWake(namespace=self.core.namespace, key=key))
-
-    def runs(self, **options: Unpack[ListOptions]) -> Iterator[RunInfo]:
-        """Return the runs of this namespace one by one, newest first, read some at a time.
-
-        Args:
-            options: Which ones, by `workflow`, `status`, `attributes`, `since` and `until`, and whether with
-                `all_generations`; in what order, by `oldest_first`; and how many, by `after` and `limit`. See
-                `ListOptions`.
-
-        Raises:
-            InvalidFilterError: One of these can't be. Nothing was asked of the store.
-        """
-        return self._listed(wanted_runs(self.core.namespace, options, "runs"))
-
-    def count(self, **options: Unpack[CountOptions]) -> dict[RunStatus, int]:
-        """Return how many runs there are of each status that is asked for, which may be none.
-
-        Args:
-            options: Which ones, by `workflow`, `status`, `attributes`, `since` and `until`, and whether with
-                `all_generations`. See `CountOptions`.
-
-        Raises:
-            InvalidFilterError: One of these can't be. Nothing was asked of the store.
-        """
-        which = run_filter(self.core.namespace, options, "count")
-        self.core.connect()
-        found = self.core.stores.persistence.read(CountRuns(which))
-        return {status: found.get(status, 0) for status in RunStatus if status in (which.statuses or found)}
-
-    def cancel_all(
-        self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
-    ) -> BulkResult:
-        """End all these runs as cancelled, oldest first, in transactions of at most 500.
-
-        To repeat it does no harm, and it has an end: runs that are started meanwhile do not count.
-
-        Args:
-            reason: For people; kept in the histories.
-            limit: How many runs at most.
-            which: Which ones, by `workflow`, `status`, `attributes`, `annotations`, `since`, `until` and
-                `ended_before`. Without a
-                status all that are active.
-
-        Raises:
-            InvalidFilterError: One of these can't be, or no run of such a status can be cancelled.
-            UnavailableError: The store did not answer; some may be cancelled, and some not.
-        """
-        return self._act(CANCEL, which, reason, limit)
-
-    def terminate_all(
-        self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
-    ) -> BulkResult:
-        """End all these runs as cancelled at once, whatever they have left to clean up. Otherwise as `cancel_all`."""
-        return self._act(TERMINATE, which, reason, limit)
-
-    def pause_all(
-        self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
-    ) -> BulkResult:
-        """Start nothing more of all these runs until they are resumed. Otherwise as `cancel_all`."""
-        return self._act(PAUSE, which, reason, limit)
-
-    def resume_all(
-        self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
-    ) -> BulkResult:
-        """Let all these runs, which are paused, go on. Otherwise as `cancel_all`."""
-        return self._act(RESUME, which, reason, limit)
-
-    def remove_all(self, *, limit: int | None = None, **which: Unpack[FilterOptions]) -> BulkResult:
-        """Take all these runs, which have ended, out of the store for good. Without a status, of any in which runs end.
-
-        What becomes of each is as with `remove` of its handle; those that can't be removed yet are refused.
-        `ended_before` is how to keep those that ended lately. Otherwise as `cancel_all`.
-        """
-        return self._act(REMOVE, which, "", limit)
-
-    def rerun_all(
-        self,
-        stage: AnyNode[object] | str | None = None,
-        /,
-        *,
-        version: str | None = None,
-        reason: str = "",
-        limit: int | None = None,
-        **which: Unpack[FilterOptions],
-    ) -> BulkResult:
-        """Run all these runs again, in transactions of at most 100. Without a status, those that have failed.
-
-        What becomes of each is as with `rerun_from` of its handle; those from which it can't be done are refused, and
-        the others are not affected. Otherwise as `cancel_all`.
-        """
-        name = stage.name if isinstance(stage, Node) else stage
-        return self._act(RERUN, which, reason, limit, stage=name, version=version)
-
-    def _act(
-        self,
-        action: Action,
-        which: FilterOptions,
-        reason: str,
-        limit: int | None,
-        *,
-        stage: str | None = None,
-        version: str | None = None,
-    ) -> BulkResult:
-        checked_limit(limit)
-        runs = chosen_runs(self.core, action, which, f"{action.name} all")
-        command = command_for(action, reason=reason, stage=stage, version=version)
-        return act_on_all(self.core, action, runs, command, limit=limit)
-
-    def register_sink(
-        self, name: str, /, *, since: datetime | None = None, types: Collection[str] = ()
-    ) -> SinkInfo:
-        """Let events go to the sink of this name. One that is there stays as it is.
-
-        Args:
-            name: 1 to 100 of `a-z 0-9 _ . -`. What takes the events is given to workers under this name.
-            since: Events stored from then on go there; from now on if not given. Aware.
-            types: Only these types of events: `run.failed`, or `user.*` for all that begin so. All if there are none.
-
-        Raises:
-            InvalidCommandError: The name or a type can't be.
-        """
-        register_sink(self.core, name, since, types)
-        return next(sink for sink in list_sinks(self.core) if sink.name == name)
-
-    def remove_sink(self, name: str, /) -> bool:
-        """Forget a sink, what it had to get, and its dead letters. Return whether there was one."""
-        return remove_sink(self.core, name)
-
-    def sinks(self) -> list[SinkInfo]:
-        """Return the sinks of this namespace, by name."""
-        return list_sinks(self.core)
-
-    def flush(self, sinks: Mapping[str, EventSink], /) -> Flushed:
-        """Bring what has happened to these sinks, until there is nothing left that they take now.
-
-        Workers do this all the time for the sinks that they are given.
-        """
-        self.core.connect()
-        return Flusher(self.core, sinks).flush()
-
-    def dead_letters(self, *, sink: str = "", run_id: str = "") -> Iterator[DeadLetterInfo]:
-        """Return one by one the runs whose events are parked: of one sink, of one run, or all."""
-        return dead_letters(self.core, sink, run_id)
-
-    def replay_dead_letters(
-        self, *, sink: str = "", run_id: str = "", skip: bool = False, reason: str = ""
-    ) -> int:
-        """Let parked events go on from the one that was refused: of one sink, one run, or all. Return of how many runs.
-
-        Args:
-            sink: Only those of this sink.
-            run_id: Only those of this run.
-            skip: Leave the refused event out. The sink gets an `event.skipped` in its place, with the `reason`.
-            reason: For people.
-        """
-        return replay_dead_letters(self.core, sink, run_id, skip=skip, reason=reason)
-
-    def doctor(self, *, repair: bool = False, blobs: bool = False, limit: int = FINDINGS) -> Diagnosis:
-        """Look through all of the store, of every namespace, for what is not as it must be.
-
-        It locks nothing and keeps a bounded part in memory; what seems to be wrong is looked at twice.
-
-        Args:
-            repair: Put right what can be put right without guessing. No run is failed for being quiet.
-            blobs: Read every blob that is referred to.
-            limit: How many findings are listed at most; all are counted.
-
-        Raises:
-            UnavailableError: The store did not answer.
-        """
-        return examine(self.core, repair=repair, blobs=blobs, limit=limit)
-
-    def _listed(self, wanted: Wanted) -> Iterator[RunInfo]:
-        after, left = wanted.after, wanted.limit
-        while left is None or left > 0:
-            page = _PAGE if left is None else min(_PAGE, left)
-            query = ListRuns(wanted.which, after=after, oldest_first=wanted.oldest_first, limit=page)
-            self.core.connect()
-            rows = self.core.stores.persistence.read(query)
-            yield from map(info_of, rows)
-            if len(rows) < page:
-                return
-            after, left = rows[-1].place, None if left is None else left - page
 
 
 class Engine:

@@ -15,10 +15,11 @@ import attrs
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from holdfast.hosts.engine import Engine, SyncEngine
+from holdfast.hosts.engine import Engine
 from holdfast.hosts.process import protocol as p
 from holdfast.hosts.process.driver import Driver
 from holdfast.hosts.process.settings import MAINTENANCE_INTERVAL, Settings
+from holdfast.hosts.sync_engine import SyncEngine
 from holdfast.kernel.plan import DEFAULT_QUEUE
 from holdfast.ports.events import EventSink
 

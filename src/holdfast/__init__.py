@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from holdfast.hosts.annotating import AnnotationInfo
     from holdfast.hosts.artifacts import ArtifactInfo
     from holdfast.hosts.bulk import BulkResult
-    from holdfast.hosts.engine import Engine, SyncEngine
+    from holdfast.hosts.engine import Engine
     from holdfast.hosts.findings import Diagnosis, Finding
     from holdfast.hosts.handles import RunHandle
     from holdfast.hosts.hearing import LogLine, ProgressInfo
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from holdfast.hosts.log_bridge import AttemptLogHandler
     from holdfast.hosts.process.worker import Worker, WorkerStats
     from holdfast.hosts.serverless.host import JobMessage, JobOutcome, ServerlessHost
+    from holdfast.hosts.sync_engine import SyncEngine
     from holdfast.hosts.sync_handles import SyncRunHandle
     from holdfast.hosts.why import Reason
     from holdfast.kernel.authoring.ai import Price, Redact
@@ -102,7 +103,8 @@ _WHERE: Final = {
         "holdfast.hosts.annotating": ("AnnotationInfo",),
         "holdfast.hosts.artifacts": ("ArtifactInfo",),
         "holdfast.hosts.bulk": ("BulkResult",),
-        "holdfast.hosts.engine": ("Engine", "SyncEngine"),
+        "holdfast.hosts.engine": ("Engine",),
+        "holdfast.hosts.sync_engine": ("SyncEngine",),
         "holdfast.hosts.findings": ("Diagnosis", "Finding"),
         "holdfast.hosts.handles": ("RunHandle",),
         "holdfast.hosts.sync_handles": ("SyncRunHandle",),

@@ -9,7 +9,7 @@ from anyio import CancelScope, CapacityLimiter
 
 from holdfast.hosts.bodies import Body
 from holdfast.hosts.core import Core
-from holdfast.hosts.engine import Engine, SyncEngine
+from holdfast.hosts.engine import Engine
 from holdfast.hosts.interceptors import Batch, BodyCall
 from holdfast.hosts.listener import Listener
 from holdfast.hosts.process import protocol as p
@@ -20,6 +20,7 @@ from holdfast.hosts.process.running import run_body
 from holdfast.hosts.process.settings import Settings
 from holdfast.hosts.serverless.host import JobOutcome, ServerlessHost
 from holdfast.hosts.stores import Stores
+from holdfast.hosts.sync_engine import SyncEngine
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.commands import Attempt, JobSettle
 from holdfast.ports.errors import HoldfastError, UnavailableError

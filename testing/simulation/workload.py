@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 import attrs
 
-from holdfast.hosts.engine import SyncEngine
+from holdfast.hosts.sync_engine import SyncEngine
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.authoring.options import Retry, StartOptions
 from holdfast.ports.clock import instant

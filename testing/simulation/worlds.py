@@ -6,8 +6,8 @@ from random import Random
 from typing import Final
 
 from holdfast.adapters.memory.persistence import MemoryPersistence
-from holdfast.hosts.engine import SyncEngine
 from holdfast.hosts.process.settings import MAINTENANCE_INTERVAL, Settings
+from holdfast.hosts.sync_engine import SyncEngine
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.plan import DEFAULT_QUEUE
 from holdfast.ports.errors import HoldfastError

@@ -7,9 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Final
 
-from holdfast.hosts.engine import Engine, SyncEngine
+from holdfast.hosts.engine import Engine
 from holdfast.hosts.inputs import Work
 from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.sync_engine import SyncEngine
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.commands import (
     Command,

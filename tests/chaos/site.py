@@ -13,8 +13,9 @@ import attrs
 import pytest
 
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.hosts.engine import Engine, SyncEngine
+from holdfast.hosts.engine import Engine
 from holdfast.hosts.stores import open_stores
+from holdfast.hosts.sync_engine import SyncEngine
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.commands import RunRepair
 from holdfast.kernel.invariants import Snapshot, check

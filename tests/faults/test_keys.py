@@ -8,7 +8,8 @@ from random import Random
 
 import pytest
 
-from holdfast.hosts.engine import Engine, SyncEngine
+from holdfast.hosts.engine import Engine
+from holdfast.hosts.sync_engine import SyncEngine
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.codec import reply_json

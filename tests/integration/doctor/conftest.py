@@ -14,10 +14,11 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 import pytest
 
-from holdfast.hosts.engine import Engine, SyncEngine
+from holdfast.hosts.engine import Engine
 from holdfast.hosts.findings import Diagnosis
 from holdfast.hosts.process import worker as worker_module
 from holdfast.hosts.process.settings import Settings
+from holdfast.hosts.sync_engine import SyncEngine
 from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.external import NotYet, Suspended, suspend

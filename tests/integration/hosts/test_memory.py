@@ -14,8 +14,8 @@ from typing import Final
 import attrs
 import pytest
 
-from holdfast.hosts.engine import SyncEngine
 from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.sync_engine import SyncEngine
 from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.decorators import each, stage
 from holdfast.kernel.authoring.external import NotYet, Suspended, suspend

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from holdfast.hosts import endings
 from holdfast.hosts.bodies import Body
-from holdfast.hosts.engine import SyncEngine
+from holdfast.hosts.sync_engine import SyncEngine
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.commands import RunRerunFrom
