@@ -11,7 +11,7 @@ what a stopped process has locked.
 import contextlib
 import math
 import time
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Final
 
@@ -133,11 +133,8 @@ class PostgresLink:
 
     def write(self, writes: Sequence[tuple[Write, Sequence[Row]]], receipt: str | None, /) -> None:
         """See `Link.write`."""
-        # One after the other: while some rows are encoded here, the server works on those before them.
-        encoded = ((write.sql, {"rows": encode_rows(write.columns, rows)}) for write, rows in writes)
-        last = [] if receipt is None else [(_PUT_RECEIPT, {"receipt": receipt})]
         with self._asking():
-            cursors = self._run(chain(encoded, last), len(writes) + len(last))
+            cursors = self._run(_statements(writes, receipt), max(len(writes), 1))
         for (write, rows), cursor in zip(writes, cursors, strict=False):
             check_hits(write, rows, cursor.rowcount)
 
@@ -185,6 +182,21 @@ class PostgresLink:
             raise from_sqlstate("22021", str(error)) from error
         finally:
             self._watchdog.leave(self._connection)
+
+
+def _statements(writes: Sequence[tuple[Write, Sequence[Row]]], receipt: str | None) -> Iterator[_Asked]:
+    """Yield a statement for each write, the last of which stores the receipt too: it has no way of its own to go.
+
+    One after the other: while some rows are encoded here, the server works on those before them.
+    """
+    for left, (write, rows) in zip(range(len(writes) - 1, -1, -1), writes, strict=True):
+        encoded: Parameters = {"rows": encode_rows(write.columns, rows)}
+        if receipt is not None and not left:
+            yield f"WITH kept AS ({_PUT_RECEIPT}) {write.sql}", {**encoded, "receipt": receipt}
+        else:
+            yield write.sql, encoded
+    if receipt is not None and not writes:
+        yield _PUT_RECEIPT, {"receipt": receipt}
 
 
 class PostgresDatabase:
