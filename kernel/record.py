@@ -16,6 +16,7 @@ from holdfast.kernel.state import (
     DueStreams,
     Expired,
     Found,
+    Leavings,
     Lost,
     Overdue,
     Parked,
@@ -40,6 +41,7 @@ from holdfast.ports.records import (
     PlanRow,
     Reply,
     Run,
+    RunName,
     Session,
     Sink,
     SlotName,
@@ -155,10 +157,15 @@ def state_json(state: State) -> str:
     tables = state.tables
     said = [[run, key, sorted(names)] for (run, key), names in sorted(tables.said_keys.items())]
     suspensions = [to_data(row) for row in state.suspensions.values()]
+    leavings = [
+        [*name, {**cast("dict[str, object]", to_data(left)), "unheard": sorted(left.unheard)}]
+        for name, left in sorted(state.leavings.items())
+    ]
     return canonical(
         {
             **({"said_keys": said} if said else {}),
             **({"suspensions": suspensions} if suspensions else {}),
+            **({"leavings": leavings} if leavings else {}),
             "runs": to_data(list(tables.runs.values()), list[Run]),
             "jobs": to_data(list(tables.all_jobs()), list[Job]),
             "sessions": to_data(list(tables.sessions.values()), list[Session]),
@@ -218,6 +225,10 @@ def state_from(text: str) -> State:
         stored_plans=frozenset(data["stored_plans"]),
         past=None if data.get("past") is None else from_data(data["past"], dict[str, Past]),
     )
+    state.leavings = {
+        RunName(namespace, name): from_data(left, Leavings)
+        for namespace, name, left in data.get("leavings", ())
+    }
     state.used = {SlotName(namespace, name): number for namespace, name, number in data.get("used", ())}
     for kind, search, found in data["found"]:
         state.found[_search(kind, search)] = from_data(found, Found)

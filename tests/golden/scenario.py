@@ -28,6 +28,7 @@ from holdfast.kernel.commands import (
     RunCreate,
     RunExpire,
     RunPause,
+    RunRemove,
     RunRepair,
     RunRerunFrom,
     RunResume,
@@ -289,3 +290,5 @@ def _work_is_done_elsewhere(world: World) -> None:
         else:
             world.complete(attempt)
     assert world.run("g").status == "completed"
+    world.deliver()
+    assert world.do(RunRemove(run_id="g")).removed
