@@ -1,10 +1,9 @@
 """Real workers whose clocks are minutes off, or are set by an hour all the time: the database's is what counts."""
 
-import json
 import signal
 import time
 from collections import Counter
-from typing import Final, cast
+from typing import Final
 
 import pytest
 
@@ -16,8 +15,10 @@ from tests.chaos.site import Site
 pytestmark = [pytest.mark.chaos, pytest.mark.service]
 
 RUNS: Final = 20
-SYNCED: Final = 50_000
-"""Microseconds by which a worker's idea of the database's time may be wrong, with a busy machine between them."""
+STUMBLES: Final = 0.2
+"""Seconds that STUMBLE waits before it is tried again; bodies write down when they began by the machine's one clock."""
+SYNCED: Final = 0.1
+"""Seconds by which a worker's idea of the database's time may be wrong, with a busy machine between them."""
 
 
 def test_wrong_clocks_make_nothing_early_nothing_twice_and_take_nothing_from_anybody(
@@ -50,9 +51,6 @@ def test_wrong_clocks_make_nothing_early_nothing_twice_and_take_nothing_from_any
     assert [one["fenced"] + one["sessions_lost"] for one in said] == [0] * len(workers)
     assert sum(one["clock_set"] for one in said) >= 10, "the clocks were hardly set"
     for run in stumbling:
-        rows = site.history(run)
-        (retrying,) = [row for row in rows if row.type == "stage.retrying"]
-        (completed,) = [row for row in rows if row.type == "stage.completed"]
-        started_at = cast("int", json.loads(completed.data or "{}")["started_at"])
-        assert started_at >= retrying.at + 200_000 - SYNCED, "it was tried again too early"
+        first, second = sorted(site.book.entries(run=run), key=lambda start: start.attempt)
+        assert second.at - first.at >= STUMBLES - SYNCED, "it was tried again too early"
     print("clocks were set", [one["clock_set"] for one in said])
