@@ -170,6 +170,16 @@ REPORTED: list[tuple[str, set[tuple[str, str]], Break]] = [
         "UPDATE holdfast_runs SET status = 'running' WHERE key = '{done_2}'",
     ),
     (
+        "a run that had failed is active",
+        {("S5", "failed"), ("S6", "failed"), ("S7", "failed")},
+        "UPDATE holdfast_runs SET status = 'running' WHERE key = '{failed}'",
+    ),
+    (
+        "what an item gave is gone",
+        {("O1", "half"), ("S7", "half")},
+        "DELETE FROM holdfast_history WHERE run = '{half}' AND item = 0",
+    ),
+    (
         "an older generation is active",
         {("S5", "done"), ("S6", "done"), ("S7", "done")},
         "UPDATE holdfast_runs SET status = 'running' WHERE key = '{done_1}'",

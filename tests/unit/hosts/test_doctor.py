@@ -24,10 +24,17 @@ from holdfast.kernel.commands import (
     Started,
 )
 from holdfast.ports.changes import CloseJobs, UpdateRun
-from holdfast.ports.inspecting import RowsOfNothing, SlotsOver, SlotsOverLimit, WholeRun, WholeRuns
+from holdfast.ports.inspecting import (
+    HistoriesOf,
+    RowsOfNothing,
+    SlotsOver,
+    SlotsOverLimit,
+    WholeRun,
+    WholeRuns,
+)
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import OwedJobs, Persistence, Query, SlotPlace, Transaction
-from holdfast.ports.records import JobKind
+from holdfast.ports.records import JobKind, Payload
 from holdfast.testing.ids import SeededIds
 from tests.unit.kernel.world import World, child, each, failed, payload, pipeline, settling, stage
 
@@ -154,6 +161,18 @@ def test_what_is_seen_once_is_not_told() -> None:
     assert _examined(world, store) == set()
     for kind in first:
         assert sum(isinstance(query, kind) for query in store.asked) >= 2, kind
+
+
+def test_the_blobs_of_a_run_that_was_removed_meanwhile_are_missed_by_nobody() -> None:
+    """They go after its rows: who has read those before finds neither."""
+    world = World(pipeline(stage("a")))
+    world.create()
+    run, (row,) = world.run(), world.history()
+    spilled = attrs.evolve(row, payload=Payload(blob="a/b"))
+    first: dict[type, object] = {WholeRuns: (WholeRun(run, tuple(world.jobs())),), HistoriesOf: (spilled,)}
+
+    assert _examined(world, _Moving(world.store, first=dict(first)), blobs=True) == {"B1"}
+    assert _examined(world, _Moving(MemoryPersistence(), first=dict(first)), blobs=True) == set()
 
 
 def test_what_is_seen_twice_is_told() -> None:
