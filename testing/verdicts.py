@@ -49,8 +49,6 @@ def is_excused(trial: Trial, usual: Trial) -> bool:
 
 def _is_by_faults(trial: Trial, run: Run, usually: Counter[Node]) -> bool:
     error = _error(run)
-    if error.get("code") in _OF_FAULTS:
-        return True
     stage, item = error.get("stage"), error.get("item")
     facts = [
         _facts(row)

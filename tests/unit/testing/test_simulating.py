@@ -190,6 +190,25 @@ def test_what_faults_explain_is_excused() -> None:
     assert simulation.result == 5
 
 
+def test_what_faults_explain_of_a_child_is_excused_of_its_parent() -> None:
+    parent = line("parent").pipe(stage(line("inner").pipe(never_again))).pipe(charge_by_key)
+    simulation = simulate(parent(5), seeds=60, effects=effects)
+    assert simulation.excused > 0
+    assert simulation.result == 5
+
+
+def test_a_child_that_fails_by_itself_only_with_faults_is_not_excused() -> None:
+    parent = line("parent").pipe(stage(line("inner").pipe(give_up_later)))
+    with pytest.raises(SimulationFailedError, match=r"it ended as failed: .*or was it"):
+        simulate(parent(5))
+
+
+def test_a_deadline_that_has_passed_meanwhile_is_excused() -> None:
+    quick = Retry(attempts=9, wait=timedelta(seconds=1))
+    hasty = line("hasty").pipe(doze.options(timeout_total=timedelta(minutes=70), retry=quick))
+    assert simulate(hasty(5), seeds=40).excused > 0
+
+
 def test_a_run_that_fails_does_so_under_every_seed() -> None:
     simulation = simulate(line("p").pipe(charge_by_key).pipe(fail)(5), seeds=30, effects=effects)
     with pytest.raises(RunFailedError, match="no"):

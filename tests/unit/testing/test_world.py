@@ -13,6 +13,7 @@ import pytest
 from anyio import to_thread
 
 from holdfast import (
+    AttemptLogHandler,
     Engine,
     HoldfastError,
     NotYet,
@@ -443,6 +444,30 @@ def test_a_stage_sees_its_context_its_logs_and_earlier_outputs(world: World) -> 
     run = world.start(Pipeline("looking", input=int).pipe(double).pipe(look)(3))
     assert run.result() == 12
     assert [(line.message, line.fields) for line in run.logs()] == [("seen", {"x": 6})]
+
+
+@pytest.mark.parametrize("body", [double, negate], ids=["sync", "async"])
+def test_what_libraries_log_while_a_body_runs_goes_to_its_log(world: World, body: Any) -> None:
+    logger = logging.getLogger("library")
+    handler = AttemptLogHandler()
+    logger.addHandler(handler)
+    pipeline = Pipeline("logging", input=int).pipe(body)
+
+    async def speak(x: int) -> int:
+        logger.warning("one moment")
+        return x
+
+    def speak_now(x: int) -> int:
+        logger.warning("one moment")
+        return x
+
+    world.stub(body).does(speak if body is negate else speak_now)
+    try:
+        run = world.start(pipeline(1))
+        run.result()
+    finally:
+        logger.removeHandler(handler)
+    assert [line.message for line in run.logs()] == ["one moment"]
 
 
 # Async tests ------------------------------------------------------------------------------------------------------

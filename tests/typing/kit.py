@@ -1,0 +1,50 @@
+"""What both type checkers must infer of the test kit."""
+
+from datetime import timedelta
+from typing import assert_type
+
+from holdfast import NotYet, StageContext, Suspended, SyncRunHandle, stage, suspend
+from holdfast.testing import Effects, Simulation, StageCall, Stub, World, simulate
+from tests.typing import documents as d
+
+
+@stage.external
+def hand_on(ctx: StageContext, page: d.Page) -> Suspended[str, int]:
+    return suspend(page.text, check_after=timedelta(hours=1))
+
+
+@hand_on.check
+def handed_on(ctx: StageContext, job: str) -> int | NotYet:
+    return len(job)
+
+
+def of_worlds(world: World) -> None:
+    assert_type(world.run(d.analyse(d.Document("x"))), d.Report)
+    assert_type(world.start(d.analyse(d.Document("x")), id="a"), SyncRunHandle[d.Report])
+    assert_type(world.stub(d.summarise), Stub[list[d.Page], d.Summary])
+    assert_type(world.stub(handed_on), Stub[d.Page, int | Suspended[str, int]])
+    assert_type(world.stub_check(handed_on), Stub[str, int | NotYet])
+    assert_type(world.calls(d.summarise), tuple[StageCall[list[d.Page]], ...])
+    assert_type(world.calls(d.summarise)[0].input, list[d.Page])
+    assert_type(world.checks(handed_on)[0].input, str)
+    world.stub(d.summarise).fails(ConnectionError("busy"), times=2).returns(d.Summary("x"))
+    world.stub(d.summarise).does(lambda pages: d.Summary(pages[0].text))
+    world.stub(d.summarise).returns("x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    world.stub(d.summarise).does(len)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    world.stub(handed_on).returns("x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    world.stub_check(d.summarise)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    world.advance(6)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+async def of_async_worlds(world: World) -> None:
+    assert_type(await world.aio.run(d.analyse(d.Document("x"))), d.Report)
+
+
+def of_simulations(effects: Effects) -> None:
+    simulation = simulate(
+        d.analyse(d.Document("x")), seeds=200, effects=effects, same=lambda report: report.html
+    )
+    assert_type(simulation, Simulation[d.Report])
+    assert_type(simulation.result, d.Report)
+    assert_type(effects.happen("x", lambda: 1, key="k"), int)
+    simulate(d.analyse)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
