@@ -68,6 +68,8 @@ class RunDraft:
         self._taker = taker
         self.taken: Job | None = None
         self._now = now
+        # A host's clock may be behind that of the one before it: what a run tells of itself never goes back in time.
+        self._told_at = max(now, run.updated_at)
         self._changes: list[Change] = []
         self._status = run.status
         self._last_row = run.last_row
@@ -124,7 +126,7 @@ class RunDraft:
             run=self._before.key,
             number=self._last_row,
             type=kind,
-            at=self._now,
+            at=self._told_at,
             node=node,
             item=item,
             epoch=epoch,
@@ -251,7 +253,7 @@ class RunDraft:
             self._owe("null")
         self._result = result
         self._error = canonical(error) if error else None
-        self._ended_at = self._now
+        self._ended_at = self._told_at
         self.hints = [RunHint(run=self._before.key)]
 
     def changes(self) -> tuple[Change, ...]:
@@ -259,7 +261,7 @@ class RunDraft:
         run = evolve(
             self._before,
             status=self._status,
-            updated_at=self._now,
+            updated_at=self._told_at,
             ended_at=self._ended_at,
             last_row=self._last_row,
             last_job=self._last_job,

@@ -99,7 +99,7 @@ def decide_claim_pending(
         if run.status is not RunStatus.PENDING or (run.start_at is not None and run.start_at > now):
             continue
         if run.start_at is not None and run.concurrency_key is not None:
-            changes.append(UpdateRun(evolve(run, start_at=None, updated_at=now)))
+            changes.append(UpdateRun(evolve(run, start_at=None, updated_at=max(now, run.updated_at))))
             queued[run.concurrency_key] = None
         elif slots.take(run):
             draft = RunDraft(run, now)

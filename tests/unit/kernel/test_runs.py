@@ -1,5 +1,7 @@
 """Runs are created, looked after, and ended."""
 
+from datetime import timedelta
+
 import attrs
 import pytest
 
@@ -370,3 +372,17 @@ def test_runs_of_different_workflows_do_not_meet() -> None:
         ("w@1", JobKind.STAGE),
         ("v@1", JobKind.EXPAND),
     ]
+
+
+def test_a_run_never_goes_back_in_time(world: World) -> None:
+    """The next host's clock is behind: what it stores is not earlier than what was stored before it."""
+    world.create("x")
+    attempt = world.claim_one(world.open())
+    began = world.now
+    world.clock.jump(timedelta(seconds=-60))
+    world.complete(attempt)
+
+    run = world.run("x")
+    assert world.now < began
+    assert [row.at for row in world.history("x")] == [began] * run.last_row
+    assert run.updated_at == began
