@@ -33,7 +33,8 @@ test: .venv/.tools .cache/postgres/.ready
 	$(BIN)/pytest -n $(WORKERS)
 
 test-slow: .venv/.tools .cache/postgres/.ready
-	$(BIN)/pytest -m 'slow or chaos'
+	$(BIN)/pytest -n $(WORKERS) -m 'slow and not chaos'
+	$(BIN)/pytest -m chaos
 	$(BIN)/pytest -n $(WORKERS) -m 'hypothesis and not slow and not chaos' --hypothesis-profile=many
 
 chaos: .venv/.tools .cache/postgres/.ready
