@@ -43,6 +43,8 @@ class Kind(StrEnum):
     """A sink refuses an event, until somebody has mended it."""
     DEPLOY = "deploy"
     """The process is told to end gently, and starts again with other code."""
+    BLOB_FAILS = "blob_fails"
+    """The blob store does not take a blob."""
 
 
 WRITE: Final = (
@@ -58,6 +60,7 @@ READ: Final = (Kind.FAILS_BEFORE, Kind.SLOW, Kind.PAUSE, Kind.FREEZE, Kind.CRASH
 WRITTEN: Final = (Kind.LOST_ANSWER, Kind.SLOW, Kind.PAUSE, Kind.FREEZE, Kind.CRASH)
 RETURNED: Final = (Kind.SLOW, Kind.PAUSE, Kind.FREEZE, Kind.CRASH, Kind.CLOCK_JUMP)
 HINT: Final = (Kind.HINT_LOST, Kind.HINT_REPEATED, Kind.HINT_LATE)
+BLOB_WRITE: Final = (Kind.BLOB_FAILS, *READ)
 BLOB_READ: Final = (Kind.BLOB_MISSING, Kind.BLOB_CORRUPT, *READ)
 SINK: Final = (Kind.SINK_FAILS, Kind.SINK_REFUSES, Kind.SLOW, Kind.CRASH)
 BODY: Final = (Kind.CRASH, Kind.PAUSE)
@@ -82,6 +85,7 @@ _LIKELY: Final[Mapping[Kind, float]] = {
     Kind.SINK_FAILS: 0.1,
     Kind.SINK_REFUSES: 0.03,
     Kind.DEPLOY: 0.02,
+    Kind.BLOB_FAILS: 0.15,
 }
 """How likely each kind is at a point where it can fire, in a seed that has much of it."""
 

@@ -2,16 +2,19 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from holdfast.hosts.inputs import Inputs
 from holdfast.hosts.payloads import Payloads
 from holdfast.kernel.invariants import Violation, check
 from holdfast.ports.json import parse
-from holdfast.ports.records import HistoryRow, Run, RunStatus, Sink
+from holdfast.ports.records import HistoryRow, Micros, Run, RunStatus, Sink
 from holdfast.ports.references import reference_from
 from holdfast.ports.tables import Tables
 from holdfast.testing.simulation.worlds import World
 from holdfast.testing.snapshots import snapshot_of
+
+_SEEN_WITHIN: Final[Micros] = 45_000_000
 
 
 def wrong_at_end(world: World) -> list[Violation]:
@@ -36,7 +39,19 @@ def wasted(world: World) -> list[Violation]:
             found.append(Violation("W1", run, f"{sink} was given events {twice} more than once"))
     for key, rows in world.store.tables.history.items():
         found += (Violation("W1", key, what) for what in _lost(rows))
-    return found
+    return [*found, *_late(world.store.tables)]
+
+
+def _late(tables: Tables) -> Iterator[Violation]:
+    """T3: where nothing goes wrong, no run outlives its deadline by more than what maintenance takes to see it."""
+    for run in tables.runs.values():
+        if (
+            run.deadline is not None
+            and run.ended_at is not None
+            and run.ended_at > run.deadline + _SEEN_WITHIN
+        ):
+            late = (run.ended_at - run.deadline) / 1_000_000
+            yield Violation("T3", f"{run.id}.{run.generation}", f"it ended {late:.0f} s after its deadline")
 
 
 def _lost(rows: Sequence[HistoryRow]) -> Iterator[str]:

@@ -33,6 +33,7 @@ class Life(Process):
         super().__init__(hub, name, random)
         self.skew = 0
         self.wants_to_end = False
+        self.has_all_code = True
         self._faults = faults
         self._trace = trace
         self._lease = lease

@@ -93,7 +93,7 @@ class SimulatedBlobs:
 
     def put(self, key: str, data: bytes, /) -> None:
         """Store bytes, or fail, before or after."""
-        if self._life.meet(f.READ) is f.Kind.FAILS_BEFORE:
+        if self._life.meet(f.BLOB_WRITE) in (f.Kind.FAILS_BEFORE, f.Kind.BLOB_FAILS):
             raise UnavailableError("fault on purpose: the blob was not stored")
         self._inner.put(key, data)
         if self._life.meet(f.WRITTEN) is f.Kind.LOST_ANSWER:

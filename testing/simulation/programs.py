@@ -15,6 +15,7 @@ from holdfast.kernel.authoring.options import BodyOptions, Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.policies import AtLeast, Partial, Tolerate
 from holdfast.kernel.authoring.stages import Stage
+from holdfast.ports.clock import instant
 from holdfast.ports.errors import GiveUp, RetryAfter
 from holdfast.testing.simulation.fibers import START, current, spend
 
@@ -37,12 +38,13 @@ class Manner:
 
 @attrs.frozen(kw_only=True)
 class Program:
-    """A workflow, and what it gives. `keys` are by what its external work can be woken, `nodes` its stages' names."""
+    """A workflow, and what it gives: `nodes` are the names of its stages, `children` of those that are runs."""
 
     workflow: Pipeline[int, int]
     model: Model
     nodes: tuple[str, ...]
     externals: tuple[str, ...] = ()
+    children: tuple[str, ...] = ()
 
 
 def mixed(salt: int, number: int) -> int:
@@ -71,7 +73,11 @@ def draw_program(
     for _ in range(random.randrange(1, parts + 1)):
         random.choice(makers)()
     return Program(
-        workflow=draft.pipeline, model=draft.model, nodes=tuple(draft.nodes), externals=tuple(draft.externals)
+        workflow=draft.pipeline,
+        model=draft.model,
+        nodes=tuple(draft.nodes),
+        externals=tuple(draft.externals),
+        children=tuple(draft.children),
     )
 
 
@@ -94,6 +100,7 @@ class _Draft:
         self.model: Model = lambda number: number
         self.nodes: list[str] = []
         self.externals: list[str] = []
+        self.children: list[str] = []
         self._random = random
 
     # Parts ----------------------------------------------------------------------------------------------------------
@@ -151,11 +158,15 @@ class _Draft:
         """A stage whose work is done elsewhere, and takes its time."""
         random = self._random
         salt, name = random.randrange(1_000), self._name("external")
+        more = Random(f"{name}/{salt}")  # what was added later moves nothing that was drawn before
+        give_up_after = more.choice((None, None, 10.0, 30.0))
         made = _external(
             salt,
-            seconds=random.choice((0.0, 1.0, 8.0, 20.0)),
+            seconds=random.choice((0.0, 1.0, 8.0, 20.0 if give_up_after is None else 1_000_000.0)),
             check_after=random.choice((1.0, 4.0, 10.0)),
             fails=random.choice((0, 0, 1, 2)),
+            give_up_after=give_up_after,
+            takes=more.choice((0.0, 0.0, 1.0, 6.0)),
         )
         self.externals.append(name)
         self.pipeline = self.pipeline.pipe(made.options(name=name))
@@ -194,7 +205,8 @@ class _Draft:
     def _child(self, child: Program) -> Stage[int, int]:
         policy = self._random.choice(("cancel", "terminate", "abandon"))
         make: Any = stage
-        return cast("Stage[int, int]", make(child.workflow, name=self._name("child"), close_policy=policy))
+        self.children.append(self._name("child"))
+        return cast("Stage[int, int]", make(child.workflow, name=self.children[-1], close_policy=policy))
 
     def _name(self, kind: str) -> str:
         name = f"{kind}{len(self.nodes)}"
@@ -318,13 +330,22 @@ def _say(manner: Manner, ctx: StageContext, number: int) -> None:
         ctx.ai.record(topic="numbers", model="abacus", input_tokens=1, output_tokens=1)
 
 
-def _external(salt: int, *, seconds: float, check_after: float, fails: int) -> Any:
+def _external(
+    salt: int, *, seconds: float, check_after: float, fails: int, give_up_after: float | None, takes: float
+) -> Any:
     @stage.external
     def body(ctx: StageContext, number: int) -> Suspended[list[int], int]:
         if seconds == 0.0:
             return finished(mixed(salt, number))
-        done_at = current().process.hub.now - START + round(seconds * 1_000_000)
-        return suspend([done_at, number], check_after=timedelta(seconds=check_after), key=f"{ctx.run_id}/key")
+        if takes:
+            spend(takes)
+        now = current().process.hub.now
+        return suspend(
+            [now - START + round(seconds * 1_000_000), number],
+            check_after=timedelta(seconds=check_after),
+            give_up_at=None if give_up_after is None else instant(now + round(give_up_after * 1_000_000)),
+            key=f"{ctx.run_id}/key",
+        )
 
     @body.check(retry=Retry(attempts=6, wait=timedelta(seconds=1)))
     def check(ctx: StageContext, state: list[int]) -> int | NotYet:

@@ -34,6 +34,7 @@ from holdfast.ports.records import (
     job_key,
 )
 from holdfast.ports.tables import Tables
+from holdfast.testing.simulation.rights import dangling, unentitled
 from holdfast.testing.simulation.store import Commit
 from holdfast.testing.simulation.trace import Trace, described
 
@@ -68,6 +69,8 @@ class Watch:
         self.delivered: dict[tuple[str, str], list[int]] = defaultdict(list)
         self._tables: Tables | None = None
         self.skipped: set[tuple[str, str, int]] = set()
+        self.has_blob: Callable[[str], bool] = lambda _: True
+        """Whether there is a blob of this key, for all that its store may say to others."""
 
     def found(self, invariant: str, where: str, what: str) -> None:
         """Note that something is wrong."""
@@ -80,6 +83,8 @@ class Watch:
 
     def before(self, tables: Tables, commit: Commit) -> None:
         """Remember the rows that are about to change."""
+        for violation in (*unentitled(tables, commit, self._now()), *dangling(commit, self.has_blob)):
+            self.found(violation.invariant, violation.where, violation.what)
         runs = _touched(commit.changes)
         noted = {change.note.run for change in commit.changes if isinstance(change, AddNote)}
         self._old_jobs = {key: dict(tables.jobs.get(key, {})) for key in runs | noted}

@@ -48,6 +48,7 @@ def draw_workload(random: Random) -> tuple[Scenario, Sizes]:
         for name in sinks
     ]
     keys = random.sample(("red", "blue"), random.randrange(3))
+    of_children: list[Deed] = []
     for number in range(random.choice(_RUNS)):
         run = _Planned(
             id=f"run-{number if random.random() < 0.9 else 0}",
@@ -57,9 +58,11 @@ def draw_workload(random: Random) -> tuple[Scenario, Sizes]:
         )
         deeds.append(_start(random, run, f"start {number}", keys))
         deeds += _later(random, run, f"run {number}")
+        of_children += _to_children(run, leaf)
     deeds += _bulk(random)
     deeds.sort(key=lambda deed: deed.at)
-    clients = [deeds[at::2] for at in range(2)]
+    of_children.sort(key=lambda deed: deed.at)
+    clients = [deeds[::2], deeds[1::2], of_children]
     scenario = Scenario(
         workflows=workflows,
         deploys=(workflows, workflows[:3], [workflows[0], *workflows[2:]], workflows[:2], workflows[1:]),
@@ -160,6 +163,35 @@ def _later(random: Random, run: _Planned, what: str) -> list[Deed]:
             )
         )
     return deeds
+
+
+def _to_children(run: _Planned, leaf: Program) -> list[Deed]:
+    """Draw what is done with a run's children, over its head."""
+    random = Random(f"{run.id}/{run.number}/{run.at}")  # what was added later moves nothing before it
+    verbs: Mapping[str, Callable[[SyncEngine, str], object]] = {
+        "rerun": lambda engine, child: (
+            engine.handle(leaf.workflow, child).rerun_from(reason="again").generation
+        ),
+        "cancel": lambda engine, child: (
+            engine.handle(leaf.workflow, child).cancel(reason="on purpose").status
+        ),
+        "pause": lambda engine, child: engine.handle(leaf.workflow, child).pause().status,
+    }
+    deeds: list[Deed] = []
+    for node in run.program.children:
+        for name in random.choices(tuple(verbs), weights=(3, 1, 1), k=random.choice((0, 1, 2))):
+            child = f"{run.id}/{node}" if random.random() < 0.5 else f"{run.id}/{node}/0"
+            at = run.at + random.randrange(30 * _SECOND)
+            deeds.append(
+                Deed(
+                    at=at, what=f"{name} {child} at {at}", do=partial(_of_child, do=verbs[name], child=child)
+                )
+            )
+    return deeds
+
+
+def _of_child(engine: SyncEngine, *, do: Callable[[SyncEngine, str], object], child: str) -> object:
+    return do(engine, child)
 
 
 def _rerun(engine: SyncEngine, run: _Planned, stage: str | None) -> object:

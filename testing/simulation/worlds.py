@@ -75,6 +75,7 @@ class World:
         if sizes.functions:
             self._queue = Queue(self.hub, visibility=2 * sizes.lease, deliveries_max=5)
         self.blobs = MemoryBlobStore()
+        self.watch.has_blob = self.blobs.exists
         self._around = Surroundings(
             store=self.store,
             blobs=self.blobs,
@@ -136,7 +137,9 @@ class World:
         deploys = self.scenario.deploys
         if not self.faults.is_on or not deploys or not self.faults.strengths.get(Kind.DEPLOY):
             return self.scenario.workflows
-        return life.random.choice(deploys)
+        code = life.random.choice(deploys)
+        life.has_all_code = len(code) == len(self.scenario.workflows)
+        return code
 
     def _worker(self, life: Life) -> Callable[[], None]:
         core = self._around.core(life, self._code(life))
@@ -213,7 +216,7 @@ class World:
         for sink in self._around.sinks.values():
             sink.refused.clear()
         for name, life in tuple(self.lives.items()):
-            if name.startswith(("worker", "function")) and not life.is_crashed and self.scenario.deploys:
+            if name.startswith(("worker", "function")) and not life.is_crashed and not life.has_all_code:
                 life.wants_to_end = True  # it comes again with all the code
         self._add("operator", self._operator)
         return self.finish()

@@ -16,6 +16,7 @@ RARELY = {
     Kind.BLOB_MISSING: 1,
     Kind.BLOB_CORRUPT: 1,
     Kind.SINK_REFUSES: 3,
+    Kind.BLOB_FAILS: 4,
 }
 """How often a kind must fire at least in so many seeds, where that is not 20 times: most seeds have few blobs."""
 
