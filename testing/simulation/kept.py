@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Final
 
 KEPT: Final[Mapping[int, str]] = {
-    12: "a run with overrides followed a plan without tests: `when` always did its first stage",
-    30_599: "a host with a clock that was behind set a run back in time, and a sink never got its events",
     16: "a host's clock was ahead of the store's where the question for its time was slow on its way",
+    66: "a run with overrides followed a plan without tests: `when` always did its first stage",
+    30_599: "a host with a clock that was behind set a run back in time, and a sink never got its events",
 }
 """What each of them finds if it is put back."""
