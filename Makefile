@@ -12,7 +12,7 @@ FIRST ?= 1
 STORE ?= memory
 JOBS ?= 1
 
-.PHONY: help demo test test-slow chaos check lint types imports purity format bench simulate coverage clean
+.PHONY: help demo test test-slow chaos check lint types imports purity format bench simulate mutants coverage clean
 
 help:
 	@echo 'make demo       run the first example'
@@ -22,6 +22,7 @@ help:
 	@echo 'make chaos      the chaos tests in their full form, most of an hour'
 	@echo 'make bench      the benchmarks'
 	@echo 'make simulate SEEDS=1500 FIRST=1 [STORE=memory|sqlite] [JOBS=2]   seeds of faults, in virtual time'
+	@echo 'make mutants [ONLY=name,name] [SEEDS=500] [JOBS=2] [WRITE=1]   bugs that are planted, and must be found'
 	@echo 'make format     rewrite the code as `make check` wants it'
 	@echo 'make coverage   the fast tests, with a report of what they did not run'
 	@echo 'make clean      remove everything that make built'
@@ -64,6 +65,10 @@ bench: .venv/.tools .cache/postgres/.ready
 
 simulate: .venv/.tools
 	$(BIN)/python -m holdfast.testing.simulation --seeds $(SEEDS) --first $(FIRST) --store $(STORE) --jobs $(JOBS)
+
+mutants: .venv/.tools
+	$(BIN)/python -m tests.mutants --only '$(ONLY)' --seeds $(if $(findstring command,$(origin SEEDS)),$(SEEDS),500) \
+		--jobs $(if $(findstring command,$(origin JOBS)),$(JOBS),2) $(if $(WRITE),--write)
 
 coverage: .venv/.tools .cache/postgres/.ready
 	$(BIN)/coverage run -m pytest

@@ -1,0 +1,11 @@
+"""All bugs that are planted, and the one of them that is hunted in every run of the tests."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+from tests.mutants.of_attempts import OF_ATTEMPTS
+from tests.mutants.of_progress import OF_PROGRESS
+from tests.mutants.of_runs import OF_RUNS
+
+MUTANTS: Final[tuple[Mutant, ...]] = (*OF_ATTEMPTS, *OF_PROGRESS, *OF_RUNS)
+BY_NAME: Final = {mutant.name: mutant for mutant in MUTANTS}

@@ -1,0 +1,267 @@
+"""Bugs in how work is claimed, held, given back and tried again."""
+
+from typing import Final
+
+from tests.mutants.mutant import Edit, Mutant
+
+OF_ATTEMPTS: Final = (
+    Mutant(
+        name="settle-without-epoch",
+        breaks="whoever once had a job may settle it: a settle's epoch is not looked at",
+        caught_by=("S3",),
+        edits=(
+            Edit(
+                "kernel/decide/settles.py",
+                "    held = held_job(state, command.job, command.epoch, command.namespace)\n",
+                "    known = state.tables.job(named_job(command.job))\n"
+                "    held = held_job(state, command.job, known.epoch if known else 0, command.namespace)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        name="heartbeat-without-epoch",
+        breaks="whoever once had a job may speak for it: a heartbeat's epoch is not looked at",
+        caught_by=("S3",),
+        edits=(
+            Edit(
+                "kernel/decide/leases.py",
+                "not is_held(job, held.epoch, command.namespace)",
+                "not is_held(job, job.epoch, command.namespace)",
+            ),
+        ),
+    ),
+    Mutant(
+        name="release-without-epoch",
+        breaks="whoever once had a job may give it back: a release's epoch is not looked at",
+        caught_by=("S3",),
+        edits=(
+            Edit(
+                "kernel/decide/leases.py",
+                "    held = held_job(state, command.job, command.epoch, command.namespace)\n",
+                "    known = state.tables.job(named_job(command.job))\n"
+                "    held = held_job(state, command.job, known.epoch if known else 0, command.namespace)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        name="attempt-not-counted",
+        breaks="a claim does not count as an attempt",
+        caught_by=("S8",),
+        edits=(Edit("kernel/draft.py", "attempts=job.attempts + 1,", "attempts=job.attempts,"),),
+    ),
+    Mutant(
+        name="release-keeps-attempt",
+        breaks="an attempt that is given back before it has begun counts all the same",
+        caught_by=("S8",),
+        edits=(
+            Edit(
+                "kernel/decide/leases.py",
+                "evolve(job, attempts=job.attempts - 1, first_claimed_at",
+                "evolve(job, attempts=job.attempts, first_claimed_at",
+            ),
+        ),
+    ),
+    Mutant(
+        name="reaper-takes-epoch-back",
+        breaks="the job of a lost worker gets the epoch that it had before: the next claim has it for the second time",
+        caught_by=("S1",),
+        edits=(
+            Edit(
+                "kernel/decide/sessions.py",
+                "evolve(job, losses=job.losses + 1)",
+                "evolve(job, losses=job.losses + 1, epoch=job.epoch - 1)",
+            ),
+        ),
+    ),
+    Mutant(
+        name="reaper-takes-from-the-living",
+        breaks="the reaper frees jobs whose sessions live",
+        caught_by=("S3",),
+        edits=(
+            Edit(
+                "kernel/decide/sessions.py",
+                "holder is not None and holder.state is SessionState.DEAD",
+                "holder is not None",
+            ),
+            Edit(
+                "adapters/memory/persistence.py",
+                "dead = {key for key, session in sessions.items() if session.state is SessionState.DEAD}",
+                "dead = set(sessions)",
+            ),
+        ),
+    ),
+    Mutant(
+        name="reaped-before-its-end",
+        breaks="a session is declared dead seconds before its lease is over",
+        caught_by=("W1", "T1"),
+        edits=(
+            Edit(
+                "kernel/decide/sessions.py",
+                "if session.state is SessionState.OPEN and session.expires_at + command.grace < now",
+                "if session.state is SessionState.OPEN",
+            ),
+            Edit(
+                "adapters/memory/persistence.py",
+                "if session.state is SessionState.OPEN and session.expires_at < before",
+                "if session.state is SessionState.OPEN and session.expires_at < before + 5_000_000",
+            ),
+        ),
+    ),
+    Mutant(
+        name="dead-session-renewed",
+        breaks="a session that was declared dead comes back to life when it is renewed",
+        caught_by=("S5",),
+        edits=(
+            Edit(
+                "kernel/decide/sessions.py",
+                "    session = _open_session(state, command.session)\n    expires_at = max",
+                "    session = evolve(state.tables.sessions[command.session], state=SessionState.OPEN)\n"
+                "    expires_at = max",
+            ),
+        ),
+    ),
+    Mutant(
+        name="dead-session-claims",
+        breaks="a session that was declared dead may claim",
+        caught_by=("S1",),
+        edits=(
+            Edit(
+                "kernel/decide/claims.py",
+                "if known is None or known.state is not SessionState.OPEN:",
+                "if known is None:",
+            ),
+        ),
+    ),
+    Mutant(
+        name="dead-session-goes-on",
+        breaks="a session that was declared dead may take the next job of a run that it has settled one of",
+        caught_by=("S1",),
+        edits=(
+            Edit(
+                "kernel/decide/settles.py",
+                "if session is None or session.state is not SessionState.OPEN:",
+                "if session is None:",
+            ),
+        ),
+    ),
+    Mutant(
+        name="unknown-code-claimed",
+        breaks="a function claims jobs of workflows that it has no code for",
+        caught_by=("S6",),
+        edits=(
+            Edit(
+                "kernel/decide/claims.py",
+                "    if job.definition not in command.definitions:\n"
+                '        return "unknown_code", _RETRY_LATER\n',
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        name="one-attempt-too-many",
+        breaks="a body that fails is tried once more than it may be",
+        caught_by=("S8",),
+        edits=(
+            Edit(
+                "kernel/decide/failures.py",
+                "job.attempts >= min(policy.attempts, job.max_attempts)",
+                "job.attempts > min(policy.attempts, job.max_attempts)",
+            ),
+        ),
+    ),
+    Mutant(
+        name="lost-for-ever",
+        breaks="a job whose last attempt was lost with its worker is queued again",
+        caught_by=("S8",),
+        edits=(
+            Edit(
+                "kernel/decide/sessions.py",
+                "if job.attempts >= job.max_attempts:",
+                "if job.attempts > job.max_attempts:",
+            ),
+        ),
+    ),
+    Mutant(
+        name="backoff-ignored",
+        breaks="a body that failed is tried again at once, and the history says when it was to be",
+        caught_by=("T1",),
+        edits=(
+            Edit(
+                "kernel/decide/failures.py",
+                "draft.rest_job(evolve(job, losses=0), retry_at)",
+                "draft.rest_job(evolve(job, losses=0), now)",
+            ),
+        ),
+    ),
+    Mutant(
+        name="woken-early",
+        breaks="sleepers are woken up to three seconds before their time",
+        caught_by=("T1",),
+        edits=(
+            Edit("kernel/decide/claims.py", "            and job.wake_at <= now\n", ""),
+            Edit(
+                "adapters/memory/ready.py",
+                "            if wake_at <= now:\n",
+                "            if wake_at <= now + 3_000_000:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        name="fired-without-effect",
+        breaks="a sleeper that is due loses its timer, and is not queued",
+        caught_by=("S7",),
+        edits=(
+            Edit(
+                "kernel/decide/claims.py",
+                "woken = evolve(job, state=awake(job), wake_at=None)",
+                "woken = evolve(job, wake_at=None)",
+            ),
+        ),
+    ),
+    Mutant(
+        name="clock-of-the-machine",
+        breaks="a host goes by its own wall clock, and not by the store's",
+        caught_by=("T1",),
+        edits=(
+            Edit(
+                "hosts/clock.py",
+                "return self._base + timedelta(seconds=self._machine.monotonic() - self._base_at)",
+                "return self._machine.now()",
+            ),
+        ),
+    ),
+    Mutant(
+        name="heartbeat-unheard",
+        breaks="a heartbeat is stored, and the body is taken for silent all the same",
+        caught_by=("T1",),
+        edits=(
+            Edit(
+                "kernel/decide/leases.py",
+                "changes.append(UpdateJob(evolve(job, heartbeat_by=heard_from(job, now))))",
+                "changes.append(UpdateJob(job))",
+            ),
+        ),
+    ),
+    Mutant(
+        name="quiet-runs-fail",
+        breaks="a run to which nothing has happened for a while is taken for stuck, and fails",
+        caught_by=("S6",),
+        edits=(
+            Edit(
+                "kernel/decide/admissions.py",
+                "run.deadline is None or run.deadline > now:",
+                "(run.deadline or run.updated_at) > now:",
+            ),
+            Edit(
+                "adapters/memory/persistence.py",
+                "if run.status in ACTIVE and run.deadline is not None and run.deadline <= now",
+                "if run.status in ACTIVE and (run.deadline or run.updated_at + 30_000_000) <= now",
+            ),
+            Edit(
+                "adapters/memory/persistence.py",
+                "            (run.deadline, run.key)\n",
+                "            (run.deadline or run.updated_at, run.key)\n",
+            ),
+        ),
+    ),
+)
