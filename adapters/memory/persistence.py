@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 from holdfast.adapters.memory.queries import answer, node_rows, parked_in
 from holdfast.adapters.memory.ready import JobOrder
 from holdfast.adapters.memory.waiting import first_waiting, used, waited_for
-from holdfast.ports.changes import Change, net_changes
+from holdfast.ports.changes import Change, CreateRun, net_changes
 from holdfast.ports.errors import ConflictError, HoldfastError
 from holdfast.ports.persistence import CompletedRow, Lane, NodeRows, Query, SlotPlace, WaitedFor, Waiting
 from holdfast.ports.records import (
@@ -387,7 +387,7 @@ class MemoryTransaction:
         added = Tables()
         for change in changes:
             conflict = self._tables.conflicts(change)
-            if conflict is not None:
+            if conflict is not None and not self._is_freed(change, net.removed_runs):
                 raise ConflictError(conflict)
             added.apply(change)  # a ConflictError if two changes of this transaction want the same
         for key in net.jobs:
@@ -397,6 +397,11 @@ class MemoryTransaction:
             if stream not in self._tables.streams:
                 raise HoldfastError(f"{stream} is to be updated and is not there")
         self.pending = tuple(changes)
+
+    def _is_freed(self, change: Change, removed: Collection[str]) -> bool:
+        """Whether what stands in the way of a new run is one of its name that goes in the same transaction."""
+        known = self._tables.run_named(change.run.name) if isinstance(change, CreateRun) else None
+        return known is not None and known.key in removed
 
     def _in_order(self, keys: Iterable[JobKey]) -> Sequence[Job]:
         found = [self._tables.job(key) for key in keys]
