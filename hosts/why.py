@@ -41,7 +41,7 @@ class Reason:
 
     Attributes:
         code: What it is: `ended`, `start`, `slot`, `paused`, `blocked`, `body`, `lost`, `worker`, `retry`, `check`,
-            `child`, `limit`, `told`, `deadline`, `progress` or `code`.
+            `child`, `limit`, `told`, `deadline`, `progress`, `no_job` or `code`.
         text: The same in plain words.
         stage: The stage that it is about, if it is about one.
         until: When that changes by itself, if it does. Aware, in UTC.
@@ -116,6 +116,12 @@ def reasons(facts: Circumstances) -> tuple[Reason, ...]:
         return (*_ended(facts), *_owed(facts))
     found = [*_of_run(facts)]
     by_stage = sorted((job for job in facts.jobs if job.state is not JobState.OWED), key=_kind_of_wait)
+    if not by_stage and run.status is RunStatus.RUNNING:
+        text = (
+            "It has no job, as it should: nothing carries it on. Maintenance mends that while a worker lives; "
+            "`holdfast doctor` says what is missing."
+        )
+        found.append(Reason(code="no_job", text=text))
     for _, jobs in groupby(by_stage, _kind_of_wait):
         found += _of_jobs(facts, list(jobs))
     found += _owed(facts)
@@ -182,7 +188,9 @@ def _of_jobs(facts: Circumstances, jobs: Sequence[Job]) -> Iterator[Reason]:
         yield _of_job(facts, job)
     if len(jobs) > _ITEMS_NAMED:
         rest = len(jobs) - _ITEMS_NAMED
-        text = f"Of {rest:,} more items of stage {jobs[0].node!r} the same is true."
+        text = (
+            f"The same is true of {rest:,} more {'item' if rest == 1 else 'items'} of stage {jobs[0].node!r}."
+        )
         yield Reason(code=_of_job(facts, jobs[-1]).code, text=text, stage=jobs[0].node)
 
 

@@ -36,6 +36,7 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.decide.outbox import news_of
 from holdfast.kernel.loading import load
+from holdfast.kernel.names import check_name
 from holdfast.kernel.plan import Plan
 from holdfast.kernel.plan_cache import PlanCache
 from holdfast.kernel.previews import RerunPreview, preview_rerun
@@ -404,6 +405,7 @@ def _check_key(command: Command[Any]) -> None:
         raise InvalidCommandError(
             f"an idempotency key has 1 to {IDEMPOTENCY_KEY_MAX} characters, not {len(key)}"
         )
+    check_name("the idempotency key", key)
 
 
 def _fingerprint(command: Command[Any]) -> str:

@@ -153,8 +153,12 @@ class Simulate:
         if many is not None:
             return many
         mark = self._request.node.get_closest_marker("holdfast_seeds")
-        marked: Any = mark.args[0] if mark is not None and mark.args else SEEDS
-        return marked if given is None else given
+        if given is not None or mark is None:
+            return SEEDS if given is None else given
+        if not mark.args:
+            raise ValueError("the mark holdfast_seeds takes a number: @pytest.mark.holdfast_seeds(200)")
+        marked: int | Iterable[int] = mark.args[0]
+        return marked
 
 
 @pytest.fixture

@@ -98,6 +98,20 @@ class Simulation(Generic[Out]):
         return self._handle.result()
 
 
+def _wanted(seeds: int | Iterable[int]) -> Sequence[int]:
+    is_number = isinstance(seeds, int) and not isinstance(seeds, bool)
+    if not is_number and (isinstance(seeds, bool | str) or not isinstance(seeds, Iterable)):
+        raise TypeError(f"seeds is {seeds!r}; it is how many, as 100, or which ones, as [7]")
+    wanted = tuple(range(1, seeds + 1) if isinstance(seeds, int) else seeds)
+    if any(not isinstance(seed, int) for seed in wanted):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"seeds is {seeds!r}; each seed is an int")
+    if not wanted:
+        raise ValueError(
+            f"seeds is {seeds!r}; nothing would be tried: say how many, 1 or more, or which ones"
+        )
+    return wanted
+
+
 def simulate(
     call: Call[R],
     /,
@@ -125,9 +139,17 @@ def simulate(
 
     Raises:
         SimulationFailedError: Something was wrong under a seed. It tells of as few faults as show it.
+        TypeError: The call is none, or the seeds are no numbers.
+        ValueError: There are no seeds: a simulation of nothing would show nothing.
     """
+    if not isinstance(call, Call):  # pyright: ignore[reportUnnecessaryIsInstance]
+        name = getattr(call, "name", None)
+        hint = f"; call it with its input: {name}(...)" if isinstance(name, str) else ""
+        raise TypeError(f"simulate takes the call of a workflow, not {call!r}{hint}")
+    if effects is not None and not isinstance(effects, Effects):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"effects is {effects!r}; it is an Effects() that the bodies tell of what they do")
     noted = effects if effects is not None else Effects()
-    wanted = range(1, seeds + 1) if isinstance(seeds, int) else tuple(seeds)
+    wanted = _wanted(seeds)
 
     def run(seed: int, faults: Faults, lease: float, bound: float) -> Trial:
         if before is not None:

@@ -22,6 +22,7 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.decide.admissions import INPUT_ROW, admits_jobs
 from holdfast.kernel.decide.said import annotations_at_start
 from holdfast.kernel.draft import RunDraft
+from holdfast.kernel.names import check_name
 from holdfast.kernel.overrides import overridden
 from holdfast.kernel.plan import DEFAULT_QUEUE, Plan
 from holdfast.kernel.progress import progress_from
@@ -109,6 +110,9 @@ def new_child(
 
 def _check(command: RunCreate) -> None:
     """Refuse what can't be meant. InvalidCommandError."""
+    check_name("the id", command.id)
+    check_name("the queue", command.queue)
+    check_name("the concurrency key", command.concurrency_key)
     key = command.concurrency_key
     if key is not None and not 0 < len(key) <= CONCURRENCY_KEY_MAX:
         raise InvalidCommandError(

@@ -163,7 +163,7 @@ def test_many_items_are_told_of_together() -> None:
     found = told(*jobs, totals={"bill": (1_000, 400, 2)})
     assert len(found) == 5
     assert found[0].text == "Of stage 'bill' 400 of 1,000 items are done, and 2 failed."
-    assert found[-1].text == "Of 497 more items of stage 'bill' the same is true."
+    assert found[-1].text == "The same is true of 497 more items of stage 'bill'."
 
 
 def test_ends_are_told_with_their_cause() -> None:
@@ -182,3 +182,9 @@ def test_deadlines_debts_and_missing_code_are_told_beside() -> None:
     owed = job(kind=JobKind.DELIVER, state=JobState.OWED, node="", input="null")
     codes = [reason.code for reason in told(JOB, owed, run=run(deadline=NOW + SECOND), has_code=False)]
     assert codes == ["deadline", "worker", "told", "code"]
+
+
+def test_a_run_without_a_job_is_told_of() -> None:
+    code, text = one()
+    assert code == "no_job"
+    assert "`holdfast doctor`" in text

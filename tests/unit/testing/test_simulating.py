@@ -257,3 +257,27 @@ def test_effects_are_counted_and_with_a_key_happen_once() -> None:
     noted.forget()
     assert noted.counts == {}
     assert noted.happen("b", lambda: 4, key="k") == 4
+
+
+# What can't be meant ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seeds", [0, -1, [], ()])
+def test_a_simulation_of_nothing_is_refused(seeds: object) -> None:
+    """It would pass, whatever the workflow does."""
+    with pytest.raises(ValueError, match="nothing would be tried"):
+        simulate(Pipeline("w", input=int).pipe(charge)(1), seeds=seeds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("seeds", [2.5, True, "7", ["7"], [1.5], None])
+def test_seeds_that_are_no_numbers_are_refused(seeds: object) -> None:
+    with pytest.raises(TypeError, match="seeds is"):
+        simulate(Pipeline("w", input=int).pipe(charge)(1), seeds=seeds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def test_what_is_simulated_is_a_call_and_what_is_told_are_effects() -> None:
+    pipeline = Pipeline("w", input=int).pipe(charge)
+    with pytest.raises(TypeError, match=r"call it with its input: w\(\.\.\.\)"):
+        simulate(pipeline)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match=r"it is an Effects\(\)"):
+        simulate(pipeline(1), effects=[])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

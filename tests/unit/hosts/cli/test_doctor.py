@@ -30,21 +30,21 @@ def test_a_sound_store_is_ok(holdfast: CommandLine) -> None:
 
 def test_what_is_broken_is_told_and_repaired(holdfast: CommandLine) -> None:
     """The code says that there is something left to do."""
-    holdfast.start("a", id="x\x1b[31m")
+    holdfast.start("a", id="x\u202ed")
     holdfast.start("a", id="y")
-    _lose_jobs(holdfast, "x\x1b[31m")
+    _lose_jobs(holdfast, "x\u202ed")
     _lose_jobs(holdfast, "y")
     answer = holdfast("doctor", ENGINE)
     assert answer.code == Exit.UNSOUND
     assert answer.out.startswith("S7 run x")
-    assert "\x1b" not in answer.out
+    assert "\u202e" not in answer.out
     assert answer.out.count("`holdfast doctor --repair` puts it right.") == 1
     assert answer.out.endswith("2 runs: found 2 (2 S7), repaired 0\n")
 
     told = holdfast("doctor", ENGINE, "--json", "--limit", "1")
     assert (told.code, told.json["sound"], told.json["found"]) == (Exit.UNSOUND, False, {"S7": 2})
     (finding,) = told.json["findings"]
-    assert (finding["code"], finding["run_id"], finding["generation"]) == ("S7", "x\x1b[31m", 1)
+    assert (finding["code"], finding["run_id"], finding["generation"]) == ("S7", "x\u202ed", 1)
     assert holdfast("doctor", ENGINE, "--limit", "1").err == "1 more are not listed.\n"
 
     repaired = holdfast("doctor", ENGINE, "--repair")
