@@ -224,13 +224,24 @@ class SharedSink:
 
     def __init__(self, name: str, took: Callable[[str, Event, str], None]) -> None:
         self.name = name
-        self.refused: set[tuple[str, int]] = set()
+        self._refused: set[tuple[str, int]] = set()
+        self._is_mended = False
         self._took = took
+
+    def refuse(self, event: Event) -> None:
+        """Refuse an event from now on, unless it was mended meanwhile."""
+        if not self._is_mended:
+            self._refused.add((event.run, event.number))
+
+    def mend(self) -> None:
+        """Refuse nothing any more."""
+        self._is_mended = True
+        self._refused.clear()
 
     def take(self, events: Sequence[Event], process: str) -> None:
         """Take events up to the first that is refused. EventRefusedError."""
         for event in events:
-            if (event.run, event.number) in self.refused:
+            if (event.run, event.number) in self._refused:
                 raise EventRefusedError(f"fault on purpose: {event.id} is refused")
             self._took(self.name, event, process)
 
@@ -248,8 +259,7 @@ class SimulatedSink:
         if kind is f.Kind.SINK_FAILS:
             raise UnavailableError("fault on purpose: the sink is away")
         if kind is f.Kind.SINK_REFUSES and events:
-            event = self._life.random.choice(events)
-            self._sink.refused.add((event.run, event.number))
+            self._sink.refuse(self._life.random.choice(events))
         self._sink.take(events, self._life.name)
         if self._life.meet(f.SINK) is f.Kind.SINK_FAILS:
             raise UnavailableError("fault on purpose: the sink took them, and its answer was lost")

@@ -214,7 +214,7 @@ class World:
         self.faults.is_on = False
         self.trace.add(self.hub.now, "-", "HEALING")
         for sink in self._around.sinks.values():
-            sink.refused.clear()
+            sink.mend()
         for name, life in tuple(self.lives.items()):
             if name.startswith(("worker", "function")) and not life.is_crashed and not life.has_all_code:
                 life.wants_to_end = True  # it comes again with all the code

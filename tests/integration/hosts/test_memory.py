@@ -36,7 +36,8 @@ SOON: Final = timedelta(milliseconds=1)
 
 BLOCKS_A_RUN: Final = 0.25
 """Whatever is kept of a run takes at least a block of Python's memory."""
-GROWTH_MAX: Final = 8 * 1024 * 1024
+GROWTH_MAX: Final = 16 * 1024 * 1024
+"""What allocators and the database's own caches may take: some 600 bytes a run in the shorter form."""
 
 
 @attrs.frozen
