@@ -24,6 +24,7 @@ from holdfast.kernel.commands import (
     JobSettled,
     NotYet,
     RunCreate,
+    RunDeliver,
     RunRerunFrom,
     RunsAdmitted,
     SessionRenew,
@@ -200,15 +201,8 @@ class Kernel:
         if len(batch) > 1:
             return self._in_halves(batch)
         command = batch[0]
-        if isinstance(command, JobSettle) and not isinstance(command.outcome, Failed):
-            failure = Failure(code=StorageRefusedError.code, message=str(error)[:500], retryable=False)
-            failed = JobSettle(
-                namespace=command.namespace,
-                job=command.job,
-                epoch=command.epoch,
-                outcome=Failed(failure=failure),
-            )
-            return self._dispatch_batch((failed,))
+        if (without := _without_value(command, error)) is not None:
+            return self._dispatch_batch((without,))
         return [StorageRefusedError(f"the store refused the command {command.type}: {error}")]
 
     def _carry_out(
@@ -397,6 +391,23 @@ def _weight(command: Command[Any]) -> int:
 
 def _size(payload: Payload) -> int:
     return len(payload.inline or "")
+
+
+def _without_value(command: Command[Any], error: RefusedError) -> Command[Any] | None:
+    """Return what says that a value could not be stored, in place of the command that has it; None if none has."""
+    failure = Failure(code=StorageRefusedError.code, message=str(error)[:500], retryable=False)
+    match command:
+        case JobSettle(outcome=outcome) if not isinstance(outcome, Failed):
+            return JobSettle(
+                namespace=command.namespace,
+                job=command.job,
+                epoch=command.epoch,
+                outcome=Failed(failure=failure),
+            )
+        case RunDeliver(parent=parent, output=output) if parent is not None and output is not None:
+            return RunDeliver(namespace=command.namespace, job=command.job, parent=parent, failure=failure)
+        case _:
+            return None
 
 
 def _check_key(command: Command[Any]) -> None:

@@ -21,6 +21,7 @@ from holdfast.kernel.commands import (
     Outcome,
     RunCancel,
     RunCreate,
+    RunDeliver,
     RunRepair,
     SessionClose,
     SessionRenew,
@@ -41,9 +42,20 @@ from holdfast.ports.errors import (
     UnknownWorkflowError,
 )
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import Persistence, Query, Transaction
+from holdfast.ports.persistence import OwedJobs, Persistence, Query, Transaction
 from holdfast.ports.records import Micros, Payload
-from tests.unit.kernel.world import World, completing, each, failed, field, payload, pipeline, settling, stage
+from tests.unit.kernel.world import (
+    World,
+    child,
+    completing,
+    each,
+    failed,
+    field,
+    payload,
+    pipeline,
+    settling,
+    stage,
+)
 
 R = TypeVar("R")
 POISON = "poison"
@@ -314,6 +326,30 @@ def test_it_takes_no_more_tries_than_halving_needs() -> None:
 
     assert _choosy(world).refused == 8
     assert len(_choosy(world).batches) == 8
+
+
+def test_what_a_child_gave_that_the_store_refuses_fails_the_stage_that_waits_and_no_other() -> None:
+    """Rather than to be told again for ever."""
+    leaf = pipeline(stage("a"), workflow="c")
+    world = World(pipeline(child("k")), leaf, wrap=Choosy)
+    session = world.open()
+    for id_ in ("x", "y"):
+        world.create(id_)
+        world.start_child(world.claim_one(session), f"{id_}/k")
+        world.complete(world.claim_one(session), 1)
+    told = [
+        RunDeliver(
+            job=owed.key.text,
+            parent=str(parse(owed.input)),
+            output=payload(POISON if owed.run == world.run("x/k").key else "fine"),
+        )
+        for owed in world.store.read(OwedJobs())
+    ]
+    answers = world.send(*told)
+
+    assert [field(answer, "status") for answer in answers] == ["delivered"] * 2
+    assert (world.run("x").status, world.run("y").status) == ("failed", "completed")
+    assert parse(world.run("x").error or "")["code"] == "storage_refused"
 
 
 def test_items_that_the_store_refuses_fail_the_reader() -> None:
