@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,6 +47,10 @@ def test_the_code_of_a_page_runs_in_order_and_prints_what_is_shown(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    # What a page adds to these is not there for the tests after it.
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", list(root.handlers))
+    monkeypatch.setattr(root, "level", root.level)
     scope: dict[str, object] = {"__name__": "page"}
     for block in blocks(page):
         if block.language == "python":
