@@ -8,7 +8,7 @@ from typing import Final, Literal, TypedDict, cast
 import attrs
 
 from holdfast.hosts.core import Core
-from holdfast.hosts.finding import check_names, place_option
+from holdfast.hosts.finding import check_names, number_option, place_option, text_option, truth_option
 from holdfast.kernel.authoring.ai import cost_of
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import InvalidFilterError
@@ -97,10 +97,10 @@ def ai_calls_of(core: Core, run: str, options: AiCallFilter) -> Iterator[AiCallI
     """Yield the calls of models of a run, oldest first, read some at a time. Options are checked at once."""
     given = cast("dict[str, object]", options)
     check_names(given, AiCallFilter, "ai_calls")
-    limit = given.get("limit")
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-        raise InvalidFilterError("limit", f"is {limit!r}; it must be an integer of at least 1")
-    return _listed(core, run, options, place_option(given), limit)
+    text_option(given, "topic")
+    text_option(given, "model")
+    truth_option(given, "texts")
+    return _listed(core, run, options, place_option(given), number_option(given, "limit", 1))
 
 
 def ai_totals_of(core: Core, run: str, topic: str | None, by: Literal["model", "topic"]) -> AiTotals:

@@ -16,6 +16,7 @@ from holdfast.kernel.authoring.ai import AiCallOptions, Price, Redact, cost_unit
 from holdfast.kernel.commands import SaidAiCall
 from holdfast.kernel.values import encode
 from holdfast.ports.clock import Clock
+from holdfast.ports.durations import length_of
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.records import JobKey, Payload
 from holdfast.ports.said import AiCallKind
@@ -66,7 +67,7 @@ class AttemptAiLog:
 
     def record(self, topic: str, model: str, options: AiCallOptions, /) -> None:
         """See `AiLog.record`."""
-        duration = options.get("duration")
+        duration = length_of(options.get("duration"))
         said = SaidAiCall(
             # In the order of the calls, also of those of one instant.
             id=f"{next(self._count):08}{self._attempt}",

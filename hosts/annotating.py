@@ -7,9 +7,10 @@ from typing import Final, TypedDict, cast
 import attrs
 
 from holdfast.hosts.core import Core
-from holdfast.hosts.finding import check_names, instant_option, place_option
+from holdfast.hosts.finding import check_names, instant_option, number_option, place_option, text_option
 from holdfast.kernel.commands import NamedValue, RunAnnotate
 from holdfast.kernel.values import encode
+from holdfast.ports.arguments import TEXT, Wanted, an, check, integer
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import InvalidFilterError
 from holdfast.ports.hearing import AnnotationFilter, AnnotationsOf
@@ -95,6 +96,15 @@ class AnnotationInfo:
     cursor: str
 
 
+_SAID: Final[Mapping[str, Wanted]] = {
+    "actor": an("an Actor(kind, id)", Actor).or_none,
+    "reason": TEXT.or_none,
+    "key": TEXT.or_none,
+    "stage": TEXT.or_none,
+    "item": integer(0).or_none,
+}
+
+
 def named_values(said: Mapping[str, object]) -> tuple[NamedValue, ...]:
     """Return what is said as commands have it. UnstorableValueError, InvalidCommandError."""
     return tuple(NamedValue(name=name, value=encode(value, object)) for name, value in said.items())
@@ -103,8 +113,12 @@ def named_values(said: Mapping[str, object]) -> tuple[NamedValue, ...]:
 def annotate_command(
     namespace: str, run_id: str, said: Mapping[str, object], options: SayOptions
 ) -> RunAnnotate:
-    """Return the command that says something of a run. TypeError for an unknown option."""
-    check_names(cast("dict[str, object]", options), SayOptions, "annotate")
+    """Return the command that says something of a run. InvalidArgumentError if an argument is of another kind."""
+    given = cast("dict[str, object]", options)
+    check_names(given, SayOptions, "annotate")
+    check("annotate", an("a dict of what is said by names", Mapping), said=said)
+    for option, kind in _SAID.items():
+        check("annotate", kind, **{option: given.get(option)})
     return RunAnnotate(namespace=namespace, run_id=run_id, annotations=named_values(said), **options)
 
 
@@ -113,17 +127,17 @@ def annotations_of(core: Core, run: str, options: AnnotationOptions) -> Iterator
     given = cast("dict[str, object]", options)
     check_names(given, AnnotationOptions, "annotations")
     which = AnnotationFilter(
-        name=_text(given, "name"),
-        prefix=_text(given, "prefix"),
-        actor_kind=_text(given, "actor_kind"),
-        actor_id=_text(given, "actor_id"),
+        name=text_option(given, "name"),
+        prefix=text_option(given, "prefix"),
+        actor_kind=text_option(given, "actor_kind"),
+        actor_id=text_option(given, "actor_id"),
         scope=_scope(given.get("scope")),
-        node=_text(given, "stage"),
-        item=_number(given, "item", 0),
+        node=text_option(given, "stage"),
+        item=number_option(given, "item", 0),
         since=instant_option(given, "since"),
         until=instant_option(given, "until"),
     )
-    return _listed(core, run, which, place_option(given), _number(given, "limit", 1))
+    return _listed(core, run, which, place_option(given), number_option(given, "limit", 1))
 
 
 def _listed(
@@ -153,20 +167,6 @@ def annotation_info(said: Annotation) -> AnnotationInfo:
         epoch=said.epoch,
         cursor=said.place.text,
     )
-
-
-def _text(given: Mapping[str, object], option: str) -> str | None:
-    value = given.get(option)
-    if value is not None and not isinstance(value, str):
-        raise InvalidFilterError(option, f"is {value!r}; it must be a string")
-    return value
-
-
-def _number(given: Mapping[str, object], option: str, least: int) -> int | None:
-    value = given.get(option)
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
-        raise InvalidFilterError(option, f"is {value!r}; it must be an integer of at least {least}")
-    return value
 
 
 def _scope(value: object) -> Scope | None:

@@ -10,6 +10,7 @@ import attrs
 from holdfast.hosts.payloads import Payloads, Place
 from holdfast.kernel.authoring.artifacts import BYTES
 from holdfast.kernel.commands import SaidArtifact
+from holdfast.ports.arguments import DATA, TEXT, check, integer
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import (
     ArtifactMissingError,
@@ -64,6 +65,8 @@ class AttemptArtifacts:
 
     def put(self, name: str, data: bytes, /, *, content_type: str = BYTES) -> None:
         """See `StageArtifacts.put`."""
+        check("put", TEXT, name=name, content_type=content_type)
+        check("put", DATA, data=data)
         if self._payloads.blobs is None:
             raise NoBlobStoreError(name)
         sha256 = hashlib.sha256(data).hexdigest()
@@ -76,10 +79,18 @@ class AttemptArtifacts:
 
     def get(self, name: str, /, *, stage: str | None = None, item: int | None = None) -> bytes:
         """See `StageArtifacts.get`."""
+        check_asked("get", name, stage, item)
         own = self.put_so_far.get(name) if stage in {None, self._place.stage} and item is None else None
         if own is not None:
             return _bytes(self._payloads, own.blob, own.sha256)
         return artifact_bytes(self._persistence, self._payloads, self._run, self._kept, name, stage, item)
+
+
+def check_asked(where: str, name: object, stage: object, item: object) -> None:
+    """Raise InvalidArgumentError if these are not what an artifact can be asked for by."""
+    check(where, TEXT, name=name)
+    check(where, TEXT.or_none, stage=stage)
+    check(where, integer(0).or_none, item=item)
 
 
 def artifacts_of(

@@ -8,6 +8,7 @@ import attrs
 
 from holdfast.hosts.ai_log import AiSettings
 from holdfast.hosts.failures import failure_of, timeout_failure, total_failure
+from holdfast.hosts.functions.news import RunNews
 from holdfast.hosts.inputs import NOTHING_KNOWN, Inputs, Known, Work
 from holdfast.hosts.interceptors import BodyCall, BodyInterceptor
 from holdfast.hosts.payloads import Payloads, Place
@@ -15,10 +16,13 @@ from holdfast.hosts.registry import Registry
 from holdfast.hosts.runtime import AttemptRuntime, Origin
 from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.design import Test
-from holdfast.kernel.authoring.external import ExternalStage, NotYet, Suspended
+from holdfast.kernel.authoring.external import CANCEL_RETRY, ExternalStage, NotYet, Suspended
+from holdfast.kernel.authoring.shapes import Shape
 from holdfast.kernel.authoring.stages import Stage
+from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.commands import (
     Attempt,
+    Cancelled,
     Completed,
     Expanded,
     Failed,
@@ -30,7 +34,8 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.commands import NotYet as CheckedNotYet
 from holdfast.kernel.commands import Suspended as JobSuspended
-from holdfast.kernel.plan import StagePlan, stage_of
+from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.plan import ChildPlan, StagePlan, stage_of
 from holdfast.kernel.values import decode, encode
 from holdfast.ports.clock import Clock, instant, micros
 from holdfast.ports.errors import InvalidValueError
@@ -43,6 +48,9 @@ ID_MAX: Final = 256
 """How many characters the id of a run may have."""
 
 
+_UNTOLD: Final = {JobKind.CHECK: "the check", JobKind.CANCEL: "the attempt to cancel external work"}
+"""What failed attempts are called in the log that leave no row in the history."""
+
 External: TypeAlias = ExternalStage[Any, Any, Any, Any]
 
 
@@ -53,6 +61,24 @@ class Given:
     outcome: Outcome | None
     text: str = ""
     suspended: Suspended[object, object] | None = None
+
+
+@attrs.frozen
+class Parts:
+    """What a function is driven with: where it is recorded, by which clock, and how it hears that there is news.
+
+    A function that waits for longer than `park_after`, in microseconds, is taken out of memory meanwhile. After
+    `drive_for`, if that is set, nothing more of it is begun here: somebody else goes on. `step` gives what is done in
+    place of a step: for tests, in which something stands for what can't be called.
+    """
+
+    kernel: Kernel
+    persistence: Persistence
+    clock: Clock
+    news: RunNews = attrs.field(factory=RunNews)
+    park_after: Micros = 1_000_000
+    drive_for: Micros | None = None
+    step: Callable[[Step[..., Any]], Step[..., Any]] = lambda step: step
 
 
 @attrs.frozen(kw_only=True)
@@ -67,6 +93,7 @@ class Body:
     place: Place
     started_at: Micros
     host: str
+    parts: "Parts"
     interceptors: tuple[BodyInterceptor, ...] = ()
 
     @property
@@ -84,12 +111,19 @@ class Body:
         """Whether calling the function gives something to await, rather than the result."""
         if self.test is not None:
             return False
+        if self._cancelled is not None:
+            return self._cancelled.is_cancel_async
         return self.stage.is_async if self._checked is None else self._checked.is_check_async
 
     @property
     def _checked(self) -> External | None:
         """The stage whose external work is asked about, if this is a check."""
         return _external(self.stage) if self.attempt.kind is JobKind.CHECK else None
+
+    @property
+    def _cancelled(self) -> External | None:
+        """The stage whose external work is to be cancelled, if this does that."""
+        return _external(self.stage) if self.attempt.kind is JobKind.CANCEL else None
 
     @property
     def timeout(self) -> float | None:
@@ -106,15 +140,15 @@ class Body:
     @property
     def _until(self) -> Micros | None:
         """When the attempt times out: by itself, or because the time for all attempts is over."""
-        plan = self._plan
-        is_check = self.attempt.kind is JobKind.CHECK and plan.check is not None
-        timeout = plan.check.timeout_us if is_check and plan.check else plan.timeout_us
+        timeout = self._timeout_us
         ends = (None if timeout is None else self.started_at + timeout, self.attempt.total_until)
         return min((end for end in ends if end is not None), default=None)
 
     @property
     def _timeout_us(self) -> Micros | None:
         plan = self._plan
+        if self.attempt.kind is JobKind.CANCEL and plan.cancel:
+            return plan.cancel.timeout_us
         return plan.check.timeout_us if self.attempt.kind is JobKind.CHECK and plan.check else plan.timeout_us
 
     @property
@@ -153,6 +187,8 @@ class Body:
             return (decode(text, self.test.takes),)
         if self._checked is not None:
             return self._checked.check_arguments(decode(text, self._checked.state_type), self._context())
+        if self._cancelled is not None:
+            return self._cancelled.cancel_arguments(decode(text, self._cancelled.state_type), self._context())
         value = decode(text, stage.input_type) if stage.shape.values else None
         return stage.arguments(value, self._context())
 
@@ -162,6 +198,8 @@ class Body:
             return self.test.function
         if self._checked is not None and self._checked.check_body is not None:
             return self._checked.check_body
+        if self._cancelled is not None and self._cancelled.cancel_body is not None:
+            return self._cancelled.cancel_body
         return self.stage.body
 
     def done(self) -> Outcome:
@@ -184,12 +222,13 @@ class Body:
         child = self._plan.child
         assert child is not None
         return Started(
-            run_id=child_id(self.work.run, self.attempt),
+            run_id=child_id(self.work.run, _where(self.attempt)),
             workflow=child.workflow,
             version=child.version,
             # Not in a place of this run's: it is the child's, and goes with that.
             input=self.payloads.put(
-                self.work.input, attrs.evolve(self.place, run=self.attempt.job.replace(".", "-"))
+                _child_input(child, self.work.input),
+                attrs.evolve(self.place, run=self.attempt.job.replace(".", "-")),
             ),
             close_policy=child.close_policy,
         )
@@ -200,6 +239,8 @@ class Body:
             if not isinstance(value, bool):
                 raise InvalidValueError(f"what the test of {self.attempt.node!r} said", ("$: it is no bool",))
             return Given(Tested(passed=value))
+        if self.attempt.kind is JobKind.CANCEL:
+            return Given(Cancelled())
         if isinstance(value, NotYet) and self.attempt.kind is JobKind.CHECK:
             return Given(CheckedNotYet(check_after=_micros(value.check_after)))
         external = _external(self.stage)
@@ -236,12 +277,15 @@ class Body:
         stage = self.stage
         if self._checked is not None and self._checked.check_retry is not None:
             stage = attrs.evolve(stage, retry=self._checked.check_retry)
+        if self._cancelled is not None:
+            stage = attrs.evolve(stage, retry=self._cancelled.cancel_retry or CANCEL_RETRY)
         return self._failed(failure_of(error, stage, self._plan))
 
     def _failed(self, failure: Failure) -> Outcome:
-        if self.attempt.kind is JobKind.CHECK and failure.retryable:
+        what = _UNTOLD.get(self.attempt.kind)
+        if what is not None and failure.retryable:
             # It leaves no row in the history, which a check that fails for days would fill.
-            self.runtime.log(f"the check failed: {failure.type}: {failure.message}", {})
+            self.runtime.log(f"{what} failed: {failure.type}: {failure.message}", {})
         return Failed(failure=failure)
 
     def timed_out(self) -> Outcome:
@@ -273,11 +317,11 @@ class Body:
         )
 
     def _context(self) -> StageContext[Any] | None:
-        shape = self.stage.shape if self._checked is None else self._checked.check_shape or self.stage.shape
-        if not shape.takes_context:
+        if not self._shape.takes_context:
             return None
         attempt, plan = self.attempt, self._plan
-        ends = (self._until, self.work.run.deadline)
+        # What a run still owes is not bound by the time that it had.
+        ends = (self._until, None if attempt.kind is JobKind.CANCEL else self.work.run.deadline)
         until = min((end for end in ends if end is not None), default=None)
         return StageContext(
             run_id=self.work.run.id,
@@ -291,6 +335,15 @@ class Body:
             config=self.stage.read_config(plan.config),
             runtime=self.runtime,
         )
+
+    @property
+    def _shape(self) -> Shape:
+        shape = self.stage.shape
+        if self._checked is not None:
+            shape = self._checked.check_shape or shape
+        if self._cancelled is not None:
+            shape = self._cancelled.cancel_shape or shape
+        return shape
 
 
 class Bodies:
@@ -307,8 +360,13 @@ class Bodies:
         host: str,
         interceptors: tuple[BodyInterceptor, ...] = (),
         ai: AiSettings,
+        kernel: Kernel,
     ) -> None:
+        self.substitute: Callable[[Body], Body] = lambda body: body
+        """Gives what is called in place of a body. For tests, in which something stands for what can't be called."""
         self._ai = ai
+        self._parts = Parts(kernel, persistence, clock)
+        self.news = self._parts.news
         self._registry = registry
         self._persistence = persistence
         self._inputs = inputs
@@ -321,7 +379,7 @@ class Bodies:
         self, attempts: Sequence[Attempt], known: Known = NOTHING_KNOWN
     ) -> tuple[list[Body], list[Attempt]]:
         """Return bodies for attempts, and the attempts for which this process has no code. Reads what is not known."""
-        stages = {attempt.job: self._registry.stage(attempt.definition, attempt.node) for attempt in attempts}
+        stages = {attempt.job: self._stage(attempt) for attempt in attempts}
         ours = [attempt for attempt in attempts if stages[attempt.job] is not None]
         bodies: list[Body] = []
         for work in self._inputs.load(
@@ -329,8 +387,16 @@ class Bodies:
         ):
             stage = stages[work.attempt.job]
             assert stage is not None
-            bodies.append(self._body(work, stage))
+            bodies.append(self.substitute(self._body(work, stage)))
         return bodies, [attempt for attempt in attempts if stages[attempt.job] is None]
+
+    def _stage(self, attempt: Attempt) -> Stage[Any, object] | None:
+        """Return the stage that an attempt is of, if this process has its code: what cancels may have come later."""
+        stage = self._registry.stage(attempt.definition, attempt.node)
+        if stage is None or attempt.kind is not JobKind.CANCEL:
+            return stage
+        external = _external(stage)
+        return None if external is None or external.cancel_body is None else stage
 
     def _body(self, work: Work, stage: Stage[Any, object]) -> Body:
         run, attempt = work.run, work.attempt
@@ -363,8 +429,19 @@ class Bodies:
             place=place,
             started_at=micros(self._clock.now()),
             host=self._host,
+            parts=self._parts,
             interceptors=self._interceptors,
         )
+
+
+def _child_input(child: ChildPlan, text: str) -> str:
+    """Return what a child gets of what its stage takes, both as JSON texts."""
+    names = child.parameters
+    if names is None:
+        return text
+    value = parse(text)
+    values = cast("list[object]", value) if len(names) > 1 else [value]
+    return canonical(dict(zip(names, values, strict=False)))
 
 
 def _external(stage: Stage[Any, object]) -> External | None:
@@ -384,10 +461,13 @@ def idempotency_key(attempt: Attempt) -> str:
     return key if attempt.item is None else f"{key}/{attempt.item}"
 
 
-def child_id(run: Run, attempt: Attempt) -> str:
-    """Return the id of the run that a stage of a run is, or an item of it: the same for every attempt."""
+def _where(attempt: Attempt) -> str:
+    return attempt.node if attempt.item is None else f"{attempt.node}/{attempt.item}"
+
+
+def child_id(run: Run, where: str) -> str:
+    """Return the id of a child of a run, which is one of its stages, an item, or a call: the same for every attempt."""
     parent = run.id if run.generation == 1 else f"{run.id}~{run.generation}"
-    where = attempt.node if attempt.item is None else f"{attempt.node}/{attempt.item}"
     named = f"{parent}/{where}"
     return named if len(named) <= ID_MAX else f"{run.key}/{where}"
 

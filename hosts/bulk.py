@@ -22,7 +22,7 @@ from holdfast.kernel.commands import (
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import CommandError, InvalidFilterError
 from holdfast.ports.persistence import ListRuns, RunFilter
-from holdfast.ports.records import ACTIVE, TERMINAL, Run, RunStatus
+from holdfast.ports.records import ACTIVE, HELD, TERMINAL, Run, RunStatus
 
 AT_ONCE: Final = 500
 """How many runs are changed in one transaction, at most."""
@@ -104,8 +104,8 @@ CANCEL: Final = Action(name="cancel", of=ACTIVE, unless_told=ACTIVE)
 TERMINATE: Final = Action(name="terminate", of=ACTIVE, unless_told=ACTIVE)
 _CAN_PAUSE: Final = ACTIVE - {RunStatus.PAUSED, RunStatus.CANCELLING}
 PAUSE: Final = Action(name="pause", of=_CAN_PAUSE, unless_told=_CAN_PAUSE)
-_PAUSED: Final = frozenset({RunStatus.PAUSED})
-RESUME: Final = Action(name="resume", of=_PAUSED, unless_told=_PAUSED)
+# What is blocked needs somebody who has looked: it is resumed when it is asked for.
+RESUME: Final = Action(name="resume", of=HELD, unless_told=frozenset({RunStatus.PAUSED}))
 RERUN: Final = Action(
     name="run again",
     of=frozenset(RunStatus),

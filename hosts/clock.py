@@ -9,6 +9,9 @@ import attrs
 from holdfast.ports.clock import Clock, instant
 from holdfast.ports.records import Micros
 
+GAIN_MAX: Final = 0.001
+"""Seconds in each by which a machine's monotonic clock may run too fast; real ones do by a tenth of that at worst."""
+
 STEP_MAX: Final = 1.0
 """Seconds by which the wall clock may drift from the monotonic one before it counts as stepped."""
 
@@ -24,8 +27,8 @@ class Step:
 class StoreClock:
     """A clock that follows the store's: its time at the last sync, plus the monotonic time since.
 
-    It is never ahead of the store's, so that nothing is done before its time; behind it is by as long as the store's
-    last answer took to come.
+    It is never ahead of the store's, so that nothing is done before its time: a thousandth of the time since is left
+    out, in case the machine's clock runs too fast. It is behind by that, and by as long as the last answer took.
 
     Before the first sync, and where the store has no clock but this machine's, it is the machine's clock. Safety never
     depends on it; how early a dead worker's jobs are taken, and how late sleepers wake, do.
@@ -45,7 +48,8 @@ class StoreClock:
         with self._lock:
             if self._base is None:
                 return self._machine.now()
-            return self._base + timedelta(seconds=self._machine.monotonic() - self._base_at)
+            since = self._machine.monotonic() - self._base_at
+            return self._base + timedelta(seconds=since * (1 - GAIN_MAX))
 
     def monotonic(self) -> float:
         """See `Clock.monotonic`."""

@@ -26,15 +26,24 @@ from holdfast.hosts.stores import Stores, host_name
 from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.authoring.options import StartOptions, check_options
 from holdfast.kernel.authoring.overriding import stage_overrides
-from holdfast.kernel.commands import Command, NamedValue, RunCreate, RunRemoved
+from holdfast.kernel.authoring.signals import Signal
+from holdfast.kernel.commands import Command, JobsAdmitted, NamedValue, RunCreate, RunRemoved, Sent
 from holdfast.kernel.kernel import Executor, Kernel
 from holdfast.kernel.values import encode
+from holdfast.ports.arguments import TEXT, TRUTH, check
 from holdfast.ports.blobs import is_blob_key_part
 from holdfast.ports.clock import micros
-from holdfast.ports.errors import HoldfastError, InvalidNamespaceError, SchemaError, UnknownWorkflowError
+from holdfast.ports.durations import length_of
+from holdfast.ports.errors import (
+    HoldfastError,
+    InvalidArgumentError,
+    InvalidNamespaceError,
+    SchemaError,
+    UnknownWorkflowError,
+)
 from holdfast.ports.json import canonical
 from holdfast.ports.persistence import SchemaVersion, StoreTime
-from holdfast.ports.records import Payload
+from holdfast.ports.records import Micros, Payload
 
 R = TypeVar("R")
 
@@ -58,6 +67,8 @@ class Core:
         interceptors: Iterable[Interceptor] = (),
         listener: Listening | None = None,
     ) -> None:
+        check("Engine", TEXT, namespace=namespace)
+        check("Engine", TRUTH, migrate=migrate)
         if not is_blob_key_part(namespace):
             raise InvalidNamespaceError(namespace)
         self.stores = stores
@@ -110,6 +121,7 @@ class Core:
             host=self.host,
             interceptors=around_bodies(self._interceptors),
             ai=self._ai,
+            kernel=self._kernel,
         )
 
     @cached_property
@@ -140,11 +152,16 @@ class Core:
         """Ask the store what time it is."""
         self.clock.sync(self.stores.persistence.read(StoreTime()))
 
+    def trust_clock(self, age_max: float) -> None:
+        """Ask the store what time it is, if that was not done for so many seconds, or the machine slept since."""
+        if not self.clock.is_trusted(age_max):
+            self.sync_clock()
+
     def create(self, call: Call[object], options: StartOptions) -> RunCreate:
         """Return the command that starts a call. Bad options and values are refused here, before anything is stored."""
         if not isinstance(call, Call):  # pyright: ignore[reportUnnecessaryIsInstance]
             hint = f"; call it with its input: {call.name}(...)" if isinstance(call, Definition) else ""
-            raise TypeError(f"a start takes the call of a workflow, not {call!r}{hint}")
+            raise InvalidArgumentError("call", f"a start takes the call of a workflow, not {call!r}{hint}")
         check_options(cast("dict[str, object]", options), StartOptions, "start")
         definition = call.definition
         pipeline = self.registry.pipeline(definition.name, definition.version)
@@ -152,7 +169,7 @@ class Core:
             raise UnknownWorkflowError(definition.name, definition.version)
         attributes = options.get("attributes")
         key = options.get("idempotency_key")
-        start_at, deadline = options.get("start_at"), options.get("deadline")
+        start_at, deadline = options.get("start_at"), length_of(options.get("deadline"))
         return RunCreate(
             namespace=self.namespace,
             idempotency_key=key,
@@ -175,21 +192,31 @@ class Core:
             concurrency_key=options.get("concurrency_key"),
             concurrency_limit=options.get("concurrency_limit", 1),
             overrides=stage_overrides(definition, options.get("overrides", ())),
+            signals=tuple(
+                self.sent(signal, f"{key}/{number}" if key else None)
+                for number, signal in enumerate(options.get("signals", ()))
+            ),
         )
 
     def dispatch(self, command: Command[R]) -> R:
         """Carry out a command, and what follows from it. Raises what `Kernel.dispatch` does."""
+        self.trust_clock(CLOCK_AGE_MAX)
         reply = self.kernel.dispatch(command)
         self.follow_up(reply)
         return reply
 
-    def follow_up(self, *replies: object) -> None:
+    def follow_up(self, *replies: object) -> tuple[Micros, ...]:
         """Let in what may be let in after these replies, tell of ends, and forget the blobs of runs that are no more.
 
-        That fails quietly: what was asked for is done, and maintenance does the same.
+        That fails quietly: what was asked for is done, and maintenance does the same. Returns when jobs wake that wait
+        under rate limits, for whoever can wake them in time: maintenance does it somewhat later.
         """
+        wakes_at: tuple[Micros, ...] = ()
         try:
-            self.kernel.admit(self.namespace, replies)
+            admitted = self.kernel.admit(self.namespace, replies)
+            wakes_at = tuple(
+                at for reply in admitted if isinstance(reply, JobsAdmitted) for at in reply.wakes_at
+            )
             if any(getattr(reply, "owes", False) for reply in replies):
                 self.tell_ends()
         except HoldfastError as error:
@@ -197,6 +224,7 @@ class Core:
         for reply in replies:
             if isinstance(reply, RunRemoved):
                 self._forget(reply)
+        return wakes_at
 
     def _forget(self, removed: RunRemoved) -> None:
         try:
@@ -217,10 +245,17 @@ class Core:
         self.stores.transport.close()
         self.stores.persistence.close()
 
+    def sent(self, signal: Signal, idempotency_key: str | None) -> Sent:
+        """Return what is to be stored of a message."""
+        return Sent(channel=signal.channel, payload=self._stored(signal.text, "signal", idempotency_key))
+
     def _input(self, text: str, idempotency_key: str | None) -> Payload:
-        # Starting again with the same key must be the same command, blob and all.
+        return self._stored(text, "input", idempotency_key)
+
+    def _stored(self, text: str, what: str, idempotency_key: str | None) -> Payload:
+        # Starting, or sending, again with the same key must be the same command, blob and all.
         run = _digest(idempotency_key) if idempotency_key else self.stores.ids.new()
-        place = Place(namespace=self.namespace, run=run, stage="input", epoch=0)
+        place = Place(namespace=self.namespace, run=run, stage=what, epoch=0)
         return self.payloads.put(text, place)
 
 

@@ -23,6 +23,7 @@ from holdfast.hosts.maintenance import Maintenance
 from holdfast.hosts.stores import MEMORY, newest_schema, schema_of
 from holdfast.kernel.commands import RunRepair
 from holdfast.kernel.invariants import Violation
+from holdfast.ports.arguments import check, integer
 from holdfast.ports.clock import instant, micros
 from holdfast.ports.errors import BlobCorruptError, BlobMissingError, CommandError, InvalidKeyError
 from holdfast.ports.inspecting import (
@@ -54,8 +55,7 @@ def examine(core: Core, *, repair: bool = False, blobs: bool = False, limit: int
 
     What seems to be wrong is looked at again before it is reported, as it may only have been in motion.
     """
-    if limit < 0:
-        raise ValueError(f"limit is {limit}; it must not be negative")
+    check("doctor", integer(0), limit=limit)
     return _Examination(core, repair=repair, blobs=blobs, limit=limit).carry_out()
 
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Any, Self, Unpack
 
 import anyio
 from anyio import to_thread
@@ -23,6 +23,7 @@ from holdfast.hosts.finding import (
 )
 from holdfast.hosts.findings import Diagnosis
 from holdfast.hosts.flushing import Flushed
+from holdfast.hosts.functions.upgrading import LOOKED_AT, Sample, Upgrade
 from holdfast.hosts.handles import RunHandle, awaited
 from holdfast.hosts.infos import RunInfo
 from holdfast.hosts.interceptors import Interceptor
@@ -30,7 +31,7 @@ from holdfast.hosts.sinks import (
     DeadLetterInfo,
     SinkInfo,
 )
-from holdfast.hosts.stores import Stores, open_stores
+from holdfast.hosts.stores import PATIENCE, Stores, open_stores
 from holdfast.hosts.sync_engine import SyncEngine
 from holdfast.kernel.authoring.ai import Price, Redact
 from holdfast.kernel.authoring.calls import Call, Definition
@@ -40,7 +41,9 @@ from holdfast.kernel.commands import (
     StagesWoken,
 )
 from holdfast.kernel.kernel import Kernel
+from holdfast.ports.arguments import FUNCTION, an, by_name, check
 from holdfast.ports.blobs import BlobStore
+from holdfast.ports.durations import Duration
 from holdfast.ports.events import EventSink
 from holdfast.ports.records import RunStatus
 from holdfast.ports.transport import JobTransport
@@ -71,6 +74,7 @@ class Engine:
         prices: Mapping[str, Price] | None = None,
         redact: Redact | None = None,
         interceptors: Iterable[Interceptor] = (),
+        patience: Duration = PATIENCE,
     ) -> Self:
         """Return an engine on a store.
 
@@ -85,14 +89,17 @@ class Engine:
             prices: What models cost, by name, for calls that stages log without a cost.
             redact: What takes out of prompts, responses, errors and metadata of such calls what is not to be stored.
             interceptors: What is put around every dispatch of commands and every body, the first outermost.
+            patience: How long a call goes on trying while the database can't be used, before it raises
+                UnavailableError: a timedelta, or a number of seconds.
 
         Raises:
+            InvalidArgumentError: An argument is of another kind.
             InvalidUrlError: A URL has none of these forms.
             InvalidNamespaceError: The namespace has other characters, or too many.
             DefinitionError: Two workflows have one name and version.
         """
         return cls.on(
-            open_stores(url, blobs, transport),
+            open_stores(url, blobs, transport, patience),
             workflows=workflows,
             namespace=namespace,
             migrate=migrate,
@@ -115,7 +122,11 @@ class Engine:
         interceptors: Iterable[Interceptor] = (),
     ) -> Self:
         """Return an engine on adapters of your own."""
-        ai = AiSettings(prices=dict(prices or {}), redact=redact)
+        check("Engine", an("stores, as open_stores(url) gives them", Stores), stores=stores)
+        check("Engine", FUNCTION.or_none, redact=redact)
+        words = "a dict of Price(...) by the names of models"
+        known = by_name("Engine", "prices", prices or {}, words, an("a Price(...)", Price))
+        ai = AiSettings(prices=known, redact=redact)
         return cls(
             Core(stores, workflows, namespace=namespace, migrate=migrate, ai=ai, interceptors=interceptors)
         )
@@ -153,8 +164,8 @@ class Engine:
         return await handle.result()
 
     def handle(self, workflow: Definition[R], id: str, /) -> RunHandle[R]:
-        """Return a handle of a run, which need not exist."""
-        return RunHandle(self.core, id, workflow.output_type)
+        """Return a handle of a run, which need not exist. Raises what `SyncEngine.handle` does."""
+        return RunHandle(self.core, self._sync.handle(workflow, id).id, workflow.output_type)
 
     async def wake(self, key: str, /) -> StagesWoken:
         """Have external work checked now, by its key. See `SyncEngine.wake`."""
@@ -192,7 +203,7 @@ class Engine:
     async def resume_all(
         self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
     ) -> BulkResult:
-        """Let all these runs, which are paused, go on. See `SyncEngine.resume_all`."""
+        """Let all these runs go on: paused ones, or those with `status="blocked"`. See `SyncEngine.resume_all`."""
         call = partial(self._sync.resume_all, reason=reason, limit=limit, **which)
         return await to_thread.run_sync(call)
 
@@ -242,6 +253,19 @@ class Engine:
         """Let parked events go on. See `SyncEngine.replay_dead_letters`."""
         replay = partial(self._sync.replay_dead_letters, sink=sink, run_id=run_id, skip=skip, reason=reason)
         return await to_thread.run_sync(replay)
+
+    def check_upgrade(
+        self,
+        *,
+        workflow: Definition[Any] | str | None = None,
+        limit: int | None = LOOKED_AT,
+        sample: Sample = "both",
+        known_only: bool = False,
+    ) -> AsyncIterator[Upgrade]:
+        """Return what this engine's code would make of runs that have not ended. See `SyncEngine.check_upgrade`."""
+        return awaited(
+            self._sync.check_upgrade(workflow=workflow, limit=limit, sample=sample, known_only=known_only)
+        )
 
     async def doctor(self, *, repair: bool = False, blobs: bool = False, limit: int = FINDINGS) -> Diagnosis:
         """Look through all of the store for what is not as it must be. See `SyncEngine.doctor`."""

@@ -48,16 +48,21 @@ def failure_of(error: BaseException, stage: Stage[Any, object], plan: StagePlan)
         message = str(error)
     except Exception:  # noqa: BLE001  # a user's class may do anything when it is printed
         message = "(its message can't be printed)"
-    lines = "".join(traceback.format_exception(type(error), error, _of_the_user(error.__traceback__)))
     return Failure(
         code=error.code if isinstance(error, HoldfastError) else "body_error",
         message=printable(message)[:MESSAGE_MAX],
         type=f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins."),
-        traceback=printable(lines)[-TRACEBACK_MAX:],
+        traceback=traceback_text(error, TRACEBACK_MAX),
         retryable=not treatment.final,
         rule=treatment.rule,
         retry_after=_wait(error.wait) if isinstance(error, RetryAfter) else None,
     )
+
+
+def traceback_text(error: BaseException, most: int) -> str:
+    """Return where in the user's code an error was raised; of a long text the last `most` characters."""
+    lines = "".join(traceback.format_exception(type(error), error, _of_the_user(error.__traceback__)))
+    return printable(lines)[-most:]
 
 
 def timeout_failure(seconds: float, stage: Stage[Any, object], plan: StagePlan) -> Failure:

@@ -81,17 +81,15 @@ def wanted_runs(namespace: str, options: ListOptions, where: str) -> Wanted:
     filters = {name: value for name, value in given.items() if name in CountOptions.__optional_keys__}
     return Wanted(
         which=run_filter(namespace, cast("CountOptions", filters), where),
-        oldest_first=_truth("oldest_first", given),
+        oldest_first=truth_option(given, "oldest_first"),
         after=place_option(given),
         limit=checked_limit(given.get("limit")),
     )
 
 
 def checked_limit(limit: object) -> int | None:
-    """Return how many runs are wanted at most; None for all. InvalidFilterError."""
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-        raise InvalidFilterError("limit", f"is {limit!r}; it must be an integer of at least 1")
-    return limit
+    """Return how many are wanted at most; None for all. InvalidFilterError."""
+    return number_option({"limit": limit}, "limit", 1)
 
 
 def run_filter(namespace: str, options: CountOptions | FilterOptions, where: str) -> RunFilter:
@@ -110,7 +108,7 @@ def run_filter(namespace: str, options: CountOptions | FilterOptions, where: str
         ended_before=instant_option(given, "ended_before"),
         attributes=_texts("attributes", given.get("attributes")),
         annotations=_texts("annotations", given.get("annotations")),
-        newest=not _truth("all_generations", given),
+        newest=not truth_option(given, "all_generations"),
     )
 
 
@@ -120,7 +118,8 @@ def check_names(given: Mapping[str, object], possible: type, where: str) -> None
     check_options({name: value for name, value in given.items() if name not in names}, possible, where)
 
 
-def _truth(option: str, given: Mapping[str, object]) -> bool:
+def truth_option(given: Mapping[str, object], option: str) -> bool:
+    """Return whether something is wanted; not, if it was not given. InvalidFilterError."""
     value = given.get(option, False)
     if not isinstance(value, bool):
         raise InvalidFilterError(option, f"is {value!r}; it must be True or False")
@@ -130,10 +129,9 @@ def _truth(option: str, given: Mapping[str, object]) -> bool:
 def _workflow(value: object) -> str | None:
     if value is None or (isinstance(value, str) and value):
         return value
-    name = getattr(value, "name", None)
-    if isinstance(value, str) or not isinstance(name, str):
+    if not isinstance(value, Definition):
         raise InvalidFilterError("workflow", f"is {value!r}; it must be a workflow or the name of one")
-    return name
+    return cast("Definition[object]", value).name
 
 
 def _statuses(value: object) -> frozenset[RunStatus]:
@@ -177,6 +175,22 @@ def instant_option(given: Mapping[str, object], option: str) -> Micros | None:
     return micros(value)
 
 
+def text_option(given: Mapping[str, object], option: str) -> str | None:
+    """Return a text; None if it was not given. InvalidFilterError."""
+    value = given.get(option)
+    if value is not None and not isinstance(value, str):
+        raise InvalidFilterError(option, f"is {value!r}; it must be a string")
+    return value
+
+
+def number_option(given: Mapping[str, object], option: str, least: int) -> int | None:
+    """Return an integer; None if it was not given. InvalidFilterError."""
+    value = given.get(option)
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+        raise InvalidFilterError(option, f"is {value!r}; it must be an integer of at least {least}")
+    return value
+
+
 def place_option(given: Mapping[str, object]) -> ListPlace | None:
     """Return the place that `after` names. InvalidFilterError."""
     value = given.get("after")
@@ -184,7 +198,7 @@ def place_option(given: Mapping[str, object]) -> ListPlace | None:
         return None
     try:
         return list_place(cast("str", value))
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, TypeError):
         raise InvalidFilterError(
             "after", f"is {value!r}; it must be the cursor of what was listed before"
         ) from None

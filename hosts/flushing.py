@@ -70,6 +70,7 @@ class Flusher:
         self._sweep_after: str = ""
         self._began: Micros | None = None
         self._hurry = False
+        self._told_of: set[str] = set()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -139,6 +140,7 @@ class Flusher:
 
     def _told(self, name: str, leased: OutboxFlushed, delivery: Delivery, settled: OutboxSettled) -> Flushed:
         numbers = {one.run: one for one in delivery.refused}
+        ids = self._ids(settled.parked)
         for run in settled.parked:
             refused = numbers[run]
             _log.error(
@@ -146,7 +148,7 @@ class Flusher:
                 "see `holdfast dead-letter list`: %s",
                 name,
                 refused.number,
-                run,
+                ids.get(run, run),
                 refused.error,
             )
         if settled.fenced:
@@ -167,6 +169,12 @@ class Flusher:
             more=not is_failing and (full or bool(delivery.untouched)),
         )
 
+    def _ids(self, runs: tuple[str, ...]) -> dict[str, str]:
+        """Return the ids of runs by their keys, for people: a key means nothing to them."""
+        if not runs:
+            return {}
+        return {run.key: run.id for run in self._core.stores.persistence.read(RunsByKey(runs))}
+
     def _pending(self, leased: OutboxFlushed, streams: Sequence[StreamLease]) -> list[Pending]:
         starts = tuple(StreamStart(one.run, one.after, leased.since) for one in streams)
         persistence = self._core.stores.persistence
@@ -175,6 +183,18 @@ class Flusher:
             rows.setdefault(row.run, []).append(row)
         runs = {run.key: run for run in persistence.read(RunsByKey(tuple(one.run for one in streams)))}
         return [_pending_of(one, rows.get(one.run, []), runs.get(one.run), leased.types) for one in streams]
+
+    def _tell_of_unknown(self, sinks: tuple[str, ...]) -> None:
+        """Log, once for each, which sinks get nothing because nobody has registered them."""
+        for name in sorted({*sinks} - self._told_of):
+            _log.warning(
+                "no sink %r is registered in the namespace %r, so it gets no events: `holdfast sink add %s`, or "
+                "register_sink of the engine, registers it",
+                name,
+                self._core.namespace,
+                name,
+            )
+        self._told_of = {*sinks}
 
     def _sweep(self) -> None:
         """Walk on over the runs: a page, or, if a sink is new, a good part of the way at once, from the start."""
@@ -189,6 +209,7 @@ class Flusher:
                     after=self._sweep_after,
                 )
             )
+            self._tell_of_unknown(swept.unknown)
             if swept.healed:
                 _log.info("%s runs had events that no sink had heard of", swept.healed)
             following: str | None = swept.next

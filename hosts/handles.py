@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
-from datetime import timedelta
 from functools import partial
 from typing import Generic, Literal, Unpack, cast
 
@@ -26,17 +25,21 @@ from holdfast.hosts.hearing import (
 )
 from holdfast.hosts.infos import RunEvent, RunInfo
 from holdfast.hosts.loops import caller_into_loop
+from holdfast.hosts.run_histories import RunHistory
 from holdfast.hosts.sync_handles import CLOSED, SyncRunHandle, seconds_of, too_long
 from holdfast.hosts.why import Reason
 from holdfast.kernel.authoring.nodes import AnyNode
+from holdfast.kernel.authoring.signals import Signal
 from holdfast.kernel.commands import (
     RunAnnotated,
     RunEnded,
     RunPaused,
     RunRerun,
+    RunSignalled,
     StagesWoken,
 )
 from holdfast.kernel.previews import RerunPreview
+from holdfast.ports.durations import Duration
 from holdfast.ports.records import TERMINAL
 
 R = TypeVar("R")
@@ -56,7 +59,7 @@ class RunHandle(Generic[Out]):
         """Return where the run is, or where an older generation of it ended. RunNotFoundError."""
         return await to_thread.run_sync(partial(self._sync.info, generation=generation))
 
-    async def result(self, *, timeout: timedelta | None = None) -> Out:
+    async def result(self, *, timeout: Duration | None = None) -> Out:
         """Wait until the run ends, and return what it gave. Raises what `SyncRunHandle.result` does."""
         seconds = seconds_of(timeout)
         run = await to_thread.run_sync(self._sync.row)
@@ -80,6 +83,10 @@ class RunHandle(Generic[Out]):
         """Return what has happened to the run since event `after`. See `SyncRunHandle.history`."""
         call = partial(self._sync.history, after=after, limit=limit, generation=generation)
         return await to_thread.run_sync(call)
+
+    async def export_history(self, *, generation: int | None = None) -> RunHistory:
+        """Return all that the run was given and that has happened to it. See `SyncRunHandle.export_history`."""
+        return await to_thread.run_sync(partial(self._sync.export_history, generation=generation))
 
     async def annotate(self, said: Mapping[str, object], /, **options: Unpack[SayOptions]) -> RunAnnotated:
         """Say something of the run. See `SyncRunHandle.annotate`."""
@@ -129,12 +136,16 @@ class RunHandle(Generic[Out]):
         return await to_thread.run_sync(partial(self._sync.ai_totals, topic=topic, by=by))
 
     async def cancel(self, *, reason: str = "") -> RunEnded:
-        """End the run as cancelled, unless it has ended. RunNotFoundError."""
+        """End the run as cancelled, unless it has ended. See `SyncRunHandle.cancel`."""
         return await to_thread.run_sync(partial(self._sync.cancel, reason=reason))
 
     async def terminate(self, *, reason: str = "") -> RunEnded:
         """End the run as cancelled at once, whatever it has left to clean up. RunNotFoundError."""
         return await to_thread.run_sync(partial(self._sync.terminate, reason=reason))
+
+    async def signal(self, signal: Signal, /, *, idempotency_key: str | None = None) -> RunSignalled:
+        """Send the run a message: `await run.signal(approval(decision))`. See `SyncRunHandle.signal`."""
+        return await to_thread.run_sync(partial(self._sync.signal, signal, idempotency_key=idempotency_key))
 
     async def pause(self, *, reason: str = "") -> RunPaused:
         """Start nothing more of the run until it is resumed; what is under way ends as ever. RunNotFoundError."""

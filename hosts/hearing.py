@@ -7,7 +7,7 @@ from typing import Final, TypedDict, cast
 import attrs
 
 from holdfast.hosts.core import Core
-from holdfast.hosts.finding import check_names, place_option
+from holdfast.hosts.finding import check_names, number_option, place_option, text_option
 from holdfast.kernel.authoring.context import LEVELS, Level
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import InvalidFilterError
@@ -199,12 +199,9 @@ def _wanted(options: LogOptions) -> _Wanted:
     level = given.get("level", LEVELS[0])
     if level not in LEVELS:
         raise InvalidFilterError("level", f"is {level!r}; it is one of {', '.join(LEVELS)}")
-    item = given.get("item")
-    if item is not None and (not isinstance(item, int) or isinstance(item, bool)):
-        raise InvalidFilterError("item", f"is {item!r}; it must be the number of an item")
     return _Wanted(
         level=LEVELS.index(level),
-        stage=cast("str | None", given.get("stage")),
-        item=item,
+        stage=text_option(given, "stage"),
+        item=number_option(given, "item", 0),
         after=place_option(given),
     )

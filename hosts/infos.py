@@ -112,8 +112,10 @@ def error_text(run: Run) -> str | None:
     error = cast("dict[str, Any]", parse(run.error))
     if "stage" not in error:
         return f"{error['code']}: {error['message']}" if error["message"] else str(error["code"])
+    what = f"{error['type']}: {error['message']}" if error["type"] else str(error["message"])
+    if error.get("function"):
+        return what
     where = f"stage {error['stage']!r}" + (f", item {error['item']}" if "item" in error else "")
-    what = f"{error['type']}: {error['message']}" if error["type"] else error["message"]
     return f"{where}, attempt {error['attempt']}: {what}"
 
 

@@ -12,7 +12,8 @@ from typing import Any, Final, Protocol, TypeAlias, cast, runtime_checkable
 import attrs
 
 from holdfast.kernel.commands import Command
-from holdfast.ports.errors import CommandError
+from holdfast.ports.arguments import several
+from holdfast.ports.errors import CommandError, InvalidArgumentError
 
 Answer: TypeAlias = object | CommandError
 Proceed: TypeAlias = Callable[[Sequence[Command[Any]]], Sequence[Answer]]
@@ -100,11 +101,14 @@ Interceptor: TypeAlias = DispatchInterceptor | BodyInterceptor
 
 
 def check_interceptors(interceptors: Iterable[Interceptor]) -> tuple[Interceptor, ...]:
-    """Return them. TypeError if one has neither method."""
-    checked = tuple(interceptors)
+    """Return them. InvalidArgumentError if one has neither method."""
+    words = "a list of interceptors, which are objects with a method `dispatch` or `body`"
+    checked = several("Engine", "interceptors", interceptors, words)
     for one in checked:
         if isinstance(one, type) or not isinstance(one, DispatchInterceptor | BodyInterceptor):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"an interceptor is an object with a method `dispatch` or `body`, not {one!r}")
+            raise InvalidArgumentError(
+                "interceptors", f"an interceptor is an object with a method `dispatch` or `body`, not {one!r}"
+            )
     return checked
 
 

@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 
 from holdfast.hosts.core import Core
-from holdfast.hosts.removing import Retention, checked_retention
+from holdfast.hosts.removing import Retention
 from holdfast.kernel.commands import (
     DutyTake,
     JobAdmit,
@@ -64,6 +64,7 @@ class Tick:
         told: Ends of runs that others were told of, who wait for them or are their children.
         reminded: Queued jobs that a serverless host has announced again, because their messages may have been lost.
         events: Events that a serverless host has brought to its sinks.
+        wakes_at: When there is room again under rate limits: jobs sleep until then. Microseconds since 1970.
         more: Whether there may be more of the same to do at once.
     """
 
@@ -79,6 +80,7 @@ class Tick:
     admitted: int = 0
     queued: int = 0
     events: int = 0
+    wakes_at: tuple[Micros, ...] = ()
     more: bool
 
 
@@ -88,7 +90,9 @@ class Maintenance:
     def __init__(self, core: Core, *, lease: float, retention: timedelta | None = None) -> None:
         """`retention` is how long runs are kept that have ended; None: until somebody removes them."""
         self._core = core
-        self._retention = None if retention is None else Retention(core, checked_retention(retention))
+        self._retention = (
+            None if retention is None else Retention(core, retention // timedelta(microseconds=1))
+        )
         # Whoever has the duty may be the worker that is lost: it must not keep it for longer than its session lasts.
         self._lease = min(lease, DUTY_SECONDS_MAX)
         self._whole_lease = lease
@@ -100,12 +104,15 @@ class Maintenance:
         self._jobs_after = ""
         self._prune_at = 0.0
 
-    def sweep(self, session: str) -> bool:
-        """Do a round if this session has the duty. Return whether another should follow at once."""
+    def sweep(self, session: str) -> tuple[bool, tuple[Micros, ...]]:
+        """Do a round if this session has the duty.
+
+        Return whether another should follow at once, and when jobs wake that wait under rate limits.
+        """
         if not self._has_duty(session):
-            return False
-        more = self.tick().more
-        return self.prune() or more
+            return False, ()
+        tick = self.tick()
+        return self.prune() or tick.more, tick.wakes_at
 
     def resign(self, session: str) -> None:
         """Leave the duty to others at once, if this session has it."""
@@ -132,8 +139,7 @@ class Maintenance:
 
         The clock is synced first if it was not for a third of a lease, or has stepped since.
         """
-        if not self._core.clock.is_trusted(self._clock_age_max):
-            self._core.sync_clock()
+        self._core.trust_clock(self._clock_age_max)
         for_sessions, for_silence = self._graces()
         answers = self._core.kernel.dispatch_many(
             (
@@ -162,7 +168,7 @@ class Maintenance:
         self._repair_after = repaired.next or ""
         self._runs_after, self._jobs_after = runs.next or "", jobs.next or ""
         # What this round has freed, was searched for before it was free.
-        self._core.follow_up(woken, expired, runs)
+        wakes_at = (*jobs.wakes_at, *self._core.follow_up(woken, expired, runs))
         if repaired.repaired:
             _log.error("runs lacked jobs and got them back: %s", ", ".join(repaired.repaired))
         if freed.dead:
@@ -178,6 +184,7 @@ class Maintenance:
             admitted=runs.admitted,
             queued=jobs.admitted,
             repaired=repaired.repaired,
+            wakes_at=wakes_at,
             silent=silent.freed + silent.dead,
             told=self._core.tell_ends() if repaired.owes else 0,
             # The jobs of sessions that this round declared dead are freed by the next one, and so are the slots of

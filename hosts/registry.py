@@ -1,26 +1,30 @@
 """Which code a process has: the workflows that it was given, by name and version."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.authoring.children import ChildStage
 from holdfast.kernel.authoring.design import Test
+from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.plan import Plan
+from holdfast.ports.arguments import several
 from holdfast.ports.errors import DefinitionError
+
+Authored: TypeAlias = Pipeline[Any, object] | Workflow[..., object]
 
 
 class Registry:
     """The workflows of one process."""
 
     def __init__(self, workflows: Iterable[Definition[object]]) -> None:
-        self._pipelines: dict[str, Pipeline[Any, object]] = {}
-        self._newest: dict[str, Pipeline[Any, object]] = {}
+        self._pipelines: dict[str, Authored] = {}
+        self._newest: dict[str, Authored] = {}
         self._bodies: dict[str, Mapping[str, Stage[Any, Any]]] = {}
         self._plans: list[Plan] = []
-        for workflow in workflows:
+        for workflow in several("Engine", "workflows", workflows, "a list of workflows, as [my_pipeline]"):
             self._add(workflow)
 
     @property
@@ -32,6 +36,11 @@ class Registry:
     def definitions(self) -> tuple[str, ...]:
         """What code there is, as `<workflow>@<version>`."""
         return tuple(self._pipelines)
+
+    @property
+    def workflows(self) -> "tuple[Authored, ...]":
+        """The workflows, in the order in which they were given."""
+        return tuple(self._pipelines.values())
 
     def queues(self, default: str) -> tuple[str, ...]:
         """Return the queues that the stages name, and the default one."""
@@ -53,16 +62,17 @@ class Registry:
         pipeline = self._pipelines.get(definition)
         return None if pipeline is None else pipeline.tests.get(name)
 
-    def pipeline(self, workflow: str, version: str | None = None) -> Pipeline[Any, object] | None:
+    def pipeline(self, workflow: str, version: str | None = None) -> Authored | None:
         """Return a pipeline, of this version or the last that was given; None if there is none."""
         if version is None:
             return self._newest.get(workflow)
         return self._pipelines.get(f"{workflow}@{version}")
 
     def _add(self, workflow: Definition[object]) -> None:
-        if not isinstance(workflow, Pipeline):
-            raise DefinitionError(f"{workflow!r} is not a workflow; give the engine pipelines")
-        pipeline = cast("Pipeline[Any, object]", workflow)
+        if not isinstance(workflow, Pipeline | Workflow):
+            hint = f"; pipe it: Pipeline(...).pipe({workflow.name})" if isinstance(workflow, Stage) else ""
+            raise DefinitionError(f"{workflow!r} is not a workflow; give the engine pipelines{hint}")
+        pipeline = cast("Authored", workflow)
         plan = pipeline.plan()
         known = self._pipelines.get(plan.definition)
         if known is not None and known is not pipeline:

@@ -6,7 +6,9 @@ from typing import Final
 
 from holdfast.hosts.bulk import REMOVE, command_for
 from holdfast.hosts.core import Core
+from holdfast.ports.arguments import duration
 from holdfast.ports.clock import micros
+from holdfast.ports.durations import Duration
 from holdfast.ports.persistence import ListRuns, RunFilter
 from holdfast.ports.places import ListPlace
 from holdfast.ports.records import TERMINAL, Micros
@@ -18,13 +20,9 @@ RETENTION_MIN: Final = timedelta(hours=1)
 _log = logging.getLogger("holdfast.removing")
 
 
-def checked_retention(retention: timedelta) -> Micros:
-    """Return how long runs are kept. TypeError if that is no timedelta, ValueError if it is not at least an hour."""
-    if not isinstance(retention, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"retention is {retention!r}; it must be a timedelta, as timedelta(days=30)")
-    if retention < RETENTION_MIN:
-        raise ValueError(f"retention is {retention}; it must be at least {RETENTION_MIN}")
-    return retention // timedelta(microseconds=1)
+def checked_retention(where: str, retention: Duration) -> timedelta:
+    """Return how long runs are kept. InvalidArgumentError if that is no length of time, or not at least an hour."""
+    return duration(where, "retention", retention, RETENTION_MIN)
 
 
 class Retention:

@@ -22,6 +22,7 @@ from holdfast.kernel.codec import to_data
 from holdfast.kernel.commands import Published, Said, SaidAiCall, SaidAnnotation
 from holdfast.kernel.commands.jobs import SaidKind
 from holdfast.kernel.values import encode
+from holdfast.ports.arguments import DATA, TEXT, an, check
 from holdfast.ports.clock import Clock, micros
 from holdfast.ports.errors import BlobCorruptError, InvalidCommandError, InvalidEventError, NoBlobStoreError
 from holdfast.ports.json import canonical
@@ -282,6 +283,8 @@ class AttemptBlobs:
 
     def put(self, name: str, data: bytes, /) -> BlobRef:
         """See `StageBlobs.put`."""
+        check("put", TEXT, name=name)
+        check("put", DATA, data=data)
         if self._payloads.blobs is None:
             raise NoBlobStoreError(name)
         sha256 = hashlib.sha256(data).hexdigest()
@@ -291,6 +294,7 @@ class AttemptBlobs:
 
     def get(self, ref: BlobRef, /) -> bytes:
         """See `StageBlobs.get`."""
+        check("get", an("the BlobRef that put gave", BlobRef), ref=ref)
         if self._payloads.blobs is None:
             raise NoBlobStoreError(ref.key)
         if not ref.key.startswith(f"{self._place.namespace}/"):

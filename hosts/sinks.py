@@ -8,8 +8,11 @@ import attrs
 from holdfast.hosts.core import Core
 from holdfast.kernel.commands import DeadLetterReplay, SinkRegister, SinkRegistered, SinkRemove
 from holdfast.kernel.decide.sinks import types_of
+from holdfast.ports.arguments import AWARE, TEXT, check, several
 from holdfast.ports.clock import instant, micros
-from holdfast.ports.persistence import CountDeadLetters, DeadLetter, ListDeadLetters, ListSinks
+from holdfast.ports.errors import RunNotFoundError, SinkNotFoundError
+from holdfast.ports.persistence import CountDeadLetters, DeadLetter, FindRun, ListDeadLetters, ListSinks
+from holdfast.ports.records import RunName
 
 _PAGE = 100
 
@@ -63,16 +66,17 @@ class DeadLetterInfo:
 
 
 def register_sink(core: Core, name: str, since: datetime | None, types: Collection[str]) -> SinkRegistered:
-    """Register a sink. TypeError if an argument is none."""
-    if isinstance(types, str):
-        raise TypeError(f"types is a list of types of events, as [{types!r}]")
-    if since is not None and since.tzinfo is None:
-        raise TypeError(f"since is {since!r}; it must be an aware datetime, as datetime.now(UTC)")
+    """Register a sink. InvalidArgumentError."""
+    check("register_sink", TEXT, name=name)
+    check("register_sink", AWARE.or_none, since=since)
+    listed = several("register_sink", "types", types, "a list of types of events, as ['run.failed']")
+    for one in listed:
+        check("register_sink", TEXT, types=one)
     command = SinkRegister(
         namespace=core.namespace,
         sink=name,
         since=None if since is None else micros(since),
-        types=tuple(types),
+        types=listed,
     )
     return core.kernel.dispatch(command)
 
@@ -102,8 +106,12 @@ def list_sinks(core: Core) -> list[SinkInfo]:
 
 
 def dead_letters(core: Core, sink: str, run_id: str) -> Iterator[DeadLetterInfo]:
-    """Return dead letters one by one, read some at a time."""
-    core.connect()
+    """Return dead letters one by one, read some at a time. RunNotFoundError, SinkNotFoundError."""
+    _check_known(core, sink, run_id)
+    return _dead_letters(core, sink, run_id)
+
+
+def _dead_letters(core: Core, sink: str, run_id: str) -> Iterator[DeadLetterInfo]:
     query = ListDeadLetters(namespace=core.namespace, sink=sink, run_id=run_id, limit=_PAGE)
     while True:
         page = core.stores.persistence.read(query)
@@ -114,7 +122,8 @@ def dead_letters(core: Core, sink: str, run_id: str) -> Iterator[DeadLetterInfo]
 
 
 def replay_dead_letters(core: Core, sink: str, run_id: str, *, skip: bool, reason: str) -> int:
-    """Let dead letters go on. Return how many."""
+    """Let dead letters go on. Return how many. RunNotFoundError, SinkNotFoundError."""
+    _check_known(core, sink, run_id)
     command = DeadLetterReplay(namespace=core.namespace, sink=sink, run_id=run_id, skip=skip, reason=reason)
     replayed = 0
     while True:
@@ -122,6 +131,16 @@ def replay_dead_letters(core: Core, sink: str, run_id: str, *, skip: bool, reaso
         replayed += answer.replayed
         if not answer.more:
             return replayed
+
+
+def _check_known(core: Core, sink: str, run_id: str) -> None:
+    """Raise unless there are such a sink and such a run, where they are named: nothing is parked under a wrong name."""
+    core.connect()
+    persistence = core.stores.persistence
+    if sink and all(one.name != sink for one in persistence.read(ListSinks(core.namespace))):
+        raise SinkNotFoundError(sink)
+    if run_id and persistence.read(FindRun(RunName(core.namespace, run_id))) is None:
+        raise RunNotFoundError(run_id)
 
 
 def _dead_letter(letter: DeadLetter) -> DeadLetterInfo:

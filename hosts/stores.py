@@ -12,8 +12,10 @@ from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.adapters.memory.transport import MemoryTransport
 from holdfast.adapters.system.clock import SystemClock
 from holdfast.adapters.system.ids import UlidIds
+from holdfast.ports.arguments import Wanted, check, duration, with_methods
 from holdfast.ports.blobs import BlobStore
 from holdfast.ports.clock import Clock, Ids
+from holdfast.ports.durations import Duration
 from holdfast.ports.errors import InvalidUrlError
 from holdfast.ports.events import EventSink
 from holdfast.ports.persistence import Persistence, SchemaVersion
@@ -22,6 +24,15 @@ from holdfast.ports.transport import JobTransport
 _FORMS: Final = "memory://, sqlite:///path/to/file.db or postgresql://user@host/database"
 MEMORY: Final = "memory"
 """The version of the tables of a store that has none."""
+PATIENCE: Final = 30.0
+"""Seconds for which a call goes on trying while the database can't be used, if nothing else is said."""
+_BLOBS: Final = Wanted(
+    "a URL in a string, as file:///an/absolute/folder, or a blob store with `put`, `get` and so on",
+    lambda value: isinstance(value, str) or with_methods("", "put", "get", "exists").test(value),
+).or_none
+_TRANSPORT: Final = with_methods(
+    "a JobTransport: an object with `announce`, `receive` and so on", "announce", "receive"
+).or_none
 _SECRET: Final = re.compile(r"//.*@|(?<=password=)[^&#]*")
 
 
@@ -42,7 +53,10 @@ class Stores:
 
 
 def open_stores(
-    url: str, blobs: str | BlobStore | None = None, transport: JobTransport | None = None
+    url: str,
+    blobs: str | BlobStore | None = None,
+    transport: JobTransport | None = None,
+    patience: Duration = PATIENCE,
 ) -> Stores:
     """Return the adapters that a store's URL and a blob store's URL name. Nothing is connected to yet.
 
@@ -51,7 +65,14 @@ def open_stores(
 
     Raises:
         InvalidUrlError: A URL has none of the forms that are known.
+        InvalidArgumentError: One of these is of another kind.
     """
+    check(
+        "Engine.open", Wanted(f"a URL in a string: {_FORMS}", lambda value: isinstance(value, str)), url=url
+    )
+    check("Engine.open", _BLOBS, blobs=blobs)
+    check("Engine.open", _TRANSPORT, transport=transport)
+    seconds = duration("Engine.open", "patience", patience).total_seconds()
     clock, ids = SystemClock(), UlidIds()
     kind = url.partition(":")[0].partition("+")[0]
     if kind == "memory":
@@ -69,7 +90,7 @@ def open_stores(
         from holdfast.adapters.sql.open import open_sql
 
         try:
-            persistence, listening, path = open_sql(url, ids.new)
+            persistence, listening, path = open_sql(url, ids.new, seconds)
         except ValueError as error:
             raise InvalidUrlError(f"{without_secrets(url)!r}: {error}") from None
         beside = f"file://{Path(path).resolve()}.blobs" if path else None

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Any, Self, Unpack
 
 from typing_extensions import TypeVar
 
@@ -33,6 +33,7 @@ from holdfast.hosts.finding import (
 )
 from holdfast.hosts.findings import Diagnosis
 from holdfast.hosts.flushing import Flushed, Flusher
+from holdfast.hosts.functions.upgrading import LOOKED_AT, Sample, Upgrade, check_upgrade
 from holdfast.hosts.infos import RunInfo, info_of
 from holdfast.hosts.sinks import (
     DeadLetterInfo,
@@ -43,7 +44,7 @@ from holdfast.hosts.sinks import (
     remove_sink,
     replay_dead_letters,
 )
-from holdfast.hosts.sync_handles import SyncRunHandle
+from holdfast.hosts.sync_handles import STAGE, SyncRunHandle
 from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.authoring.nodes import AnyNode, Node
 from holdfast.kernel.authoring.options import StartOptions
@@ -52,6 +53,7 @@ from holdfast.kernel.commands import (
     StageWake,
 )
 from holdfast.kernel.kernel import Kernel
+from holdfast.ports.arguments import SINK, TEXT, TRUTH, an, by_name, check
 from holdfast.ports.events import EventSink
 from holdfast.ports.persistence import CountRuns, ListRuns
 from holdfast.ports.records import RunStatus
@@ -89,7 +91,9 @@ class SyncEngine:
         """Start a run. It is stored when this returns.
 
         Raises:
-            UnstorableValueError: The input is not of the declared type, or can't be stored.
+            InvalidArgumentError: It is no call, or an option can't be.
+            InvalidValueError: The input is not of the declared type.
+            UnstorableValueError: The input is of its type, but can't be stored.
             RunExistsError: There is a run of this id.
             IdempotencyConflictError: The key was used for another start.
             UnknownWorkflowError: The engine was not given this workflow.
@@ -104,7 +108,14 @@ class SyncEngine:
         return self.start(call, **options).result()
 
     def handle(self, workflow: Definition[R], id: str, /) -> SyncRunHandle[R]:
-        """Return a handle of a run, which need not exist."""
+        """Return a handle of a run, which need not exist.
+
+        Raises:
+            InvalidArgumentError: The first is no workflow, or the second no string.
+        """
+        is_workflow = an("a workflow, as the pipeline that was started, and not its name", Definition)
+        check("handle", is_workflow, workflow=workflow)
+        check("handle", TEXT, id=id)
         return SyncRunHandle(self.core, id, workflow.output_type)
 
     def wake(self, key: str, /) -> StagesWoken:
@@ -112,7 +123,9 @@ class SyncEngine:
 
         Raises:
             NothingToWakeError: No stage waits for work of this key. If it may not be suspended yet, try again later.
+            InvalidArgumentError: The key is no string.
         """
+        check("wake", TEXT, key=key)
         return self.core.kernel.dispatch(StageWake(namespace=self.core.namespace, key=key))
 
     def runs(self, **options: Unpack[ListOptions]) -> Iterator[RunInfo]:
@@ -178,7 +191,7 @@ class SyncEngine:
     def resume_all(
         self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
     ) -> BulkResult:
-        """Let all these runs, which are paused, go on. Otherwise as `cancel_all`."""
+        """Let all these runs go on: paused ones, or those with `status="blocked"`. Otherwise as `cancel_all`."""
         return self._act(RESUME, which, reason, limit)
 
     def remove_all(self, *, limit: int | None = None, **which: Unpack[FilterOptions]) -> BulkResult:
@@ -218,6 +231,9 @@ class SyncEngine:
         version: str | None = None,
     ) -> BulkResult:
         checked_limit(limit)
+        check(f"{action.name}_all", TEXT, reason=reason)
+        check(f"{action.name}_all", STAGE.or_none, stage=stage)
+        check(f"{action.name}_all", TEXT.or_none, version=version)
         runs = chosen_runs(self.core, action, which, f"{action.name} all")
         command = command_for(action, reason=reason, stage=stage, version=version)
         return act_on_all(self.core, action, runs, command, limit=limit)
@@ -234,12 +250,15 @@ class SyncEngine:
 
         Raises:
             InvalidCommandError: The name or a type can't be.
+            SinkExistsError: It is there with other types.
+            InvalidArgumentError: An argument is of another kind.
         """
         register_sink(self.core, name, since, types)
         return next(sink for sink in list_sinks(self.core) if sink.name == name)
 
     def remove_sink(self, name: str, /) -> bool:
         """Forget a sink, what it had to get, and its dead letters. Return whether there was one."""
+        check("remove_sink", TEXT, name=name)
         return remove_sink(self.core, name)
 
     def sinks(self) -> list[SinkInfo]:
@@ -251,11 +270,18 @@ class SyncEngine:
 
         Workers do this all the time for the sinks that they are given.
         """
+        taken = by_name("flush", "sinks", sinks, "a dict of sinks by their names", SINK)
         self.core.connect()
-        return Flusher(self.core, sinks).flush()
+        return Flusher(self.core, taken).flush()
 
     def dead_letters(self, *, sink: str = "", run_id: str = "") -> Iterator[DeadLetterInfo]:
-        """Return one by one the runs whose events are parked: of one sink, of one run, or all."""
+        """Return one by one the runs whose events are parked: of one sink, of one run, or all.
+
+        Raises:
+            SinkNotFoundError: There is no such sink.
+            RunNotFoundError: There is no such run.
+        """
+        check("dead_letters", TEXT, sink=sink, run_id=run_id)
         return dead_letters(self.core, sink, run_id)
 
     def replay_dead_letters(
@@ -268,8 +294,39 @@ class SyncEngine:
             run_id: Only those of this run.
             skip: Leave the refused event out. The sink gets an `event.skipped` in its place, with the `reason`.
             reason: For people.
+
+        Raises:
+            SinkNotFoundError: There is no such sink.
+            RunNotFoundError: There is no such run.
         """
+        check("replay_dead_letters", TEXT, sink=sink, run_id=run_id, reason=reason)
+        check("replay_dead_letters", TRUTH, skip=skip)
         return replay_dead_letters(self.core, sink, run_id, skip=skip, reason=reason)
+
+    def check_upgrade(
+        self,
+        *,
+        workflow: Definition[Any] | str | None = None,
+        limit: int | None = LOOKED_AT,
+        sample: Sample = "both",
+        known_only: bool = False,
+    ) -> Iterator[Upgrade]:
+        """Return what this engine's code would make of runs that have not ended, one by one. Nothing is written.
+
+        The histories of durable functions are replayed; of a pipeline's run it is looked whether the code has all
+        stages of its plan. No step is run.
+
+        Args:
+            workflow: Only runs of this workflow, of any version.
+            limit: At how many runs to look at most; None for all.
+            sample: At which ones, if there are more: the `newest`, the `oldest`, or half of each, `both`.
+            known_only: Leave out runs of workflows that this engine has in no version.
+
+        Raises:
+            InvalidArgumentError: One of these can't be. Nothing was asked of the store.
+            SchemaError: The store has no tables.
+        """
+        return check_upgrade(self.core, workflow=workflow, limit=limit, sample=sample, known_only=known_only)
 
     def doctor(self, *, repair: bool = False, blobs: bool = False, limit: int = FINDINGS) -> Diagnosis:
         """Look through all of the store, of every namespace, for what is not as it must be.
@@ -284,6 +341,7 @@ class SyncEngine:
         Raises:
             UnavailableError: The store did not answer.
         """
+        check("doctor", TRUTH, repair=repair, blobs=blobs)
         return examine(self.core, repair=repair, blobs=blobs, limit=limit)
 
     def _listed(self, wanted: Wanted) -> Iterator[RunInfo]:

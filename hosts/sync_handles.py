@@ -17,7 +17,7 @@ from holdfast.hosts.annotating import (
     annotate_command,
     annotations_of,
 )
-from holdfast.hosts.artifacts import ArtifactInfo, artifact_bytes, artifact_info, artifacts_of
+from holdfast.hosts.artifacts import ArtifactInfo, artifact_bytes, artifact_info, artifacts_of, check_asked
 from holdfast.hosts.core import Core
 from holdfast.hosts.hearing import (
     FOLLOW_INTERVAL,
@@ -28,8 +28,10 @@ from holdfast.hosts.hearing import (
     progress_of,
 )
 from holdfast.hosts.infos import RunEvent, RunInfo, ended_reason, error_text, event_of, info_of
+from holdfast.hosts.run_histories import RunHistory, read_history
 from holdfast.hosts.why import Reason, why_of
 from holdfast.kernel.authoring.nodes import AnyNode, Node
+from holdfast.kernel.authoring.signals import Signal
 from holdfast.kernel.commands import (
     RunAnnotated,
     RunCancel,
@@ -40,13 +42,17 @@ from holdfast.kernel.commands import (
     RunRerun,
     RunRerunFrom,
     RunResume,
+    RunSignal,
+    RunSignalled,
     RunTerminate,
     StagesWoken,
     StageWake,
 )
 from holdfast.kernel.previews import RerunPreview
 from holdfast.kernel.values import decode
-from holdfast.ports.errors import RunCancelledError, RunFailedError, RunNotFoundError
+from holdfast.ports.arguments import TEXT, an, check, duration, integer
+from holdfast.ports.durations import Duration, length_of
+from holdfast.ports.errors import NothingToWakeError, RunCancelledError, RunFailedError, RunNotFoundError
 from holdfast.ports.persistence import FindRun, HistoryOf
 from holdfast.ports.records import TERMINAL, Run, RunName, RunStatus
 from holdfast.ports.references import reference_from
@@ -75,7 +81,7 @@ class SyncRunHandle(Generic[Out]):
         """Return where the run is, or where an older generation of it ended. RunNotFoundError."""
         return info_of(self._row(generation))
 
-    def result(self, *, timeout: timedelta | None = None) -> Out:
+    def result(self, *, timeout: Duration | None = None) -> Out:
         """Wait until the run ends, and return what it gave.
 
         That is the generation of it which is the newest when this is called. If it is run again meanwhile, what is
@@ -83,7 +89,7 @@ class SyncRunHandle(Generic[Out]):
 
         Raises:
             TimeoutError: It has not ended within `timeout`. It goes on.
-            TypeError: `timeout` is no timedelta.
+            InvalidArgumentError: `timeout` is no length of time.
             RunFailedError: It failed.
             RunCancelledError: It was cancelled.
             RunNotFoundError: There is no such run.
@@ -110,8 +116,24 @@ class SyncRunHandle(Generic[Out]):
 
         Each generation has a history of its own; without a number it is that of the newest.
         """
+        check("history", integer(0), after=after)
+        check("history", integer(1), limit=limit)
+        check("history", integer(1).or_none, generation=generation)
         query = HistoryOf(self._row(generation).key, after, limit)
         return [event_of(row) for row in self._core.stores.persistence.read(query)]
+
+    def export_history(self, *, generation: int | None = None) -> RunHistory:
+        """Return all that the run was given and that has happened to it, with all values, as one document.
+
+        What `holdfast.testing.replay` takes; `to_json` gives what `holdfast history export` writes. Secrets that were
+        given to the run, or came of its steps, are in it.
+
+        Raises:
+            RunNotFoundError: There is no such run, or no such generation of it.
+            BlobMissingError: A value of it is lost.
+        """
+        check("export_history", integer(1).or_none, generation=generation)
+        return read_history(self._core, self._row(generation))
 
     def annotate(self, said: Mapping[str, object], /, **options: Unpack[SayOptions]) -> RunAnnotated:
         """Say something of the run, for those who look at it or look for it: plain JSON by name.
@@ -184,6 +206,7 @@ class SyncRunHandle(Generic[Out]):
             BlobCorruptError: Its bytes are not those that were put.
             NoBlobStoreError: This process has no blob store.
         """
+        check_asked("artifact", name, stage, item)
         run, core = self._row(), self._core
         return artifact_bytes(core.stores.persistence, core.payloads, run.key, run.kept, name, stage, item)
 
@@ -210,6 +233,7 @@ class SyncRunHandle(Generic[Out]):
         Raises:
             RunNotFoundError: There is no such run.
         """
+        check("ai_totals", TEXT.or_none, topic=topic)
         return ai_totals_of(self._core, self._row().key, topic, by)
 
     def log_reader(self, options: LogOptions) -> LogReader:
@@ -217,22 +241,54 @@ class SyncRunHandle(Generic[Out]):
         return LogReader(self._core, self._row().key, options)
 
     def cancel(self, *, reason: str = "") -> RunEnded:
-        """End the run as cancelled, unless it has ended. RunNotFoundError."""
+        """End the run as cancelled, unless it has ended. RunNotFoundError.
+
+        A durable function gets a CancelledError where it waits, and may clean up and take back what it has done: the
+        run is `cancelling` until it has.
+        """
+        check("cancel", TEXT, reason=reason)
         command = RunCancel(namespace=self._core.namespace, run_id=self.id, reason=reason)
         return self._core.dispatch(command)
 
     def terminate(self, *, reason: str = "") -> RunEnded:
         """End the run as cancelled at once, whatever it has left to clean up. RunNotFoundError."""
+        check("terminate", TEXT, reason=reason)
         command = RunTerminate(namespace=self._core.namespace, run_id=self.id, reason=reason)
+        return self._core.dispatch(command)
+
+    def signal(self, signal: Signal, /, *, idempotency_key: str | None = None) -> RunSignalled:
+        """Send the run a message: `run.signal(approval(decision))`. It is stored when this returns, and not lost.
+
+        The function has it when it asks, or has asked, its channel; a run that is paused, or has not begun, too.
+
+        Args:
+            signal: A message with its channel.
+            idempotency_key: Sending again with this key sends nothing, and is answered as the first time.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+            SignalRefusedError: It has ended, or is a pipeline.
+            InvalidArgumentError: It is no signal.
+        """
+        check("signal", an("a message with its channel, as channel(message) gives it", Signal), signal=signal)
+        check("signal", TEXT.or_none, idempotency_key=idempotency_key)
+        command = RunSignal(
+            namespace=self._core.namespace,
+            idempotency_key=idempotency_key,
+            run_id=self.id,
+            signal=self._core.sent(signal, idempotency_key),
+        )
         return self._core.dispatch(command)
 
     def pause(self, *, reason: str = "") -> RunPaused:
         """Start nothing more of the run until it is resumed; what is under way ends as ever. RunNotFoundError."""
+        check("pause", TEXT, reason=reason)
         command = RunPause(namespace=self._core.namespace, run_id=self.id, reason=reason)
         return self._core.dispatch(command)
 
     def resume(self, *, reason: str = "") -> RunPaused:
         """Let a paused run go on where it is. RunNotFoundError."""
+        check("resume", TEXT, reason=reason)
         command = RunResume(namespace=self._core.namespace, run_id=self.id, reason=reason)
         return self._core.dispatch(command)
 
@@ -283,10 +339,17 @@ class SyncRunHandle(Generic[Out]):
 
         Raises:
             NothingToWakeError: The stage is not suspended, and no body of it runs.
+            RunNotFoundError: There is no such run.
         """
+        check("wake", STAGE, stage=stage)
+        check("wake", integer(0).or_none, item=item)
         name = stage if isinstance(stage, str) else stage.name
         command = StageWake(namespace=self._core.namespace, run_id=self.id, stage=name, item=item)
-        return self._core.kernel.dispatch(command)
+        try:
+            return self._core.kernel.dispatch(command)
+        except NothingToWakeError:
+            self._row()
+            raise
 
     def why(self) -> tuple[Reason, ...]:
         """Return in plain words what the run waits for, or how it ended. RunNotFoundError."""
@@ -306,6 +369,9 @@ class SyncRunHandle(Generic[Out]):
         raise RunCancelledError(run.id, ended_reason(run))
 
     def _rerun(self, stage: AnyNode[object] | str | None, reason: str, version: str | None) -> RunRerunFrom:
+        check("rerun_from", STAGE.or_none, stage=stage)
+        check("rerun_from", TEXT, reason=reason)
+        check("rerun_from", TEXT.or_none, version=version)
         return RunRerunFrom(
             namespace=self._core.namespace,
             run_id=self.id,
@@ -323,6 +389,10 @@ class SyncRunHandle(Generic[Out]):
         return run
 
 
+STAGE: Final = an("a stage, or the name of one", Node, str)
+"""What names a stage."""
+
+
 def _followed(reader: LogReader) -> Iterator[LogLine]:
     while True:
         yield from reader.look()
@@ -331,15 +401,13 @@ def _followed(reader: LogReader) -> Iterator[LogLine]:
         time.sleep(FOLLOW_INTERVAL)
 
 
-def seconds_of(timeout: timedelta | None) -> float | None:
-    """Return a time to wait in seconds. TypeError."""
+def seconds_of(timeout: Duration | None) -> float | None:
+    """Return a time to wait in seconds, none if it is negative. InvalidArgumentError."""
     if timeout is None:
         return None
-    if not isinstance(timeout, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"timeout is {timeout!r}; it must be a timedelta, as timedelta(seconds=10)")
-    return timeout.total_seconds()
+    return max(0.0, duration("result", "timeout", timeout, least=timedelta.min).total_seconds())
 
 
-def too_long(id: str, timeout: timedelta | None) -> str:
+def too_long(id: str, timeout: Duration | None) -> str:
     """Return what a TimeoutError says."""
-    return f"run {id!r} has not ended within {timeout}; it goes on"
+    return f"run {id!r} has not ended within {length_of(timeout)}; it goes on"

@@ -1,26 +1,29 @@
 """Why a run is where it is, in plain words: what it waits for, who holds it, when it goes on, what is in its way."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, tzinfo
 from itertools import groupby
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import attrs
 
 from holdfast.hosts.core import Core
-from holdfast.hosts.infos import error_text
+from holdfast.hosts.infos import ended_reason, error_text
+from holdfast.hosts.spans import shown, span
 from holdfast.kernel.plan import MapPlan, stage_of
 from holdfast.kernel.progress import progress_from
 from holdfast.ports.clock import instant, micros
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import FindRun, HistoryOf, JobsOfRun
 from holdfast.ports.records import (
+    STAGE_CANCEL_FAILED,
     TERMINAL,
     HistoryRow,
     Job,
     JobKind,
     JobState,
     Micros,
+    RateWindow,
     Run,
     RunName,
     RunStatus,
@@ -41,7 +44,8 @@ class Reason:
 
     Attributes:
         code: What it is: `ended`, `start`, `slot`, `paused`, `blocked`, `body`, `lost`, `worker`, `retry`, `check`,
-            `child`, `limit`, `told`, `deadline`, `progress`, `no_job` or `code`.
+            `child`, `waits`, `cancelling`, `limit`, `rate`, `told`, `cancel`, `left`, `deadline`, `progress`,
+            `no_job` or `code`.
         text: The same in plain words.
         stage: The stage that it is about, if it is about one.
         until: When that changes by itself, if it does. Aware, in UTC.
@@ -64,19 +68,32 @@ class Circumstances:
     children: Mapping[str, Run] = attrs.field(factory=dict[str, Run])
     errors: Mapping[tuple[str, int | None], str] = attrs.field(factory=dict[tuple[str, "int | None"], str])
     paused: HistoryRow | None = None
+    blocked: HistoryRow | None = None
+    retries: Mapping[Micros, str] = attrs.field(factory=dict[Micros, str])
+    """Of a function, the steps that are tried again, by when."""
+    left: Sequence[HistoryRow] = ()
+    """The rows that say of external work that it could not be cancelled."""
     totals: Mapping[str, tuple[int, int, int]] = attrs.field(factory=dict[str, tuple[int, int, int]])
     """Of each open map how many items it has, how many are done and how many failed."""
     starts: Mapping[str, str] = attrs.field(factory=dict[str, str])
     """Of each stage that is a pipeline, the code of the run that it starts."""
+    zone: tzinfo | None = UTC
+    rates: Mapping[str, RateWindow] = attrs.field(factory=dict[str, RateWindow])
+    """By the concurrency keys of jobs with a rate limit, when there is room again."""
     has_code: bool = True
 
 
-def why_of(core: Core, run: Run) -> tuple[Reason, ...]:
-    """Return why a run is where it is. Reads what is asked for and locks nothing."""
+def why_of(core: Core, run: Run, zone: tzinfo | None = UTC) -> tuple[Reason, ...]:
+    """Return why a run is where it is. Reads what is asked for and locks nothing.
+
+    Instants are in this zone, the local one if None.
+    """
     persistence = core.stores.persistence
     jobs = persistence.read(JobsOfRun(run.key))
     holders = sorted({job.session for job in jobs if job.session is not None})
     sessions = persistence.transact(lambda tx: tx.sessions(holders, lock=False)) if holders else ()
+    rated = sorted({job.rate for job in jobs if job.rate is not None})
+    windows = persistence.transact(lambda tx: tx.rates(rated, lock=False)) if rated else ()
     rows = persistence.read(HistoryOf(run.key, max(0, run.last_row - _ROWS_LOOKED_AT), _ROWS_LOOKED_AT))
     children: dict[str, Run] = {}
     for id_ in dict.fromkeys(job.waits_for or "" for job in jobs[:_ROWS_LOOKED_AT] if job.waits_for_child):
@@ -93,7 +110,10 @@ def why_of(core: Core, run: Run) -> tuple[Reason, ...]:
             holders={session.id: session for session in sessions},
             children=children,
             errors=_last_errors(rows),
-            paused=next((row for row in reversed(rows) if row.type == "run.paused"), None),
+            paused=_last(rows, "run.paused"),
+            blocked=_last(rows, "run.blocked"),
+            retries=_retries(rows),
+            left=[row for row in rows if row.type == STAGE_CANCEL_FAILED],
             totals={
                 name: (node.map.total, node.map.done, node.map.failed)
                 for name, node in (progress.nodes if progress else {}).items()
@@ -104,18 +124,30 @@ def why_of(core: Core, run: Run) -> tuple[Reason, ...]:
                 for name, node in plan.nodes.items()
                 if (started := stage_of(node).child) is not None
             },
+            zone=zone,
+            rates={window.name: window for window in windows},
             has_code=core.registry.pipeline(run.workflow, run.version) is not None,
         )
     )
+
+
+def blocked_text(core: Core, run: Run) -> str | None:
+    """Return why a run is blocked; None if it is not."""
+    if run.status is not RunStatus.BLOCKED:
+        return None
+    after = max(0, run.last_row - _ROWS_LOOKED_AT)
+    row = _last(core.stores.persistence.read(HistoryOf(run.key, after, _ROWS_LOOKED_AT)), "run.blocked")
+    return None if row is None or row.data is None else _said(row.data, "message")
 
 
 def reasons(facts: Circumstances) -> tuple[Reason, ...]:
     """Return why a run is where it is: the ends first, then what holds all of it up, then stage by stage."""
     run = facts.run
     if run.status in TERMINAL:
-        return (*_ended(facts), *_owed(facts))
+        debts = [*_owed(facts), *_cancels(facts)]
+        return (*_ended(facts), *debts, *(_code(facts) if debts else ()), *_left(facts))
     found = [*_of_run(facts)]
-    by_stage = sorted((job for job in facts.jobs if job.state is not JobState.OWED), key=_kind_of_wait)
+    by_stage = sorted((job for job in facts.jobs if not job.is_debt), key=_kind_of_wait)
     if not by_stage and run.status is RunStatus.RUNNING:
         text = (
             "It has no job, as it should: nothing carries it on. Maintenance mends that while a worker lives; "
@@ -124,20 +156,19 @@ def reasons(facts: Circumstances) -> tuple[Reason, ...]:
         found.append(Reason(code="no_job", text=text))
     for _, jobs in groupby(by_stage, _kind_of_wait):
         found += _of_jobs(facts, list(jobs))
-    found += _owed(facts)
+    return (*found, *_owed(facts), *_cancels(facts), *_code(facts), *_left(facts))
+
+
+def _code(facts: Circumstances) -> Iterator[Reason]:
     if not facts.has_code:
-        code = f"{run.workflow}@{run.version}"
-        found.append(
-            Reason(
-                code="code", text=f"This process has no code of {code}; only workers that have it take it on."
-            )
-        )
-    return tuple(found)
+        code = f"{facts.run.workflow}@{facts.run.version}"
+        text = f"This process has no code of {code}; only workers that have it take it on."
+        yield Reason(code="code", text=text)
 
 
 def _ended(facts: Circumstances) -> Iterator[Reason]:
     run = facts.run
-    at = "" if run.ended_at is None else f" {_ago(run.ended_at, facts.now)}"
+    at = "" if run.ended_at is None else f" {_ago(run.ended_at, facts)}"
     what = error_text(run)
     match run.status:
         case RunStatus.COMPLETED:
@@ -151,7 +182,7 @@ def _ended(facts: Circumstances) -> Iterator[Reason]:
 def _of_run(facts: Circumstances) -> Iterator[Reason]:
     run = facts.run
     if run.status is RunStatus.PENDING and run.start_at is not None:
-        text = f"It is to begin {_in(run.start_at, facts.now)}."
+        text = f"It is to begin {_in(run.start_at, facts)}."
         yield Reason(code="start", text=text, until=instant(run.start_at))
     elif run.status is RunStatus.PENDING and run.concurrency_key is not None:
         yield Reason(
@@ -161,16 +192,24 @@ def _of_run(facts: Circumstances) -> Iterator[Reason]:
         )
     elif run.status is RunStatus.PAUSED:
         row = facts.paused
-        since = "" if row is None else f" {_ago(row.at, facts.now)}"
+        since = "" if row is None else f" {_ago(row.at, facts)}"
         reason = "" if row is None or row.data is None else _said(row.data, "reason")
         text = f"It was paused{since}{f', because {reason!r}' if reason else ''}: `holdfast run resume` lets it go on."
         yield Reason(code="paused", text=text)
     elif run.status is RunStatus.BLOCKED:
-        yield Reason(
-            code="blocked", text=f"It is blocked: {error_text(run) or 'an operator has to look at it'}."
-        )
+        row = facts.blocked
+        said = "" if row is None or row.data is None else _said(row.data, "message")
+        since = "" if row is None else f" {_ago(row.at, facts)}"
+        text = f"It was blocked{since}: {said or 'an operator has to look at it'}."
+        resume = "" if "run resume" in said else " `holdfast run resume` lets it go on once that is mended."
+        yield Reason(code="blocked", text=text + resume)
+    elif run.status is RunStatus.CANCELLING:
+        reason = ended_reason(run)
+        why = f", because {reason!r}" if reason else ""
+        text = f"It was cancelled{why}, and ends when its function has cleaned up; `run terminate` does not wait."
+        yield Reason(code="cancelling", text=text)
     if run.deadline is not None:
-        text = f"It fails {_in(run.deadline, facts.now)} if it has not ended by then: that is its deadline."
+        text = f"It fails {_in(run.deadline, facts)} if it has not ended by then: that is its deadline."
         yield Reason(code="deadline", text=text, until=instant(run.deadline))
     for name, (total, done, failed) in facts.totals.items():
         lost = f", and {failed:,} failed" if failed else ""
@@ -195,8 +234,14 @@ def _of_jobs(facts: Circumstances, jobs: Sequence[Job]) -> Iterator[Reason]:
 
 
 def _of_job(facts: Circumstances, job: Job) -> Reason:
-    name = f"Stage {job.node!r}" + ("" if job.item is None else f", item {job.item},")
-    tried = f"attempt {job.attempts} of {job.max_attempts}"
+    place = _place(job) + ("" if job.item is None else ",")
+    is_cancel = job.kind is JobKind.CANCEL
+    name = (
+        f"Cancelling the external work {job.waits_for!r} of stage {place}" if is_cancel else f"Stage {place}"
+    )
+    if is_function := job.kind is JobKind.DRIVE:
+        name = f"Function {job.node!r}"
+    tried = f": attempt {job.attempts} of {job.max_attempts}" if not is_function else ""
     error = facts.errors.get((job.node, job.item))
     why = f"; the last attempt failed: {error}" if error else ""
     match job.state:
@@ -209,25 +254,55 @@ def _of_job(facts: Circumstances, job: Job) -> Reason:
             )
             return Reason(code="worker", text=text, stage=job.node)
         case JobState.LIMITED:
-            text = (
-                f"{name} waits until fewer than {job.concurrency_limit} bodies of this stage are under way."
-            )
-            return Reason(code="limit", text=text, stage=job.node)
+            return _limited(facts, job, name)
         case JobState.HELD:
             return Reason(code="paused", text=f"{name} is held until the run is resumed.", stage=job.node)
+        case _ if is_function:
+            return _resting(facts, job, name)
         case _:
             return _asleep(facts, job, name, why)
 
 
+def _resting(facts: Circumstances, job: Job, name: str) -> Reason:
+    if job.wake_at is None:
+        text = (
+            f"{name} waits for what comes from outside: a message, or the end of a run that it has started."
+        )
+        return Reason(code="waits", text=text, stage=job.node)
+    until, when = instant(job.wake_at), _in(job.wake_at, facts)
+    retry = facts.retries.get(job.wake_at)
+    if retry is None:
+        text = f"{name} sleeps, or waits no longer than so for a message: it goes on {when}."
+        return Reason(code="waits", text=text, stage=job.node, until=until)
+    return Reason(code="retry", text=f"{name} tries {retry} again {when}.", stage=job.node, until=until)
+
+
+def _limited(facts: Circumstances, job: Job, name: str) -> Reason:
+    fewer = f"until fewer than {job.concurrency_limit} bodies of this stage are under way"
+    if job.rate_limit is None:
+        return Reason(code="limit", text=f"{name} waits {fewer}.", stage=job.node)
+    window = facts.rates.get(job.concurrency_key or "")
+    wakes_at = None if window is None else window.wakes_at
+    at = "soon" if wakes_at is None or wakes_at <= facts.now else _in(wakes_at, facts)
+    both = f", and {fewer}" if job.concurrency_limit is not None else ""
+    text = f"{name} waits for its turn under {_rate(job)}: the next turn is {at}, and others may be before it{both}."
+    return Reason(code="rate", text=text, stage=job.node)
+
+
+def _rate(job: Job) -> str:
+    return f"the rate limit of {job.rate_limit:,} in {span(job.rate_period or 0)}"
+
+
 def _held(facts: Circumstances, job: Job, name: str, tried: str) -> Reason:
     holder = facts.holders.get(job.session or "")
-    since = "" if job.leased_at is None else f", since {_ago(job.leased_at, facts.now)}"
+    since = "" if job.leased_at is None else f", since {_ago(job.leased_at, facts)}"
     where = "somebody" if holder is None else holder.host
     if holder is None or holder.state is SessionState.DEAD or holder.expires_at < facts.now:
         text = f"{name} was taken by {where}{since}, which is not heard of any more: it is given to another soon."
         return Reason(code="lost", text=text, stage=job.node)
     doing = "is asking about its external work" if job.kind is JobKind.CHECK else "runs"
-    return Reason(code="body", text=f"{name} {doing} on {where}{since}: {tried}.", stage=job.node)
+    text = f"{name} {doing} on {where}{since}{tried}."
+    return Reason(code="body", text=text, stage=job.node)
 
 
 def _asleep(facts: Circumstances, job: Job, name: str, why: str) -> Reason:
@@ -238,7 +313,11 @@ def _asleep(facts: Circumstances, job: Job, name: str, why: str) -> Reason:
         return Reason(
             code="child", text=f"{name} waits for the end of run {job.waits_for!r}, {how}.", stage=job.node
         )
-    when = "soon" if job.wake_at is None else _in(job.wake_at, facts.now)
+    when = "soon" if job.wake_at is None else _in(job.wake_at, facts)
+    window = facts.rates.get(job.concurrency_key or "")
+    if job.rate_limit is not None and window is not None and window.wakes_at == job.wake_at:
+        text = f"{name} waits for its turn under {_rate(job)}: {when}{why}."
+        return Reason(code="rate", text=text, stage=job.node, until=until)
     given_back = job.epoch - job.attempts  # an attempt that is given back does not count, but its epoch does
     if job.kind is JobKind.CHILD and given_back > 0 and not why:
         times = "once" if given_back == 1 else f"{given_back} times"
@@ -248,7 +327,7 @@ def _asleep(facts: Circumstances, job: Job, name: str, why: str) -> Reason:
         )
         return Reason(code="code", text=text, stage=job.node, until=until)
     if job.kind is JobKind.CHECK:
-        end = "" if job.give_up_at is None else f", and gives up {_in(job.give_up_at, facts.now)}"
+        end = "" if job.give_up_at is None else f", and gives up {_in(job.give_up_at, facts)}"
         text = f"{name} waits for external work {job.waits_for!r}: it is asked about {when}{end}."
         return Reason(code="check", text=text, stage=job.node, until=until)
     text = f"{name} is tried again {when}, for the attempt {job.attempts + 1} of {job.max_attempts}{why}."
@@ -260,6 +339,28 @@ def _owed(facts: Circumstances) -> Iterator[Reason]:
         yield Reason(code="told", text="Other runs are still to be told of an end: maintenance does that.")
 
 
+def _cancels(facts: Circumstances) -> Iterator[Reason]:
+    """Yield what becomes of external work that nobody waits for any more."""
+    cancels = sorted((job for job in facts.jobs if job.kind is JobKind.CANCEL), key=_kind_of_wait)
+    for _, jobs in groupby(cancels, _kind_of_wait):
+        yield from (attrs.evolve(reason, code="cancel") for reason in _of_jobs(facts, list(jobs)))
+
+
+def _left(facts: Circumstances) -> Iterator[Reason]:
+    for row in facts.left[:_ITEMS_NAMED]:
+        key, message = _said(row.data or "{}", "key"), _said(row.data or "{}", "message")
+        place = repr(row.node) if row.item is None else f"{row.node!r}, item {row.item}"
+        text = f"The external work {key!r} of stage {place} could not be cancelled, and may go on: {message}."
+        yield Reason(code="left", text=text, stage=row.node)
+    if len(facts.left) > _ITEMS_NAMED:
+        rest = len(facts.left) - _ITEMS_NAMED
+        yield Reason(code="left", text=f"So it is with {rest:,} more: see `holdfast run history`.")
+
+
+def _place(job: Job) -> str:
+    return repr(job.node) if job.item is None else f"{job.node!r}, item {job.item}"
+
+
 def _last_errors(rows: Sequence[HistoryRow]) -> dict[tuple[str, int | None], str]:
     errors: dict[tuple[str, int | None], str] = {}
     for row in rows:
@@ -269,23 +370,29 @@ def _last_errors(rows: Sequence[HistoryRow]) -> dict[tuple[str, int | None], str
     return errors
 
 
+def _last(rows: Sequence[HistoryRow], type: str) -> HistoryRow | None:
+    return next((row for row in reversed(rows) if row.type == type), None)
+
+
+def _retries(rows: Sequence[HistoryRow]) -> dict[Micros, str]:
+    found: dict[Micros, str] = {}
+    for row in rows:
+        if row.type == "step.retrying":
+            facts = cast("dict[str, Any]", parse(row.data or "{}"))
+            failed = f"try {facts['attempt']} failed by {facts['error']['type']}: {facts['error']['message']}"
+            found[facts["retry_at"]] = f"step {facts['step']!r}, whose {failed},"
+    return found
+
+
 def _said(data: str, name: str) -> str:
     return str(cast("dict[str, object]", parse(data)).get(name) or "")
 
 
-def _in(at: Micros, now: Micros) -> str:
-    if at <= now:
+def _in(at: Micros, facts: Circumstances) -> str:
+    if at <= facts.now:
         return "now"
-    return f"in {_length(at - now)} (at {_shown(at)})"
+    return f"in {span(at - facts.now)} (at {shown(at, facts.zone)})"
 
 
-def _ago(at: Micros, now: Micros) -> str:
-    return f"{_length(max(0, now - at))} ago (at {_shown(at)})"
-
-
-def _shown(at: Micros) -> str:
-    return instant(at).strftime("%Y-%m-%d %H:%M:%SZ")
-
-
-def _length(length: Micros) -> str:
-    return str(timedelta(seconds=round(length / 1_000_000)))
+def _ago(at: Micros, facts: Circumstances) -> str:
+    return f"{span(max(0, facts.now - at))} ago (at {shown(at, facts.zone)})"

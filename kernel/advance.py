@@ -106,6 +106,8 @@ def open_node(draft: RunDraft, node: NodePlan, progress: Progress, *, is_test: b
 
 def body_kind(stage: StagePlan) -> JobKind:
     """Return the kind of the job that does a stage, or an item of it."""
+    if stage.function:
+        return JobKind.DRIVE
     return JobKind.STAGE if stage.child is None else JobKind.CHILD
 
 
@@ -126,7 +128,7 @@ def item_ended(draft: RunDraft, plan: Plan, job: Job, counters: MapProgress, row
         is_over = node.enough.is_reached(total=counters.total, done=counters.done, failed=counters.failed)
     if not is_over:
         return NodeProgress(map=_open_items(draft, node, counters))
-    draft.close_node(job.node, counters.next - counters.ended, children=node.stage.child is not None)
+    draft.close_node(node.stage, counters.next - counters.ended)
     return finished_map(job.node, counters, row, partial=node.enough is not None)
 
 
@@ -138,7 +140,7 @@ def _go_on(draft: RunDraft, plan: Plan, progress: Progress) -> None:
             result = reference_text(progress.input)
             draft.append("run.completed")
             draft.keep_progress(progress.to_json())
-            draft.end(RunStatus.COMPLETED, result=result)
+            draft.end(RunStatus.COMPLETED, cancels=plan.cancels, result=result)
             return
         progress = _open_group(draft, plan, progress)
     draft.keep_progress(progress.to_json())

@@ -1,15 +1,17 @@
 """One run while a decision is made about it: gives out numbers, and gathers the changes."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from attrs import evolve, frozen
 
 from holdfast.kernel.plan import StagePlan
-from holdfast.kernel.slots import stage_key
+from holdfast.kernel.slots import line_of
 from holdfast.kernel.transitions import checked
 from holdfast.ports.changes import (
     AddJob,
     AppendHistory,
+    CancelWork,
     Change,
     CloseJob,
     CloseJobs,
@@ -20,6 +22,7 @@ from holdfast.ports.changes import (
 )
 from holdfast.ports.json import canonical
 from holdfast.ports.records import (
+    HELD,
     TERMINAL,
     HistoryRow,
     Job,
@@ -29,6 +32,8 @@ from holdfast.ports.records import (
     Payload,
     Run,
     RunStatus,
+    cancelling,
+    rank_of,
 )
 from holdfast.ports.references import Reference, reference_text
 from holdfast.ports.transport import Hint, JobHint, RunHint
@@ -84,6 +89,8 @@ class RunDraft:
         """Whether jobs were taken away, with the run or with a map, that were not looked at."""
         self._children = run.children
         self.owes = False
+        self.rows: list[HistoryRow] = []
+        """The rows that were appended."""
         self.hints: list[Hint] = []
 
     @property
@@ -99,6 +106,11 @@ class RunDraft:
     def admits_jobs(self) -> tuple[str, ...]:
         """The stages that have a slot more, or a job more that waits for one."""
         return tuple(self._limited)
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether anything was done to the run's rows besides its own."""
+        return bool(self._changes)
 
     @property
     def status(self) -> RunStatus:
@@ -134,16 +146,23 @@ class RunDraft:
             data=canonical(data) if data else None,
         )
         self._changes.append(AppendHistory(row))
+        self.rows.append(row)
         return self._last_row
 
     def open_job(self, stage: StagePlan, kind: JobKind, gets: Reference, *, item: int | None = None) -> int:
         """Add a job for a stage and return its number."""
         job = self._new_job(stage, kind, gets, item, stage.max_attempts)
-        if stage.max_concurrency is not None and kind is JobKind.STAGE:
-            key = stage_key(self._before.workflow, stage.name)
-            job = evolve(job, concurrency_key=key, concurrency_limit=stage.max_concurrency)
+        rate = stage.rate
+        if kind is JobKind.STAGE and (stage.max_concurrency is not None or rate is not None):
+            job = evolve(
+                job,
+                concurrency_key=line_of(self._before, stage),
+                concurrency_limit=stage.max_concurrency,
+                rate_limit=None if rate is None else rate.limit,
+                rate_period=None if rate is None else rate.per_us,
+            )
         taker = self._taker
-        if self._status is RunStatus.PAUSED:
+        if self._status in HELD:
             job = evolve(job, state=JobState.HELD)
         elif job.concurrency_key is not None:
             self._limited[job.concurrency_key] = None
@@ -170,6 +189,7 @@ class RunDraft:
         self, stage: StagePlan, kind: JobKind, gets: Reference, item: int | None, max_attempts: int
     ) -> Job:
         run = self._before
+        priority = run.priority if stage.priority is None else stage.priority
         self._last_job += 1
         self._open_jobs += 1
         return Job(
@@ -181,12 +201,18 @@ class RunDraft:
             kind=kind,
             node=stage.name,
             item=item,
-            priority=run.priority if stage.priority is None else stage.priority,
+            priority=priority,
+            # Of a run that is older all stages come first: what has begun is finished before more is begun.
+            rank=rank_of(run.rank, priority - run.priority),
             max_attempts=max_attempts,
             input=reference_text(gets),
             timeout_total=stage.timeout_total_us if kind is JobKind.STAGE else None,
             heartbeat_timeout=stage.heartbeat_timeout_us if kind is JobKind.STAGE else None,
         )
+
+    def count_child(self) -> None:
+        """Count a run that this one has started, and that is to be closed with it."""
+        self._children += 1
 
     def wait_for_child(self, job: Job, child: str) -> None:
         """Let a job rest until the run `child`, which it has started, has ended."""
@@ -213,37 +239,90 @@ class RunDraft:
         """Start nothing from now on. Jobs that are not under way are to rest again."""
         self._status = checked(self._status, RunStatus.PAUSED)
 
+    def block(self) -> None:
+        """Start nothing until an operator has resumed the run."""
+        self._status = checked(self._status, RunStatus.BLOCKED)
+
     def resume(self) -> None:
         """Go on, or wait on if it has not begun. Jobs that are held are to rest again."""
         after = RunStatus.RUNNING if self._before.is_admitted else RunStatus.PENDING
+        if self._before.error is not None:  # it was told to end before it was held
+            after = RunStatus.CANCELLING
         self._status = checked(self._status, after)
+
+    def cancel(self, error: dict[str, object]) -> None:
+        """Let the function clean up; `error` is how the run ends then."""
+        self._status = checked(self._status, RunStatus.CANCELLING)
+        self._error = canonical(error)
+
+    def update_job(self, job: Job) -> None:
+        """Change a job that stays where it is."""
+        self._changes.append(UpdateJob(job))
 
     def close_job(self, job: Job) -> None:
         """Take a finished job away."""
         self._open_jobs -= 1
         self._changes.append(CloseJob(job.key))
-        if job.concurrency_key is not None:
+        # The end of a body makes no room under a rate limit: it is its start that counts.
+        if job.concurrency_key is not None and job.concurrency_limit is not None:
             self._limited[job.concurrency_key] = None
 
-    def close_node(self, node: str, jobs: int, *, children: bool) -> None:
-        """Take the jobs of a map away that is done without them: so many are left. Its `children` are told."""
+    def close_node(self, stage: StagePlan, jobs: int) -> None:
+        """Take the jobs of a map away that is done without them: so many are left.
+
+        Its children are told, and its external work is cancelled.
+        """
         if jobs:
             self._open_jobs -= jobs
-            self._changes.append(CloseNode(self._before.key, node))
+            if stage.cancel is not None:
+                self._changes.append(CancelWork(self._before.key, stage.name, stage.cancel.retry.attempts))
+            self._changes.append(CloseNode(self._before.key, stage.name))
             self.closed_all = True
-            if children:
+            if stage.child is not None:
                 self._owe("null")
+
+    def leave_work(self, check: Job, stage: StagePlan) -> None:
+        """Have the work cancelled, if there is what does that, that this check has asked about in vain."""
+        if stage.cancel is None:
+            self.close_job(check)
+            return
+        self._open_jobs -= 1
+        job = cancelling(check, stage.cancel.retry.attempts)
+        self._changes.append(UpdateJob(job))
+        self._announce(job)
+
+    def open_cancel(self, stage: StagePlan, row: int, item: int | None, key: str) -> None:
+        """Add a job that cancels the external work which row `row` describes. It is none of the run's open jobs."""
+        assert stage.cancel is not None
+        job = self._new_job(stage, JobKind.CANCEL, row, item, stage.cancel.retry.attempts)
+        self._open_jobs -= 1
+        self._changes.append(AddJob(evolve(job, waits_for=key)))
+        self._announce(job)
+
+    def pay(self, job: Job) -> None:
+        """Take a job away that has done, or can't do, what the run owed."""
+        self._changes.append(CloseJob(job.key))
 
     def keep_progress(self, progress: str) -> None:
         """Set the run's place in its plan."""
         self._progress = progress
 
     def end(
-        self, status: RunStatus, *, result: str | None = None, error: dict[str, object] | None = None
+        self,
+        status: RunStatus,
+        *,
+        cancels: Mapping[str, int],
+        result: str | None = None,
+        error: dict[str, object] | None = None,
     ) -> None:
-        """End the run, closing all its jobs: whoever holds one of them can write no more."""
+        """End the run, closing all its jobs: whoever holds one of them can write no more.
+
+        Where external work of the stages `cancels` is waited for, it is cancelled, each tried up to so many times.
+        """
         self._status = checked(self._status, status)
         if self._open_jobs:
+            for node, attempts in cancels.items():
+                self._changes.append(CancelWork(self._before.key, node, attempts))
             self._changes.append(CloseJobs(self._before.key))
             self._open_jobs = 0
             self.closed_all = True
@@ -330,20 +409,26 @@ def _first_claim(job: Job, now: Micros) -> Micros | None:
 
 
 def awake(job: Job) -> JobState:
-    """Return the state of a job that can go on now: a job of a limited stage has a slot, or waits for one."""
-    return JobState.QUEUED if job.concurrency_key is None or job.has_slot else JobState.LIMITED
+    """Return the state of a job that can go on now: a job of a limited stage has a slot, or waits for one.
+
+    One with a rate limit waits whenever it is to be claimed again: each claim is a start.
+    """
+    if job.concurrency_key is None or (job.has_slot and job.rate_limit is None):
+        return JobState.QUEUED
+    return JobState.LIMITED
 
 
 def rested(job: Job, wake_at: Micros | None, now: Micros, status: RunStatus) -> Job:
     """Return the job without a holder: asleep until `wake_at`, or queued if that is now; in a paused run it is held.
 
-    Without `wake_at` it is asleep until what it waits for has ended.
+    Without `wake_at` it is asleep until what it waits for has ended. What a run owes is not held with it.
     """
+    is_held = status in HELD and not job.is_debt
     asleep = wake_at is None or wake_at > now
     state = JobState.SLEEPING if asleep else awake(job)
     return evolve(
         job,
-        state=JobState.HELD if status is RunStatus.PAUSED else state,
+        state=JobState.HELD if is_held else state,
         wake_at=wake_at if asleep else None,
         session=None,
         leased_at=None,

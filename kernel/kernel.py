@@ -6,9 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast
 
+import attrs
+
 from holdfast.kernel.codec import fingerprint_text, reply_from, reply_json
 from holdfast.kernel.commands import (
     Attempt,
+    Blocked,
+    Cancelled,
     Command,
     Completed,
     Expanded,
@@ -18,11 +22,13 @@ from holdfast.kernel.commands import (
     JobClaimOne,
     JobExecute,
     JobExecuted,
+    JobRecord,
     JobRelease,
     JobsAdmitted,
     JobSettle,
     JobSettled,
     NotYet,
+    Parked,
     RunCreate,
     RunDeliver,
     RunRerunFrom,
@@ -55,6 +61,7 @@ from holdfast.ports.errors import (
     RefusedError,
     StorageRefusedError,
 )
+from holdfast.ports.json import canonical
 from holdfast.ports.persistence import Persistence, Transaction
 from holdfast.ports.records import Micros, Payload, Reply, Sink
 from holdfast.ports.transport import Hint, JobTransport
@@ -158,20 +165,18 @@ class Kernel:
         """
         return preview_rerun(self.persistence, self._workflows, command)
 
-    def admit(self, namespace: str, replies: Iterable[object], /) -> int:
-        """Let in what may be let in after these replies; return how many runs and jobs that were.
+    def admit(self, namespace: str, replies: Iterable[object], /) -> tuple[RunsAdmitted | JobsAdmitted, ...]:
+        """Let in what may be let in after these replies; return the replies to that.
 
         So they need not wait for maintenance, which does the same if this is never called, or fails.
         """
-        admitted = 0
+        admitted: list[RunsAdmitted | JobsAdmitted] = []
         commands = admissions(namespace, replies)
         while commands:
             answers = self.dispatch_many(commands)
-            admitted += sum(
-                answer.admitted for answer in answers if isinstance(answer, RunsAdmitted | JobsAdmitted)
-            )
+            admitted += (answer for answer in answers if isinstance(answer, RunsAdmitted | JobsAdmitted))
             commands = admissions(namespace, answers)
-        return admitted
+        return tuple(admitted)
 
     def _dispatch_batch(self, batch: Sequence[Command[Any]]) -> list[Answer]:
         try:
@@ -293,6 +298,8 @@ class Kernel:
             if isinstance(answer, CommandError):
                 return answer
         assert isinstance(claimed, JobClaimed)
+        with suppress(HoldfastError):
+            self.admit(command.namespace, (claimed,))
         if claimed.attempt is None:
             done = claimed.retry_after is None
             return JobExecuted(
@@ -331,7 +338,7 @@ def _executed(
     match settle.outcome:
         case Failed():
             return "failed" if settled.retry_at is None else "retrying"
-        case Suspended() | NotYet() | Started():
+        case Suspended() | NotYet() | Started() | Parked() | Blocked():
             return "suspended"
         case _:
             return "completed"
@@ -384,8 +391,12 @@ def _weight(command: Command[Any]) -> int:
                 return said + sum(map(_size, items))
             case Failed(failure=failure):
                 return said + len(failure.message) + len(failure.traceback)
-            case Tested() | NotYet():
+            case Blocked(failure=failure):
+                return said + len(failure.message) + len(failure.traceback)
+            case Tested() | NotYet() | Cancelled() | Parked():
                 return said
+    if isinstance(command, JobRecord):
+        return sum(_size(row.output) for row in command.rows if row.output is not None)
     return _size(command.input) if isinstance(command, RunCreate) else 0
 
 
@@ -404,6 +415,10 @@ def _without_value(command: Command[Any], error: RefusedError) -> Command[Any] |
                 epoch=command.epoch,
                 outcome=Failed(failure=failure),
             )
+        case JobRecord(rows=(row,)) if row.output is not None:
+            raised = canonical({"code": failure.code, "message": failure.message, "type": failure.code})
+            failed = attrs.evolve(row, type="step.failed", output=None, error=raised)
+            return attrs.evolve(command, rows=(failed,))
         case RunDeliver(parent=parent, output=output) if parent is not None and output is not None:
             return RunDeliver(namespace=command.namespace, job=command.job, parent=parent, failure=failure)
         case _:

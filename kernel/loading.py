@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from holdfast.kernel.plan import Plan, plan_from_json
 from holdfast.kernel.plan_cache import PlanCache
+from holdfast.kernel.progress import driver_of
+from holdfast.kernel.rates import free_starts, queued_rates
 from holdfast.kernel.reruns import Past
 from holdfast.kernel.slots import holders
 from holdfast.kernel.state import (
@@ -31,12 +33,16 @@ from holdfast.ports.json import canonical
 from holdfast.ports.persistence import SlotPlace, Transaction, WaitedFor, Waiting
 from holdfast.ports.records import (
     NOTED_ROWS,
+    PAID_ROWS,
     STAGE_EXPANDED,
+    STAGE_FAILED,
     STAGE_SUSPENDED,
     STAGE_TESTED,
     Job,
     JobKey,
+    JobKind,
     Micros,
+    RateName,
     Run,
     RunName,
     SinkName,
@@ -58,7 +64,7 @@ def load(
 
     `known_plans` are plans that were read before; they never change, and what is read now is added.
     """
-    state = State(workflows=workflows)
+    state = State(workflows)
     all_needs = list(needs)
     names: set[RunName] = set()
     runs: set[str] = set()
@@ -87,8 +93,14 @@ def load(
                     jobs.update(found.jobs)
                 case _:
                     pass
-    _lock(tx, state, names, runs | whole, jobs, whole, whole_names)
+    driven: set[str | RunName] = set()
+    for reads in all_needs:
+        if reads.drivers:
+            driven.update(reads.runs)
+            driven.update(reads.names)
+    _lock(tx, state, names, runs | whole, jobs, whole, whole_names, driven)
     _slots(tx, state)
+    _rates(tx, state, all_needs)
     _sessions(tx, state, all_needs)
     seen = {key for reads in all_needs for key in reads.seen if state.tables.job(key) is None} - jobs
     if seen:
@@ -102,6 +114,7 @@ def load(
     _past(tx, state, {name for reads in all_needs if reads.past_names for name in reads.names})
     _leavings(tx, state, {name for reads in all_needs if reads.leavings for name in reads.names})
     _plans(tx, state, known_plans)
+    _unseen(tx, state, all_needs)
     return state
 
 
@@ -144,12 +157,12 @@ def _search(tx: Transaction, tables: Tables, search: Search, now: Micros) -> Fou
             following = keys[-1] if keys and len(keys) == limit else None
             return Found(news=tuple(unheard), checked=len(keys), next=following)
         case WaitingRuns(keys=keys, limit=limit):
-            wanted, following = _wanted(tx, Waiting.RUNS, search)
+            wanted, following = _wanted(tx, Waiting.RUNS, search, now)
             runs = tx.first_pending(wanted) if wanted else ()
             due = () if keys else tx.due_runs(now, limit)
             return Found(runs=(*runs, *due), next=following)
         case WaitingJobs():
-            wanted, following = _wanted(tx, Waiting.JOBS, search)
+            wanted, following = _wanted(tx, Waiting.JOBS, search, now)
             limited = tx.first_limited(wanted) if wanted else ()
             return Found(jobs=tuple(limited), next=following)
         case Overdue(limit):
@@ -183,7 +196,7 @@ def _found_streams(tables: Tables, streams: Sequence[Stream]) -> Found:
 
 
 def _wanted(
-    tx: Transaction, waiting: Waiting, search: WaitingRuns | WaitingJobs
+    tx: Transaction, waiting: Waiting, search: WaitingRuns | WaitingJobs, now: Micros
 ) -> tuple[list[tuple[SlotPlace, int]], str | None]:
     """Return how many of those who wait to look at, for each key with a free slot, and where to go on looking."""
     found: Sequence[WaitedFor]
@@ -191,17 +204,67 @@ def _wanted(
         found = tx.waited_for(waiting, {SlotPlace(search.namespace, key) for key in search.keys})
     else:
         found = tx.all_waited_for(waiting, slot_place(search.after), search.limit)
+    most_of = _room(tx, found, now)
     wanted: list[tuple[SlotPlace, int]] = []
     left = search.limit
     for one in found:
         if left == 0:
             return wanted, canonical(list(wanted[-1][0]))
-        most = min(one.free, left)
+        most = min(most_of[one.place], left)
         if most:
             wanted.append((one.place, most))
             left -= most
     is_all = bool(search.keys) or len(found) < search.limit or not found
     return wanted, None if is_all else canonical(list(found[-1].place))
+
+
+def _room(tx: Transaction, found: Sequence[WaitedFor], now: Micros) -> Mapping[SlotPlace, int]:
+    """Return how many of those who wait for each key to look at: as many as there is room for.
+
+    Where a rate limits them it is one more: who comes next is to sleep until there is room again.
+    """
+    rated = [one for one in found if one.rate_limit is not None]
+    room = {one.place: 0 if one.free is None else one.free for one in found}
+    if not rated:
+        return room
+    windows = {
+        window.rate_name: window for window in tx.rates([RateName(*one.place) for one in rated], lock=False)
+    }
+    queued = tx.rated_jobs([one.place for one in rated])
+    for one in rated:
+        window = windows.get(RateName(*one.place))
+        free = free_starts(window, one, now) - queued.get(one.place, 0)
+        sleeps = window is not None and window.wakes_at is not None and window.wakes_at > now
+        most = max(free, 0) + (not sleeps or free > 0)
+        room[one.place] = most if one.free is None else min(most, one.free)
+    return room
+
+
+def _rates(tx: Transaction, state: State, needs: list[Reads]) -> None:
+    """Lock the rows in which the starts of jobs are counted that may be claimed, or that may be queued.
+
+    For the latter it is then counted how many are queued already: nobody else can queue one from here on.
+    """
+    tables = state.tables
+    names: set[RateName] = set()
+    places: dict[RateName, SlotPlace] = {}
+    for search, found in state.found.items():
+        if isinstance(search, Claimable | WaitingJobs):
+            rates = {
+                job.rate for job in map(tables.job, found.jobs) if job is not None and job.rate is not None
+            }
+            names |= rates
+            if isinstance(search, WaitingJobs):
+                places.update((rate, SlotPlace(*rate)) for rate in rates)
+    starting = (tables.job(key) for reads in needs for key in reads.starts)
+    names |= {job.rate for job in starting if job is not None and job.rate is not None}
+    if not names:
+        return
+    tables.rates.update((window.rate_name, window) for window in tx.rates(sorted(names), lock=True))
+    if places:
+        queued = tx.rated_jobs(sorted(places.values()))
+        known = queued_rates(tables)
+        state.rated.update((rate, queued.get(place, 0) - known[rate]) for rate, place in places.items())
 
 
 def _slots(tx: Transaction, state: State) -> None:
@@ -214,7 +277,7 @@ def _slots(tx: Transaction, state: State) -> None:
             runs.update(_places(tables.runs.get(key) for key in found.runs))
         elif isinstance(search, WaitingJobs):
             jobs.update(_places(tables.job(key) for key in found.jobs))
-    if not runs and not jobs:
+    if not runs and not jobs:  # or those that were found need no slots
         return
     tables.slots.update(tx.slots(sorted((*runs, *jobs))))
     for waiting, names in ((Waiting.RUNS, runs), (Waiting.JOBS, jobs)):
@@ -238,6 +301,7 @@ def _lock(
     jobs: set[JobKey],
     whole: set[str],
     whole_names: set[RunName],
+    driven: set[str | RunName],
 ) -> None:
     tables = state.tables
     if names:
@@ -247,15 +311,19 @@ def _lock(
     if missing:
         for run in tx.runs(sorted(missing)):
             tables.put_run(run)
-    if jobs:
-        for job in tx.jobs(sorted(jobs)):
-            tables.put_job(job)
+    found = (driver_of(run) for run in tables.runs.values() if driven & {run.key, run.name})
+    drivers = {key for key in found if key is not None}
+    if jobs or drivers:
+        for job in tx.jobs(sorted(jobs | drivers)):
+            if job.key in jobs or job.kind is JobKind.DRIVE:  # what is a stage's is nothing to these commands
+                tables.put_job(job)
     with_jobs = whole | {tables.newest[name] for name in whole_names & tables.newest.keys()}
     if with_jobs:
         for job in tx.jobs_of(sorted(with_jobs)):
             tables.put_job(job)
     if whole:
-        for row in tx.completed(sorted(whole), types=(*NOTED_ROWS, STAGE_EXPANDED, STAGE_TESTED)):
+        types = (*NOTED_ROWS, *PAID_ROWS, STAGE_EXPANDED, STAGE_TESTED)
+        for row in tx.completed(sorted(whole), types=types):
             state.completed.setdefault(row.run, []).append(row)
         asked = list(_suspended_without_job(state, whole))
         for suspension in tx.history(asked) if asked else ():
@@ -263,14 +331,16 @@ def _lock(
 
 
 def _suspended_without_job(state: State, runs: set[str]) -> Iterator[tuple[str, int]]:
+    """Yield the rows that tell of suspended stages and items without a job, and those in which any of them failed."""
     for run in runs & state.completed.keys():
         live = {(job.node, job.item) for job in state.tables.jobs.get(run, {}).values()}
         last = {(row.node, row.item): row for row in state.completed[run]}
-        yield from (
-            (run, row.number)
-            for item, row in sorted(last.items(), key=lambda pair: pair[1].number)
-            if row.type == STAGE_SUSPENDED and item not in live
-        )
+        suspended = {(row.node, row.item): row for row in state.completed[run] if row.type == STAGE_SUSPENDED}
+        for item, row in sorted(suspended.items(), key=lambda pair: pair[1].number):
+            if item not in live and last[item].type in (STAGE_SUSPENDED, STAGE_FAILED):
+                yield run, row.number
+            if last[item].type == STAGE_FAILED:
+                yield run, last[item].number
 
 
 def _sessions(tx: Transaction, state: State, needs: list[Reads]) -> None:
@@ -306,7 +376,10 @@ def _leavings(tx: Transaction, state: State, names: set[RunName]) -> None:
     for run in tx.generations(sorted(names)):
         generations.setdefault(run.name, []).append(run.key)
     keys = sorted(key for of_name in generations.values() for key in of_name)
-    owing = {job.run for job in tx.jobs_of(keys)}
+    jobs = tx.jobs_of(keys)
+    for job in jobs:
+        state.tables.put_job(job)
+    owing = {job.run for job in jobs}
     inputs = {row.run: row.payload for row in tx.history([(key, 1) for key in keys])}
     sinks = tx.all_sinks()
     streams: dict[str, list[Stream]] = {}
@@ -356,6 +429,23 @@ def _found_nothing(state: State, reads: Reads) -> bool:
             return not state.found[reads.search].streams
         case _:
             return False
+
+
+def _unseen(tx: Transaction, state: State, needs: list[Reads]) -> None:
+    """Read the rows that functions have not been told. Mostly there is none, which the runs' own rows say."""
+    after: dict[str, int] = {}
+    for run, seen in (unseen for reads in needs for unseen in reads.unseen):
+        after[run] = min(seen, after.get(run, seen))
+    state.unseen.update((run, []) for run in after)
+    wanted = [
+        (run, number)
+        for run, seen in sorted(after.items())
+        if run in state.tables.runs
+        for number in range(seen + 1, state.tables.runs[run].last_row + 1)
+    ]
+    if wanted:
+        for row in tx.history(wanted):
+            state.unseen[row.run].append(row)
 
 
 def _plans(tx: Transaction, state: State, known: PlanCache) -> None:

@@ -6,9 +6,9 @@ keeps the plan that it was created with, so a deploy may change a pipeline while
 
 import hashlib
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import floor
-from typing import Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import attrs
 
@@ -21,6 +21,10 @@ _ROUNDING: Final = 1e-9
 DEFAULT_QUEUE: Final = "default"
 DEFAULT_MAP_LIMIT: Final = 1_000
 """How many items of a map have jobs at once where its author did not say."""
+
+
+LOSSES_MAX: Final = 10
+"""How often in a row a function may be lost with its worker without having come further. Then its run is blocked."""
 
 
 @attrs.frozen(kw_only=True)
@@ -54,15 +58,39 @@ class CheckPlan:
 
 
 @attrs.frozen(kw_only=True)
-class ChildPlan:
-    """Which pipeline a stage is, if it is one: a run of its own, which its parent waits for.
+class CancelPlan:
+    """How what cancels an external stage's work is treated: as a body of its own."""
 
-    `close_policy` is what becomes of it if its parent ends first.
+    retry: RetryPolicy = RetryPolicy()
+    timeout_us: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ChildPlan:
+    """Which workflow a stage is, if it is one: a run of its own, which its parent waits for.
+
+    `close_policy` is what becomes of it if its parent ends first. Of a durable function `parameters` are the names of
+    those that the stage's value is given to: as a whole if it is one, shared out if there are several.
     """
 
     workflow: str
     version: str
     close_policy: ClosePolicy = ClosePolicy.CANCEL
+    parameters: tuple[str, ...] | None = None
+
+
+@attrs.frozen(kw_only=True)
+class RatePlan:
+    """How many bodies may start in any span of so many microseconds.
+
+    With a `name` those of all stages count together that name it, otherwise those of the stage. With `by` those count
+    together whose runs have the same text in the attribute of this name.
+    """
+
+    limit: int
+    per_us: int
+    name: str | None = None
+    by: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -73,7 +101,9 @@ class StagePlan:
     for all of them, from the first claim on; `heartbeat_timeout_us` is how long an attempt may say nothing.
     At most `max_concurrency` of its bodies, in all runs of the workflow in a namespace, are under way at a time.
 
-    With a `check` its work is done elsewhere, and asked about; with a `child` it is a run of another pipeline.
+    With a `check` its work is done elsewhere, and asked about, and with a `cancel` it is cancelled once nobody waits
+    for it any more; with a `child` it is a run of another pipeline. A `function` is driven: its attempts record what
+    its calls come to, and it rests while it waits.
     """
 
     name: str
@@ -86,12 +116,17 @@ class StagePlan:
     timeout_total_us: int | None = None
     heartbeat_timeout_us: int | None = None
     max_concurrency: int | None = None
+    rate: RatePlan | None = None
     check: CheckPlan | None = None
     child: ChildPlan | None = None
+    function: bool = False
+    cancel: CancelPlan | None = None
 
     @property
     def max_attempts(self) -> int:
-        """How many attempts there can be, whatever they fail by."""
+        """How many attempts there can be, whatever they fail by. Of a function: how many can be lost in a row."""
+        if self.function:
+            return LOSSES_MAX
         return max(self.retry.attempts, *(rule.policy.attempts for rule in self.retry_rules), 1)
 
     def policy(self, rule: int | None) -> RetryPolicy:
@@ -202,9 +237,21 @@ class Plan:
         return frozenset(node.over for node in self.nodes.values() if isinstance(node, MapPlan) and node.over)
 
     @cached_property
-    def limited(self) -> tuple[str, ...]:
-        """The names of the stages of which only so many may be under way."""
-        return tuple(name for name, node in self.nodes.items() if stage_of(node).max_concurrency is not None)
+    def limited(self) -> tuple[StagePlan, ...]:
+        """The stages of which only so many may be under way, or start in a time."""
+        stages = map(stage_of, self.nodes.values())
+        return tuple(one for one in stages if one.max_concurrency is not None or one.rate is not None)
+
+    @cached_property
+    def cancels(self) -> Mapping[str, int]:
+        """The stages whose external work is cancelled if they end without it, with how often that may be tried."""
+        stages = (stage_of(node) for node in self.nodes.values())
+        return {stage.name: stage.cancel.retry.attempts for stage in stages if stage.cancel is not None}
+
+    @cached_property
+    def function(self) -> str | None:
+        """The name of its one stage, if that is a durable function; None if it is a pipeline."""
+        return next((node.name for node in self.nodes.values() if stage_of(node).function), None)
 
     @property
     def definition(self) -> str:
@@ -216,8 +263,9 @@ class Plan:
         return self.nodes[name]
 
 
+@lru_cache(maxsize=256)
 def plan_from_json(text: str) -> Plan:
-    """Return the plan whose `to_json` this is."""
+    """Return the plan whose `to_json` this is. It is read once, and shared by all who ask for it."""
     data = cast("dict[str, object]", parse(text))
     groups = cast("list[dict[str, object]]", data["groups"])
     return Plan(
@@ -261,6 +309,8 @@ def _node_data(node: NodePlan) -> dict[str, object]:
         for name, value in attrs.asdict(plan).items()
         if name in _ALWAYS_STORED or value != getattr(_SAYS_NOTHING, name)
     }
+    if plan.child is not None and plan.child.parameters is None:
+        del stage["child"]["parameters"]
     if not isinstance(node, MapPlan):
         return {"kind": "stage", "stage": stage}
     data: dict[str, object] = {"kind": "map", "stage": stage, "over": node.over, "limit": node.limit}
@@ -285,12 +335,16 @@ def _stage_from(data: dict[str, object]) -> StagePlan:
     retry = _policy_from(fields.pop("retry"))
     rules = tuple(map(_rule_from, cast("list[dict[str, object]]", fields.pop("retry_rules", []))))
     check = cast("dict[str, object] | None", fields.pop("check", None))
-    child = cast("dict[str, str] | None", fields.pop("child", None))
+    child = cast("dict[str, Any] | None", fields.pop("child", None))
+    rate = cast("dict[str, Any] | None", fields.pop("rate", None))
+    cancel = cast("dict[str, object] | None", fields.pop("cancel", None))
     return StagePlan(
         retry=retry,
         retry_rules=rules,
+        rate=None if rate is None else RatePlan(**rate),
         check=None if check is None else _check_from(check),
         child=None if child is None else _child_from(child),
+        cancel=None if cancel is None else _cancel_from(cancel),
         **cast("dict[str, str]", fields),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     )
 
@@ -307,6 +361,15 @@ def _check_from(data: dict[str, object]) -> CheckPlan:
     return CheckPlan(retry=_policy_from(data["retry"]), timeout_us=cast("int | None", data["timeout_us"]))
 
 
-def _child_from(data: dict[str, str]) -> ChildPlan:
-    policy = ClosePolicy(data["close_policy"])
-    return ChildPlan(workflow=data["workflow"], version=data["version"], close_policy=policy)
+def _cancel_from(data: dict[str, object]) -> CancelPlan:
+    return CancelPlan(retry=_policy_from(data["retry"]), timeout_us=cast("int | None", data["timeout_us"]))
+
+
+def _child_from(data: dict[str, Any]) -> ChildPlan:
+    policy, parameters = ClosePolicy(data["close_policy"]), data.get("parameters")
+    return ChildPlan(
+        workflow=data["workflow"],
+        version=data["version"],
+        close_policy=policy,
+        parameters=None if parameters is None else tuple(parameters),
+    )

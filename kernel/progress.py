@@ -5,6 +5,7 @@ from typing import Final, cast
 import attrs
 
 from holdfast.ports.json import canonical, parse
+from holdfast.ports.records import JobKey, Run
 from holdfast.ports.references import (
     Reference,
     item_reference,
@@ -105,6 +106,19 @@ def progress_from(text: str) -> Progress:
         nodes={name: _node_from(node) for name, node in nodes.items()},
         kept={name: _reference(reference) for name, reference in kept.items()},
     )
+
+
+def driver_of(run: Run) -> JobKey | None:
+    """Return the job that drives a run's function; None if the run has not begun, has ended, or is none of a function.
+
+    For others than functions it may be the job of any stage.
+    """
+    try:
+        nodes = progress_from(run.progress).nodes.values()
+    except UNREADABLE:
+        return None
+    number = next((node.job for node in nodes if node.job is not None), None)
+    return None if number is None else JobKey(run.key, number)
 
 
 def _node_data(node: NodeProgress) -> dict[str, object]:

@@ -39,6 +39,8 @@ from holdfast.ports.records import (
     Job,
     Micros,
     PlanRow,
+    RateName,
+    RateWindow,
     Reply,
     Run,
     RunName,
@@ -156,6 +158,7 @@ def state_json(state: State) -> str:
     """Return, as canonical JSON text, what a decision can see."""
     tables = state.tables
     said = [[run, key, sorted(names)] for (run, key), names in sorted(tables.said_keys.items())]
+    unseen = {run: [to_data(row) for row in rows] for run, rows in sorted(state.unseen.items())}
     suspensions = [to_data(row) for row in state.suspensions.values()]
     leavings = [
         [*name, {**cast("dict[str, object]", to_data(left)), "unheard": sorted(left.unheard)}]
@@ -166,6 +169,7 @@ def state_json(state: State) -> str:
             **({"said_keys": said} if said else {}),
             **({"suspensions": suspensions} if suspensions else {}),
             **({"leavings": leavings} if leavings else {}),
+            **({"unseen": unseen} if unseen else {}),
             "runs": to_data(list(tables.runs.values()), list[Run]),
             "jobs": to_data(list(tables.all_jobs()), list[Job]),
             "sessions": to_data(list(tables.sessions.values()), list[Session]),
@@ -187,6 +191,12 @@ def state_json(state: State) -> str:
             "completed": [to_data(row) for rows in state.completed.values() for row in rows],
             "slots": [list(slot) for slot in sorted(tables.slots)],
             "used": [[*slot, number] for slot, number in sorted(state.used.items())],
+            **({"rates": to_data(list(tables.rates.values()), list[RateWindow])} if tables.rates else {}),
+            **(
+                {"rated": [[*rate, number] for rate, number in sorted(state.rated.items())]}
+                if state.rated
+                else {}
+            ),
         }
     )
 
@@ -218,20 +228,22 @@ def state_from(text: str) -> State:
     workflows: dict[tuple[str, str | None], Plan] = {
         (name, version): plan_from_json(plan) for name, version, plan in data["workflows"]
     }
-    state = State(
-        tables=tables,
-        plans={name: plan_from_json(plan) for name, plan in data["plans"].items()},
-        workflows=workflows,
-        stored_plans=frozenset(data["stored_plans"]),
-        past=None if data.get("past") is None else from_data(data["past"], dict[str, Past]),
-    )
+    state = State(workflows)
+    state.tables = tables
+    state.plans = {name: plan_from_json(plan) for name, plan in data["plans"].items()}
+    state.stored_plans = frozenset(data["stored_plans"])
+    state.past = None if data.get("past") is None else from_data(data["past"], dict[str, Past])
     state.leavings = {
         RunName(namespace, name): from_data(left, Leavings)
         for namespace, name, left in data.get("leavings", ())
     }
+    windows = from_data(data.get("rates", []), list[RateWindow])
+    tables.rates = {window.rate_name: window for window in windows}
+    state.rated = {RateName(namespace, name): number for namespace, name, number in data.get("rated", ())}
     state.used = {SlotName(namespace, name): number for namespace, name, number in data.get("used", ())}
     for kind, search, found in data["found"]:
         state.found[_search(kind, search)] = from_data(found, Found)
+    state.unseen = from_data(data.get("unseen", {}), dict[str, list[HistoryRow]])
     for suspension in from_data(data.get("suspensions", []), list[HistoryRow]):
         state.suspensions[suspension.run, suspension.number] = suspension
     for row in from_data(data["completed"], list[CompletedRow]):

@@ -13,6 +13,7 @@ from holdfast.kernel.decide import (
     claims,
     leases,
     outbox,
+    records,
     removals,
     repairs,
     reruns,
@@ -20,6 +21,7 @@ from holdfast.kernel.decide import (
     said,
     sessions,
     settles,
+    signals,
     silence,
     sinks,
     suspensions,
@@ -57,12 +59,13 @@ def _rule(
 _ALL: Final = (
     _rule(c.RunCreate, c.RunCreated, runs.reads_of_create, runs.decide_create),
     _rule(c.RunTransition, c.RunTransitioned, runs.reads_of_named, runs.decide_transition),
-    _rule(c.RunCancel, c.RunEnded, runs.reads_of_named, runs.decide_cancel),
+    _rule(c.RunCancel, c.RunEnded, runs.reads_of_cancel, runs.decide_cancel),
     _rule(c.RunTerminate, c.RunEnded, runs.reads_of_named, runs.decide_terminate),
     _rule(c.RunPause, c.RunPaused, runs.reads_of_whole, runs.decide_pause),
     _rule(c.RunResume, c.RunPaused, runs.reads_of_whole, runs.decide_resume),
     _rule(c.RunRerunFrom, c.RunRerun, reruns.reads_of_rerun, reruns.decide_rerun),
     _rule(c.RunRemove, c.RunRemoved, removals.reads_of_remove, removals.decide_remove),
+    _rule(c.RunSignal, c.RunSignalled, signals.reads_of_signal, signals.decide_signal),
     _rule(c.RunAnnotate, c.RunAnnotated, said.reads_of_annotate, said.decide_annotate),
     _rule(
         c.RunClaimPending, c.RunsAdmitted, admissions.reads_of_claim_pending, admissions.decide_claim_pending
@@ -74,6 +77,7 @@ _ALL: Final = (
     _rule(c.JobClaim, c.JobsClaimed, claims.reads_of_claim, claims.decide_claim),
     _rule(c.JobClaimOne, c.JobClaimed, claims.reads_of_claim_one, claims.decide_claim_one),
     _rule(c.JobSettle, c.JobSettled, settles.reads_of_settle, settles.decide_settle),
+    _rule(c.JobRecord, c.JobRecorded, records.reads_of_record, records.decide_record),
     _rule(c.JobRelease, c.JobReleased, leases.reads_of_release, leases.decide_release),
     _rule(c.JobHeartbeat, c.JobsHeld, leases.reads_of_heartbeat, leases.decide_heartbeat),
     _rule(c.JobReapSilent, c.SilentReaped, silence.reads_of_reap_silent, silence.decide_reap_silent),

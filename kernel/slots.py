@@ -1,10 +1,15 @@
-"""Who has slots: runs by their concurrency keys, jobs by their stages."""
+"""Who has slots: runs by their concurrency keys, jobs by their stages. And where jobs wait for these, and for rates."""
 
+import hashlib
 from collections import Counter
+from typing import Final
 
+from holdfast.kernel.plan import StagePlan
 from holdfast.ports.persistence import Waiting
-from holdfast.ports.records import SlotName
+from holdfast.ports.records import Run, SlotName, attribute_texts
 from holdfast.ports.tables import Tables
+
+_TEXT_MAX: Final = 64
 
 
 def holders(tables: Tables, waiting: Waiting) -> Counter[SlotName]:
@@ -13,6 +18,26 @@ def holders(tables: Tables, waiting: Waiting) -> Counter[SlotName]:
     return Counter(one.slot for one in of if one.has_slot and one.slot is not None)
 
 
-def stage_key(workflow: str, stage: str) -> str:
-    """Return the concurrency key of a stage's jobs. Neither name has a slash in it."""
-    return f"{workflow}/{stage}"
+def line_of(run: Run, stage: StagePlan) -> str:
+    """Return the concurrency key of the jobs that a run has of a stage with limits.
+
+    It is `<workflow>/<stage>`, or `/<name>~<period>` of a rate limit that has a name: starts that count no more in the
+    shorter of two periods may still count in the longer one, so each has its own. And, where a rate is limited for each
+    text of an attribute, `/<text>` after it. Names have no slash in them.
+    """
+    rate = stage.rate
+    whose = (
+        f"{run.workflow}/{stage.name}" if rate is None or rate.name is None else f"/{rate.name}~{rate.per_us}"
+    )
+    if rate is None or rate.by is None:
+        return whose
+    return f"{whose}/{_short(attribute_texts(run.attributes).get(rate.by))}"
+
+
+def _short(text: str | None) -> str:
+    """Return what stands for a text in a key: itself, if it is short and plain. Nothing stands for no text."""
+    if text is None:
+        return ""
+    if 0 < len(text) <= _TEXT_MAX and text.isascii() and text.isprintable() and not text.startswith("#"):
+        return text
+    return f"#{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()}"

@@ -14,6 +14,7 @@ from holdfast.ports.json import parse
 from holdfast.ports.persistence import CompletedRow, Lane, SlotPlace
 from holdfast.ports.records import (
     NOTED_ROWS,
+    PAID_ROWS,
     STAGE_SUSPENDED,
     HistoryRow,
     JobKey,
@@ -21,6 +22,7 @@ from holdfast.ports.records import (
     Micros,
     News,
     PassOver,
+    RateName,
     Run,
     RunName,
     SinkName,
@@ -245,9 +247,13 @@ class Reads:
     runs: tuple[str, ...] = ()
     names: tuple[RunName, ...] = ()
     whole_names: bool = False
+    drivers: bool = False
+    """Whether the jobs are read, and locked, that drive the functions of what `runs` and `names` name."""
     jobs: tuple[JobKey, ...] = ()
     seen: tuple[JobKey, ...] = ()
     """Jobs that are read without being locked: for replies, never for changes."""
+    starts: tuple[JobKey, ...] = ()
+    """Jobs that may be claimed: the rows are locked in which their starts are counted."""
     sessions: tuple[str, ...] = ()
     locks_sessions: bool = False
     duties: tuple[str, ...] = ()
@@ -260,10 +266,12 @@ class Reads:
     """Whether what the runs leave that `names` names is read as well."""
     said_keys: tuple[tuple[str | RunName, str], ...] = ()
     """Keys under which annotations may have been said, each with its run."""
+    unseen: tuple[tuple[str, int], ...] = ()
+    """Runs, each with the number of the row after which its history is read."""
     search: Search | None = None
 
 
-@attrs.define(kw_only=True)
+@attrs.define(init=False)
 class State:
     """The rows read for a batch, with the changes of the commands decided so far applied to them.
 
@@ -273,20 +281,37 @@ class State:
     beside what is in the tables.
     """
 
-    tables: Tables = attrs.field(factory=Tables)
-    plans: dict[str, Plan] = attrs.field(factory=dict[str, Plan])
-    workflows: Mapping[tuple[str, str | None], Plan] = attrs.field(
-        factory=dict[tuple[str, "str | None"], Plan]
-    )
-    stored_plans: frozenset[str] = frozenset()
-    found: dict[Search, Found] = attrs.field(factory=dict[Search, Found])
-    completed: dict[str, list[CompletedRow]] = attrs.field(factory=dict[str, list[CompletedRow]])
-    suspensions: dict[tuple[str, int], HistoryRow] = attrs.field(factory=dict[tuple[str, int], HistoryRow])
-    """By run and number, the rows in which those stages were suspended that are to be asked about anew."""
-    past: dict[str, Past] | None = None
+    tables: Tables
+    plans: dict[str, Plan]
+    workflows: Mapping[tuple[str, str | None], Plan]
+    stored_plans: frozenset[str]
+    found: dict[Search, Found]
+    completed: dict[str, list[CompletedRow]]
+    suspensions: dict[tuple[str, int], HistoryRow]
+    """By run and number, the rows in which those stages were suspended that are to be asked about anew, or whose work
+    is to be cancelled after all, and those in which these failed."""
+    past: dict[str, Past] | None
     """What has happened in runs that are to be run again; None if no command of the batch is about that."""
-    used: dict[SlotName, int] = attrs.field(factory=dict[SlotName, int])
-    leavings: dict[RunName, Leavings] = attrs.field(factory=dict[RunName, Leavings])
+    unseen: dict[str, list[HistoryRow]]
+    """By run, the rows of its history after those that its function is known to have been told."""
+    used: dict[SlotName, int]
+    rated: dict[RateName, int]
+    """How many queued jobs there are of each rate that a search was for, beside those in the tables."""
+    leavings: dict[RunName, Leavings]
+
+    def __init__(self, workflows: Mapping[tuple[str, str | None], Plan] | None = None) -> None:
+        self.tables = Tables()
+        self.plans = {}
+        self.workflows = workflows or {}
+        self.stored_plans = frozenset()
+        self.found = {}
+        self.completed = {}
+        self.suspensions = {}
+        self.past = None
+        self.unseen = {}
+        self.used = {}
+        self.rated = {}
+        self.leavings = {}
 
     def plan_of(self, run: Run) -> Plan:
         """Return the plan that a run follows. UnknownPlanError if it is not stored."""
@@ -299,6 +324,10 @@ class State:
             raise UnknownPlanError(run.plan)
         return plan
 
+    def cancels_of(self, run: Run) -> Mapping[str, int]:
+        """Return of which stages a run that ends now may leave work to be cancelled (see `Plan.cancels`)."""
+        return self.plan_of(run).cancels if run.open_jobs else {}
+
     def apply(self, changes: Sequence[Change]) -> None:
         """Make the changes of a decision, so that the commands after it see them."""
         for change in changes:
@@ -306,11 +335,13 @@ class State:
             if not isinstance(change, AppendHistory):
                 continue
             row = change.row
+            if row.run in self.unseen:
+                self.unseen[row.run].append(row)
             if self.past is not None and (row.run in self.past or row.number == 1):
                 self.past.setdefault(row.run, Past()).append(row)
             if row.type == STAGE_SUSPENDED:
                 self.suspensions[row.run, row.number] = row
-            if row.type in NOTED_ROWS:
+            if row.type in NOTED_ROWS or row.type in PAID_ROWS:
                 completed = CompletedRow(row.run, row.number, row.node or "", row.item, row.type)
                 self.completed.setdefault(row.run, []).append(completed)
 

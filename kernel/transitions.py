@@ -14,7 +14,7 @@ RUN_TRANSITIONS: Final[Mapping[RunStatus, frozenset[RunStatus]]] = {
     _S.WAITING: frozenset({_S.RUNNING, _S.PAUSED, _S.BLOCKED, _S.CANCELLING}) | _ENDS,
     _S.PAUSED: frozenset({_S.PENDING, _S.RUNNING, _S.WAITING, _S.BLOCKED, _S.CANCELLING}) | _ENDS,
     _S.BLOCKED: frozenset({_S.RUNNING, _S.WAITING, _S.PAUSED, _S.CANCELLING, _S.FAILED, _S.CANCELLED}),
-    _S.CANCELLING: frozenset({_S.BLOCKED, _S.FAILED, _S.CANCELLED}),
+    _S.CANCELLING: frozenset({_S.BLOCKED}) | _ENDS,
     _S.COMPLETED: frozenset(),
     _S.FAILED: frozenset(),
     _S.CANCELLED: frozenset(),

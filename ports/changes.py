@@ -11,9 +11,12 @@ from holdfast.ports.records import (
     ItemPage,
     Job,
     JobKey,
+    JobKind,
     News,
     Note,
     PlanRow,
+    RateName,
+    RateWindow,
     Reply,
     Run,
     Session,
@@ -21,6 +24,7 @@ from holdfast.ports.records import (
     SlotName,
     Stream,
     StreamKey,
+    cancelling,
 )
 from holdfast.ports.said import AiCall, Annotation, Artifact
 
@@ -61,15 +65,24 @@ class CloseJob:
 
 
 @attrs.frozen
+class CancelWork:
+    """Make each job of a run that checks external work of this node one that cancels it, as `cancelling` says."""
+
+    run: str
+    node: str
+    attempts: int
+
+
+@attrs.frozen
 class CloseJobs:
-    """Take all jobs of a run out of the table."""
+    """Take all jobs of a run out of the table, but for those that cancel external work."""
 
     run: str
 
 
 @attrs.frozen
 class CloseNode:
-    """Take all jobs of a run out of the table that are of this node."""
+    """Take all jobs of a run out of the table that are of this node, but for those that cancel external work."""
 
     run: str
     node: str
@@ -137,6 +150,20 @@ class AddSlot:
     """Add the row that is locked whenever somebody is given one of these slots."""
 
     slot: SlotName
+
+
+@attrs.frozen
+class AddRate:
+    """Add the row in which the starts of a rate limit are counted."""
+
+    window: RateWindow
+
+
+@attrs.frozen
+class UpdateRate:
+    """Make the row look like this in which the starts of a rate limit are counted."""
+
+    window: RateWindow
 
 
 @attrs.frozen
@@ -208,6 +235,7 @@ Change: TypeAlias = (
     | AddJob
     | UpdateJob
     | CloseJob
+    | CancelWork
     | CloseJobs
     | CloseNode
     | RemoveRun
@@ -228,10 +256,12 @@ Change: TypeAlias = (
     | AddArtifact
     | AddAiCall
     | AddSlot
+    | AddRate
+    | UpdateRate
 )
 
 
-@attrs.define
+@attrs.define(init=False)
 class NetChanges:
     """What a batch of changes comes to: at most one write for each row, grouped by table.
 
@@ -239,44 +269,92 @@ class NetChanges:
     and its index entries in one order.
     """
 
-    removed_runs: set[str] = attrs.field(factory=set[str])
-    removed_streams: set[StreamKey] = attrs.field(factory=set[StreamKey])
-    new_runs: dict[str, Run] = attrs.field(factory=dict[str, Run])
-    runs: dict[str, Run] = attrs.field(factory=dict[str, Run])
-    closed_runs: set[str] = attrs.field(factory=set[str])
-    closed_nodes: set[tuple[str, str]] = attrs.field(factory=set[tuple[str, str]])
-    closed_jobs: set[JobKey] = attrs.field(factory=set[JobKey])
-    new_jobs: dict[JobKey, Job] = attrs.field(factory=dict[JobKey, Job])
-    jobs: dict[JobKey, Job] = attrs.field(factory=dict[JobKey, Job])
-    history: list[HistoryRow] = attrs.field(factory=list[HistoryRow])
-    pages: list[ItemPage] = attrs.field(factory=list[ItemPage])
-    plans: dict[str, PlanRow] = attrs.field(factory=dict[str, PlanRow])
-    replies: list[Reply] = attrs.field(factory=list[Reply])
-    sessions: dict[str, Session] = attrs.field(factory=dict[str, Session])
-    new_duties: dict[str, Duty] = attrs.field(factory=dict[str, Duty])
-    duties: dict[str, Duty] = attrs.field(factory=dict[str, Duty])
-    notes: list[Note] = attrs.field(factory=list[Note])
-    new_sinks: dict[str, Sink] = attrs.field(factory=dict[str, Sink])
-    sinks: dict[str, Sink] = attrs.field(factory=dict[str, Sink])
-    removed_sinks: set[str] = attrs.field(factory=set[str])
-    streams: dict[StreamKey, Stream] = attrs.field(factory=dict[StreamKey, Stream])
-    news: dict[StreamKey, News] = attrs.field(factory=dict[StreamKey, News])
-    annotations: list[Annotation] = attrs.field(factory=list[Annotation])
-    artifacts: list[Artifact] = attrs.field(factory=list[Artifact])
-    ai_calls: list[AiCall] = attrs.field(factory=list[AiCall])
-    slots: set[SlotName] = attrs.field(factory=set[SlotName])
+    removed_runs: set[str]
+    removed_streams: set[StreamKey]
+    new_runs: dict[str, Run]
+    runs: dict[str, Run]
+    cancelled_work: dict[tuple[str, str], int]
+    """By run and node, how often it may be tried."""
+    closed_runs: set[str]
+    closed_nodes: set[tuple[str, str]]
+    closed_jobs: set[JobKey]
+    new_jobs: dict[JobKey, Job]
+    jobs: dict[JobKey, Job]
+    history: list[HistoryRow]
+    pages: list[ItemPage]
+    plans: dict[str, PlanRow]
+    replies: list[Reply]
+    sessions: dict[str, Session]
+    new_duties: dict[str, Duty]
+    duties: dict[str, Duty]
+    notes: list[Note]
+    new_sinks: dict[str, Sink]
+    sinks: dict[str, Sink]
+    removed_sinks: set[str]
+    streams: dict[StreamKey, Stream]
+    news: dict[StreamKey, News]
+    annotations: list[Annotation]
+    artifacts: list[Artifact]
+    ai_calls: list[AiCall]
+    slots: set[SlotName]
+    new_rates: dict[RateName, RateWindow]
+    rates: dict[RateName, RateWindow]
+
+    def __init__(self) -> None:
+        # Each transaction makes one; `factory=dict[str, Run]` would take ten times as long.
+        self.removed_runs = set()
+        self.removed_streams = set()
+        self.new_runs = {}
+        self.runs = {}
+        self.cancelled_work = {}
+        self.closed_runs = set()
+        self.closed_nodes = set()
+        self.closed_jobs = set()
+        self.new_jobs = {}
+        self.jobs = {}
+        self.history = []
+        self.pages = []
+        self.plans = {}
+        self.replies = []
+        self.sessions = {}
+        self.new_duties = {}
+        self.duties = {}
+        self.notes = []
+        self.new_sinks = {}
+        self.sinks = {}
+        self.removed_sinks = set()
+        self.streams = {}
+        self.news = {}
+        self.annotations = []
+        self.artifacts = []
+        self.ai_calls = []
+        self.slots = set()
+        self.new_rates = {}
+        self.rates = {}
+
+    def _cancel_work(self, change: CancelWork) -> None:
+        """What was stored before the batch is written first: nothing is left of it where it was closed since."""
+        place = (change.run, change.node)
+        if change.run not in self.closed_runs and place not in self.closed_nodes:
+            self.cancelled_work.setdefault(place, change.attempts)
+        for jobs in (self.new_jobs, self.jobs):
+            for key, job in jobs.items():
+                if (job.run, job.node, job.kind) == (change.run, change.node, JobKind.CHECK):
+                    jobs[key] = cancelling(job, change.attempts)
 
     def _close_jobs(self, run: str) -> None:
+        """Jobs that were closed one by one stay closed so: they may be such as a run's end leaves."""
         self.closed_runs.add(run)
-        self.closed_jobs = {key for key in self.closed_jobs if key.run != run}
-        self.new_jobs = {key: job for key, job in self.new_jobs.items() if key.run != run}
-        self.jobs = {key: job for key, job in self.jobs.items() if key.run != run}
+        for jobs in (self.new_jobs, self.jobs):
+            for key in [key for key, job in jobs.items() if key.run == run and _is_closed_with_others(job)]:
+                del jobs[key]
 
     def _close_node(self, run: str, node: str) -> None:
         self.closed_nodes.add((run, node))
         for jobs in (self.new_jobs, self.jobs):
-            for key in [key for key, job in jobs.items() if key.run == run and job.node == node]:
-                del jobs[key]
+            for key, job in list(jobs.items()):
+                if key.run == run and job.node == node and _is_closed_with_others(job):
+                    del jobs[key]
 
     def _close_job(self, key: JobKey) -> None:
         self.jobs.pop(key, None)
@@ -301,8 +379,11 @@ class NetChanges:
         self.removed_streams.update(streams)
         self.new_runs.pop(key, None)
         self.runs.pop(key, None)
-        self._close_jobs(key)
+        self.cancelled_work = {place: most for place, most in self.cancelled_work.items() if place[0] != key}
         self.closed_runs.discard(key)
+        self.closed_jobs = {job for job in self.closed_jobs if job.run != key}
+        self.new_jobs = {place: job for place, job in self.new_jobs.items() if place.run != key}
+        self.jobs = {place: job for place, job in self.jobs.items() if place.run != key}
         self.closed_nodes = {place for place in self.closed_nodes if place[0] != key}
         self.streams = {place: stream for place, stream in self.streams.items() if place.run != key}
         self.news = {place: news for place, news in self.news.items() if place.run != key}
@@ -323,6 +404,12 @@ class NetChanges:
         self.sinks.pop(key, None)
         if self.new_sinks.pop(key, None) is None:
             self.removed_sinks.add(key)
+
+    def _update_rate(self, window: RateWindow) -> None:
+        if window.rate_name in self.new_rates:
+            self.new_rates[window.rate_name] = window
+        else:
+            self.rates[window.rate_name] = window
 
     def _add_news(self, news: News) -> None:
         """The first one says since when the stream is due, the highest one what there is."""
@@ -345,6 +432,8 @@ class NetChanges:
                 self._close_job(key)
             case CreateRun(run):
                 self.new_runs[run.key] = run
+            case CancelWork():
+                self._cancel_work(change)
             case CloseJobs(run):
                 self._close_jobs(run)
             case CloseNode(run, node):
@@ -385,6 +474,14 @@ class NetChanges:
                 self.ai_calls.append(call)
             case AddSlot(slot):
                 self.slots.add(slot)
+            case AddRate(window):
+                self.new_rates[window.rate_name] = window
+            case UpdateRate(window):
+                self._update_rate(window)
+
+
+def _is_closed_with_others(job: Job) -> bool:
+    return job.kind is not JobKind.CANCEL
 
 
 def net_changes(changes: Iterable[Change]) -> NetChanges:

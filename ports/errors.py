@@ -1,7 +1,8 @@
 """Every error that Holdfast raises on purpose. Each has a stable `code` and a section in the docs."""
 
-from datetime import timedelta
 from typing import ClassVar
+
+from holdfast.ports.durations import Duration, length_of
 
 
 class HoldfastError(Exception):
@@ -76,7 +77,7 @@ class UnknownPlanError(CommandError):
 
 
 class RemoveRefusedError(CommandError):
-    """A run can't be removed now: it has not ended, or others are still to hear of it."""
+    """A run can't be removed now: it has not ended, others are still to hear of it, or it has left work to cancel."""
 
     code = "remove_refused"
 
@@ -95,6 +96,16 @@ class RerunRefusedError(CommandError):
         self.run_id = run_id
         self.reason = reason
         super().__init__(f"run {run_id!r} can't be run again like this: {reason}")
+
+
+class SignalRefusedError(CommandError):
+    """A signal was sent to a run that can't have it: it has ended, or is none of a durable function."""
+
+    code = "signal_refused"
+
+    def __init__(self, run_id: str, why: str) -> None:
+        self.run_id = run_id
+        super().__init__(f"run {run_id!r} takes no signals: {why}")
 
 
 class IdempotencyConflictError(CommandError):
@@ -129,10 +140,48 @@ class NothingToWakeError(CommandError):
         )
 
 
+class SinkExistsError(CommandError):
+    """A sink of this name is registered, for other types of events."""
+
+    code = "sink_exists"
+
+    def __init__(self, sink: str, types: tuple[str, ...]) -> None:
+        self.sink = sink
+        self.types = types
+        gets = ", ".join(types) or "all types"
+        super().__init__(
+            f"the sink {sink!r} is registered already, for {gets} of events: give it these, choose another name, or "
+            "remove it first, with what it had to get"
+        )
+
+
+class SinkNotFoundError(CommandError):
+    """There is no such sink in this namespace."""
+
+    code = "sink_not_found"
+
+    def __init__(self, sink: str) -> None:
+        self.sink = sink
+        super().__init__(f"there is no sink {sink!r}; `holdfast sink list` shows those there are")
+
+
 class StorageRefusedError(CommandError):
     """The store refused one command's data, for a reason that will not go away."""
 
     code = "storage_refused"
+
+
+class InvalidArgumentError(HoldfastError, TypeError, ValueError):
+    """A function of Holdfast's was given an argument that it can't take. Nothing was done.
+
+    It is a TypeError and a ValueError too: code that expects Python's own errors catches it.
+    """
+
+    code = "invalid_argument"
+
+    def __init__(self, argument: str, message: str) -> None:
+        self.argument = argument
+        super().__init__(message)
 
 
 class DefinitionError(HoldfastError):
@@ -332,11 +381,14 @@ class RetryAfter(HoldfastError):  # noqa: N818  # as above
 
     code = "retry_after"
 
-    def __init__(self, wait: timedelta, why: str = "") -> None:
-        if not isinstance(wait, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"RetryAfter takes a timedelta, as timedelta(minutes=1), not {wait!r}")
-        self.wait = wait
-        super().__init__(why or f"to be tried again after {wait}")
+    def __init__(self, wait: Duration, why: str = "") -> None:
+        length = length_of(wait)
+        if length is None:
+            raise InvalidArgumentError(
+                "wait", f"RetryAfter: wait is {wait!r}; it must be a timedelta or a number of seconds"
+            )
+        self.wait = length
+        super().__init__(why or f"to be tried again after {length}")
 
 
 class InvalidEventError(HoldfastError):
@@ -379,3 +431,127 @@ class RunCancelledError(HoldfastError):
         self.run_id = run_id
         self.reason = reason
         super().__init__(f"run {run_id!r} was cancelled" + (f": {reason}" if reason else ""))
+
+
+class NotDurableError(HoldfastError):
+    """A durable function has called what no replay could repeat. Such a call belongs into a step."""
+
+    code = "not_durable"
+
+    def __init__(self, name: str, why: str = "") -> None:
+        reason = (
+            why or "reaches out of it: what comes of that is not recorded, and a replay would do it again"
+        )
+        super().__init__(
+            f"{name} in a workflow {reason}. Make it a step: a function with @step, and await that"
+        )
+        self.name = name
+
+
+class RestlessError(HoldfastError):
+    """A durable function did not come to rest: it goes on and on without waiting for anything."""
+
+    code = "restless"
+
+    def __init__(self, callbacks: int) -> None:
+        super().__init__(
+            f"the function has made {callbacks:,} turns without waiting for a step, a timer or a message; look for a"
+            " loop that only awaits asyncio.sleep(0), or a lock that nobody gives back"
+        )
+
+
+class NondeterminismError(HoldfastError):
+    """The code of a durable function asks for something else than it did before. Its run is blocked until that ends."""
+
+    code = "nondeterminism"
+
+    def __init__(self, *, row: int, call: str, recorded: str, asked: str) -> None:
+        named = f" as call {call}" if call else ""
+        super().__init__(
+            f"row {row} of the history is about {recorded}{named}, but {asked}. The code was changed while the"
+            " run was under way, or does not do the same each time: deploy code that does what is recorded, or run"
+            " again from there"
+        )
+        self.row = row
+        self.call = call
+        self.recorded = recorded
+        self.asked = asked
+
+
+class HistoryFullError(HoldfastError):
+    """The history of a durable function has become too long to go on. Its run is blocked."""
+
+    code = "history_full"
+
+    def __init__(self, rows: int, more: int) -> None:
+        super().__init__(
+            f"the history has {rows:,} rows, and every wake-up reads them all: have the function end before that, and"
+            " another run go on with what is left, or hand parts of its work to runs of their own; `run resume` lets"
+            f" this one have {more:,} rows more to come to an end with"
+        )
+        self.rows = rows
+
+
+class DebuggerLeftError(HoldfastError):
+    """Somebody has left a debugger that stood in a durable function, or nobody was there to serve it. Its run waits."""
+
+    code = "debugger_left"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a debugger that stood in the function was left, or there was no terminal to serve it from: resume the run,"
+            " without breakpoint() in it where nobody is at a terminal"
+        )
+
+
+class InvalidHistoryError(HoldfastError):
+    """A document is no history of a run, or in a form that this release does not know, or has nothing to replay."""
+
+    code = "invalid_history"
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"this history can't be used: {problem}")
+        self.problem = problem
+
+
+class StepFailedError(HoldfastError):
+    """A step has failed for good, by an error whose class is not known here. `type` is the class's name."""
+
+    code = "step_failed"
+
+    def __init__(self, type: str, message: str) -> None:
+        super().__init__(f"{type}: {message}" if message else type)
+        self.type = type
+        self.message = message
+
+
+class StepLostError(HoldfastError):
+    """A step was under way when its worker was lost, and may not be tried again. It may have happened, or not."""
+
+    code = "step_lost"
+
+    def __init__(self, step: str, attempts: int) -> None:
+        times = "once" if attempts == 1 else f"{attempts} times"
+        super().__init__(
+            f"step {step!r} was tried {times}, and the last time its worker was lost: it may have happened or not;"
+            " allow more attempts if it can be done twice"
+        )
+
+
+class CompensationError(HoldfastError):
+    """What a function did can't be taken back by itself. Its run is blocked until somebody has looked at it."""
+
+    code = "compensation_failed"
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(f"{what} can't be taken back: {why}")
+
+
+class ChildRefusedError(HoldfastError):
+    """A function's child can't be started: its id is that of another run."""
+
+    code = "child_refused"
+
+    def __init__(self, run_id: str, why: str) -> None:
+        super().__init__(f"run {run_id!r} can't be started: {why}; choose another id")
+        self.run_id = run_id

@@ -10,6 +10,45 @@ import attrs
 USER_EVENTS: Final = "user."
 """What the types of events begin with that stages publish."""
 
+EVENT_TYPES: Final = frozenset(
+    {
+        "child.completed",
+        "child.failed",
+        "child.started",
+        "event.skipped",
+        "run.admitted",
+        "patch.marked",
+        "run.blocked",
+        "run.cancelled",
+        "run.cancelling",
+        "run.completed",
+        "run.created",
+        "run.failed",
+        "run.history_long",
+        "run.paused",
+        "run.repaired",
+        "run.resumed",
+        "run.terminated",
+        "signal.received",
+        "stage.cancel_failed",
+        "stage.cancelled",
+        "stage.completed",
+        "stage.expanded",
+        "stage.failed",
+        "stage.lost",
+        "stage.retrying",
+        "stage.skipped",
+        "stage.started",
+        "stage.suspended",
+        "stage.tested",
+        "step.completed",
+        "step.failed",
+        "step.retrying",
+        "timer.fired",
+    }
+)
+"""The types of events that there are, but for those that stages publish."""
+
 EVENT_BYTES_MAX: Final = 65_536
 """How long the JSON text of an event that a stage publishes may be."""
 
@@ -20,6 +59,15 @@ _TYPE_MAX: Final = 100
 def is_event_type(text: str) -> bool:
     """Whether an event that a stage publishes may have this type: words of a-z 0-9 _ with dots between them."""
     return len(text) <= _TYPE_MAX and _TYPE.fullmatch(text) is not None
+
+
+def is_possible(pattern: str) -> bool:
+    """Whether there may be events that a pattern of types means: a type, or `run.*` for all that begin so."""
+    if pattern.startswith(USER_EVENTS):
+        return True
+    if not pattern.endswith("*"):
+        return pattern in EVENT_TYPES
+    return any(one.startswith(pattern[:-1]) for one in (*EVENT_TYPES, USER_EVENTS))
 
 
 @attrs.frozen(kw_only=True)

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"), sort_keys=True)
 _PLAIN: Final = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+_DECODER: Final = json.JSONDecoder()
 
 
 def canonical(value: object) -> str:
@@ -19,4 +20,4 @@ def compact(value: object) -> str:
 
 def parse(text: str) -> Any:  # JSON is any of its types; callers narrow
     """Return the value that a JSON text describes. ValueError if it is not JSON."""
-    return json.loads(text)
+    return _DECODER.decode(text)

@@ -22,6 +22,8 @@ from holdfast.ports.records import (
     PassOver,
     Payload,
     PlanRow,
+    RateName,
+    RateWindow,
     Reply,
     Run,
     RunName,
@@ -87,24 +89,29 @@ class SlotPlace(NamedTuple):
 
 @attrs.frozen
 class WaitedFor:
-    """A key for whose slots somebody waits: the limit that the first of those has, and how many slots are taken."""
+    """A key for which somebody waits: the limit that the first of those has, and how many slots are taken.
+
+    Without a `limit` slots are not counted. `rate_limit` and `rate_period` are the rate limit of the first.
+    """
 
     place: SlotPlace
-    limit: int
+    limit: int | None
     used: int
+    rate_limit: int | None = None
+    rate_period: Micros | None = None
 
     @property
-    def free(self) -> int:
-        """How many slots the first of those who wait finds free."""
-        return max(0, self.limit - self.used)
+    def free(self) -> int | None:
+        """How many slots the first of those who wait finds free; None if it needs none."""
+        return None if self.limit is None else max(0, self.limit - self.used)
 
 
 class Transaction(Protocol):
     """Reads that lock what they return, many rows at once, and one write. Valid only inside `transact`'s work.
 
     Every read sees what was committed before it, never less than what this transaction has locked. What is asked for
-    and does not exist is simply not in the answer. Locks are taken in the order runs, jobs, others, slots; keys
-    ascending.
+    and does not exist is simply not in the answer. Locks are taken in the order runs, jobs, others, slots, rates;
+    keys ascending.
     `apply` is called at most once, and last.
     """
 
@@ -142,7 +149,7 @@ class Transaction(Protocol):
     ) -> Sequence[Job]:
         """Lock and return queued jobs, skipping those that others have locked.
 
-        For each lane at most its own limit, in all at most `limit`: highest priority first, then oldest run, then
+        For each lane at most its own limit, in all at most `limit`: lowest rank first, then oldest run, then
         lowest job number. Jobs of other queues or definitions, and jobs that sleep or are held, cost nothing. Jobs
         of which `Job.is_passed_over(pass_over)` is true take nobody's place.
         """
@@ -190,6 +197,7 @@ class Transaction(Protocol):
         """Return, without locks, those of these runs that lack jobs.
 
         They have not ended, and the number of their jobs is not what their row says, or zero although they have begun.
+        Jobs for which `Job.is_debt` do not count.
         """
         ...
 
@@ -290,7 +298,7 @@ class Transaction(Protocol):
     def first_pending(self, wanted: Sequence[tuple[SlotPlace, int]], /) -> Sequence[str]:
         """Return, without locks, for each key so many of the runs that wait for its slots.
 
-        Those of the highest priority, and of those the oldest, are first.
+        Those of the lowest rank, and of those the oldest, are first.
         """
         ...
 
@@ -304,6 +312,14 @@ class Transaction(Protocol):
 
     def used_slots(self, waiting: Waiting, places: Collection[SlotPlace], /) -> Mapping[SlotPlace, int]:
         """Return how many runs, or jobs, have a slot of each key (see `Run.has_slot`, `Job.has_slot`)."""
+        ...
+
+    def rates(self, names: Collection[RateName], /, *, lock: bool) -> Sequence[RateWindow]:
+        """Return the rows in which starts are counted, by name, locked only if asked."""
+        ...
+
+    def rated_jobs(self, places: Collection[SlotPlace], /) -> Mapping[SlotPlace, int]:
+        """Return how many jobs of each key have a rate limit and are queued: they may start at any moment."""
         ...
 
     def apply(self, changes: Sequence[Change], /) -> None:
@@ -346,8 +362,9 @@ class Persistence(Protocol):
     def prune(self, before: Micros, /) -> int:
         """Remove what nobody will ask for again, and return how many rows that were.
 
-        Those are replies stored before this instant, dead sessions that expired before it and hold nothing, streams of
-        sinks that are no more, and what the store keeps for itself about transactions that are long over. History is
+        Those are replies stored before this instant, dead sessions that expired before it and hold nothing, counts of
+        starts that were last changed before it, streams of sinks that are no more, and what the store keeps for itself
+        about transactions that are long over. History is
         not among them. Once it is, no row of it may go that a stream of a sink has yet to deliver.
         """
         ...

@@ -32,13 +32,15 @@ class RunStatus(StrEnum):
 
 TERMINAL: Final = frozenset({RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED})
 ACTIVE: Final = frozenset(RunStatus) - TERMINAL
+HELD: Final = frozenset({RunStatus.PAUSED, RunStatus.BLOCKED})
+"""Nothing of a run starts in these until somebody resumes it: its jobs are held."""
 
 
 class JobState(StrEnum):
     """Where a job is. A job that is done has no row. `limited` waits until fewer of its stage are under way.
 
-    One that sleeps wakes at its `wake_at`, or, without one, when what it waits for has ended. One that is `owed` tells
-    another run that its own has ended: it is nobody's attempt.
+    One that sleeps wakes at its `wake_at`, or, without one, when what it waits for has ended or come. One that is
+    `owed` tells another run that its own has ended: it is nobody's attempt.
     """
 
     SLEEPING = "sleeping"
@@ -53,15 +55,18 @@ class JobKind(StrEnum):
     """What a job does.
 
     It runs a stage's body, reads what a map goes over, tests which of two nodes is to be done, asks whether external
-    work is done, starts a child and waits for its end, or delivers what its run, which has ended, owes others.
+    work is done, cancels external work that is not waited for any more, starts a child and waits for its end, delivers
+    what its run, which has ended, owes others, or drives a durable function.
     """
 
     STAGE = "stage"
     EXPAND = "expand"
     TEST = "test"
     CHECK = "check"
+    CANCEL = "cancel"
     CHILD = "child"
     DELIVER = "deliver"
+    DRIVE = "drive"
 
 
 class ClosePolicy(StrEnum):
@@ -97,6 +102,12 @@ class PassOver(StrEnum):
     LOST = "lost"
 
 
+PRIORITY_STEP: Final[Micros] = 60_000_000
+"""What one step of priority is worth: it puts work ahead of all that has waited up to a minute longer."""
+
+HISTORY_LONG: Final = "run.history_long"
+"""The type of the history row that marks the history of a durable function which gets long."""
+
 HEARTBEAT: Final = "heartbeat"
 """The kind of the notes that keep what a body said with its heartbeats: stores are asked for the newest."""
 
@@ -106,6 +117,10 @@ STAGE_COMPLETED: Final = "stage.completed"
 STAGE_FAILED: Final = "stage.failed"
 STAGE_SUSPENDED: Final = "stage.suspended"
 STAGE_TESTED: Final = "stage.tested"
+STAGE_CANCELLED: Final = "stage.cancelled"
+STAGE_CANCEL_FAILED: Final = "stage.cancel_failed"
+PAID_ROWS: Final = (STAGE_CANCELLED, STAGE_CANCEL_FAILED)
+"""The types of the history rows that say what came of cancelling external work: they may follow the end of a run."""
 NOTED_ROWS: Final = (STAGE_COMPLETED, STAGE_FAILED, STAGE_SUSPENDED)
 """The types of the history rows in which a stage, or an item of a map, came to something. Stores are asked for them."""
 
@@ -119,6 +134,13 @@ class RunName(NamedTuple):
 
 class SlotName(NamedTuple):
     """What at most so many may have at once: `name` is `run:<concurrency key>`, or `stage:<workflow>/<stage>`."""
+
+    namespace: str
+    name: str
+
+
+class RateName(NamedTuple):
+    """Whose starts are counted together: the concurrency key of jobs of a stage with a rate limit."""
 
     namespace: str
     name: str
@@ -194,7 +216,8 @@ class Run:
     `last_row` and `last_job` are the highest numbers given out so far in its history and among its jobs.
     `open_jobs` is how many jobs it has. `progress` is the JSON text of its place in its plan.
     `result` is a reference to its output, `error` the JSON text of why it failed or was cancelled.
-    `attributes` is the JSON text of an object of texts, by which runs are found.
+    `attributes` is the JSON text of an object of texts, by which runs are found. `rank` is its place among those that
+    wait, as that of a job.
     Where `start_at` is set the run is pending until then; it is None again once that has come. Of the runs of a
     namespace with the same `concurrency_key` at most `concurrency_limit` are admitted at a time. When `deadline` has
     passed, the run is ended.
@@ -203,8 +226,8 @@ class Run:
     again.
     `parent` is the id of the job that waits for its end, if it is a child; `close_policy` says what becomes of it
     without. `children` is how many runs it has started that way.
-    Key, name, workflow, `created_at`, `attributes`, `deadline`, and what is said of concurrency and of reruns never
-    change.
+    Key, name, workflow, `created_at`, `rank`, `attributes`, `deadline`, and what is said of concurrency and of reruns
+    never change.
     """
 
     key: str
@@ -237,6 +260,7 @@ class Run:
     parent: str | None = None
     close_policy: ClosePolicy = ClosePolicy.CANCEL
     children: int = 0
+    rank: Micros = 0
 
     @property
     def name(self) -> RunName:
@@ -273,13 +297,16 @@ class Job:
     `epoch` rises by one with every claim and is never reused; `attempts` counts the claims that were not given back.
     `losses` is how many attempts in a row were lost with the worker that held them.
     Of the jobs of a namespace with the same `concurrency_key` at most `concurrency_limit` are queued or leased at a
-    time; neither ever changes.
+    time, and at most `rate_limit` are claimed in any span of `rate_period`, if these are not None. None of these ever
+    changes.
+    `rank` is its place among those that wait: the lowest is first, then the oldest run, then the lowest number (see
+    `rank_of`). It never changes, so what waits gets older than whatever comes later, of any priority.
     `input` is a reference to what the body gets (see `holdfast.ports.references`).
     `timeout_total` is how long all its attempts together may take. Where there is one, `first_claimed_at` is when the
     first of them began that was not given back. `heartbeat_timeout` is how long an attempt may go without a heartbeat
     of its body; where there is one, `heartbeat_by` is when the attempt that holds the job is lost without one.
     `waits_for` is the id of the run whose end it waits for, or the key of the external work that it checks, by which it
-    can be woken. A check is made every `check_after` microseconds, until `give_up_at`.
+    can be woken, or that it cancels. A check is made every `check_after` microseconds, until `give_up_at`.
     """
 
     run: str
@@ -306,6 +333,9 @@ class Job:
     heartbeat_by: Micros | None = None
     concurrency_key: str | None = None
     concurrency_limit: int | None = None
+    rank: Micros = 0
+    rate_limit: int | None = None
+    rate_period: Micros | None = None
 
     @property
     def total_until(self) -> Micros | None:
@@ -321,12 +351,21 @@ class Job:
     @property
     def slot(self) -> SlotName | None:
         """What it has one of, or waits for one of; None if it needs none."""
-        return None if self.concurrency_key is None else stage_slot(self.namespace, self.concurrency_key)
+        if self.concurrency_key is None or self.concurrency_limit is None:
+            return None
+        return stage_slot(self.namespace, self.concurrency_key)
 
     @property
     def has_slot(self) -> bool:
         """Whether it has one: as long as it can be claimed, or is."""
-        return self.concurrency_key is not None and self.state in (JobState.QUEUED, JobState.LEASED)
+        return self.concurrency_limit is not None and self.state in (JobState.QUEUED, JobState.LEASED)
+
+    @property
+    def rate(self) -> RateName | None:
+        """With which others its starts are counted; None if nobody counts them."""
+        if self.concurrency_key is None or self.rate_limit is None:
+            return None
+        return RateName(self.namespace, self.concurrency_key)
 
     @property
     def is_suspect(self) -> bool:
@@ -337,9 +376,19 @@ class Job:
         return self.losses > 0 and self.attempts + 1 >= self.max_attempts
 
     @property
+    def is_debt(self) -> bool:
+        """Whether it is none of those by which its run goes on: what it does is owed to others, also after the end."""
+        return self.state is JobState.OWED or self.kind is JobKind.CANCEL
+
+    @property
     def waits_for_child(self) -> bool:
         """Whether it rests until a run has ended that it has started."""
         return self.kind is JobKind.CHILD and self.waits_for is not None
+
+    @property
+    def is_woken(self) -> bool:
+        """Whether it may sleep without an end: the end of another run wakes it, or what a function is sent."""
+        return self.waits_for_child or self.kind is JobKind.DRIVE
 
     def is_passed_over(self, pass_over: PassOver) -> bool:
         """Whether a claim that passes these over leaves this job to others."""
@@ -427,6 +476,26 @@ class Duty:
 
 
 @attrs.frozen(kw_only=True)
+class RateWindow:
+    """When jobs were claimed whose starts are counted together.
+
+    `starts` is JSON text: instants, each with how many that were, without those that count no more. At `wakes_at` a
+    job wakes that is the first of those who wait; None if there was none. `updated_at` is when that was last changed.
+    """
+
+    namespace: str
+    name: str
+    starts: str = "[]"
+    wakes_at: Micros | None = None
+    updated_at: Micros
+
+    @property
+    def rate_name(self) -> RateName:
+        """How the store names it."""
+        return RateName(self.namespace, self.name)
+
+
+@attrs.frozen(kw_only=True)
 class Note:
     """Something an attempt said while it ran. Not numbered.
 
@@ -507,6 +576,32 @@ class Stream:
     def key(self) -> StreamKey:
         """How the store names it."""
         return StreamKey(self.sink, self.run)
+
+
+def rank_of(since: Micros, priority: int) -> Micros:
+    """Return the rank of what waits since an instant with a priority: a head start, and never more than that."""
+    return since - priority * PRIORITY_STEP
+
+
+def cancelling(check: Job, attempts: int) -> Job:
+    """Return what a check becomes whose work is not waited for any more: a job that cancels it, queued, with no holder.
+
+    It keeps its number, so that there is never more than one of them, and its epoch, so that whoever holds the check
+    holds nothing any more. It may be tried up to `attempts` times.
+    """
+    return attrs.evolve(
+        check,
+        kind=JobKind.CANCEL,
+        state=JobState.QUEUED,
+        wake_at=None,
+        attempts=0,
+        max_attempts=attempts,
+        session=None,
+        leased_at=None,
+        losses=0,
+        check_after=None,
+        give_up_at=None,
+    )
 
 
 def run_slot(namespace: str, key: str) -> SlotName:

@@ -10,6 +10,7 @@ from typing import Final
 
 import attrs
 
+from holdfast.ports.arguments import TEXT, check
 from holdfast.ports.json import parse
 from holdfast.ports.places import ListPlace
 from holdfast.ports.records import Micros, Payload
@@ -37,6 +38,10 @@ class AiCallKind(StrEnum):
     BATCH = "batch"
 
 
+def _text(_: object, field: "attrs.Attribute[str]", value: object) -> None:
+    check("Actor", TEXT, **{field.name: value})
+
+
 @attrs.frozen
 class Actor:
     """Who says something.
@@ -45,11 +50,14 @@ class Actor:
         kind: Such as `person`, `service` or `stage`.
         id: Which one of that kind.
         version: Of which version it is, if that matters.
+
+    Raises:
+        InvalidArgumentError: One of these is no string.
     """
 
-    kind: str = ""
-    id: str = ""
-    version: str = ""
+    kind: str = attrs.field(default="", validator=_text)
+    id: str = attrs.field(default="", validator=_text)
+    version: str = attrs.field(default="", validator=_text)
 
 
 @attrs.frozen(kw_only=True)

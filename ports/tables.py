@@ -1,6 +1,6 @@
 """The rows of a store as plain dictionaries: the kernel's working set, and what the in-memory store keeps."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import attrs
 
@@ -13,9 +13,11 @@ from holdfast.ports.changes import (
     AddJob,
     AddNews,
     AddNote,
+    AddRate,
     AddSink,
     AddSlot,
     AppendHistory,
+    CancelWork,
     Change,
     CloseJob,
     CloseJobs,
@@ -28,6 +30,7 @@ from holdfast.ports.changes import (
     StorePlan,
     StoreReply,
     UpdateJob,
+    UpdateRate,
     UpdateRun,
     UpdateSink,
     UpdateStream,
@@ -39,9 +42,12 @@ from holdfast.ports.records import (
     ItemPage,
     Job,
     JobKey,
+    JobKind,
     News,
     Note,
     PlanRow,
+    RateName,
+    RateWindow,
     Reply,
     Run,
     RunName,
@@ -52,36 +58,58 @@ from holdfast.ports.records import (
     Stream,
     StreamKey,
     StreamState,
+    cancelling,
 )
 from holdfast.ports.said import AiCall, Annotation, Artifact
 
 
-@attrs.define
+@attrs.define(init=False)
 class Tables:
     """All rows, or those that a batch of commands has read, with changes applied to them one by one."""
 
-    runs: dict[str, Run] = attrs.field(factory=dict[str, Run])
-    newest: dict[RunName, str] = attrs.field(factory=dict[RunName, str])
-    jobs: dict[str, dict[int, Job]] = attrs.field(factory=dict[str, dict[int, Job]])
-    history: dict[str, list[HistoryRow]] = attrs.field(factory=dict[str, list[HistoryRow]])
-    pages: dict[tuple[str, str, int], ItemPage] = attrs.field(factory=dict[tuple[str, str, int], ItemPage])
-    plans: dict[str, PlanRow] = attrs.field(factory=dict[str, PlanRow])
-    sessions: dict[str, Session] = attrs.field(factory=dict[str, Session])
-    replies: dict[tuple[str, str], Reply] = attrs.field(factory=dict[tuple[str, str], Reply])
-    duties: dict[str, Duty] = attrs.field(factory=dict[str, Duty])
-    notes: dict[str, Note] = attrs.field(factory=dict[str, Note])
-    sinks: dict[str, Sink] = attrs.field(factory=dict[str, Sink])
-    streams: dict[StreamKey, Stream] = attrs.field(factory=dict[StreamKey, Stream])
-    annotations: dict[str, list[Annotation]] = attrs.field(factory=dict[str, list[Annotation]])
-    said_keys: dict[tuple[str, str], set[str]] = attrs.field(factory=dict[tuple[str, str], set[str]])
+    runs: dict[str, Run]
+    newest: dict[RunName, str]
+    jobs: dict[str, dict[int, Job]]
+    history: dict[str, list[HistoryRow]]
+    pages: dict[tuple[str, str, int], ItemPage]
+    plans: dict[str, PlanRow]
+    sessions: dict[str, Session]
+    replies: dict[tuple[str, str], Reply]
+    duties: dict[str, Duty]
+    notes: dict[str, Note]
+    sinks: dict[str, Sink]
+    streams: dict[StreamKey, Stream]
+    annotations: dict[str, list[Annotation]]
+    said_keys: dict[tuple[str, str], set[str]]
     """By run and key of annotations, the names that were said under it."""
-    artifacts: dict[tuple[str, int, int, str], Artifact] = attrs.field(
-        factory=dict[tuple[str, int, int, str], Artifact]
-    )
-    ai_calls: dict[str, list[AiCall]] = attrs.field(factory=dict[str, list[AiCall]])
-    ai_call_names: set[tuple[str, str, int]] = attrs.field(factory=set[tuple[str, str, int]])
+    artifacts: dict[tuple[str, int, int, str], Artifact]
+    ai_calls: dict[str, list[AiCall]]
+    ai_call_names: set[tuple[str, str, int]]
     """What calls of models are known by: run, id and instant; and run, batch and index for results of batches."""
-    slots: set[SlotName] = attrs.field(factory=set[SlotName])
+    slots: set[SlotName]
+    rates: dict[RateName, RateWindow]
+
+    def __init__(self) -> None:
+        # Each transaction makes some of these; `factory=dict[str, Run]` would take ten times as long.
+        self.runs = {}
+        self.newest = {}
+        self.jobs = {}
+        self.history = {}
+        self.pages = {}
+        self.plans = {}
+        self.sessions = {}
+        self.replies = {}
+        self.duties = {}
+        self.notes = {}
+        self.sinks = {}
+        self.streams = {}
+        self.annotations = {}
+        self.said_keys = {}
+        self.artifacts = {}
+        self.ai_calls = {}
+        self.ai_call_names = set()
+        self.slots = set()
+        self.rates = {}
 
     def job(self, key: JobKey) -> Job | None:
         """Return a job, or None if it has none."""
@@ -151,6 +179,9 @@ class Tables:
             case AddSlot(slot):
                 if slot in self.slots:
                     return f"slot {slot.name!r} exists"
+            case AddRate(window):
+                if window.rate_name in self.rates:
+                    return f"rate {window.name!r} exists"
             case AddDuty(duty):
                 if duty.name in self.duties:
                     return f"duty {duty.name!r} exists"
@@ -180,11 +211,13 @@ class Tables:
                 self.put_job(job)
             case CloseJob(key):
                 self.jobs.get(key.run, {}).pop(key.number, None)
+            case CancelWork(run, node, attempts):
+                for job in checks_of(self, run, node):
+                    self.put_job(cancelling(job, attempts))
             case CloseJobs(run):
-                self.jobs.pop(run, None)
+                self._close_jobs(run, lambda _: True)
             case CloseNode(run, node):
-                of_run = self.jobs.get(run, {})
-                self.jobs[run] = {number: job for number, job in of_run.items() if job.node != node}
+                self._close_jobs(run, lambda job: job.node == node)
             case RemoveRun(run, streams):
                 self._remove_run(run, streams)
             case AppendHistory(row):
@@ -219,6 +252,16 @@ class Tables:
                 self._add_ai_call(call)
             case AddSlot(slot):
                 self.slots.add(slot)
+            case AddRate(window) | UpdateRate(window):
+                self.rates[window.rate_name] = window
+
+    def _close_jobs(self, run: str, is_meant: Callable[[Job], bool]) -> None:
+        of_run = self.jobs.pop(run, {})
+        left = {
+            number: job for number, job in of_run.items() if job.kind is JobKind.CANCEL or not is_meant(job)
+        }
+        if left:
+            self.jobs[run] = left
 
     def _remove_run(self, key: str, streams: Iterable[StreamKey]) -> None:
         run = self.runs.pop(key, None)
@@ -244,3 +287,9 @@ class Tables:
             return
         self.ai_call_names |= names
         self.ai_calls.setdefault(call.run, []).append(call)
+
+
+def checks_of(tables: Tables, run: str, node: str) -> Sequence[Job]:
+    """Return the jobs of a run that check external work of a node."""
+    of_run = tables.jobs.get(run, {}).values()
+    return [job for job in of_run if (job.node, job.kind) == (node, JobKind.CHECK)]

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from holdfast.adapters.memory.sink import MemorySink
+    from holdfast.hosts.functions.replaying import replay
     from holdfast.testing.async_world import AsyncWorld
     from holdfast.testing.blobs import MemoryBlobStore
     from holdfast.testing.clock import ManualClock
     from holdfast.testing.effects import Effects
     from holdfast.testing.histories import check_history, recorded
     from holdfast.testing.passing import RunStuckError
-    from holdfast.testing.pytest_plugin import GoldenHistory, Simulate
+    from holdfast.testing.pytest_plugin import GoldenHistory, GoldenReplay, Simulate
     from holdfast.testing.simulating import Simulation, SimulationFailedError, simulate
-    from holdfast.testing.stubs import StageCall, Stub
+    from holdfast.testing.step_stubs import StepCall, StepStub
+    from holdfast.testing.stubs import StageCall, Stub, Stubs
     from holdfast.testing.world import Asleep, World
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "AsyncWorld",
     "Effects",
     "GoldenHistory",
+    "GoldenReplay",
     "ManualClock",
     "MemoryBlobStore",
     "MemorySink",
@@ -32,10 +35,14 @@ __all__ = [
     "Simulation",
     "SimulationFailedError",
     "StageCall",
+    "StepCall",
+    "StepStub",
     "Stub",
+    "Stubs",
     "World",
     "check_history",
     "recorded",
+    "replay",
     "simulate",
 ]
 
@@ -43,15 +50,17 @@ _WHERE: Final = {
     name: module
     for module, names in {
         "holdfast.adapters.memory.sink": ("MemorySink",),
+        "holdfast.hosts.functions.replaying": ("replay",),
         "holdfast.testing.async_world": ("AsyncWorld",),
         "holdfast.testing.blobs": ("MemoryBlobStore",),
         "holdfast.testing.clock": ("ManualClock",),
         "holdfast.testing.effects": ("Effects",),
         "holdfast.testing.histories": ("check_history", "recorded"),
         "holdfast.testing.passing": ("RunStuckError",),
-        "holdfast.testing.pytest_plugin": ("GoldenHistory", "Simulate"),
+        "holdfast.testing.pytest_plugin": ("GoldenHistory", "GoldenReplay", "Simulate"),
         "holdfast.testing.simulating": ("Simulation", "SimulationFailedError", "simulate"),
-        "holdfast.testing.stubs": ("StageCall", "Stub"),
+        "holdfast.testing.step_stubs": ("StepCall", "StepStub"),
+        "holdfast.testing.stubs": ("StageCall", "Stub", "Stubs"),
         "holdfast.testing.world": ("Asleep", "World"),
     }.items()
     for name in names

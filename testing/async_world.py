@@ -9,8 +9,9 @@ from typing_extensions import TypeVar
 from holdfast.hosts.sync_handles import SyncRunHandle
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.options import StartOptions
+from holdfast.ports.durations import Duration
 from holdfast.testing.bodies import run_in_loop
-from holdfast.testing.passing import Passing
+from holdfast.testing.passing import Passing, time_to_pass
 
 R = TypeVar("R")
 
@@ -49,7 +50,7 @@ class AsyncWorld:
 
     async def advance(
         self,
-        by: timedelta | None = None,
+        by: Duration | None = None,
         /,
         *,
         days: float = 0,
@@ -58,9 +59,8 @@ class AsyncWorld:
         seconds: float = 0,
     ) -> None:
         """Let so much time pass, and do on the way what becomes due. See `World.advance`."""
-        more = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
-        await run_in_loop(self._passing().by(more if by is None else by + more))
+        await run_in_loop(self._passing().by(time_to_pass(by, days, hours, minutes, seconds)))
 
-    async def run_until_quiet(self, *, within: timedelta | None = None) -> None:
+    async def run_until_quiet(self, *, within: Duration | None = None) -> None:
         """Let time pass until nothing is left that time alone would bring. See `World.run_until_quiet`."""
         await run_in_loop(self._passing().until_quiet(within))

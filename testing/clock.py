@@ -5,6 +5,9 @@ from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Final
 
+from holdfast.ports.arguments import AWARE, an, check, duration
+from holdfast.ports.durations import NO_TIME, Duration
+
 DEFAULT_START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -15,9 +18,8 @@ class ManualClock:
     """
 
     def __init__(self, start: datetime = DEFAULT_START) -> None:
-        """Stand at `start`. ValueError if that is naive."""
-        if start.tzinfo is None:
-            raise ValueError(f"{start!r} has no time zone; use datetime(..., tzinfo=UTC)")
+        """Stand at `start`. InvalidArgumentError if that is no aware datetime."""
+        check("ManualClock", AWARE, start=start)
         self._lock = Lock()
         self._now = start.astimezone(UTC)
         self._passed = timedelta()
@@ -35,24 +37,25 @@ class ManualClock:
 
     def sleep(self, seconds: float, /) -> None:
         """Advance the clock by that many seconds, rounded up to whole microseconds; by none if it is negative."""
+        check("sleep", an("a number of seconds", int, float), seconds=seconds)
         step = timedelta(seconds=max(seconds, 0.0))
         if step.total_seconds() < seconds:
             step += timedelta(microseconds=1)
         self.advance(step)
 
-    def advance(self, by: timedelta) -> None:
-        """Let time pass, for both clocks. ValueError if `by` is negative."""
-        if by < timedelta():
-            raise ValueError(f"time can't pass by {by}; `jump` sets the wall clock back")
+    def advance(self, by: Duration) -> None:
+        """Let time pass, for both clocks. InvalidArgumentError if `by` is negative: `jump` sets the wall clock back."""
+        step = duration("advance", "by", by, NO_TIME)
         with self._lock:
-            self._now += by
-            self._passed += by
+            self._now += step
+            self._passed += step
         self._moved()
 
-    def jump(self, by: timedelta) -> None:
+    def jump(self, by: Duration) -> None:
         """Set the wall clock forward, or back if `by` is negative. No time passes."""
+        step = duration("jump", "by", by, timedelta.min)
         with self._lock:
-            self._now += by
+            self._now += step
         self._moved()
 
     def watch(self, moved: Callable[[], None]) -> None:

@@ -6,6 +6,8 @@ from typing import overload
 
 from typing_extensions import TypeVar
 
+from holdfast.ports.arguments import FUNCTION, TEXT, check
+
 T = TypeVar("T")
 
 
@@ -41,6 +43,9 @@ class Effects:
             key: What a service that honours idempotency keys was handed: `ctx.idempotency_key`. If this happened under
                 the key before, nothing happens now, and the answer is the same. Without a key it happens each time.
         """
+        check("happen", TEXT, what=what)
+        check("happen", FUNCTION, do=do)
+        check("happen", TEXT.or_none, key=key)
         self._meet(f"is about to: {what}")
         if key is not None and (key, what) in self._answers:
             answer = self._answers[key, what]

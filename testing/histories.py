@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 from holdfast.hosts.core import Core
 from holdfast.hosts.infos import error_text
 from holdfast.hosts.sync_handles import SyncRunHandle
+from holdfast.ports.arguments import TEXT, an, check
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import HistoryOf
 from holdfast.ports.records import HistoryRow
@@ -20,7 +21,9 @@ FORMAT: Final = 1
 _PAGE: Final = 1_000
 _ID: Final = re.compile(r"(?<![0-9A-Za-z])[0-7][0-9A-HJKMNP-TV-Z]{25}(?![0-9A-Za-z])")
 
-_CHANGES_EACH_TIME: Final = frozenset({"host", "job", "started_at", "retry_at", "give_up_at", "traceback"})
+_CHANGES_EACH_TIME: Final = frozenset(
+    {"host", "job", "started_at", "retry_at", "give_up_at", "site", "traceback"}
+)
 """Facts of events that say when, where and how, and not what."""
 
 
@@ -30,6 +33,7 @@ def recorded(run: SyncRunHandle[Any], /) -> str:
     It has the events in their order, with what stages gave and why they failed, and no times, hosts or traces of calls.
     Ids that were made up stand as `<id 1>`, `<id 2>` and so on, in the order in which they first occur.
     """
+    check("recorded", an("the handle of a run, as start gives it", SyncRunHandle), run=run)
     row = run.row()
     events = [_event(run.core, one) for one in _rows(run.core, row.key)]
     head: dict[str, object] = {
@@ -56,6 +60,8 @@ def check_history(text: str, path: Path, /, *, update: bool = False) -> bool:
     Raises:
         AssertionError: They differ, or there is no such file. The message shows how, line by line.
     """
+    check("check_history", TEXT, text=text)
+    check("check_history", an("a pathlib.Path", Path), path=path)
     known = path.read_text(encoding="utf-8") if path.exists() else None
     if known == text:
         return False

@@ -1,5 +1,6 @@
 """How time passes in a world: for so long, until nothing is left to do, or until a run has ended."""
 
+import math
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -10,7 +11,10 @@ from typing_extensions import override
 
 from holdfast.hosts.core import Core
 from holdfast.hosts.why import why_of
+from holdfast.ports.arguments import Wanted, check, duration
 from holdfast.ports.clock import instant, micros
+from holdfast.ports.durations import NO_TIME, Duration, wanted_length
+from holdfast.ports.errors import InvalidArgumentError
 from holdfast.ports.persistence import RunsByKey
 from holdfast.ports.records import TERMINAL, Run
 from holdfast.testing.bodies import BodiesHere, Driving
@@ -21,8 +25,29 @@ HORIZON: Final = timedelta(days=366)
 """How much time may pass while a run is waited for. A check that never succeeds would be made for ever."""
 
 
+_NUMBER: Final = Wanted(
+    "a number",
+    lambda value: isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value),
+)
+
+
 class RunStuckError(AssertionError):
     """A run was waited for that does not end, however much time passes. The message says what it waits for."""
+
+
+def time_to_pass(by: Duration | None, days: float, hours: float, minutes: float, seconds: float) -> timedelta:
+    """Return how much time is to pass, of all that `advance` was told. InvalidArgumentError if it is negative."""
+    check("advance", _NUMBER, days=days, hours=hours, minutes=minutes, seconds=seconds)
+    first = timedelta() if by is None else duration("advance", "by", by, timedelta.min)
+    try:
+        time = first + timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    except OverflowError:
+        time = timedelta.min
+    if time < timedelta():
+        raise InvalidArgumentError(
+            "by", f"advance: time can't pass by {time}; it must be {wanted_length(NO_TIME)}"
+        )
+    return time
 
 
 class Passing:
@@ -35,16 +60,14 @@ class Passing:
         self._horizon = horizon
 
     def by(self, time: timedelta) -> Driving[None]:
-        """Let so much time pass, and do on the way what becomes due. ValueError if it is negative."""
-        if time < timedelta():
-            raise ValueError(f"time can't pass by {time}")
+        """Let so much time pass, which is not negative, and do on the way what becomes due."""
         until = self._clock.now() + time
         yield from self._driver.drive(micros(until), lambda: False)
         self._clock.advance(max(timedelta(), until - self._clock.now()))
 
-    def until_quiet(self, within: timedelta | None) -> Driving[None]:
+    def until_quiet(self, within: Duration | None) -> Driving[None]:
         """Let time pass until nothing is left that time alone would bring. RunStuckError."""
-        passing = self._horizon if within is None else within
+        passing = self._horizon if within is None else duration("run_until_quiet", "within", within, NO_TIME)
         yield from self._driver.drive(micros(self._clock.now() + passing), lambda: False)
         due = self._driver.next_due()
         if due is not None:

@@ -6,22 +6,27 @@ It is imported whenever pytest starts, so what it needs is imported by the fixtu
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import timedelta
 
+    from holdfast.hosts.functions.replaying import Replayed
     from holdfast.hosts.sync_handles import SyncRunHandle
-    from holdfast.kernel.authoring.calls import Call
+    from holdfast.kernel.authoring.calls import Call, Definition
     from holdfast.testing.effects import Effects
     from holdfast.testing.simulating import Simulation
+    from holdfast.testing.stubs import Stubs
     from holdfast.testing.world import World
 
 R = TypeVar("R")
 
 _WRITTEN: Final = pytest.StashKey[list[Path]]()
+_WITHOUT_EFFECTS: Final = ("holdfast_effects", "none")
+"""What reports of tests say, so that it is known wherever they ran."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -53,9 +58,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Tell which golden histories were written."""
+    """Tell which golden histories were written, and which simulations could not see what happens twice."""
     for path in config.stash[_WRITTEN]:
         terminalreporter.write_line(f"golden history written: {path}")
+    for report in terminalreporter.getreports("passed"):
+        if _WITHOUT_EFFECTS in report.user_properties:
+            terminalreporter.write_line(
+                f"{report.nodeid} simulated without effects: what happens twice is not seen (effects=Effects())"
+            )
 
 
 @pytest.fixture
@@ -89,18 +99,13 @@ class GoldenHistory:
                 pytest.fail("a second golden history of a test needs a name", pytrace=False)
             self._unnamed += 1
         config = self._request.config
-        path = self._path(name)
+        path = _golden_path(self._request, name, "json")
         try:
             written = check_history(recorded(run), path, update=bool(config.getoption("--holdfast-update")))
         except AssertionError as difference:
             pytest.fail(str(difference), pytrace=False)
         if written:
             config.stash[_WRITTEN].append(path)
-
-    def _path(self, name: str) -> Path:
-        test = re.sub(r"[^\w.-]+", "_", f"{self._request.node.name}{f'-{name}' if name else ''}").strip("_")
-        module = self._request.path
-        return module.parent / "golden" / module.stem / f"{test}.json"
 
 
 @pytest.fixture
@@ -109,12 +114,71 @@ def golden_history(request: pytest.FixtureRequest) -> GoldenHistory:
     return GoldenHistory(request)
 
 
+class GoldenReplay:
+    """Replays histories that were recorded once, with older code, and lie beside the test."""
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self._request = request
+
+    def __call__(
+        self,
+        record: "Callable[[], SyncRunHandle[Any]]",
+        /,
+        *workflows: "Definition[Any]",
+        name: str = "",
+    ) -> "Replayed":
+        """Tell durable functions what is recorded in a file; with `--holdfast-update`, record it if there is none.
+
+        A file that is there is never written again: the runs that were begun with the code of that day are still there.
+
+        Args:
+            record: Makes a run, and returns its handle, ended or not. Called only where there is no file.
+            workflows: The functions that there are. The file says which of them it is of.
+            name: Tells the histories of one test apart, by release say. The file is
+                `golden/<module>/<test>[-<name>].history.json`.
+
+        Returns:
+            What the code has come to: it ends as recorded, or waits. Where it does something else, the test fails.
+        """
+        __tracebackhide__ = True
+        from holdfast.hosts.functions.replaying import replay
+        from holdfast.ports.errors import HoldfastError
+
+        config = self._request.config
+        path = _golden_path(self._request, name, "history.json")
+        if not path.exists():
+            if not config.getoption("--holdfast-update"):
+                pytest.fail(
+                    f"there is no golden history {path}; pytest --holdfast-update records it", pytrace=False
+                )
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(record().export_history().to_json(), encoding="utf-8", newline="\n")
+            config.stash[_WRITTEN].append(path)
+        try:
+            return replay(path, *workflows)
+        except HoldfastError as error:
+            pytest.fail(f"{path}: {error}", pytrace=False)
+
+
+@pytest.fixture
+def golden_replay(request: pytest.FixtureRequest) -> GoldenReplay:
+    """Replay a history that was recorded once, and lies beside the test: `golden_replay(record, my_workflow)`."""
+    return GoldenReplay(request)
+
+
+def _golden_path(request: pytest.FixtureRequest, name: str, suffix: str) -> Path:
+    test = re.sub(r"[^\w.-]+", "_", f"{request.node.name}{f'-{name}' if name else ''}").strip("_")
+    module = request.path
+    return module.parent / "golden" / module.stem / f"{test}.{suffix}"
+
+
 class Simulate:
     """`holdfast.testing.simulate`, with as many seeds as the test, its mark or the command line says."""
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self._request = request
 
+    @overload
     def __call__(
         self,
         call: "Call[R]",
@@ -125,22 +189,44 @@ class Simulate:
         before: "Callable[[], object] | None" = None,
         after: "Callable[[], object] | None" = None,
         same: "Callable[[R], object] | None" = None,
-    ) -> "Simulation[R]":
-        """Simulate a call: see `holdfast.testing.simulate`.
+        stubs: "Callable[[Stubs], object] | None" = None,
+        meanwhile: "Mapping[timedelta, Callable[[SyncRunHandle[R]], object]] | None" = None,
+    ) -> "Simulation[R]": ...
+    @overload
+    def __call__(
+        self,
+        calls: "Sequence[Call[R]]",
+        /,
+        *,
+        seeds: "int | Iterable[int] | None" = None,
+        effects: "Effects | None" = None,
+        before: "Callable[[], object] | None" = None,
+        after: "Callable[[], object] | None" = None,
+        same: "Callable[[R], object] | None" = None,
+        stubs: "Callable[[Stubs], object] | None" = None,
+        meanwhile: "Mapping[timedelta, Callable[[Sequence[SyncRunHandle[R]]], object]] | None" = None,
+    ) -> "Simulation[Sequence[R]]": ...
+    def __call__(
+        self, calls: Any, /, *, seeds: "int | Iterable[int] | None" = None, **options: Any
+    ) -> "Simulation[Any]":
+        """Simulate a call, or several: see `holdfast.testing.simulate`.
 
         `--holdfast-seed` and `--holdfast-seeds` of the command line count for more than `seeds`, which counts for more
-        than the mark `holdfast_seeds`.
+        than the mark `holdfast_seeds`. pytest says in the end which simulations have seen no effects.
         """
         __tracebackhide__ = True
         from holdfast.testing.simulating import SimulationFailedError, simulate
 
         try:
-            return simulate(
-                call, seeds=self._seeds(seeds), effects=effects, before=before, after=after, same=same
-            )
+            simulation = simulate(calls, seeds=self._seeds(seeds), **options)
         except SimulationFailedError as failed:
             # The traceback would be that of the simulator.
             raise failed.with_traceback(None) from None
+        if not simulation.effects:
+            properties: list[tuple[str, object]] = self._request.node.user_properties
+            if _WITHOUT_EFFECTS not in properties:
+                properties.append(_WITHOUT_EFFECTS)
+        return simulation
 
     def _seeds(self, given: "int | Iterable[int] | None") -> "int | Iterable[int]":
         from holdfast.testing.simulating import SEEDS

@@ -5,18 +5,22 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from random import Random
-from typing import Any, Final, Generic, cast
+from typing import Any, Final, Generic, overload
 
 import attrs
 from typing_extensions import TypeVar, override
 
 from holdfast.hosts.sync_handles import SyncRunHandle
 from holdfast.kernel.authoring.calls import Call
+from holdfast.ports.errors import InvalidArgumentError
 from holdfast.testing.effects import Effects
 from holdfast.testing.simulation.faults import Faults, Fired, Kind, Schedule, draw_strengths
 from holdfast.testing.simulation.fibers import START, HostError
-from holdfast.testing.trials import Trial, World
+from holdfast.testing.simulation.seeds import unswept
+from holdfast.testing.stubs import Stubs
+from holdfast.testing.trials import Meanwhile, Subject, Trial, World
 from holdfast.testing.verdicts import is_excused, problems
 
 R = TypeVar("R")
@@ -83,35 +87,40 @@ class Simulation(Generic[Out]):
         seeds: How many seeds were tried.
         fired: How often each kind of fault fired, of all seeds together.
         excused: In how many seeds faults used up what the run had of attempts or of time, and so ended it.
-        seconds: How much virtual time the run takes without faults.
+        seconds: How much virtual time it takes without faults.
+        effects: How often each effect happens without faults. If there is none, nothing was said of what happens twice.
     """
 
     seeds: int
     fired: Mapping[str, int]
     excused: int
     seconds: float
-    _handle: SyncRunHandle[Out] = attrs.field(alias="handle", repr=False)
+    effects: Mapping[str, int]
+    _result_of: Callable[[], Out] = attrs.field(alias="result_of", repr=False)
 
     @property
     def result(self) -> Out:
-        """What the run gives. RunFailedError if it fails, which it does then under every seed."""
-        return self._handle.result()
+        """What the run gives; of several, the list. RunFailedError if one fails, as it does then under every seed."""
+        return self._result_of()
 
 
 def _wanted(seeds: int | Iterable[int]) -> Sequence[int]:
     is_number = isinstance(seeds, int) and not isinstance(seeds, bool)
     if not is_number and (isinstance(seeds, bool | str) or not isinstance(seeds, Iterable)):
-        raise TypeError(f"seeds is {seeds!r}; it is how many, as 100, or which ones, as [7]")
+        raise InvalidArgumentError(
+            "seeds", f"seeds is {seeds!r}; it is how many, as 100, or which ones, as [7]"
+        )
     wanted = tuple(range(1, seeds + 1) if isinstance(seeds, int) else seeds)
     if any(not isinstance(seed, int) for seed in wanted):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"seeds is {seeds!r}; each seed is an int")
+        raise InvalidArgumentError("seeds", f"seeds is {seeds!r}; each seed is an int")
     if not wanted:
-        raise ValueError(
-            f"seeds is {seeds!r}; nothing would be tried: say how many, 1 or more, or which ones"
+        raise InvalidArgumentError(
+            "seeds", f"seeds is {seeds!r}; nothing would be tried: say how many, 1 or more, or which ones"
         )
     return wanted
 
 
+@overload
 def simulate(
     call: Call[R],
     /,
@@ -121,7 +130,34 @@ def simulate(
     before: Callable[[], object] | None = None,
     after: Callable[[], object] | None = None,
     same: Callable[[R], object] | None = None,
-) -> Simulation[R]:
+    stubs: Callable[[Stubs], object] | None = None,
+    meanwhile: Mapping[timedelta, Callable[[SyncRunHandle[R]], object]] | None = None,
+) -> Simulation[R]: ...
+@overload
+def simulate(
+    calls: Sequence[Call[R]],
+    /,
+    *,
+    seeds: int | Iterable[int] = SEEDS,
+    effects: Effects | None = None,
+    before: Callable[[], object] | None = None,
+    after: Callable[[], object] | None = None,
+    same: Callable[[R], object] | None = None,
+    stubs: Callable[[Stubs], object] | None = None,
+    meanwhile: Mapping[timedelta, Callable[[Sequence[SyncRunHandle[R]]], object]] | None = None,
+) -> Simulation[Sequence[R]]: ...
+def simulate(
+    calls: Call[Any] | Sequence[Call[Any]],
+    /,
+    *,
+    seeds: int | Iterable[int] = SEEDS,
+    effects: Effects | None = None,
+    before: Callable[[], object] | None = None,
+    after: Callable[[], object] | None = None,
+    same: Callable[[Any], object] | None = None,
+    stubs: Callable[[Stubs], object] | None = None,
+    meanwhile: Mapping[timedelta, Callable[[Any], object]] | None = None,
+) -> Simulation[Any]:
     """Run a call without faults, and then once a seed with them; each must end, and end the same.
 
     Two workers have it, on a simulated database. They crash at calls of the store and within effects, stand still for
@@ -130,67 +166,132 @@ def simulate(
     neither open sockets nor start threads, nor draw by chance.
 
     Args:
-        call: The workflow with its input.
+        calls: The workflow with its input; or several, in a list, whose runs are started together.
         seeds: How many, from 1 on; or which ones.
         effects: What bodies do outside. It must be the same as without faults, nothing twice and nothing left out.
         before: Called before each run: makes what bodies use as it was.
         after: Called after each run that ended as it should, to look at what bodies did. What it raises is raised.
         same: Of what a run gives, what must be the same; all of it if left out.
+        stubs: Called before each run with what makes stubs, as a world does: `stubs.stub(charge).returns("paid")`.
+        meanwhile: What is done from outside, by how long after the beginning, each once: a function of the run, or of
+            the list of runs. It cancels one, wakes its stage, and so on. Nothing goes wrong with that itself.
 
     Raises:
         SimulationFailedError: Something was wrong under a seed. It tells of as few faults as show it.
-        TypeError: The call is none, or the seeds are no numbers.
-        ValueError: There are no seeds: a simulation of nothing would show nothing.
+        InvalidArgumentError: What is given is no call, no seeds, no Effects; or there is nothing to simulate, which
+            would show nothing.
     """
-    if not isinstance(call, Call):  # pyright: ignore[reportUnnecessaryIsInstance]
-        name = getattr(call, "name", None)
-        hint = f"; call it with its input: {name}(...)" if isinstance(name, str) else ""
-        raise TypeError(f"simulate takes the call of a workflow, not {call!r}{hint}")
+    several = _checked_calls(calls)
     if effects is not None and not isinstance(effects, Effects):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"effects is {effects!r}; it is an Effects() that the bodies tell of what they do")
-    noted = effects if effects is not None else Effects()
+        raise InvalidArgumentError(
+            "effects", f"effects is {effects!r}; it is an Effects() that the bodies tell of what they do"
+        )
+    is_one = isinstance(calls, Call)
+    subject = Subject(
+        calls=several,
+        meanwhile=_checked_meanwhile(meanwhile or {}, is_one=is_one),
+        stubs=stubs or (lambda _: None),
+        effects=effects if effects is not None else Effects(),
+    )
     wanted = _wanted(seeds)
-
-    def run(seed: int, faults: Faults, lease: float, bound: float) -> Trial:
-        if before is not None:
-            before()
-        try:
-            return World(seed, call, faults, lease=lease, bound=bound, effects=noted).run()
-        except HostError as error:
-            error.add_note(f"That was under seed {seed}. It is no fault of the workflow's: please report it.")
-            raise
-
     with _quiet():
-        usual = run(0, Faults({}, Schedule(), START), _YEAR, _YEAR)
-        if wrong := problems(usual, usual, same):
+        return _Simulating(subject, before, after, same).run(wanted, is_one=is_one)
+
+
+def _checked_calls(given: Any) -> Sequence[Call[Any]]:
+    calls: tuple[Any, ...] = tuple(given) if _is_list(given) else (given,)
+    if not calls:
+        raise InvalidArgumentError("calls", "there are no calls to simulate: that would show nothing")
+    for call in calls:
+        if not isinstance(call, Call):
+            name = getattr(call, "name", None)
+            hint = f"; call it with its input: {name}(...)" if isinstance(name, str) else ""
+            raise InvalidArgumentError(
+                "calls", f"simulate takes the call of a workflow, or a list of them, not {call!r}{hint}"
+            )
+    return calls
+
+
+def _is_list(given: object) -> bool:
+    return isinstance(given, Sequence) and not isinstance(given, str | bytes)
+
+
+def _checked_meanwhile(given: Mapping[Any, Any], *, is_one: bool) -> Meanwhile:
+    for after, do in given.items():
+        if not isinstance(after, timedelta) or after < timedelta() or not callable(do):
+            raise InvalidArgumentError(
+                "meanwhile",
+                f"meanwhile has {do!r} at {after!r}; it is functions, by timedeltas after the beginning",
+            )
+    return {after: partial(_with_one, do) if is_one else do for after, do in given.items()}
+
+
+def _with_one(do: Callable[[Any], object], runs: Sequence[SyncRunHandle[Any]]) -> object:
+    return do(runs[0])
+
+
+class _Simulating:
+    """Plays the same thing again and again, and compares what comes of it."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        before: Callable[[], object] | None,
+        after: Callable[[], object] | None,
+        same: Callable[[Any], object] | None,
+    ) -> None:
+        self._subject = subject
+        self._before = before or (lambda: None)
+        self._after = after or (lambda: None)
+        self._same = same
+
+    def run(self, seeds: Sequence[int], *, is_one: bool) -> Simulation[Any]:
+        """Play it without faults, and then with those of each seed. SimulationFailedError."""
+        usual = self._play(0, Faults({}, Schedule(), START), _YEAR, _YEAR)
+        if usual.raised is not None:
+            raise usual.raised
+        if wrong := problems(usual, usual, self._same):
             raise SimulationFailedError(0, [f"without faults: {one}" for one in wrong], 0, usual)
         lease = max(_LEASE, 3 * usual.longest_body)
         bound = 2 * usual.seconds + 100 * lease + _LATER
-        usual = run(0, Faults({}, Schedule(), START), lease, bound)
-        if after is not None:
-            after()
+        usual = self._play(0, Faults({}, Schedule(), START), lease, bound)
+        self._after()
         fired: Counter[str] = Counter()
         excused = 0
-        for tried, seed in enumerate(wanted, 1):
-
-            def again(schedule: Schedule) -> Trial:
-                return run(seed, _AimedFaults(seed, schedule, usual.points), lease, bound)  # noqa: B023
-
+        for tried, seed in enumerate(seeds, 1):
+            again = partial(self._again, seed, usual, lease, bound)
             trial = again(Schedule())
-            if wrong := problems(trial, usual, same):
-                shown = _shrunk(again, trial, wrong, lambda one: problems(one, usual, same))
+            if wrong := problems(trial, usual, self._same):
+                shown = _shrunk(again, trial, wrong, lambda one: problems(one, usual, self._same))
                 raise SimulationFailedError(seed, shown[1], tried, shown[0])
             fired.update({kind.value: count for kind, count in trial.fired.items()})
-            excused += is_excused(trial, usual)
-            if after is not None and not is_excused(trial, usual):
-                after()
-    return Simulation(
-        seeds=len(wanted),
-        fired=dict(fired),
-        excused=excused,
-        seconds=usual.seconds,
-        handle=cast("SyncRunHandle[R]", usual.handle),
-    )
+            is_by_faults = is_excused(trial, usual)
+            excused += is_by_faults
+            if not is_by_faults:
+                if trial.raised is not None:
+                    trial.raised.add_note(f"That was under seed {seed}.")
+                    raise trial.raised
+                self._after()
+        return Simulation(
+            seeds=len(seeds),
+            fired=dict(fired),
+            excused=excused,
+            seconds=usual.seconds,
+            effects=dict(usual.effects),
+            result_of=usual.handles[0].result if is_one else lambda: [one.result() for one in usual.handles],
+        )
+
+    def _again(self, seed: int, usual: Trial, lease: float, bound: float, schedule: Schedule) -> Trial:
+        return self._play(seed, _AimedFaults(seed, schedule, usual.points), lease, bound)
+
+    def _play(self, seed: int, faults: Faults, lease: float, bound: float) -> Trial:
+        self._before()
+        try:
+            with unswept():
+                return World(seed, self._subject, faults, lease=lease, bound=bound).run()
+        except HostError as error:
+            error.add_note(f"That was under seed {seed}. It is no fault of the workflow's: please report it.")
+            raise
 
 
 class _AimedFaults(Faults):

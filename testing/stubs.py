@@ -1,26 +1,39 @@
-"""Stands in for the bodies of stages in a `World`, and remembers how bodies were called."""
+"""Stands in for the bodies of stages, and of steps, in a `World`, and remembers how bodies were called."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
-from typing import Any, Generic, Self, cast
+from typing import Any, Final, Generic, Literal, ParamSpec, Self, TypeAlias, cast, overload
 
 import attrs
 from typing_extensions import TypeVar
 
 from holdfast.hosts.bodies import Body, idempotency_key
 from holdfast.kernel.authoring.children import ChildStage
-from holdfast.kernel.authoring.external import ExternalStage, Suspended, finished
+from holdfast.kernel.authoring.external import ExternalStage, NotYet, Suspended, finished
+from holdfast.kernel.authoring.functions import FunctionStage
 from holdfast.kernel.authoring.shapes import Shape, is_async_body
 from holdfast.kernel.authoring.stages import Stage
+from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.values import decode
+from holdfast.ports.arguments import an, check
 from holdfast.ports.clock import instant
+from holdfast.ports.errors import InvalidArgumentError
 from holdfast.ports.records import JobKind
+from holdfast.testing.scripts import Script
+from holdfast.testing.step_stubs import AnyStep, StepStub, StepStubs
 
 A = TypeVar("A")
 R = TypeVar("R")
+S = TypeVar("S")
+P = ParamSpec("P")
 In = TypeVar("In", covariant=True)
 
 AnyStage = Stage[Any, Any]
+Part: TypeAlias = Literal["body", "check", "cancel"]
+"""Which function of a stage is meant: its body, or, of an external one, what asks about its work, or cancels it."""
+
+_PARTS: Final[Mapping[JobKind, Part]] = {JobKind.CHECK: "check", JobKind.CANCEL: "cancel"}
+_Key = tuple[str, Callable[..., object], Part]
 
 
 @attrs.frozen(kw_only=True)
@@ -51,24 +64,16 @@ class StageCall(Generic[In]):
         return cast("In", decode(self._text, cast("Any", self._type)))
 
 
-@attrs.frozen
-class _Action:
-    """What a stub does, so many times; None: for ever."""
-
-    call: Callable[[Any], object] | None
-    times: int | None
-
-
 class Stub(Generic[A, R]):
     """Stands in for a stage: does one thing after another, and then what the stage really does.
 
-    Made by `World.stub` and `World.stub_check`. What it gives is checked and stored as what the stage gives.
+    Made by `World.stub`, `World.stub_check` and `World.stub_cancel`. What it gives is checked and stored as what the
+    stage gives.
     """
 
     def __init__(self, name: str, calls: "Callable[[], tuple[StageCall[A], ...]]") -> None:
-        self._name = name
         self._calls = calls
-        self._actions: list[_Action] = []
+        self._script = Script(name)
 
     @property
     def calls(self) -> tuple[StageCall[A], ...]:
@@ -77,101 +82,118 @@ class Stub(Generic[A, R]):
 
     def returns(self, *values: R) -> Self:
         """Give these, one a call; the last from then on."""
-        if not values:
-            raise TypeError("returns takes the values to give, one a call; the last is given from then on")
-        *first, last = values
-        for value in first:
-            self._then(_giving(value), 1)
-        return self._then(_giving(last), None)
+        self._script.returns(values)
+        return self
 
     def fails(self, error: Exception | type[Exception], /, *, times: int | None = None) -> Self:
         """Raise this error, so many times; without `times` from then on."""
-
-        def fail(_: object) -> object:
-            raise error if isinstance(error, type) else error.with_traceback(None)
-
-        return self._then(fail, times)
+        self._script.fails(error, times)
+        return self
 
     def does(self, fn: Callable[[A], Awaitable[R] | R], /, *, times: int | None = None) -> Self:
         """Call this with what the stage is given, so many times; without `times` from then on."""
-        return self._then(fn, times)
+        self._script.does(fn, times)
+        return self
 
     def calls_stage(self, *, times: int) -> Self:
         """Do what the stage really does, so many times: before something else."""
-        return self._then(None, times)
+        self._script.lets(times)
+        return self
 
     def take(self) -> Callable[[Any], object] | None:
         """Return what the next call does; None if that is what the stage really does. Called by the world."""
-        if not self._actions:
-            return None
-        action = self._actions[0]
-        if action.times is not None:
-            self._actions[0] = attrs.evolve(action, times=action.times - 1)
-            if action.times == 1:
-                del self._actions[0]
-        return action.call
-
-    def _then(self, call: Callable[[Any], object] | None, times: int | None) -> Self:
-        if times is not None and times < 1:
-            raise ValueError(f"times is {times!r}; it is 1 or more")
-        if self._actions and self._actions[-1].times is None:
-            raise ValueError(
-                f"the stub of {self._name!r} does something for ever already; what is added would never be done"
-            )
-        self._actions.append(_Action(call, times))
-        return self
+        return self._script.take()
 
 
 class Stubs:
-    """All stubs of a world, and all calls of its bodies."""
+    """All stubs of a world, or of one run of a simulation, and all calls of its bodies."""
 
     def __init__(self) -> None:
-        self._stubs: dict[tuple[str, Callable[..., object], bool], Stub[Any, Any]] = {}
-        self._calls: dict[tuple[str, Callable[..., object], bool], list[StageCall[Any]]] = {}
+        self.steps = StepStubs()
+        self._stubs: dict[_Key, Stub[Any, Any]] = {}
+        self._calls: dict[_Key, list[StageCall[Any]]] = {}
 
-    def add(self, stage: AnyStage, *, check: bool) -> Stub[Any, Any]:
-        """Return a stub that stands in for a stage from now on, or for its check; an earlier one does so no more."""
+    @overload
+    def stub(self, stage: ExternalStage[A, R, Any, S], /) -> Stub[A, R | Suspended[S, R]]: ...
+    @overload
+    def stub(self, stage: Stage[A, R], /) -> Stub[A, R]: ...
+    @overload
+    def stub(self, step: Step[P, R], /) -> StepStub[P, R]: ...
+    def stub(self, body: AnyStage | Step[P, R], /) -> Stub[Any, Any] | StepStub[P, R]:
+        """Have something else done in place of a stage, or of a step: see `World.stub`."""
+        return self.steps.add(body) if isinstance(body, Step) else self.add(body, "body")
+
+    def stub_check(self, stage: ExternalStage[Any, R, Any, S], /) -> Stub[S, R | NotYet]:
+        """Have something else done in place of the check of an external stage."""
+        return self.add(stage, "check")
+
+    def add(self, stage: AnyStage, part: Part) -> Stub[Any, Any]:
+        """Return a stub that stands in for a part of a stage from now on; an earlier one does so no more."""
+        key = self._checked_key("stub" if part == "body" else f"stub_{part}", stage, part)
+        if isinstance(stage, FunctionStage):
+            raise InvalidArgumentError(
+                "stage", f"{stage.name!r} is a durable function, which is driven step by step: stub its steps"
+            )
         if isinstance(stage, ChildStage):
-            raise TypeError(
-                f"stage {stage.name!r} is a pipeline, which has no body to stand in for: stub its stages"
+            raise InvalidArgumentError(
+                "stage",
+                f"stage {stage.name!r} is a pipeline, which has no body to stand in for: stub its stages",
             )
-        if check and _check_of(stage) is None:
-            raise TypeError(
-                f"stage {stage.name!r} has no check: only @stage.external makes stages that have one"
-            )
-        key = _key(stage, check)
-        self._stubs[key] = stub = Stub[Any, Any](stage.name, lambda: self.calls(stage, check=check))
+        self._stubs[key] = stub = Stub[Any, Any](stage.name, lambda: self.calls(stage, part))
         return stub
 
-    def calls(self, stage: AnyStage, *, check: bool) -> tuple[StageCall[Any], ...]:
-        """Return how a stage was called, or its check."""
-        return tuple(self._calls.get(_key(stage, check), ()))
+    def calls(self, stage: AnyStage, part: Part) -> tuple[StageCall[Any], ...]:
+        """Return how a part of a stage was called."""
+        key = self._checked_key("calls" if part == "body" else f"{part}s", stage, part)
+        return tuple(self._calls.get(key, ()))
+
+    def _checked_key(self, where: str, stage: AnyStage, part: Part) -> _Key:
+        what = "a stage or a step" if part == "body" else "a stage"
+        check(where, an(f"{what}, and not its name or its function", Stage), stage=stage)
+        if part == "check" and _function_of(stage, part) is None:
+            raise InvalidArgumentError(
+                "stage", f"stage {stage.name!r} has no check: only @stage.external makes stages that have one"
+            )
+        if part == "cancel" and _function_of(stage, part) is None:
+            raise InvalidArgumentError(
+                "stage", f"stage {stage.name!r} has nothing that cancels its work: add @{stage.name}.cancel"
+            )
+        return _key(stage, part)
 
     def substituted(self, body: Body) -> Body:
         """Note that a body is about to be called; return what is to be called in its place."""
         if body.test is not None or body.is_ours or body.work.error is not None:
             return body
-        check = body.attempt.kind is JobKind.CHECK
-        key = _key(body.stage, check)
-        self._calls.setdefault(key, []).append(_call(body, check=check))
+        if body.attempt.kind is JobKind.DRIVE:
+            return self._of_function(body)
+        part: Part = _PARTS.get(body.attempt.kind, "body")
+        key = _key(body.stage, part)
+        self._calls.setdefault(key, []).append(_call(body, part))
         stub = self._stubs.get(key)
         action = None if stub is None else stub.take()
-        return (
-            body
-            if action is None
-            else attrs.evolve(body, stage=_standing_in(body.stage, action, check=check))
-        )
+        return body if action is None else attrs.evolve(body, stage=_standing_in(body.stage, action, part))
+
+    def _of_function(self, body: Body) -> Body:
+        """Return the same function with what stands in for its steps."""
+        clock = body.parts.clock
+
+        def watched(step: AnyStep) -> AnyStep:
+            return self.steps.watched(step, clock)
+
+        parts = attrs.evolve(body.parts, step=watched)
+        return attrs.evolve(body, parts=parts)
 
 
-def _key(stage: AnyStage, check: bool) -> tuple[str, Callable[..., object], bool]:
+def _key(stage: AnyStage, part: Part) -> _Key:
     # What a pipeline holds is a changed copy of the stage; its name and its function are the same.
-    return stage.name, stage.body, check
+    return stage.name, stage.body, part
 
 
-def _call(body: Body, *, check: bool) -> StageCall[Any]:
+def _call(body: Body, part: Part) -> StageCall[Any]:
     attempt, stage = body.attempt, body.stage
-    known = cast("ExternalStage[Any, Any, Any, Any]", stage).state_type if check else stage.input_type
-    is_given = check or stage.shape.values > 0
+    of_state = part != "body"
+    known = cast("ExternalStage[Any, Any, Any, Any]", stage).state_type if of_state else stage.input_type
+    is_given = of_state or stage.shape.values > 0
     return StageCall(
         run_id=body.work.run.id,
         stage=attempt.node,
@@ -184,23 +206,29 @@ def _call(body: Body, *, check: bool) -> StageCall[Any]:
     )
 
 
-def _standing_in(stage: AnyStage, action: Callable[[Any], object], *, check: bool) -> AnyStage:
-    """Return a stage, or one with a check, whose function is another one that takes the value alone."""
-    if check:
-        external = cast("ExternalStage[Any, Any, Any, Any]", stage)
+def _standing_in(stage: AnyStage, action: Callable[[Any], object], part: Part) -> AnyStage:
+    """Return a stage of which one function is another one that takes the value alone."""
+    if part == "body":
+        gives = _handed_on if _is_external(stage) else _as_it_is
+        return attrs.evolve(stage, body=_taking(action, gives), shape=_alone(stage.shape))
+    external = cast("ExternalStage[Any, Any, Any, Any]", stage)
+    function = _taking(action, _as_it_is)
+    if part == "check":
         assert external.check_shape is not None
-        shape = _alone(external.check_shape)
-        return attrs.evolve(external, check_body=_taking(action, _as_it_is), check_shape=shape)
-    gives = _handed_on if _is_external(stage) else _as_it_is
-    return attrs.evolve(stage, body=_taking(action, gives), shape=_alone(stage.shape))
+        return attrs.evolve(external, check_body=function, check_shape=_alone(external.check_shape))
+    assert external.cancel_shape is not None
+    return attrs.evolve(external, cancel_body=function, cancel_shape=_alone(external.cancel_shape))
 
 
 def _is_external(stage: AnyStage) -> bool:
     return isinstance(stage, ExternalStage)
 
 
-def _check_of(stage: AnyStage) -> object:
-    return cast("ExternalStage[Any, Any, Any, Any]", stage).check_body if _is_external(stage) else None
+def _function_of(stage: AnyStage, part: Part) -> object:
+    external = cast("ExternalStage[Any, Any, Any, Any]", stage) if _is_external(stage) else None
+    if external is None:
+        return None
+    return external.check_body if part == "check" else external.cancel_body
 
 
 def _alone(shape: Shape) -> Shape:
@@ -226,7 +254,3 @@ def _handed_on(gave: object) -> object:
 
 def _as_it_is(gave: object) -> object:
     return gave
-
-
-def _giving(value: object) -> Callable[[object], object]:
-    return lambda _: value

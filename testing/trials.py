@@ -1,8 +1,9 @@
-"""One run of a user's workflow in a simulated world: what came of it, whatever went wrong."""
+"""A user's workflows, once, in a simulated world: what came of them, whatever went wrong."""
 
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from functools import cached_property
 from itertools import chain
 from random import Random
@@ -16,8 +17,11 @@ from holdfast.hosts.core import Core
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.serverless.host import ServerlessHost
 from holdfast.hosts.stores import Stores
+from holdfast.hosts.sync_engine import SyncEngine
 from holdfast.hosts.sync_handles import SyncRunHandle
-from holdfast.kernel.authoring.calls import Call
+from holdfast.kernel.authoring.calls import Call, Definition
+from holdfast.kernel.functions.loop import Evicted
+from holdfast.kernel.functions.machine import evict_all, in_memory
 from holdfast.kernel.invariants import check
 from holdfast.ports.changes import AppendHistory
 from holdfast.ports.clock import instant
@@ -30,18 +34,21 @@ from holdfast.testing.clock import ManualClock
 from holdfast.testing.due import due_instants, lapses
 from holdfast.testing.effects import Effects
 from holdfast.testing.ids import SeededIds
-from holdfast.testing.simulation.faults import BODY, Faults, Kind
+from holdfast.testing.simulation.faults import BODY, Faults, Kind, Schedule
 from holdfast.testing.simulation.fibers import START, Fiber, Hub
 from holdfast.testing.simulation.lives import Life
 from holdfast.testing.simulation.loops import run_virtually
 from holdfast.testing.simulation.ports import Wires
 from holdfast.testing.simulation.processes import Surroundings, connect
+from holdfast.testing.simulation.steps import Begun
 from holdfast.testing.simulation.store import Commit, SharedStore
 from holdfast.testing.simulation.trace import Trace
 from holdfast.testing.simulation.watching import Watch
+from holdfast.testing.stubs import Stubs
 from holdfast.testing.transport import SilentTransport
 
 RUN_ID: Final = "simulated"
+OUTSIDE: Final = "outside"
 WORKERS: Final = 2
 
 _SECOND: Final = 1_000_000
@@ -50,15 +57,40 @@ _POLL: Final = 1.0
 _LOOK_MAX: Final = 3_600.0
 
 
+Meanwhile = Mapping[timedelta, Callable[[Sequence[SyncRunHandle[Any]]], object]]
+"""What is done from outside, by how long after the beginning, with the runs that were started."""
+
+
+@attrs.frozen(kw_only=True)
+class Subject:
+    """What is simulated: the calls, what is done meanwhile, and what stands in for stages."""
+
+    calls: Sequence[Call[Any]]
+    meanwhile: Meanwhile
+    stubs: Callable[[Stubs], object]
+    effects: Effects
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The ids of the runs."""
+        one = len(self.calls) == 1
+        return [RUN_ID if one else f"{RUN_ID}-{number}" for number in range(1, len(self.calls) + 1)]
+
+    @property
+    def workflows(self) -> Sequence[Definition[Any]]:
+        """The code of the calls."""
+        return list({id(call.definition): call.definition for call in self.calls}.values())
+
+
 @attrs.frozen(kw_only=True)
 class Trial:
-    """What came of one run.
+    """What came of it.
 
     Attributes:
-        run: Its row in the end.
-        runs: It and its children, and theirs, by id.
+        started: The runs that were started, in the end: their newest generations.
+        runs: They and their children, and theirs, by id.
         rows: Their histories, by id.
-        handle: The run as users see it.
+        handles: Those that were started, as users see them.
         effects: How often each effect happened.
         broken: Promises of the engine that were not kept.
         points: At how many points something could have gone wrong.
@@ -66,12 +98,13 @@ class Trial:
         places: At which points of which processes.
         lines: What happened, line by line.
         seconds: How much virtual time it took.
+        raised: What something that was done from outside raised, and what was done after it was not.
     """
 
-    run: Run
+    started: Sequence[Run]
     runs: Mapping[str, Run]
     rows: Mapping[str, Sequence[HistoryRow]]
-    handle: SyncRunHandle[Any]
+    handles: Sequence[SyncRunHandle[Any]]
     effects: Mapping[str, int]
     broken: Sequence[str]
     points: int
@@ -79,6 +112,7 @@ class Trial:
     places: Sequence[tuple[str, int]]
     lines: Sequence[str]
     seconds: float
+    raised: Exception | None
 
     @cached_property
     def longest_body(self) -> float:
@@ -123,6 +157,10 @@ class _Onlooker:
         """Note that a body starts."""
         self._trace.add(self._now(), process, f"BODY {what}")
 
+    def step(self, process: str, begun: Begun) -> None:
+        """Note that a step is tried."""
+        self._trace.add(self._now(), process, f"STEP {begun.run_id} {begun.step}, try {begun.attempt}")
+
 
 class World:
     """A database, and two processes that run what is in it, and start again when they crash."""
@@ -130,20 +168,21 @@ class World:
     def __init__(
         self,
         seed: int,
-        call: Call[Any],
+        subject: Subject,
         faults: Faults,
         *,
         lease: float,
         bound: float,
-        effects: Effects,
     ) -> None:
         """`lease` is in seconds, and so is `bound`, the time within which all must have ended."""
         self._seed = seed
-        self._call = call
+        self._subject = subject
         self._faults = faults
         self._lease = lease
         self._bound = START + round(bound * _SECOND)
-        self._effects = effects
+        self._stubs = Stubs()
+        self._is_left_alone = not subject.meanwhile
+        self._raised: Exception | None = None
         self._hub = Hub(Random(f"{seed}/order"), run_virtually)  # noqa: S311  # to be foreseeable is the point
         self._trace = Trace()
         self._watch = _Onlooker(self._trace, lambda: self._hub.now)
@@ -153,38 +192,46 @@ class World:
         self._numbers: Counter[str] = Counter()
         self._known = -1
         self._is_over = False
+        self._is_past = False
         self._around = Surroundings(
             store=self._store, blobs=self._blobs, wires=Wires(), sinks={}, watch=cast("Watch", self._watch)
         )
 
     def run(self) -> Trial:
-        """Start the run, and go on until all has ended. HostError if a host raises what it must not."""
-        handle = self._started()
+        """Start the runs, and go on until all have ended. HostError if a host raises what it must not."""
+        self._subject.stubs(self._stubs)
+        handles = self._started()
         self._store.tables = self._inner.dump()
-        self._effects.begin(self._point)
+        effects = self._subject.effects
+        effects.begin(self._point)
         for number in range(WORKERS):
             self._start(f"worker-{number}")
+        if self._subject.meanwhile:
+            self._start_outside()
+        others = in_memory()
         try:
             self._hub.run(self._ended, self._bound)
         finally:
-            self._effects.end()
+            self._is_past = True
+            evict_all(besides=others)  # those of processes that have crashed, of which nobody else would
+            effects.end()
         tables = self._store.tables
-        run = tables.runs[tables.newest[RunName("default", RUN_ID)]]
         return Trial(
-            run=run,
+            started=[tables.runs[tables.newest[RunName("default", key)]] for key in self._subject.ids],
             runs={one.id: one for one in tables.runs.values()},
             rows={one.id: tuple(tables.history[one.key]) for one in tables.runs.values()},
-            handle=handle,
-            effects=self._effects.counts,
+            handles=handles,
+            effects=effects.counts,
             broken=tuple(map(str, check(tables))),
             points=self._faults.points,
             fired=self._faults.counts,
             places=tuple(one.place for one in self._faults.fired),
             lines=tuple(self._trace.lines),
             seconds=(self._hub.now - START) / _SECOND,
+            raised=self._raised,
         )
 
-    def _started(self) -> SyncRunHandle[Any]:
+    def _started(self) -> Sequence[SyncRunHandle[Any]]:
         clock = ManualClock(instant(START))
         stores = Stores(
             persistence=self._inner,
@@ -193,10 +240,14 @@ class World:
             clock=clock,
             ids=SeededIds(0, clock),
         )
-        return Engine.on(stores, workflows=[self._call.definition]).sync.start(self._call, id=RUN_ID)
+        engine = Engine.on(stores, workflows=self._subject.workflows).sync
+        subject = self._subject
+        return [engine.start(call, id=key) for call, key in zip(subject.calls, subject.ids, strict=True)]
 
     def _point(self, what: str) -> None:
         """A point within a body at which its process may crash."""
+        if self._is_past:
+            raise Evicted
         fiber = getcurrent()
         if isinstance(fiber, Fiber) and isinstance(fiber.process, Life):
             fiber.process.say(what)
@@ -209,8 +260,8 @@ class World:
             self._known = self._store.commits
             tables = self._store.tables
             is_active = any(run.status in ACTIVE for run in tables.runs.values())
-            self._is_over = not is_active and not any(job.state is JobState.OWED for job in tables.all_jobs())
-        return self._is_over
+            self._is_over = not is_active and not any(job.is_debt for job in tables.all_jobs())
+        return self._is_over and self._is_left_alone
 
     # The processes --------------------------------------------------------------------------------------------------
 
@@ -227,8 +278,41 @@ class World:
             crashed=lambda life: self._crashed(name, life),
         )
         life.say("starts")
-        core = self._around.core(life, [self._call.definition])
+        core = self._around.core(life, self._subject.workflows)
+        observed = core.bodies.substitute
+        core.bodies.substitute = lambda body: observed(self._stubs.substituted(body))
         life.spawn(lambda: self._work(life, core))
+
+    def _start_outside(self) -> None:
+        """Have somebody outside do what is to be done meanwhile: nothing goes wrong with that."""
+        life = Life(
+            self._hub,
+            OUTSIDE,
+            Random(f"{self._seed}/{OUTSIDE}"),  # noqa: S311  # to be foreseeable is the point
+            faults=Faults({}, Schedule(), START),
+            trace=self._trace,
+            lease=self._lease,
+            crashed=lambda _: None,
+        )
+        core = self._around.core(life, self._subject.workflows)
+        life.spawn(lambda: self._meddle(life, core))
+
+    def _meddle(self, life: Life, core: Core) -> None:
+        subject = self._subject
+        connect(life, core)
+        engine = SyncEngine(core)
+        runs = [
+            engine.handle(call.definition, key) for call, key in zip(subject.calls, subject.ids, strict=True)
+        ]
+        try:
+            for after, do in sorted(subject.meanwhile.items()):
+                life.hub.sleep(max(0, START + after // timedelta(microseconds=1) - life.hub.now))
+                life.say(f"does what was to be done after {after}")
+                do(runs)
+        except Exception as error:  # noqa: BLE001  # it is raised where the simulation was asked for
+            life.say(f"got {type(error).__name__}: {error}")
+            self._raised = error
+        self._is_left_alone = True
 
     def _crashed(self, name: str, life: Life) -> None:
         wait = life.random.randrange(100_000, round(self._lease * _SECOND))

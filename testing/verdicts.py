@@ -1,10 +1,12 @@
-"""Whether a run ended as it does without faults, and if not, whether faults alone explain that."""
+"""Whether runs ended as they do without faults, and if not, whether faults alone explain that."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Final, cast
 
 from holdfast.hosts.infos import error_text
+from holdfast.hosts.sync_handles import SyncRunHandle
+from holdfast.ports.errors import CommandError
 from holdfast.ports.json import parse
 from holdfast.ports.records import STAGE_FAILED, TERMINAL, HistoryRow, Run, RunStatus
 from holdfast.ports.references import reference_from
@@ -16,6 +18,7 @@ _OF_FAULTS: Final = frozenset(
         "deadline",
         "gave_up",
         "heartbeat_timeout",
+        "step_lost",
         "timeout",
         "timeout_total",
         "unavailable",
@@ -24,27 +27,49 @@ _OF_FAULTS: Final = frozenset(
 )
 """Codes of failures for which faults suffice: lost workers, and time that passed while nobody could do anything."""
 
+_OF_CALLS: Final = frozenset({"timer.fired", "step.failed"})
+
 Node = tuple[str, str | None, int | None]
 
 
 def problems(trial: Trial, usual: Trial, same: Callable[[Any], object] | None) -> list[str]:
-    """Return what is wrong with a run, compared with what is usual: nothing, if all is well."""
+    """Return what is wrong with the runs, compared with what is usual: nothing, if all is well."""
     found = [f"a promise of Holdfast's own was broken, please report it: {one}" for one in trial.broken]
-    if trial.run.status not in TERMINAL:
-        return [*found, f"it did not end: it is {trial.run.status}"]
-    excused = is_excused(trial, usual)
-    found += _of_effects(trial, usual, is_whole=not excused)
-    return found if excused else [*found, *_of_ends(trial, usual, same)]
+    lasting = [run for run in trial.started if run.status not in TERMINAL]
+    if lasting:
+        return [
+            *found,
+            *(f"{_name(trial, run)} did not end: it is {run.status}{_why(trial, run)}" for run in lasting),
+        ]
+    found += _of_effects(trial, usual)
+    for number, (run, usually) in enumerate(zip(trial.started, usual.started, strict=True)):
+        if not _is_excused(trial, run, usual, usually):
+            found += _of_end(trial, usual, number, same)
+    if isinstance(trial.raised, CommandError) and not is_excused(trial, usual):
+        found.append(f"what was done from outside was refused: {trial.raised}; without faults it was not")
+    return found
 
 
 def is_excused(trial: Trial, usual: Trial) -> bool:
-    """Whether a run has failed by what faults can do: they used up its attempts, or its time.
+    """Whether one of the runs has failed by what faults can do: they used up its attempts, or its time.
 
-    A body that fails more often by errors of its own than it usually does is not excused.
+    A body that fails more often by errors of its own than it usually does is not excused. A durable function that was
+    told that it is too late for something, and usually is not, may end otherwise.
     """
-    if trial.run.status is not RunStatus.FAILED or (usual.run.error and _where(trial) == _where(usual)):
+    pairs = zip(trial.started, usual.started, strict=True)
+    return any(_is_excused(trial, run, usual, usually) for run, usually in pairs)
+
+
+def _is_excused(trial: Trial, run: Run, usual: Trial, usually: Run) -> bool:
+    if _lateness(trial, run) - _lateness(usual, usually):
+        return True
+    if run.status is not RunStatus.FAILED or (usually.error and _where(run) == _where(usually)):
         return False
-    return _is_by_faults(trial, trial.run, _own_errors(usual))
+    return _is_by_faults(trial, run, _own_errors(usual))
+
+
+def _name(trial: Trial, run: Run) -> str:
+    return "it" if len(trial.started) == 1 else f"run {run.id}"
 
 
 def _is_by_faults(trial: Trial, run: Run, usually: Counter[Node]) -> bool:
@@ -62,30 +87,61 @@ def _is_by_faults(trial: Trial, run: Run, usually: Counter[Node]) -> bool:
     return _own_errors(trial)[where] <= usually[where]
 
 
-def _of_effects(trial: Trial, usual: Trial, *, is_whole: bool) -> Iterator[str]:
+def _lateness(trial: Trial, run: Run) -> frozenset[tuple[str, str]]:
+    """Return which timers of a durable function have fired, and which of its steps took too long, by their calls."""
+    found: set[tuple[str, str]] = set()
+    for row in trial.rows[run.id]:
+        facts = _facts(row) if row.type in _OF_CALLS else {}
+        error: dict[str, Any] = facts.get("error") or {}
+        if (
+            row.type == "timer.fired"
+            or error.get("code") in _OF_FAULTS
+            or error.get("type") == "TimeoutError"
+        ):
+            found.add((row.type, facts["call"]))
+    return frozenset(found)
+
+
+def _why(trial: Trial, run: Run) -> str:
+    """Return why a run is blocked, in words, if it is."""
+    if run.status is not RunStatus.BLOCKED:
+        return ""
+    blocked = [_facts(row) for row in trial.rows[run.id] if row.type == "run.blocked"]
+    return f", for {blocked[-1].get('message')}" if blocked else ""
+
+
+def _of_effects(trial: Trial, usual: Trial) -> Iterator[str]:
+    is_whole = not is_excused(trial, usual)
+    is_late = any(
+        _lateness(trial, run) - _lateness(usual, usually)
+        for run, usually in zip(trial.started, usual.started, strict=True)
+    )
     for what in sorted({*trial.effects, *usual.effects}):
         count, expected = trial.effects.get(what, 0), usual.effects.get(what, 0)
-        if count > expected or (is_whole and count < expected):
+        # Who is late may do something else instead, but that once.
+        if count > (max(expected, 1) if is_late else expected) or (is_whole and count < expected):
             yield f"{what!r} happened {_times(count)}; without faults {_times(expected)}"
 
 
-def _of_ends(trial: Trial, usual: Trial, same: Callable[[Any], object] | None) -> Iterator[str]:
-    ended, usually = trial.run.status, usual.run.status
-    if ended is not usually:
-        why = f": {error_text(trial.run)}" if trial.run.error else ""
-        yield f"it ended as {ended}{why}; without faults as {usually}"
-    elif ended is RunStatus.COMPLETED:
-        gave, usually_gave = _gave(trial, same), _gave(usual, same)
+def _of_end(trial: Trial, usual: Trial, number: int, same: Callable[[Any], object] | None) -> Iterator[str]:
+    run, usually = trial.started[number], usual.started[number]
+    name = _name(trial, run)
+    if run.status is not usually.status:
+        why = f": {error_text(run)}" if run.error else ""
+        yield f"{name} ended as {run.status}{why}; without faults as {usually.status}"
+    elif run.status is RunStatus.COMPLETED:
+        gave = _gave(trial.handles[number], run, same)
+        usually_gave = _gave(usual.handles[number], usually, same)
         if gave != usually_gave:
-            yield f"it gave {gave}; without faults {usually_gave}"
-    elif _where(trial) != _where(usual):
-        yield f"it ended with {error_text(trial.run)}; without faults with {error_text(usual.run)}"
+            yield f"{name} gave {gave}; without faults {usually_gave}"
+    elif _where(run) != _where(usually):
+        yield f"{name} ended with {error_text(run)}; without faults with {error_text(usually)}"
 
 
-def _gave(trial: Trial, same: Callable[[Any], object] | None) -> object:
+def _gave(handle: SyncRunHandle[Any], run: Run, same: Callable[[Any], object] | None) -> object:
     if same is not None:
-        return same(trial.handle.output(trial.run))
-    return trial.handle.core.inputs.text(trial.run.key, reference_from(trial.run.result or "null"))
+        return same(handle.output(run))
+    return handle.core.inputs.text(run.key, reference_from(run.result or "null"))
 
 
 def _own_errors(trial: Trial) -> Counter[Node]:
@@ -106,8 +162,8 @@ def _error(run: Run) -> dict[str, Any]:
     return cast("dict[str, Any]", parse(run.error)) if run.error else {}
 
 
-def _where(trial: Trial) -> tuple[object, object]:
-    error = _error(trial.run)
+def _where(run: Run) -> tuple[object, object]:
+    error = _error(run)
     return error.get("stage"), error.get("item")
 
 

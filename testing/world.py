@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Literal, Self, Unpack, overload
+from typing import Any, Final, Literal, ParamSpec, Self, Unpack, overload
 
 import attrs
 from typing_extensions import TypeVar
@@ -12,16 +12,19 @@ from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.hosts.core import Core
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.infos import RunEvent, event_of
-from holdfast.hosts.interceptors import Interceptor
+from holdfast.hosts.interceptors import Interceptor, check_interceptors
 from holdfast.hosts.stores import Stores
 from holdfast.hosts.sync_handles import SyncRunHandle
 from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.authoring.external import ExternalStage, NotYet, Suspended
 from holdfast.kernel.authoring.options import StartOptions
 from holdfast.kernel.authoring.stages import Stage
+from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.commands import StagesWoken
+from holdfast.ports.arguments import AWARE, SINK, TEXT, an, by_name, check, duration, several, with_methods
 from holdfast.ports.blobs import BlobStore
 from holdfast.ports.clock import instant
+from holdfast.ports.durations import Duration
 from holdfast.ports.events import USER_EVENTS, EventSink
 from holdfast.ports.records import JobKind, JobState, RunStatus
 from holdfast.testing.async_world import AsyncWorld
@@ -30,13 +33,20 @@ from holdfast.testing.bodies import BodiesHere
 from holdfast.testing.clock import DEFAULT_START, ManualClock
 from holdfast.testing.driver import Driver
 from holdfast.testing.ids import SeededIds
-from holdfast.testing.passing import HORIZON, Passing, Patience
+from holdfast.testing.passing import HORIZON, Passing, Patience, time_to_pass
+from holdfast.testing.step_stubs import StepCall, StepStub
 from holdfast.testing.stubs import StageCall, Stub, Stubs
 from holdfast.testing.transport import SilentTransport
 
 A = TypeVar("A")
 R = TypeVar("R")
 S = TypeVar("S")
+P = ParamSpec("P")
+
+_BLOBS: Final = with_methods("a blob store, with `put`, `get` and so on", "put", "get", "exists").or_none
+
+
+_WHY: Final[Mapping[JobKind, Literal["check", "timer"]]] = {JobKind.CHECK: "check", JobKind.DRIVE: "timer"}
 
 
 @attrs.frozen(kw_only=True)
@@ -49,13 +59,14 @@ class Asleep:
         item: Which item of a mapped stage.
         until: When it goes on.
         why: `start`: the run has a `start_at`. `check`: a suspended stage is asked about. `retry`: the next attempt.
+            `timer`: a durable function sleeps, waits for a timeout, or tries a step again.
     """
 
     run_id: str
     stage: str | None
     item: int | None
     until: datetime
-    why: Literal["start", "check", "retry"]
+    why: Literal["start", "check", "retry", "timer"]
 
 
 class World:
@@ -68,12 +79,15 @@ class World:
     Args:
         workflows: What runs can be started of by code under test. What `start` and `run` are given need not be named.
         start: What the clock shows at first. Aware.
-        horizon: How much time may pass while a run is waited for.
+        horizon: How much time may pass while a run is waited for: a timedelta, or a number of seconds.
         sinks: What takes events, by the names under which sinks are registered.
         blobs: Where large values go; one in memory if left out.
         interceptors: What is put around every dispatch of commands and every body.
         namespace: Where the runs are.
         ids: The seed of the ids, which are the same each time.
+
+    Raises:
+        InvalidArgumentError: One of these is of another kind.
     """
 
     def __init__(
@@ -81,19 +95,23 @@ class World:
         workflows: Iterable[Definition[object]] = (),
         *,
         start: datetime = DEFAULT_START,
-        horizon: timedelta = HORIZON,
+        horizon: Duration = HORIZON,
         sinks: Mapping[str, EventSink] | None = None,
         blobs: BlobStore | None = None,
         interceptors: Iterable[Interceptor] = (),
         namespace: str = "default",
         ids: int = 0,
     ) -> None:
+        check("World", AWARE, start=start)
+        check("World", TEXT, namespace=namespace)
+        check("World", an("an integer", int), ids=ids)
+        check("World", _BLOBS, blobs=blobs)
         self.clock = ManualClock(start)
         self.store = MemoryPersistence()
         self.blobs = blobs or MemoryBlobStore()
-        self._horizon = horizon
-        self._sinks = dict(sinks or {})
-        self._interceptors = tuple(interceptors)
+        self._horizon = duration("World", "horizon", horizon)
+        self._sinks = by_name("World", "sinks", sinks or {}, "a dict of sinks by their names", SINK)
+        self._interceptors = check_interceptors(interceptors)
         self._namespace = namespace
         self._stubs = Stubs()
         self._bodies = BodiesHere(self.clock)
@@ -105,7 +123,7 @@ class World:
             ids=SeededIds(ids, self.clock),
         )
         self._workflows: dict[int, Definition[object]] = {}
-        self._know(workflows)
+        self._know(several("World", "workflows", workflows, "a list of workflows, as [my_pipeline]"))
 
     def __enter__(self) -> Self:
         """Return the world itself."""
@@ -168,7 +186,7 @@ class World:
 
     def advance(
         self,
-        by: timedelta | None = None,
+        by: Duration | None = None,
         /,
         *,
         days: float = 0,
@@ -176,11 +194,13 @@ class World:
         minutes: float = 0,
         seconds: float = 0,
     ) -> None:
-        """Let so much time pass, and do on the way what becomes due, each at its time."""
-        more = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
-        self._bodies.run(self.passing.by(more if by is None else by + more))
+        """Let so much time pass, and do on the way what becomes due, each at its time.
 
-    def run_until_quiet(self, *, within: timedelta | None = None) -> None:
+        `by` is a timedelta, or a number of seconds; what else is said is added to it.
+        """
+        self._bodies.run(self.passing.by(time_to_pass(by, days, hours, minutes, seconds)))
+
+    def run_until_quiet(self, *, within: Duration | None = None) -> None:
         """Let time pass until nothing is left that time alone would bring.
 
         Raises:
@@ -194,29 +214,52 @@ class World:
     def stub(self, stage: ExternalStage[A, R, Any, S], /) -> Stub[A, R | Suspended[S, R]]: ...
     @overload
     def stub(self, stage: Stage[A, R], /) -> Stub[A, R]: ...
-    def stub(self, stage: Stage[Any, Any], /) -> Stub[Any, Any]:
-        """Have something else done in place of a stage: see `Stub`. A stage is known by its name and its function.
+    @overload
+    def stub(self, step: Step[P, R], /) -> StepStub[P, R]: ...
+    def stub(self, body: Stage[Any, Any] | Step[P, R], /) -> Stub[Any, Any] | StepStub[P, R]:
+        """Have something else done in place of a stage, or of a step of durable functions: see `Stub`, `StepStub`.
 
-        What it returns for an external stage is what comes of the work, at once, unless that is a `suspend(...)`.
+        Either is known by its name and its function. What it returns for an external stage is what comes of the work,
+        at once, unless that is a `suspend(...)`.
         """
-        return self._stubs.add(stage, check=False)
+        return self._stubs.steps.add(body) if isinstance(body, Step) else self._stubs.add(body, "body")
 
     def stub_check(self, stage: ExternalStage[Any, R, Any, S], /) -> Stub[S, R | NotYet]:
         """Have something else done in place of the check of an external stage."""
-        return self._stubs.add(stage, check=True)
+        return self._stubs.add(stage, "check")
+
+    def stub_cancel(self, stage: ExternalStage[Any, Any, Any, S], /) -> Stub[S, None]:
+        """Have something else done in place of what cancels the work of an external stage."""
+        return self._stubs.add(stage, "cancel")
 
     # What happened, and what will.
 
-    def calls(self, stage: Stage[A, Any], /) -> tuple[StageCall[A], ...]:
-        """Return which bodies of a stage were started, in order: with what, when, and at which attempt."""
-        return self._stubs.calls(stage, check=False)
+    @overload
+    def calls(self, stage: Stage[A, Any], /) -> tuple[StageCall[A], ...]: ...
+    @overload
+    def calls(self, step: Step[..., Any], /) -> tuple[StepCall, ...]: ...
+    def calls(
+        self, body: Stage[A, Any] | Step[..., Any], /
+    ) -> tuple[StageCall[A], ...] | tuple[StepCall, ...]:
+        """Return which bodies of a stage, or of a step, were started: with what, when, and at which attempt."""
+        if isinstance(body, Step):
+            return self._stubs.steps.calls(body)
+        return self._stubs.calls(body, "body")
 
     def checks(self, stage: ExternalStage[Any, Any, Any, S], /) -> tuple[StageCall[S], ...]:
         """Return which checks of an external stage were made; their `input` is what it is suspended with."""
-        return self._stubs.calls(stage, check=True)
+        return self._stubs.calls(stage, "check")
+
+    def cancels(self, stage: ExternalStage[Any, Any, Any, S], /) -> tuple[StageCall[S], ...]:
+        """Return how work of an external stage was cancelled; their `input` is what it was suspended with.
+
+        That comes after the end of its run: let time pass with `work`.
+        """
+        return self._stubs.calls(stage, "cancel")
 
     def asleep(self, run: SyncRunHandle[object] | None = None, /) -> tuple[Asleep, ...]:
         """Return what goes on by itself later, of one run or of all, by when it does."""
+        check("asleep", an("the handle of a run", SyncRunHandle).or_none, run=run)
         tables = self.store.dump()
         found: list[Asleep] = []
         for one in tables.runs.values():
@@ -231,7 +274,7 @@ class World:
                     stage=job.node,
                     item=job.item,
                     until=instant(job.wake_at),
-                    why="check" if job.kind is JobKind.CHECK else "retry",
+                    why=_WHY.get(job.kind, "retry"),
                 )
                 for job in tables.jobs.get(one.key, {}).values()
                 if job.state is JobState.SLEEPING and job.wake_at is not None
@@ -240,6 +283,7 @@ class World:
 
     def published(self, type: str | None = None, /) -> tuple[RunEvent, ...]:
         """Return the events that stages have published, of this type or all, by when they were stored."""
+        check("published", TEXT.or_none, type=type)
         tables = self.store.dump()
         rows = [
             (row.at, run.place, row)

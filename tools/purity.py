@@ -14,10 +14,10 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 PACKAGES: Final = ("ports", "kernel", "adapters", "hosts", "testing")
 OTHERS: Final = ("tests", "tools", "docs")
 
-# The kernel is synchronous, but for the code that users write and that it drives.
-AWAITING: Final = ("kernel/authoring/",)
-# The one module that is the deterministic loop may use asyncio's Future and Task, never a selector.
-USING_ASYNCIO: Final = ("kernel/loop.py", "kernel/authoring/")
+# The kernel is synchronous, but for the code that users write and that it drives, and what waits for them on its loop.
+AWAITING: Final = ("kernel/authoring/", "kernel/functions/")
+# The package that is the deterministic loop may use asyncio's Future and Task, never a selector.
+USING_ASYNCIO: Final = ("kernel/functions/", "kernel/authoring/")
 
 IMPURE_MODULES: Final = frozenset(
     {
@@ -36,8 +36,8 @@ IMPURE_MODULES: Final = frozenset(
     }
     | {"sqlalchemy", "subprocess", "threading", "time", "uuid"}
 )
-# A value may be a UUID. Nobody in the kernel may draw one.
-PURE_PARTS: Final = frozenset({"uuid.UUID"})
+# A value may be a UUID. Nobody in the kernel may draw one. A Random that is given its seed is a value, too.
+PURE_PARTS: Final = frozenset({"random.Random", "uuid.UUID"})
 IMPURE_CALLS: Final = frozenset(
     {"datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today", "datetime.date.today"}
 )

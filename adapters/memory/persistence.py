@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 from holdfast.adapters.memory.queries import answer, node_rows, parked_in
 from holdfast.adapters.memory.ready import JobOrder
-from holdfast.adapters.memory.waiting import first_waiting, used, waited_for
+from holdfast.adapters.memory.waiting import first_waiting, queued, used, waited_for
 from holdfast.ports.changes import Change, CreateRun, net_changes
 from holdfast.ports.errors import ConflictError, HoldfastError
 from holdfast.ports.persistence import CompletedRow, Lane, NodeRows, Query, SlotPlace, WaitedFor, Waiting
@@ -23,6 +23,8 @@ from holdfast.ports.records import (
     News,
     PassOver,
     PlanRow,
+    RateName,
+    RateWindow,
     Reply,
     Run,
     RunName,
@@ -67,11 +69,14 @@ class MemoryPersistence:
             for key in old:
                 del tables.replies[key]
             orphans = [key for key in tables.streams if key.sink not in tables.sinks]
+            quiet = [name for name, window in tables.rates.items() if window.updated_at < before]
             for session in gone:
                 del tables.sessions[session]
+            for name in quiet:
+                del tables.rates[name]
             for stream in orphans:
                 del tables.streams[stream]
-            return len(old) + len(gone) + len(orphans)
+            return len(old) + len(gone) + len(quiet) + len(orphans)
 
     def close(self) -> None:
         """There is nothing to close: the rows live as long as this object does."""
@@ -94,26 +99,27 @@ class MemoryPersistence:
         """Return a copy of all rows as they are at one moment. For tests and simulations, which look at everything."""
         with self._lock:
             tables = self._tables
-            return Tables(
-                runs=dict(tables.runs),
-                newest=dict(tables.newest),
-                jobs={run: dict(jobs) for run, jobs in tables.jobs.items() if jobs},
-                history={run: list(rows) for run, rows in tables.history.items()},
-                pages=dict(tables.pages),
-                plans=dict(tables.plans),
-                sessions=dict(tables.sessions),
-                replies=dict(tables.replies),
-                duties=dict(tables.duties),
-                notes=dict(tables.notes),
-                sinks=dict(tables.sinks),
-                streams=dict(tables.streams),
-                annotations={run: list(said) for run, said in tables.annotations.items()},
-                said_keys={key: set(names) for key, names in tables.said_keys.items()},
-                artifacts=dict(tables.artifacts),
-                ai_calls={run: list(calls) for run, calls in tables.ai_calls.items()},
-                slots=set(tables.slots),
-                ai_call_names=set(tables.ai_call_names),
-            )
+            copy = Tables()
+            copy.runs = dict(tables.runs)
+            copy.newest = dict(tables.newest)
+            copy.jobs = {run: dict(jobs) for run, jobs in tables.jobs.items() if jobs}
+            copy.history = {run: list(rows) for run, rows in tables.history.items()}
+            copy.pages = dict(tables.pages)
+            copy.plans = dict(tables.plans)
+            copy.sessions = dict(tables.sessions)
+            copy.replies = dict(tables.replies)
+            copy.duties = dict(tables.duties)
+            copy.notes = dict(tables.notes)
+            copy.sinks = dict(tables.sinks)
+            copy.streams = dict(tables.streams)
+            copy.annotations = {run: list(said) for run, said in tables.annotations.items()}
+            copy.said_keys = {key: set(names) for key, names in tables.said_keys.items()}
+            copy.artifacts = dict(tables.artifacts)
+            copy.ai_calls = {run: list(calls) for run, calls in tables.ai_calls.items()}
+            copy.slots = set(tables.slots)
+            copy.rates = dict(tables.rates)
+            copy.ai_call_names = set(tables.ai_call_names)
+            return copy
 
     def _attempt(self, work: Callable[["MemoryTransaction"], R]) -> R:
         with self._lock:
@@ -379,6 +385,16 @@ class MemoryTransaction:
         taken = used(self._tables, waiting)
         return {place: taken[place] for place in places}
 
+    def rates(self, names: Collection[RateName], /, *, lock: bool) -> Sequence[RateWindow]:
+        """See `Transaction.rates`."""
+        del lock
+        return [self._tables.rates[name] for name in sorted(set(names)) if name in self._tables.rates]
+
+    def rated_jobs(self, places: Collection[SlotPlace], /) -> Mapping[SlotPlace, int]:
+        """See `Transaction.rated_jobs`."""
+        found = queued(self._tables)
+        return {place: found[place] for place in places}
+
     def apply(self, changes: Sequence[Change], /) -> None:
         """See `Transaction.apply`. Nothing is made of it before the work has returned."""
         if self.pending:
@@ -409,7 +425,7 @@ class MemoryTransaction:
 
     def _is_sound(self, run: Run) -> bool:
         of_run = self._tables.jobs.get(run.key, {}).values()
-        jobs = sum(job.state is not JobState.OWED for job in of_run)
+        jobs = sum(not job.is_debt for job in of_run)
         waits = run.status in (RunStatus.PENDING, RunStatus.PAUSED) and not run.is_admitted
         return run.status not in ACTIVE or (jobs == run.open_jobs and (jobs > 0 or waits))
 

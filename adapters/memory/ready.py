@@ -4,10 +4,10 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from holdfast.ports.changes import AddJob, Change, CloseJob, CloseJobs, CloseNode, UpdateJob
+from holdfast.ports.changes import AddJob, CancelWork, Change, CloseJob, CloseJobs, CloseNode, UpdateJob
 from holdfast.ports.persistence import Lane
-from holdfast.ports.records import Job, JobKey, JobState, Micros, PassOver
-from holdfast.ports.tables import Tables
+from holdfast.ports.records import Job, JobKey, JobKind, JobState, Micros, PassOver, cancelling
+from holdfast.ports.tables import Tables, checks_of
 
 _Place = tuple[int, str, int]
 _Lane = tuple[str, str, str]
@@ -39,12 +39,17 @@ class JobOrder:
                 self._add(job)
             case CloseJob(key):
                 self._remove(tables.job(key))
+            case CancelWork(run, node, attempts):
+                for job in checks_of(tables, run, node):
+                    self._remove(job)
+                    self._add(cancelling(job, attempts))
             case CloseJobs(run):
                 for job in tables.jobs.get(run, {}).values():
-                    self._remove(job)
+                    if job.kind is not JobKind.CANCEL:
+                        self._remove(job)
             case CloseNode(run, node):
                 for job in tables.jobs.get(run, {}).values():
-                    if job.node == node:
+                    if job.node == node and job.kind is not JobKind.CANCEL:
                         self._remove(job)
             case _:
                 pass
@@ -101,4 +106,4 @@ def _lane(job: Job) -> _Lane:
 
 
 def _place(job: Job) -> _Place:
-    return (-job.priority, job.run, job.number)
+    return (job.rank, job.run, job.number)

@@ -9,7 +9,7 @@ from holdfast.ports.records import Job, JobState, Run, RunStatus
 from holdfast.ports.tables import Tables
 
 _Waiter = tuple[SlotPlace, int, tuple[str, int]]
-"""For what, the negated priority, and who: ordered as they are served."""
+"""For what, the rank, and who: ordered as they are served."""
 
 
 def waited_for(tables: Tables, waiting: Waiting) -> list[WaitedFor]:
@@ -19,8 +19,19 @@ def waited_for(tables: Tables, waiting: Waiting) -> list[WaitedFor]:
     for place, waiters in groupby(_waiters(tables, waiting), lambda waiter: waiter[0]):
         _, _, (name, number) = next(waiters)
         first = tables.runs[name] if waiting is Waiting.RUNS else tables.jobs[name][number]
-        found.append(WaitedFor(place, first.concurrency_limit or 0, taken[place]))
+        limit = first.concurrency_limit
+        if isinstance(first, Job):
+            used_of = 0 if limit is None else taken[place]
+            found.append(WaitedFor(place, limit, used_of, first.rate_limit, first.rate_period))
+        else:
+            found.append(WaitedFor(place, limit, taken[place]))
     return found
+
+
+def queued(tables: Tables) -> Counter[SlotPlace]:
+    """Return how many jobs with a rate limit of each key may start at any moment."""
+    jobs = (job for job in tables.all_jobs() if job.state is JobState.QUEUED and job.rate_limit is not None)
+    return Counter(map(_place, jobs))
 
 
 def first_waiting(
@@ -41,7 +52,7 @@ def used(tables: Tables, waiting: Waiting) -> Counter[SlotPlace]:
 
 def _waiters(tables: Tables, waiting: Waiting) -> list[_Waiter]:
     return sorted(
-        (_place(one), -one.priority, one.key if isinstance(one, Job) else (one.key, 0))
+        (_place(one), one.rank, one.key if isinstance(one, Job) else (one.key, 0))
         for one in _all(tables, waiting)
         if _waits(one)
     )

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
@@ -14,11 +15,15 @@ from urllib.parse import SplitResult, urlsplit
 from typing_extensions import override
 
 from holdfast.adapters.sinks.cloudevents import BATCHED, STRUCTURED, batch, cloud_event
+from holdfast.ports.arguments import TEXT, an, by_name, check, duration, integer
+from holdfast.ports.durations import Duration
 from holdfast.ports.errors import EventRefusedError, InvalidUrlError, SinkUnavailableError
 from holdfast.ports.events import Event
 
 BATCH_BYTES_MAX: Final = 1_000_000
 """How long a body with several events may be."""
+TIMEOUT_MAX: Final = timedelta(seconds=30) - timedelta(microseconds=1)
+"""Half a minute is too long for a sink to take."""
 REASON_MAX: Final = 500
 _NOT_THE_EVENT: Final = frozenset({401, 402, 403, 404, 405, 407, 408, 410, 421, 423, 425, 426, 429, 451})
 """Answers that say nothing about an event: not let in, not here, not now."""
@@ -39,7 +44,7 @@ class WebhookSink:
         *,
         headers: Mapping[str, str] | None = None,
         batch: int = 100,
-        timeout: float = 10.0,
+        timeout: Duration = 10.0,
         source: str | None = None,
         context: ssl.SSLContext | None = None,
     ) -> None:
@@ -50,19 +55,24 @@ class WebhookSink:
             headers: Are sent with every request: an `Authorization`, say. They are shown nowhere.
             batch: How many events a request may have. With 1, each is a CloudEvent of its own (structured mode); with
                 more, every request is a list (batched mode).
-            timeout: Seconds that a request may take in all. Less than half a minute.
+            timeout: How long a request may take in all, a timedelta or a number of seconds. Less than half a minute.
             source: The `source` of the CloudEvents; `/holdfast/<namespace>` if nothing is given.
             context: What says which certificates are trusted; the system's, if nothing is given.
 
         Raises:
             InvalidUrlError: The URL is none that can be posted to.
+            InvalidArgumentError: Another argument can't be.
         """
-        if batch < 1 or not 0 < timeout < 30:
-            raise ValueError("batch is at least 1; timeout is more than 0 and less than 30 seconds")
+        check("WebhookSink", TEXT, url=url)
+        check("WebhookSink", integer(1), batch=batch)
+        check("WebhookSink", TEXT.or_none, source=source)
+        check("WebhookSink", an("an ssl.SSLContext", ssl.SSLContext).or_none, context=context)
+        sent = by_name("WebhookSink", "headers", headers or {}, "a dict of strings by strings", TEXT)
+        within = duration("WebhookSink", "timeout", timeout, most=TIMEOUT_MAX).total_seconds()
         self._url = _checked(url)
-        self._headers = {"User-Agent": "holdfast", **(headers or {})}
+        self._headers = {"User-Agent": "holdfast", **sent}
         self._batch = batch
-        self._timeout = timeout
+        self._timeout = within
         self._source = source
         self._context = context
 

@@ -78,12 +78,17 @@ class Dialect(Protocol):
         """Return what adds to the index by which runs are found, which needs to know when a run was created."""
         ...
 
-    def update(self, table: Table, keys: Sequence[str], columns: Sequence[str]) -> Write:
-        """Return what sets columns of rows found by keys."""
+    def update(
+        self, table: Table, keys: Sequence[str], columns: Sequence[str], *, sets: str = "", only: str = ""
+    ) -> Write:
+        """Return what sets columns of rows found by keys.
+
+        With `sets` it sets that too, and with `only` it is for rows of which that is true, of which there may be none.
+        """
         ...
 
-    def delete(self, table: Table, keys: Sequence[str]) -> Write:
-        """Return what removes rows found by keys."""
+    def delete(self, table: Table, keys: Sequence[str], *, only: str = "") -> Write:
+        """Return what removes rows found by keys; with `only` those of which that is true."""
         ...
 
 
@@ -99,7 +104,11 @@ _WANTED: Final = (
 )
 """What is left of the queued jobs without those of which `Job.is_passed_over` is true."""
 _SAID_TEXT: Final = ("pair", "run")
-_CLAIM_ORDER: Final = "priority DESC, run, number"
+_CLAIM_ORDER: Final = "rank, run, number"
+
+
+def _joined(by: str, *parts: str) -> str:
+    return by.join(part for part in parts if part)
 
 
 def upsert(keys: Sequence[str], columns: Sequence[str]) -> str:
@@ -165,17 +174,19 @@ class PostgresDialect:
         )
         return Write(self.bound(sql), _SAID_TEXT)
 
-    def update(self, table: Table, keys: Sequence[str], columns: Sequence[str]) -> Write:
+    def update(
+        self, table: Table, keys: Sequence[str], columns: Sequence[str], *, sets: str = "", only: str = ""
+    ) -> Write:
         """See `Dialect.update`."""
-        sets = ", ".join(f"{name} = new.{name}" for name in columns)
-        found = " AND ".join(f"old.{key} = new.{key}" for key in keys)
+        changes = _joined(", ", *(f"{name} = new.{name}" for name in columns), sets)
+        found = _joined(" AND ", *(f"old.{key} = new.{key}" for key in keys), only)
         rows = self._rows(table, (*columns, *keys))
-        sql = f"UPDATE {table.name} AS old SET {sets} FROM {rows} WHERE {found}"
-        return Write(self.bound(sql), (*columns, *keys), hits_all=True)
+        sql = f"UPDATE {table.name} AS old SET {changes} FROM {rows} WHERE {found}"
+        return Write(self.bound(sql), (*columns, *keys), hits_all=not only)
 
-    def delete(self, table: Table, keys: Sequence[str]) -> Write:
+    def delete(self, table: Table, keys: Sequence[str], *, only: str = "") -> Write:
         """See `Dialect.delete`."""
-        found = " AND ".join(f"old.{key} = new.{key}" for key in keys)
+        found = _joined(" AND ", *(f"old.{key} = new.{key}" for key in keys), only)
         sql = f"DELETE FROM {table.name} AS old USING {self._rows(table, keys)} WHERE {found}"
         return Write(self.bound(sql), tuple(keys))
 
@@ -216,7 +227,7 @@ class SqliteDialect:
             f"WITH picked AS (SELECT l.lane, l.most, {columns} FROM {self.table_of('lanes', 'l', _LANES)} "
             "CROSS JOIN holdfast_jobs AS j WHERE j.rowid IN (SELECT job.rowid FROM holdfast_jobs AS job "
             "WHERE job.namespace = :namespace AND job.queue = l.queue AND job.definition = l.definition "
-            f"AND job.state = 'queued' AND {_WANTED} ORDER BY job.priority DESC, job.run, job.number LIMIT :most)), "
+            f"AND job.state = 'queued' AND {_WANTED} ORDER BY job.rank, job.run, job.number LIMIT :most)), "
             f"placed AS (SELECT *, row_number() OVER (PARTITION BY lane ORDER BY {_CLAIM_ORDER}) AS place FROM picked) "
             f"SELECT {', '.join(jobs)} FROM placed WHERE place <= most ORDER BY {_CLAIM_ORDER} LIMIT :limit"
         )
@@ -235,13 +246,16 @@ class SqliteDialect:
         )
         return Write(sql, _SAID_TEXT)
 
-    def update(self, table: Table, keys: Sequence[str], columns: Sequence[str]) -> Write:
+    def update(
+        self, table: Table, keys: Sequence[str], columns: Sequence[str], *, sets: str = "", only: str = ""
+    ) -> Write:
         """See `Dialect.update`."""
-        sets = ", ".join(f"{name} = ?" for name in columns)
-        found = " AND ".join(f"{key} = ?" for key in keys)
-        return Write(f"UPDATE {table.name} SET {sets} WHERE {found}", (*columns, *keys), hits_all=True)
+        changes = _joined(", ", *(f"{name} = ?" for name in columns), sets)
+        found = _joined(" AND ", *(f"{key} = ?" for key in keys), only)
+        sql = f"UPDATE {table.name} SET {changes} WHERE {found}"
+        return Write(sql, (*columns, *keys), hits_all=not only)
 
-    def delete(self, table: Table, keys: Sequence[str]) -> Write:
+    def delete(self, table: Table, keys: Sequence[str], *, only: str = "") -> Write:
         """See `Dialect.delete`."""
-        found = " AND ".join(f"{key} = ?" for key in keys)
+        found = _joined(" AND ", *(f"{key} = ?" for key in keys), only)
         return Write(f"DELETE FROM {table.name} WHERE {found}", tuple(keys))

@@ -25,6 +25,11 @@ _ORPHAN_STREAMS: Final = (
     "DELETE FROM holdfast_outbox WHERE (sink, run) IN (SELECT o.sink, o.run FROM holdfast_outbox AS o "
     "WHERE NOT EXISTS (SELECT 1 FROM holdfast_sinks AS s WHERE s.key = o.sink) LIMIT :limit) RETURNING 1"
 )
+_QUIET_RATES: Final = (
+    "DELETE FROM holdfast_rates WHERE (namespace, name) IN "
+    "(SELECT namespace, name FROM holdfast_rates WHERE updated_at < :before LIMIT :limit) "
+    "AND updated_at < :before RETURNING 1"
+)
 _OLD_RECEIPTS: Final = (
     "DELETE FROM holdfast_receipts WHERE id IN "
     "(SELECT id FROM holdfast_receipts WHERE at < :before LIMIT :limit) RETURNING 1"
@@ -32,8 +37,11 @@ _OLD_RECEIPTS: Final = (
 
 
 def prune_rows(database: Database, before: Micros, seconds: float) -> int:
-    """Remove replies from before an instant, dead sessions that expired before it and hold nothing, lost streams."""
-    old = (_OLD_REPLIES, _OLD_SESSIONS, _ORPHAN_STREAMS)
+    """Remove replies and counts of starts from before an instant, lost streams, and dead sessions.
+
+    Those expired before it and hold nothing.
+    """
+    old = (_OLD_REPLIES, _OLD_SESSIONS, _QUIET_RATES, _ORPHAN_STREAMS)
     return sum(_remove(database, sql, before, seconds) for sql in old)
 
 

@@ -53,7 +53,11 @@ class Patience:
             ) from error
         if time.monotonic() >= self._notice_at:
             self._notice_at = self._until
-            _log.warning("trying again for up to %.0f more seconds: %s", self.left, error)
+            _log.warning(
+                "waiting for the database, for up to %.0f more seconds: it can't be used now: %s",
+                self.left,
+                error,
+            )
         time.sleep(pause)
 
     def after_conflict(self, error: ConflictError) -> None:

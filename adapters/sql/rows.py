@@ -20,6 +20,7 @@ from holdfast.ports.records import (
     Note,
     Payload,
     PlanRow,
+    RateWindow,
     Reply,
     Run,
     RunStatus,
@@ -52,6 +53,7 @@ SINK: Final = _fields(Sink)
 STREAM: Final = _fields(Stream)
 NEWS: Final = ("sink", "run", "news", "delivered", "state", "due_at", "attempts")
 SLOT: Final = ("namespace", "name")
+RATE: Final = _fields(RateWindow)
 NOTE: Final = ("run", "id", "job", "epoch", "at", "kind", "data")
 ANNOTATION: Final = _fields(Annotation)
 ARTIFACT: Final = _fields(Artifact)
@@ -225,9 +227,14 @@ def slot_from(row: Row) -> SlotName:
 
 
 def waited_for_from(row: Row) -> WaitedFor:
-    """Return a row of a namespace, a key, a limit and how many slots are used."""
-    namespace, key, limit, used = row
-    return WaitedFor(SlotPlace(namespace, key), limit, used)
+    """Return a row of a namespace, a key, its limits, and how many slots are used."""
+    namespace, key, limit, rate_limit, rate_period, used = row
+    return WaitedFor(SlotPlace(namespace, key), limit, used, rate_limit, rate_period)
+
+
+def rate_from(row: Row) -> RateWindow:
+    """Return the row of `RATE` in which starts are counted."""
+    return RateWindow(**dict(zip(RATE, row, strict=True)))
 
 
 def completed_from(row: Row) -> CompletedRow:

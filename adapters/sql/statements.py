@@ -17,6 +17,11 @@ _RUN_ORIGIN = ("rerun_of", "rerun_from", "kept")
 _JOB_KEY = ("run", "number")
 _STREAM_KEY = ("sink", "run")
 _SINK_FIXED = ("key", "namespace", "name")
+_CANCELLING: Final = (
+    "kind = 'cancel', state = 'queued', wake_at = NULL, attempts = 0, session = NULL, leased_at = NULL, losses = 0, "
+    "check_after = NULL, give_up_at = NULL"
+)
+"""What `cancelling` makes of a check, besides how often it may be tried."""
 
 
 _HEARD: Final = (
@@ -73,6 +78,9 @@ class Reads:
     due_runs: str
     overdue_runs: str
     lock_slots: str
+    rates: str
+    lock_rates: str
+    rated_jobs: str
 
 
 @attrs.frozen
@@ -89,6 +97,7 @@ class Writes:
     attributes: Write
     said_texts: Write
     runs: Write
+    cancelled_work: Write
     closed_runs: Write
     closed_nodes: Write
     closed_jobs: Write
@@ -111,6 +120,8 @@ class Writes:
     artifacts: Write
     ai_calls: Write
     slots: Write
+    new_rates: Write
+    rates: Write
 
 
 def node_rows(of_runs: str) -> str:
@@ -147,6 +158,11 @@ def reads_for(dialect: Dialect) -> Reads:
         "WHERE s.namespace = n.namespace AND s.name = n.name ORDER BY s.key"
     )
     stream_keys = dialect.table_of("keys", "k", {"sink": "text", "run": "text"})
+    known_rates = (
+        f"SELECT {_listed(rows.RATE, 'w')} FROM {slots} CROSS JOIN holdfast_rates AS w "
+        "WHERE w.namespace = k.namespace AND w.name = k.name ORDER BY w.namespace, w.name"
+    )
+    places = dialect.table_of("places", "p", {"namespace": "text", "key": "text"})
     lock = dialect.lock.format
     made = Reads(
         lock_runs=f"SELECT {runs} FROM holdfast_runs AS r WHERE {dialect.one_of('r.key', 'keys')} "
@@ -180,7 +196,8 @@ def reads_for(dialect: Dialect) -> Reads:
         active_runs=f"SELECT key FROM holdfast_runs WHERE status NOT IN {tables.ENDED} AND key > :after "
         "ORDER BY key LIMIT :limit",
         unsound_runs="SELECT r.key FROM (SELECT key, status, last_job, open_jobs, "
-        "(SELECT count(*) FROM holdfast_jobs AS j WHERE j.run = key AND j.state <> 'owed') AS found "
+        "(SELECT count(*) FROM holdfast_jobs AS j WHERE j.run = key AND j.state <> 'owed' "
+        "AND j.kind <> 'cancel') AS found "
         f"FROM holdfast_runs WHERE {dialect.one_of('key', 'keys')} "
         f"AND status NOT IN {tables.ENDED}) AS r WHERE r.found <> r.open_jobs OR (r.found = 0 "
         "AND NOT (r.status IN ('pending', 'paused') AND r.last_job = 0)) ORDER BY r.key",
@@ -224,6 +241,10 @@ def reads_for(dialect: Dialect) -> Reads:
         "AND deadline IS NOT NULL AND deadline <= :now ORDER BY deadline LIMIT :limit",
         lock_slots=f"SELECT {_listed(rows.SLOT, 's')} FROM {slots} CROSS JOIN holdfast_slots AS s "
         f"WHERE s.namespace = k.namespace AND s.name = k.name ORDER BY s.namespace, s.name{lock('s')}",
+        rates=known_rates,
+        lock_rates=known_rates + lock("w"),
+        rated_jobs="SELECT p.namespace, p.key, (SELECT count(*) FROM holdfast_jobs AS j WHERE j.state = 'queued' "
+        f"AND j.rate_limit IS NOT NULL AND j.namespace = p.namespace AND j.concurrency_key = p.key) FROM {places}",
     )
     return Reads(**{name: dialect.bound(sql) for name, sql in attrs.asdict(made).items()})
 
@@ -248,8 +269,11 @@ def writes_for(dialect: Dialect) -> Writes:
         attributes=dialect.insert(tables.attributes, rows.ATTRIBUTE),
         said_texts=dialect.insert_said_texts(),
         runs=dialect.update(tables.runs, ("key",), run_columns),
-        closed_runs=dialect.delete(tables.jobs, ("run",)),
-        closed_nodes=dialect.delete(tables.jobs, ("run", "node")),
+        cancelled_work=dialect.update(
+            tables.jobs, ("run", "node"), ("max_attempts",), sets=_CANCELLING, only="kind = 'check'"
+        ),
+        closed_runs=dialect.delete(tables.jobs, ("run",), only="kind <> 'cancel'"),
+        closed_nodes=dialect.delete(tables.jobs, ("run", "node"), only="kind <> 'cancel'"),
         closed_jobs=dialect.delete(tables.jobs, _JOB_KEY),
         new_jobs=dialect.insert(tables.jobs, rows.JOB),
         jobs=dialect.update(tables.jobs, _JOB_KEY, job_columns),
@@ -276,4 +300,6 @@ def writes_for(dialect: Dialect) -> Writes:
             on_conflict=" ON CONFLICT DO NOTHING",
         ),
         slots=dialect.insert(tables.slots, rows.SLOT),
+        new_rates=dialect.insert(tables.rates, rows.RATE),
+        rates=dialect.update(tables.rates, rows.SLOT, [name for name in rows.RATE if name not in rows.SLOT]),
     )

@@ -84,6 +84,7 @@ runs: Final = Table(
     _name("parent", nullable=True),
     _name("close_policy", default="cancel"),
     _number("children", default=0),
+    _number("rank", default=0),
     UniqueConstraint("namespace", "id", "generation", name="holdfast_runs_name"),
 )
 # Lists go by one of the next three, or by attributes. Of their columns only the status ever changes. Settling a job
@@ -131,7 +132,7 @@ Index(
     "holdfast_runs_waiting",
     runs.c.namespace,
     runs.c.concurrency_key,
-    runs.c.priority.desc(),
+    runs.c.rank,
     runs.c.key,
     postgresql_where=text("status = 'pending' AND start_at IS NULL AND concurrency_key IS NOT NULL"),
     sqlite_where=text("status = 'pending' AND start_at IS NULL AND concurrency_key IS NOT NULL"),
@@ -191,13 +192,16 @@ jobs: Final = Table(
     _name("waits_for", nullable=True),
     _number("check_after", nullable=True),
     _number("give_up_at", nullable=True),
+    _number("rank", default=0),
+    _number("rate_limit", nullable=True),
+    _number("rate_period", nullable=True),
 )
 Index(
     "holdfast_jobs_claim",
     jobs.c.namespace,
     jobs.c.queue,
     jobs.c.definition,
-    jobs.c.priority.desc(),
+    jobs.c.rank,
     jobs.c.run,
     jobs.c.number,
     postgresql_where=text("state = 'queued'"),
@@ -226,7 +230,7 @@ Index(
     "holdfast_jobs_limited",
     jobs.c.namespace,
     jobs.c.concurrency_key,
-    jobs.c.priority.desc(),
+    jobs.c.rank,
     jobs.c.run,
     jobs.c.number,
     postgresql_where=text("state = 'limited'"),
@@ -238,6 +242,14 @@ Index(
     jobs.c.concurrency_key,
     postgresql_where=text("state IN ('queued', 'leased') AND concurrency_key IS NOT NULL"),
     sqlite_where=text("state IN ('queued', 'leased') AND concurrency_key IS NOT NULL"),
+)
+# Apart from the slots: of a rate limit those count that may start, however many run.
+Index(
+    "holdfast_jobs_rated",
+    jobs.c.namespace,
+    jobs.c.concurrency_key,
+    postgresql_where=text("state = 'queued' AND rate_limit IS NOT NULL"),
+    sqlite_where=text("state = 'queued' AND rate_limit IS NOT NULL"),
 )
 Index(
     "holdfast_jobs_external",
@@ -308,6 +320,17 @@ duties: Final = Table("holdfast_duties", metadata, _key("name"), _name("session"
 
 slots: Final = Table("holdfast_slots", metadata, _key("namespace"), _key("name"))
 """One row for each concurrency key, locked whenever a slot of it is given out. Who has one is told by its own row."""
+
+rates: Final = Table(
+    "holdfast_rates",
+    metadata,
+    _key("namespace"),
+    _key("name"),
+    _text("starts"),
+    _number("wakes_at", nullable=True),
+    _number("updated_at"),
+)
+"""One row for each rate limit: when its jobs were claimed. Locked by every claim of them, and when they are queued."""
 
 notes: Final = Table(
     "holdfast_notes",

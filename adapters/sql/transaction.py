@@ -25,6 +25,8 @@ from holdfast.ports.records import (
     News,
     PassOver,
     PlanRow,
+    RateName,
+    RateWindow,
     Reply,
     Run,
     RunName,
@@ -345,6 +347,25 @@ class SqlTransaction:
         parameters = {"places": encode_rows(PLACE, wanted)}
         found = self._plain(self._waiting[waiting].used, parameters, _whole)
         return {SlotPlace(namespace, key): used for namespace, key, used in found}
+
+    def rates(self, names: Collection[RateName], /, *, lock: bool) -> Sequence[RateWindow]:
+        """See `Transaction.rates`."""
+        wanted = sorted(name for name in set(names) if is_askable(name.namespace) and is_askable(name.name))
+        if not wanted:
+            return ()
+        parameters = {"names": encode_rows(rows.SLOT, wanted)}
+        if lock:
+            return self._locked(self._reads.lock_rates, parameters, rows.rate_from)
+        return self._plain(self._reads.rates, parameters, rows.rate_from)
+
+    def rated_jobs(self, places: Collection[SlotPlace], /) -> Mapping[SlotPlace, int]:
+        """See `Transaction.rated_jobs`."""
+        wanted = _askable_places(places)
+        if not wanted:
+            return {}
+        parameters = {"places": encode_rows(PLACE, wanted)}
+        found = self._plain(self._reads.rated_jobs, parameters, _whole)
+        return {SlotPlace(namespace, key): queued for namespace, key, queued in found}
 
     def apply(self, changes: Sequence[Change], /) -> None:
         """See `Transaction.apply`."""

@@ -20,17 +20,21 @@ WANTED: Final = ("namespace", "key", "most")
 
 @attrs.frozen(kw_only=True)
 class Source:
-    """A table of those who wait and of those who have a slot. A query must say exactly this to go by an index."""
+    """A table of those who wait and of those who have a slot. A query must say exactly this to go by an index.
+
+    `rate` is a format for the columns of the rate limit.
+    """
 
     table: str
     keys: Sequence[str]
     waits: str
     holds: str
+    rate: str
 
     @property
     def order(self) -> str:
         """Who is first of a key."""
-        return ", ".join(("w.priority DESC", *(f"w.{key}" for key in self.keys)))
+        return ", ".join(("w.rank", *(f"w.{key}" for key in self.keys)))
 
     @property
     def names(self) -> str:
@@ -44,12 +48,14 @@ SOURCES: Final[Mapping[Waiting, Source]] = {
         keys=("key",),
         waits="w.status = 'pending' AND w.start_at IS NULL AND w.concurrency_key IS NOT NULL",
         holds=f"w.status NOT IN {tables.NOT_UNDER_WAY} AND w.concurrency_key IS NOT NULL AND w.last_job > 0",
+        rate="CAST(NULL AS bigint) AS rate_limit, CAST(NULL AS bigint) AS rate_period",
     ),
     Waiting.JOBS: Source(
         table="holdfast_jobs",
         keys=("run", "number"),
         waits="w.state = 'limited'",
         holds="w.state IN ('queued', 'leased') AND w.concurrency_key IS NOT NULL",
+        rate="{0}.rate_limit, {0}.rate_period",
     ),
 }
 
@@ -70,10 +76,23 @@ def searches_for(dialect: Dialect, source: Source) -> Searches:
     return Searches(**{name: dialect.bound(sql) for name, sql in attrs.asdict(made).items()})
 
 
+def _heads(source: Source, rate: str) -> str:
+    """Return what is told of a key by `h`, the first who waits for it. Slots are counted where they are limited."""
+    used = _counted(source, "h", "concurrency_key")
+    return (
+        f"h.namespace, h.concurrency_key, h.concurrency_limit, {rate}, "
+        f"CASE WHEN h.concurrency_limit IS NULL THEN 0 ELSE {used} END AS used"
+    )
+
+
 def _used(source: Source, of: str, key: str) -> str:
+    return f"{_counted(source, of, key)} AS used"
+
+
+def _counted(source: Source, of: str, key: str) -> str:
     return (
         f"(SELECT count(*) FROM {source.table} AS w WHERE {source.holds} "
-        f"AND w.namespace = {of}.namespace AND w.concurrency_key = {of}.{key}) AS used"
+        f"AND w.namespace = {of}.namespace AND w.concurrency_key = {of}.{key})"
     )
 
 
@@ -117,8 +136,8 @@ def _rowid_after(source: Source, namespace: str, key: str) -> str:
 def _by_lateral(dialect: Dialect, source: Source) -> Searches:
     places = dialect.table_of("places", "p", {"namespace": "text", "key": "text"})
     wanted = dialect.table_of("wanted", "p", {"namespace": "text", "key": "text", "most": "bigint"})
-    head = "w.namespace, w.concurrency_key, w.concurrency_limit"
-    heads = f"h.namespace, h.concurrency_key, h.concurrency_limit, {_used(source, 'h', 'concurrency_key')}"
+    head = f"w.namespace, w.concurrency_key, w.concurrency_limit, {source.rate.format('w')}"
+    heads = _heads(source, "h.rate_limit, h.rate_period")
     return Searches(
         waited_for=f"SELECT {heads} FROM {places} CROSS JOIN LATERAL "
         f"(SELECT {head} {_waiting_of(source, 'p')} LIMIT 1) AS h ORDER BY h.namespace, h.concurrency_key",
@@ -137,7 +156,7 @@ def _by_rowid(dialect: Dialect, source: Source) -> Searches:
     """SQLite has no lateral joins, and a LIMIT can't be a column: `:most` is the greatest that is wanted."""
     places = dialect.table_of("places", "p", {"namespace": "text", "key": "text"})
     wanted = dialect.table_of("wanted", "p", {"namespace": "text", "key": "text", "most": "bigint"})
-    heads = f"h.namespace, h.concurrency_key, h.concurrency_limit, {_used(source, 'h', 'concurrency_key')}"
+    heads = _heads(source, source.rate.format("h"))
     return Searches(
         waited_for=f"SELECT {heads} FROM {places} CROSS JOIN {source.table} AS h "
         f"WHERE h.rowid = (SELECT w.rowid {_waiting_of(source, 'p')} LIMIT 1) "

@@ -25,6 +25,7 @@ def write_plan(net: NetChanges, writes: Writes) -> list[tuple[Write, Sequence[Ro
         (writes.attributes, _attributes(net)),
         (writes.said_texts, sorted({row for said in net.annotations for row in said_text_rows(said, net)})),
         (writes.runs, _by_key(net.runs, writes.runs)),
+        (writes.cancelled_work, [(most, *place) for place, most in sorted(net.cancelled_work.items())]),
         (writes.closed_runs, [(run,) for run in sorted(net.closed_runs)]),
         (writes.closed_nodes, sorted(net.closed_nodes)),
         (writes.closed_jobs, sorted(net.closed_jobs)),
@@ -53,6 +54,8 @@ def write_plan(net: NetChanges, writes: Writes) -> list[tuple[Write, Sequence[Ro
         ),
         (writes.ai_calls, _sorted(net.ai_calls, "run", "at", "id", values=ai_call_values)),
         (writes.slots, sorted(net.slots)),
+        (writes.new_rates, _by_key(net.new_rates, writes.new_rates)),
+        (writes.rates, _by_key(net.rates, writes.rates)),
     ]
     return [(write, rows) for write, rows in steps if rows]
 

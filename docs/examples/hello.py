@@ -1,21 +1,24 @@
-"""The smallest whole program: a pipeline, a worker in the same process, one run."""
+"""The smallest whole program: a durable function, a worker in the same process, one run."""
 
 import asyncio
 
-from holdfast import Engine, Pipeline, Worker, stage
+from holdfast import Engine, Worker, step, workflow
 
 
-@stage
+@step
 def greet(name: str) -> str:
     return f"Hello, {name}!"
 
 
-@stage
+@step
 async def shout(text: str) -> str:
     return text.upper()
 
 
-hello = Pipeline("hello", input=str).pipe(greet).pipe(shout)
+@workflow
+async def hello(name: str) -> str:
+    greeting = await greet(name)
+    return await shout(greeting)
 
 
 async def main() -> None:

@@ -11,8 +11,9 @@ from holdfast.hosts.cli.facts import find_run
 from holdfast.hosts.cli.help import exits
 from holdfast.hosts.cli.lines import place_name
 from holdfast.hosts.cli.screen import Screen, one_line, safe, screen_options, table
-from holdfast.hosts.cli.spans import iso, span
+from holdfast.hosts.cli.spans import iso
 from holdfast.hosts.cli.target import Target, engine_options
+from holdfast.hosts.spans import span
 from holdfast.ports.clock import micros
 
 _NUMBERS = ("calls", "failed", "input", "output", "cost", "took")

@@ -37,7 +37,10 @@ def annotate_command(
 ) -> None:
     """Say something of a run, whatever its status. `holdfast run list --annotation` finds it by that."""
     pairs = [word for word in words if "=" in word and "://" not in word.partition("=")[0]]
-    spec, (run_id,) = target.split([word for word in words if word not in pairs], "ID")
+    others = [word for word in words if word not in pairs]
+    if len(others) > 1 and (len(others) > 2 or ":" not in others[0]):
+        raise click.UsageError(f"{others[-1]!r} says nothing: write NAME=TEXT")
+    spec, (run_id,) = target.split(others, "ID")
     said = _said(pairs, are_json=json_values)
     kind, _, actor_id = actor.partition(":")
     with target.opened(spec) as engine:

@@ -12,17 +12,22 @@ from holdfast.hosts.cli.ai import ai_command
 from holdfast.hosts.cli.annotating import annotate_command
 from holdfast.hosts.cli.artifacts import artifacts_command
 from holdfast.hosts.cli.database import database
+from holdfast.hosts.cli.debugging import debug_command
 from holdfast.hosts.cli.doctor import doctor_command
 from holdfast.hosts.cli.exits import Exit, Problem, problem_of
 from holdfast.hosts.cli.hearing import logs_command
 from holdfast.hosts.cli.help import exits
+from holdfast.hosts.cli.histories import export_command
 from holdfast.hosts.cli.letters import letters_command, replay_command
+from holdfast.hosts.cli.linting import lint_command
 from holdfast.hosts.cli.listing import list_command
 from holdfast.hosts.cli.logs import log_holdfast, stop_logging
 from holdfast.hosts.cli.removing import remove_run_command
+from holdfast.hosts.cli.replaying import check_upgrade_command, replay_history_command
 from holdfast.hosts.cli.rerunning import rerun_command
 from holdfast.hosts.cli.screen import Screen
 from holdfast.hosts.cli.showing import show_command
+from holdfast.hosts.cli.signalling import signal_command
 from holdfast.hosts.cli.sinks import add_command, remove_command, sinks_command
 from holdfast.hosts.cli.starting import start_command
 from holdfast.hosts.cli.steering import (
@@ -71,7 +76,7 @@ _of_runs = (
     *(start_command, list_command, show_command, wait_command),
     *(logs_command, annotate_command, artifacts_command, ai_command),
     *(pause_command, resume_command, cancel_command, terminate_command),
-    *(rerun_command, remove_run_command, wake_command),
+    *(rerun_command, remove_run_command, wake_command, signal_command),
 )
 for _command in _of_runs:
     runs.add_command(_command)
@@ -93,7 +98,19 @@ def dead_letters() -> None:
 
 for _command in (letters_command, replay_command):
     dead_letters.add_command(_command)
-for _command in (worker_command, runs, why_command, doctor_command, sinks, dead_letters, database):
+
+
+@click.group("history")
+def histories() -> None:
+    """Write the histories of runs as documents."""
+
+
+histories.add_command(export_command)
+_of_code = (lint_command, replay_history_command, check_upgrade_command, debug_command)
+for _command in (
+    *(worker_command, runs, why_command, doctor_command, histories),
+    *(*_of_code, sinks, dead_letters, database),
+):
     command_line.add_command(_command)
 
 

@@ -5,6 +5,7 @@ from typing import cast
 from holdfast.hosts.annotating import AnnotationInfo
 from holdfast.hosts.cli.facts import Place, RunFacts, StageStory, row_data
 from holdfast.hosts.cli.spans import iso, seconds_of
+from holdfast.hosts.cli.steps import StepStory
 from holdfast.hosts.hearing import ProgressInfo
 from holdfast.hosts.infos import error_text
 from holdfast.ports.clock import micros
@@ -43,10 +44,12 @@ def run_document(run: Run, now: Micros) -> Document:
 
 
 def facts_document(facts: RunFacts) -> Document:
-    """Return a run with its stages and live jobs."""
+    """Return a run with its stages, its steps if it is a function, and its live jobs."""
     return {
         **run_document(facts.run, facts.now),
         "stages": [_stage_document(stage, facts.now) for stage in facts.stages],
+        "steps": None if facts.steps is None else [_step_document(step) for step in facts.steps],
+        "blocked": facts.blocked,
         "jobs": [_job_document(job, facts.holders.get(job.session or "")) for job in facts.jobs],
         "history_rows": facts.run.last_row,
         "annotations": [annotation_document(said) for said in facts.annotations],
@@ -135,6 +138,22 @@ def _stage_document(stage: StageStory, now: Micros) -> Document:
         "duration_seconds": seconds_of(stage.length(now)),
         "host": stage.host,
         "error": stage.error,
+    }
+
+
+def _step_document(step: StepStory) -> Document:
+    return {
+        "call": step.call,
+        "step": step.step,
+        "state": step.state,
+        "tries": step.tries,
+        "site": step.site,
+        "started_at": iso(step.started_at),
+        "ended_at": iso(step.last_at if step.retry_at is None else None),
+        "retry_at": iso(step.retry_at),
+        "duration_seconds": seconds_of(step.length),
+        "host": step.host,
+        "error": step.error,
     }
 
 

@@ -23,6 +23,7 @@ class Exit(IntEnum):
     TIMED_OUT = 7
     SCHEMA = 8
     UNSOUND = 9
+    DIVERGED = 10
     BUG = 70
     INTERRUPTED = 130
     BROKEN_PIPE = 141
@@ -30,15 +31,16 @@ class Exit(IntEnum):
 
 MEANINGS: Final = (
     (Exit.OK, "it was done"),
-    (Exit.RUN_FAILED, "the run failed"),
+    (Exit.RUN_FAILED, "the run failed; with `lint`: something was found"),
     (Exit.USAGE, "wrong usage, or input that does not fit"),
-    (Exit.NOT_FOUND, "there is no such run or workflow"),
+    (Exit.NOT_FOUND, "there is no such run, workflow or sink"),
     (Exit.REFUSED, "refused: it is in conflict with what is stored"),
     (Exit.RUN_CANCELLED, "the run was cancelled"),
     (Exit.UNAVAILABLE, "the store could not be reached; try again"),
     (Exit.TIMED_OUT, "the run has not ended within the time given"),
     (Exit.SCHEMA, "the tables are missing, older or newer than this version needs"),
     (Exit.UNSOUND, "the store is not as it must be, or waits for an operator"),
+    (Exit.DIVERGED, "a recorded run does not go on with this code"),
     (Exit.BUG, "an error that nobody expected"),
     (Exit.INTERRUPTED, "interrupted"),
 )
@@ -70,16 +72,20 @@ _EXITS: Final[Sequence[tuple[type[Exception], Exit]]] = (
     (e.RunNotFoundError, Exit.NOT_FOUND),
     (e.UnknownWorkflowError, Exit.NOT_FOUND),
     (e.ArtifactMissingError, Exit.NOT_FOUND),
+    (e.SinkNotFoundError, Exit.NOT_FOUND),
     (e.InvalidCommandError, Exit.USAGE),
     (e.CommandError, Exit.REFUSED),
     (e.ConflictError, Exit.REFUSED),
     (e.RefusedError, Exit.REFUSED),
+    (e.NondeterminismError, Exit.DIVERGED),
+    (e.InvalidHistoryError, Exit.USAGE),
     (e.RunFailedError, Exit.RUN_FAILED),
     (e.RunCancelledError, Exit.RUN_CANCELLED),
     (e.SchemaError, Exit.SCHEMA),
     (e.UnavailableError, Exit.UNAVAILABLE),
     (e.BlobMissingError, Exit.UNAVAILABLE),
     (e.BlobCorruptError, Exit.UNAVAILABLE),
+    (e.InvalidArgumentError, Exit.USAGE),
     (e.InvalidValueError, Exit.USAGE),
     (e.UnstorableValueError, Exit.USAGE),
     (e.InvalidUrlError, Exit.USAGE),

@@ -6,8 +6,10 @@ from typing import Final, cast
 import attrs
 
 from holdfast.hosts.annotating import AnnotationInfo, annotations_of
+from holdfast.hosts.cli.steps import StepStory, add_step
 from holdfast.hosts.core import Core
 from holdfast.hosts.hearing import ProgressInfo, progress_of
+from holdfast.hosts.why import blocked_text
 from holdfast.kernel.plan import MapPlan, Plan
 from holdfast.kernel.progress import NodeProgress, progress_from
 from holdfast.ports.errors import RunNotFoundError
@@ -66,7 +68,7 @@ class StageStory:
         """Return how long it took or, if it is under way, has taken so far; of a map from first to last item."""
         if self.started_at is None:
             return None
-        under_way = self.state in {"running", "retrying", "queued"}
+        under_way = self.state in {"running", "retrying", "queued", "sleeping"}
         return (now if under_way or self.last_at is None else self.last_at) - self.started_at
 
 
@@ -74,7 +76,8 @@ class StageStory:
 class RunFacts:
     """One run, as it is now. `jobs` of maps may be many. `whole` is False if the history is longer than was read.
 
-    `slots_used` are how many of what the run or a job of it waits for others have.
+    `slots_used` are how many of what the run or a job of it waits for others have. `steps` are those of a durable
+    function, by when they came to something last; None if the run is none. `blocked` is why it can't go on, if so.
     """
 
     run: Run
@@ -88,6 +91,8 @@ class RunFacts:
     slots_used: Mapping[SlotName, int]
     annotations: tuple[AnnotationInfo, ...] = ()
     progress: tuple[ProgressInfo, ...] = ()
+    steps: tuple[StepStory, ...] | None = None
+    blocked: str | None = None
 
 
 def find_run(core: Core, run_id: str, generation: int | None = None) -> Run:
@@ -119,8 +124,10 @@ def read_facts(core: Core, run: Run, now: Micros) -> RunFacts:
         name: StageStory(name=name, mapped=isinstance(node, MapPlan)) for name, node in plan.nodes.items()
     }
     places: dict[int, Place] = {}
+    steps: dict[str, StepStory] = {}
     for row in history_of(core, run.key, ROWS_MAX):
         _add_row(stages, places, row)
+        add_step(steps, row)
     for job in jobs:
         _add_job(stages, places, job)
     _add_progress(stages, run, plan, jobs)
@@ -137,6 +144,8 @@ def read_facts(core: Core, run: Run, now: Micros) -> RunFacts:
         slots_used=_slots_used(core, run, jobs),
         annotations=tuple(annotations_of(core, run.key, {"limit": ANNOTATIONS_MAX})),
         progress=tuple(progress_of(core, run.key)),
+        steps=None if plan.function is None else tuple(steps.values()),
+        blocked=blocked_text(core, run),
     )
 
 
@@ -158,6 +167,12 @@ def _add_row(stages: Mapping[str, StageStory], places: dict[int, Place], row: Hi
     number = data.get("job")
     if isinstance(number, int):
         places[number] = (stage.name, row.item)
+    add_row(stage, row)
+
+
+def add_row(stage: StageStory, row: HistoryRow) -> None:
+    """Add to a stage's story what a row of its history says."""
+    data = row_data(row)
     started_at = data.get("started_at")
     match row.type:
         case "stage.completed":
@@ -173,6 +188,8 @@ def _add_row(stages: Mapping[str, StageStory], places: dict[int, Place], row: Hi
         case "stage.lost":
             stage.attempts += 1
             stage.lost += 1
+        case "stage.started" | "stage.suspended":
+            pass  # its work goes on elsewhere: that is its time, too
         case "stage.expanded":
             stage.total = cast("int", data.get("items"))
         case _:
@@ -185,7 +202,7 @@ def _add_row(stages: Mapping[str, StageStory], places: dict[int, Place], row: Hi
 def _add_job(stages: Mapping[str, StageStory], places: dict[int, Place], job: Job) -> None:
     places[job.number] = (job.node, job.item)
     stage = stages.get(job.node)
-    if stage is None or job.state is not JobState.LEASED:
+    if stage is None or job.state is not JobState.LEASED or job.is_debt:
         return
     stage.attempts += 1
     if job.leased_at is not None:
@@ -229,7 +246,7 @@ def _add_node(stage: StageStory, node: NodeProgress, run: Run, jobs: Sequence[Jo
         is_to_blame = run.status is RunStatus.FAILED and _failed_stage(run) == stage.name
         stage.state = "failed" if is_to_blame else "stopped"
         return
-    states = {job.state for job in jobs if job.node == stage.name}
+    states = {job.state for job in jobs if job.node == stage.name and not job.is_debt}
     if JobState.LEASED in states:
         stage.state = "running"
     elif JobState.QUEUED in states:

@@ -12,7 +12,7 @@ from holdfast.hosts.cli.target import Target, engine_options
 from holdfast.ports.clock import micros
 
 LIMIT: Final = 100
-_EXITS = exits(Exit.OK, Exit.USAGE, Exit.UNAVAILABLE, Exit.SCHEMA)
+_EXITS = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.UNAVAILABLE, Exit.SCHEMA)
 
 
 @click.command("list", epilog=_EXITS)
@@ -93,4 +93,4 @@ def replay_command(
     if screen.as_json:
         screen.data({"replayed": replayed})
     else:
-        screen.say(f"the events of {replayed} runs go on")
+        screen.say(f"the events of {replayed} runs go on" if replayed else "nothing was parked there")

@@ -7,7 +7,8 @@ from rich.text import Text
 
 from holdfast.hosts.cli.facts import Place, row_data
 from holdfast.hosts.cli.screen import Screen, one_line, safe, table
-from holdfast.hosts.cli.spans import span
+from holdfast.hosts.cli.steps import step_error
+from holdfast.hosts.spans import span
 from holdfast.ports.json import parse
 from holdfast.ports.records import HistoryRow, Note
 
@@ -30,7 +31,7 @@ def place_name(stage: str, item: int | None) -> str:
 
 def history_table() -> Table:
     """Return a table for rows of a history."""
-    return table("#", "time", "what", "stage", "", right=("#",), wraps=("",))
+    return table("#", "time", "what", "where", "", right=("#",), wraps=("",))
 
 
 def add_history_row(rows: Table, screen: Screen, row: HistoryRow) -> None:
@@ -39,7 +40,7 @@ def add_history_row(rows: Table, screen: Screen, row: HistoryRow) -> None:
         str(row.number),
         screen.instant(row.at, fine=True),
         Text(row.type, style=_TYPE_STYLES.get(row.type.rpartition(".")[2], "")),
-        "" if row.node is None else place_name(row.node, row.item),
+        _where(row),
         Text(_details(row), style="dim"),
     )
 
@@ -69,11 +70,22 @@ def progress_text(data: str) -> str:
     return f"{share}  {one_line(str(said.get('message', '')), 100)}".rstrip()
 
 
+def _where(row: HistoryRow) -> str:
+    """Return what a row is about: a step, a stage, or an item of a mapped one."""
+    step = row_data(row).get("step")
+    if step is not None:
+        return safe(str(step))
+    return "" if row.node is None else place_name(row.node, row.item)
+
+
 def _details(row: HistoryRow) -> str:
     data = row_data(row)
     parts: list[str] = []
+    if "call" in data:
+        parts.append(f"call {data['call']}" + (f" at {data['site']}" if "site" in data else ""))
     if "definition" in data:
         parts.append(str(data["definition"]))
+    parts.extend(f"{name} {data[name]}" for name in ("channel", "run") if name in data)
     if "attempt" in data and row.node is not None:
         parts.append(f"attempt {data['attempt']}")
     started_at, retry_at = data.get("started_at"), data.get("retry_at")
@@ -85,6 +97,8 @@ def _details(row: HistoryRow) -> str:
         parts.append(f"{data['items']} items")
     if isinstance(retry_at, int):
         parts.append(f"again in {span(max(0, retry_at - row.at))}")
+    if "error" in data:
+        parts.append(one_line(step_error(data)))
     if "message" in data:
         kind = data.get("type") or data.get("code")
         parts.append(f"{kind}: {one_line(str(data['message']))}" if data["message"] else str(kind))

@@ -12,10 +12,10 @@ from holdfast.hosts.cli.documents import run_document, run_length
 from holdfast.hosts.cli.exits import Exit
 from holdfast.hosts.cli.help import exits
 from holdfast.hosts.cli.screen import Screen, safe, screen_options, status_text, table
-from holdfast.hosts.cli.spans import span
 from holdfast.hosts.cli.target import Target, engine_options
 from holdfast.hosts.core import Core
 from holdfast.hosts.finding import CountOptions, ListOptions, Wanted, run_filter, wanted_runs
+from holdfast.hosts.spans import span
 from holdfast.ports.clock import micros
 from holdfast.ports.persistence import CountRuns, ListRuns, RunFilter
 from holdfast.ports.records import Micros, Run, RunStatus

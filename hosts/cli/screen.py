@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.hosts.cli.exits import Exit, Problem
-from holdfast.hosts.cli.spans import shown
+from holdfast.hosts.spans import shown
 from holdfast.ports.json import compact, parse
 from holdfast.ports.records import Micros
 
@@ -76,6 +76,10 @@ class Screen:
     def line(self, value: object) -> None:
         """Write one of several answers for programs: a line of JSON."""
         _write(compact(value) + "\n")
+
+    def document(self, text: str) -> None:
+        """Write a text as it is, wherever it goes."""
+        _write(text)
 
     def value(self, text: str) -> None:
         """Write a stored value: as it is stored, or laid out if a person looks at it."""

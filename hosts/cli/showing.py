@@ -20,10 +20,11 @@ from holdfast.hosts.cli.facts import (
 from holdfast.hosts.cli.help import exits
 from holdfast.hosts.cli.lines import add_history_row, history_table, note_line, place_name
 from holdfast.hosts.cli.screen import Screen, heading, one_line, safe, screen_options, status_text, table
-from holdfast.hosts.cli.spans import span
+from holdfast.hosts.cli.steps import STEPS_SHOWN, steps_table
 from holdfast.hosts.cli.target import Target, engine_options
 from holdfast.hosts.core import Core
 from holdfast.hosts.infos import error_text
+from holdfast.hosts.spans import span
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import RunCancelledError, RunFailedError
 from holdfast.ports.json import compact, parse
@@ -119,7 +120,7 @@ def _reason(run: Run) -> str:
 
 def _show(screen: Screen, facts: RunFacts) -> None:
     screen.say(_facts_table(screen, facts))
-    _section(screen, "Stages", _stages_table(facts))
+    _show_work(screen, facts)
     if not facts.whole:
         screen.note("The history is long: attempts and times are those of its beginning.")
     if facts.jobs:
@@ -130,13 +131,31 @@ def _show(screen: Screen, facts: RunFacts) -> None:
         _section(screen, "Progress", _progress_table(screen, facts))
     if facts.annotations:
         _section(screen, "Annotations", _annotations_table(screen, facts))
-    error = error_text(facts.run)
+    error = facts.blocked or error_text(facts.run)
     if error is not None:
         style = "red" if facts.run.status is RunStatus.FAILED else "yellow"
         _section(screen, "Error", Text(safe(error), style=style))
     last = next((stage for stage in facts.stages if stage.state == "failed"), None)
     if last is not None and last.traceback:
         screen.say(Text(safe(last.traceback.rstrip()), style="dim"))
+    step = next((step for step in reversed(facts.steps or ()) if step.error == error), None)
+    if step is not None and step.traceback:
+        screen.say(Text(f"Step {safe(step.step)!r}, call {step.call}, try {step.tries}:", style="dim"))
+        screen.say(Text(safe(step.traceback.rstrip()), style="dim"))
+
+
+def _show_work(screen: Screen, facts: RunFacts) -> None:
+    """Show the stages of a pipeline, or the steps of a function."""
+    steps = facts.steps
+    if steps is None:
+        _section(screen, "Stages", _stages_table(facts))
+        return
+    if not steps:
+        _section(screen, "Steps", Text("No step has come to anything yet.", style="dim"))
+        return
+    _section(screen, "Steps", steps_table(screen, steps, facts.now))
+    if len(steps) > STEPS_SHOWN:
+        screen.say(Text(f"and {len(steps) - STEPS_SHOWN:,} before them: --history shows all", style="dim"))
 
 
 def _section(screen: Screen, title: str, what: Table | Text) -> None:
@@ -239,13 +258,14 @@ def _remark(stage: StageStory) -> str:
 def _jobs_table(screen: Screen, facts: RunFacts) -> Table:
     rows = table("job", "stage", "state", "epoch", "attempts", "", right=("job", "epoch", "attempts"))
     for job in facts.jobs[:JOBS_SHOWN]:
-        what = place_name(job.node, job.item) + (" (expand)" if job.kind is JobKind.EXPAND else "")
+        what = place_name(job.node, job.item)
+        what += f" ({job.kind})" if job.kind in (JobKind.EXPAND, JobKind.CANCEL) else ""
         rows.add_row(
             str(job.number),
             what,
             status_text(job.state),
             str(job.epoch),
-            f"{job.attempts}/{job.max_attempts}",
+            "" if job.kind is JobKind.DRIVE else f"{job.attempts}/{job.max_attempts}",
             Text(_whereabouts(screen, facts, job), style="dim"),
         )
     return rows

@@ -5,17 +5,18 @@ from datetime import datetime, timedelta
 import click
 
 from holdfast.hosts.cli.asking import instant_of, moment
-from holdfast.hosts.cli.exits import CliError, Exit
+from holdfast.hosts.cli.exits import Exit
 from holdfast.hosts.cli.help import exits
 from holdfast.hosts.cli.screen import Screen, one_line, screen_options, table
 from holdfast.hosts.cli.target import Target, engine_options
 from holdfast.hosts.sinks import SinkInfo
 from holdfast.ports.clock import micros
+from holdfast.ports.errors import SinkNotFoundError
 
 _EXITS = exits(Exit.OK, Exit.USAGE, Exit.UNAVAILABLE, Exit.SCHEMA)
 
 
-@click.command("add", epilog=_EXITS)
+@click.command("add", epilog=exits(Exit.OK, Exit.USAGE, Exit.REFUSED, Exit.UNAVAILABLE, Exit.SCHEMA))
 @click.argument("words", nargs=-1, metavar="[ENGINE] NAME")
 @click.option(
     "--since",
@@ -34,7 +35,7 @@ def add_command(
     since: datetime | timedelta | None,
     types: tuple[str, ...],
 ) -> None:
-    """Let events go to a sink of this name. One that is there stays as it is."""
+    """Let events go to a sink of this name. One that is there stays as it is; with other types it is refused."""
     spec, (name,) = target.split(words, "NAME")
     with target.opened(spec) as engine:
         engine.core.connect()
@@ -56,9 +57,7 @@ def remove_command(*, screen: Screen, target: Target, words: tuple[str, ...]) ->
     with target.opened(spec) as engine:
         removed = engine.sync.remove_sink(name)
     if not removed:
-        raise CliError(
-            Exit.NOT_FOUND, "sink_not_found", f"there is no sink {name!r}; see `holdfast sink list`"
-        )
+        raise SinkNotFoundError(name)
     if screen.as_json:
         screen.data({"name": name, "removed": removed})
     else:

@@ -1,11 +1,13 @@
 """`holdfast run start`."""
 
+import re
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast
 
 import click
+from typing_extensions import override
 
 from holdfast.hosts.cli.asking import instant_of, length, named_texts, start_moment
 from holdfast.hosts.cli.exits import Exit
@@ -15,16 +17,30 @@ from holdfast.hosts.cli.screen import Screen, safe, screen_options
 from holdfast.hosts.cli.target import Target, default_engine
 from holdfast.hosts.cli.waiting import wait_for
 from holdfast.hosts.core import Core
-from holdfast.hosts.stores import MEMORY
+from holdfast.hosts.registry import Authored
+from holdfast.hosts.stores import MEMORY, without_secrets
 from holdfast.kernel.authoring.calls import Call
+from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.options import CONCURRENCY_MAX, PRIORITY_MAX, StartOptions
-from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stages import ConfigurableStage
 from holdfast.kernel.commands import RunCreated
 from holdfast.kernel.values import decode
 from holdfast.kernel.values.forms import NoneType, plain, show
 from holdfast.ports.errors import UnknownWorkflowError
 from holdfast.ports.persistence import SchemaVersion
+
+_ENGINE: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*|[a-z]+(\+[a-z]+)?://.*", re.ASCII)
+
+
+class _IfExists(click.Choice[str]):
+    """What `--if-exists` can be; those who want more are told where it is said."""
+
+    @override
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value in {"terminate", "rerun", "rerun_failed"}:
+            option = "--if-active" if value == "terminate" else "--if-ended"
+            self.fail(f"{value!r} depends on whether that run has ended: write {option} {value}", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 @click.command("start", epilog=exits())
@@ -49,7 +65,7 @@ from holdfast.ports.persistence import SchemaVersion
 )
 @click.option(
     "--if-exists",
-    type=click.Choice(["error", "return"]),
+    type=_IfExists(["error", "return"]),
     default="error",
     show_default=True,
     help="If there is a run of this id: refuse, or take that one.",
@@ -116,7 +132,14 @@ def start_command(
 
 def _parted(words: tuple[str, ...]) -> tuple[str, str, str | None]:
     """Part the words into ENGINE, WORKFLOW and INPUT. Only an engine's name has a colon."""
+    if _is_engine(words[1:2]) and not _is_engine(words[:1]):
+        raise click.UsageError(f"the engine comes first: holdfast run start {words[1]} {words[0]} ...")
     spec, rest = (words[0], words[1:]) if ":" in "".join(words[:1]) else (default_engine(), words)
+    if "://" in spec:
+        raise click.UsageError(
+            f"{without_secrets(spec)} is a store's URL, which has no workflows: a start needs MODULE:ENGINE, "
+            "as in shop.workflows:engine"
+        )
     match rest:
         case ():
             raise click.UsageError("WORKFLOW is missing")
@@ -126,6 +149,11 @@ def _parted(words: tuple[str, ...]) -> tuple[str, str, str | None]:
             return spec, workflow, text
         case _:
             raise click.UsageError(f"one word too many: {rest[2]!r}; quote JSON, so that it is one word")
+
+
+def _is_engine(word: tuple[str, ...]) -> bool:
+    """Whether a word, if there is one, can only be an engine or a URL: no workflow, and no JSON."""
+    return any(_ENGINE.fullmatch(one) is not None for one in word)
 
 
 def _read(file: str) -> str:
@@ -176,7 +204,7 @@ def _start(
     return core.dispatch(command)
 
 
-def _pipeline(core: Core, workflow: str) -> Pipeline[Any, object]:
+def _pipeline(core: Core, workflow: str) -> Authored:
     name, _, version = workflow.partition("@")
     found = core.registry.pipeline(name, version or None)
     if found is None:
@@ -184,7 +212,7 @@ def _pipeline(core: Core, workflow: str) -> Pipeline[Any, object]:
     return found
 
 
-def _configured(pipeline: Pipeline[Any, object], config: str) -> ConfigurableStage[Any, object, Any]:
+def _configured(pipeline: Authored, config: str) -> ConfigurableStage[Any, object, Any]:
     """Return a stage with the config that a word says. InvalidValueError if it is none."""
     name, equals, text = config.partition("=")
     if not equals:
@@ -199,7 +227,9 @@ def _configured(pipeline: Pipeline[Any, object], config: str) -> ConfigurableSta
     return configurable.configure(decode(text, cast("Any", stage.shape.config_type)))
 
 
-def _call(pipeline: Pipeline[Any, object], text: str | None) -> Call[object]:
+def _call(pipeline: Authored, text: str | None) -> Call[object]:
+    if isinstance(pipeline, Workflow):
+        return Call(pipeline, decode(text or "{}", cast("Any", pipeline.input_type)))
     takes_nothing = plain(pipeline.input_type) is NoneType
     if text is None and not takes_nothing:
         wanted = show(cast("Any", pipeline.input_type))

@@ -49,7 +49,9 @@ pause_command: Final = _command(
     PAUSE,
     "Start nothing more of a run until it is resumed. What is under way ends as ever. Refused if the run has ended.",
 )
-resume_command: Final = _command(RESUME, "Let a paused run go on where it is. Refused if the run has ended.")
+resume_command: Final = _command(
+    RESUME, "Let a paused or blocked run go on where it is. Refused if the run has ended."
+)
 
 
 def _carry_out(screen: Screen, core: Core, run_id: str, command: Command[RunEnded | RunPaused]) -> None:

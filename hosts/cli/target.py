@@ -17,7 +17,11 @@ import click
 
 from holdfast.hosts.cli.exits import CliError, Exit
 from holdfast.hosts.engine import Engine
-from holdfast.hosts.stores import MEMORY, newest_schema, schema_of, without_secrets
+from holdfast.hosts.registry import Registry
+from holdfast.hosts.stores import MEMORY, PATIENCE, newest_schema, schema_of, without_secrets
+from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.functions import Workflow
+from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.ports.errors import HoldfastError, InvalidUrlError, SchemaError
 from holdfast.ports.events import EventSink
 
@@ -32,6 +36,7 @@ class Target:
     url: str | None = None
     namespace: str | None = None
     blobs: str | None = None
+    patience: float | None = None
 
     def split(self, words: Sequence[str], *wanted: str) -> tuple[str | None, tuple[str, ...]]:
         """Part the words after a command into ENGINE, which may be left out, and as many others as are wanted."""
@@ -64,14 +69,24 @@ class Target:
             engine.core.close()
 
     def _engine_of_module(self, spec: str) -> Engine:
-        for option, given in (("--namespace", self.namespace), ("--blobs", self.blobs)):
+        for option, given in (
+            ("--namespace", self.namespace),
+            ("--blobs", self.blobs),
+            ("--patience", self.patience),
+        ):
             if given is not None:
                 raise click.UsageError(f"{option} goes with --url; {spec} has its own")
         return load_engine(spec)
 
     def _engine_of_url(self, url: str) -> Engine:
         try:
-            return Engine.open(url, blobs=self.blobs, namespace=self.namespace or "default", migrate=False)
+            return Engine.open(
+                url,
+                blobs=self.blobs,
+                namespace=self.namespace or "default",
+                migrate=False,
+                patience=PATIENCE if self.patience is None else self.patience,
+            )
         except (HoldfastError, ModuleNotFoundError):
             raise
         except Exception as error:
@@ -86,9 +101,22 @@ def engine_options(body: Callable[..., None]) -> Callable[..., None]:
     @click.option("--url", metavar="URL", help=f"The store, in place of ENGINE. [{URL_VARIABLE}]")
     @click.option("--namespace", metavar="NAME", help="With a URL: the namespace.  [default: default]")
     @click.option("--blobs", metavar="URL", help="With a URL: where large values are, as file:///a/folder.")
+    @click.option(
+        "--patience",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="SECONDS",
+        help=f"With a URL: how long to try while the database can't be reached.  [default: {PATIENCE:g}]",
+    )
     @functools.wraps(body)
-    def with_target(*, url: str | None, namespace: str | None, blobs: str | None, **options: object) -> None:
-        body(target=Target(url=url, namespace=namespace, blobs=blobs), **options)
+    def with_target(
+        *,
+        url: str | None,
+        namespace: str | None,
+        blobs: str | None,
+        patience: float | None,
+        **options: object,
+    ) -> None:
+        body(target=Target(url=url, namespace=namespace, blobs=blobs, patience=patience), **options)
 
     return with_target
 
@@ -104,21 +132,63 @@ def default_engine() -> str:
 def load_engine(spec: str) -> Engine:
     """Import a module and return the engine in it that `MODULE:ENGINE` names. The folder we are in comes first."""
     module_name, colon, path = spec.partition(":")
-    if not colon or not all(part.isidentifier() for part in (*module_name.split("."), *path.split("."))):
+    if not colon or not _are_names(*module_name.split("."), *path.split(".")):
         raise _bad(f"{spec!r} is no engine: write MODULE:ENGINE, as in shop.workflows:engine")
+    found = load_object(module_name, path)
+    if not isinstance(found, Engine):
+        kind = type(found).__name__
+        raise _bad(f"{spec} is of type {kind}, not Engine: make one with Engine.open(url, workflows=[...])")
+    return found
+
+
+def load_code(specs: Sequence[str]) -> Registry:
+    """Import modules and return the workflows in them, and of the engines in them.
+
+    `MODULE` stands for all that it has, `MODULE:NAME` for one engine or workflow. None at all stand for the engine that
+    the environment names.
+    """
+    found: dict[int, Definition[object]] = {}
+    for spec in specs or (default_engine(),):
+        module_name, colon, path = spec.partition(":")
+        if not _are_names(*module_name.split("."), *(path.split(".") if colon else ())):
+            raise _bad(f"{spec!r} is no module: write MODULE, or MODULE:NAME, as in shop.workflows:engine")
+        one = load_object(module_name, path)
+        inside: list[object] = list(vars(one).values()) if isinstance(one, ModuleType) else [one]
+        several = _workflows_of(inside)
+        if not several:
+            raise _bad(f"{spec} has no workflows, and no engine that has any")
+        found.update((id(workflow), workflow) for workflow in several)
+    return Registry(found.values())
+
+
+def load_object(module_name: str, path: str) -> object:
+    """Import a module and return what has this name in it; without one, the module."""
     if module_name.endswith(".py"):
-        raise _bad(f"{spec!r} names a file, not a module: {module_name.removesuffix('.py')}:{path}")
+        raise _bad(
+            f"{module_name!r} names a file, not a module: {module_name.removesuffix('.py')}{path and ':'}{path}"
+        )
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
     found: object = _imported(module_name)
-    for name in path.split("."):
+    for name in path.split(".") if path else ():
         if not hasattr(found, name):
             raise _bad(f"{module_name!r} has no {path!r}{_others(found, name)}")
         found = getattr(found, name)
-    if not isinstance(found, Engine):
-        kind = type(found).__name__
-        raise _bad(f"{spec} is of type {kind}, not Engine: make one with Engine.open(url, workflows=[...])")
+    return found
+
+
+def _are_names(*parts: str) -> bool:
+    return all(part.isidentifier() for part in parts)
+
+
+def _workflows_of(values: Sequence[object]) -> list[Definition[object]]:
+    found: list[Definition[object]] = []
+    for value in values:
+        if isinstance(value, Engine):
+            found += value.core.registry.workflows
+        elif isinstance(value, Pipeline | Workflow):
+            found.append(cast("Definition[object]", value))
     return found
 
 

@@ -11,11 +11,11 @@ from holdfast.hosts.cli.exits import CliError, Exit
 from holdfast.hosts.cli.facts import find_run, result_text
 from holdfast.hosts.cli.help import exits
 from holdfast.hosts.cli.screen import Screen, safe, screen_options, status_text
-from holdfast.hosts.cli.spans import span
 from holdfast.hosts.cli.target import Target, engine_options
 from holdfast.hosts.cli.watching import Watch, display
 from holdfast.hosts.core import Core
 from holdfast.hosts.infos import error_text
+from holdfast.hosts.spans import span
 from holdfast.ports.clock import micros
 from holdfast.ports.json import parse
 from holdfast.ports.records import TERMINAL, Micros, Run, RunStatus

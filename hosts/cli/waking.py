@@ -7,9 +7,9 @@ from holdfast.hosts.cli.exits import Exit
 from holdfast.hosts.cli.help import exits
 from holdfast.hosts.cli.screen import Screen, safe, screen_options
 from holdfast.hosts.cli.target import Target, engine_options
-from holdfast.kernel.commands import StageWake
+from holdfast.hosts.sync_handles import SyncRunHandle
 
-_EXITS = exits(Exit.OK, Exit.USAGE, Exit.REFUSED, Exit.UNAVAILABLE, Exit.SCHEMA)
+_EXITS = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILABLE, Exit.SCHEMA)
 
 
 @click.command("wake", epilog=_EXITS)
@@ -26,12 +26,11 @@ def wake_command(
         raise click.UsageError("--item goes with --stage")
     spec, (named,) = target.split(words, "ID|KEY")
     with target.opened(spec) as engine:
-        namespace = engine.core.namespace
         if stage is None:
-            command = StageWake(namespace=namespace, key=named)
+            woken = engine.sync.wake(named)
         else:
-            command = StageWake(namespace=namespace, run_id=named, stage=stage, item=item)
-        woken = engine.kernel.dispatch(command)
+            handle: SyncRunHandle[object] = SyncRunHandle(engine.core, named, object)
+            woken = handle.wake(stage, item=item)
     if screen.as_json:
         screen.data({"woken": woken.woken, "early": woken.early})
         return

@@ -15,8 +15,8 @@ from rich.text import Text
 from holdfast.hosts.cli.documents import run_length
 from holdfast.hosts.cli.lines import progress_text
 from holdfast.hosts.cli.screen import Screen, safe, status_text
-from holdfast.hosts.cli.spans import span
 from holdfast.hosts.core import Core
+from holdfast.hosts.spans import span
 from holdfast.kernel.plan import MapPlan, Plan
 from holdfast.kernel.progress import NodeProgress, progress_from
 from holdfast.ports.persistence import NotesOf, RunsByKey

@@ -1,14 +1,16 @@
 """`holdfast why`."""
 
+from datetime import UTC
+
 import click
 from rich.text import Text
 
 from holdfast.hosts.cli.exits import Exit
+from holdfast.hosts.cli.facts import find_run
 from holdfast.hosts.cli.help import exits
 from holdfast.hosts.cli.screen import STATUS_STYLES, Screen, safe, screen_options
 from holdfast.hosts.cli.target import Target, engine_options
-from holdfast.hosts.sync_handles import SyncRunHandle
-from holdfast.hosts.why import Reason
+from holdfast.hosts.why import Reason, why_of
 
 _EXITS = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.UNAVAILABLE, Exit.SCHEMA)
 
@@ -21,8 +23,9 @@ def why_command(*, screen: Screen, target: Target, words: tuple[str, ...]) -> No
     """Say in plain words what a run waits for: who holds it, when it goes on, what stands in the way."""
     spec, (run_id,) = target.split(words, "ID")
     with target.opened(spec) as engine:
-        handle: SyncRunHandle[object] = SyncRunHandle(engine.core, run_id, object)
-        status, reasons = handle.info().status.value, handle.why()
+        run = find_run(engine.core, run_id)
+        zone = UTC if screen.as_json else screen.zone
+        status, reasons = run.status.value, why_of(engine.core, run, zone)
     if screen.as_json:
         screen.data({"id": run_id, "status": status, "reasons": [_document(reason) for reason in reasons]})
         return

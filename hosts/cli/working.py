@@ -13,10 +13,10 @@ from holdfast.hosts.cli.exits import CliError, Exit
 from holdfast.hosts.cli.help import exits
 from holdfast.hosts.cli.logs import log_all
 from holdfast.hosts.cli.screen import Screen, screen_options
-from holdfast.hosts.cli.spans import span
 from holdfast.hosts.cli.target import default_engine, load_engine, load_sink
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.process.worker import Worker, WorkerStats
+from holdfast.hosts.spans import span
 from holdfast.hosts.stores import built_in_sink
 from holdfast.kernel.authoring.options import check_name
 from holdfast.kernel.plan import DEFAULT_QUEUE

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Final, TypeVar
 
@@ -130,18 +130,20 @@ class StoreCalls:
                 pass_over=action.pass_over,
             )
             try:
-                attempts = self._core.kernel.dispatch(command).attempts
+                claimed = self._core.kernel.dispatch(command)
             except UnavailableError:
                 self._is_in_doubt = True
                 raise
+            attempts = claimed.attempts
+            admits = admissions(self._core.namespace, (claimed,))
             if not attempts:
-                return p.Claimed((), action.limit)
+                return p.Claimed((), action.limit, admits)
             self.counts.claimed += len(attempts)
             self.counts.commits += 1
             known, unknown = self._prepared(attempts, NOTHING_KNOWN)
             bodies.extend(known)
             # A claim that was filled with what had to be given back is no sign of a backlog.
-            return p.Claimed(tuple(body.attempt for body in known), action.limit + bool(unknown))
+            return p.Claimed(tuple(body.attempt for body in known), action.limit + bool(unknown), admits)
 
         return self._guarded(action, claim), bodies
 
@@ -168,11 +170,10 @@ class StoreCalls:
                 bodies.extend(self._prepare_next(action.settles, answers, settled))
                 ready = {body.attempt for body in bodies}
                 taken = tuple(attempt if attempt in ready else None for attempt in taken)
-            now = micros(self._core.clock.now())
             owes = any(not isinstance(answer, CommandError) and answer.owes for answer in answers)
             return p.Settled(
                 opened,
-                tuple(max(0.0, (at - now) / 1_000_000) for at in retries),
+                self._seconds_until(retries),
                 taken if bodies else (),
                 admissions(self._core.namespace, answers),
                 owes,
@@ -258,7 +259,8 @@ class StoreCalls:
 
         def sweep() -> p.Input:
             self._close_former()
-            return p.SweepDone(self._maintenance.sweep(self.session or ""))
+            more, wakes_at = self._maintenance.sweep(self.session or "")
+            return p.SweepDone(more, self._seconds_until(wakes_at))
 
         return self._guarded(action, sweep)
 
@@ -285,9 +287,10 @@ class StoreCalls:
         """Queue the sleepers that are due."""
 
         def wake() -> p.Input:
+            self._core.trust_clock(self._lease / 3_000_000)
             reply = self._core.kernel.dispatch(JobWakeDue(limit=_WAKE_LIMIT))
-            self._core.follow_up(reply)
-            return p.WokeDue(reply.woken >= _WAKE_LIMIT)
+            wakes_at = self._core.follow_up(reply)
+            return p.WokeDue(reply.woken >= _WAKE_LIMIT, self._seconds_until(wakes_at))
 
         return self._guarded(action, wake)
 
@@ -299,8 +302,10 @@ class StoreCalls:
             admitted = any(
                 isinstance(answer, RunsAdmitted | JobsAdmitted) and answer.admitted for answer in answers
             )
-            self._core.follow_up(*answers)
-            return p.Admitted(admitted)
+            admits = (answer for answer in answers if isinstance(answer, JobsAdmitted))
+            wakes_at = [at for answer in admits for at in answer.wakes_at]
+            wakes_at += self._core.follow_up(*answers)
+            return p.Admitted(admitted, self._seconds_until(wakes_at))
 
         return self._guarded(action, admit)
 
@@ -328,6 +333,11 @@ class StoreCalls:
             self.counts.released += sum(
                 not isinstance(answer, CommandError) and answer.status == "released" for answer in answers
             )
+            self._core.follow_up(*answers)
+
+    def _seconds_until(self, instants: Iterable[Micros]) -> tuple[float, ...]:
+        now = micros(self._core.clock.now())
+        return tuple(max(0.0, (at - now) / 1_000_000) for at in instants)
 
     def _open(self) -> p.Input:
         if self.session is not None:

@@ -202,4 +202,5 @@ class Driver:
     def _doubt(self, runs: frozenset[str]) -> None:
         # Most runs that end are none of this worker's, and cost its loop nothing.
         if any(attempt.run in runs for attempt in tuple(self._scopes)):
+            self._core.bodies.news.tell(runs)
             self.post_from_thread(p.RunsEnded(runs))

@@ -188,7 +188,8 @@ class WorkerMachine:
             case Woken():
                 self._wanted = True
                 self._outgoing.heard(now)
-            case Claimed(attempts, asked):
+            case Claimed(attempts, asked, admits):
+                self._admits.update(dict.fromkeys(admits))
                 self._claimed(now, attempts, asked, actions)
             case Ended(attempt, settle):
                 self._ended(attempt, settle)
@@ -201,17 +202,20 @@ class WorkerMachine:
             case RunsEnded(runs):
                 self._running.doubt(now, runs)
                 self._outgoing.heard(now)
-            case SweepDone(more):
+            case SweepDone(more, wakes_in):
                 self._sweeping = False
+                self._wake_in(now, wakes_in)
                 self._next_sweep = now if more else now + self._settings.maintenance_interval
                 self._wanted = self._wanted or more
-            case WokeDue(more):
+            case WokeDue(more, wakes_in):
                 self._waking, self._wanted = False, True
+                self._wake_in(now, wakes_in)
                 if more:
                     self._next_wake = now
                     heappush(self._wakes, now)
-            case Admitted(opened):
+            case Admitted(opened, wakes_in):
                 self._admitting = False
+                self._wake_in(now, wakes_in)
                 self._wanted = self._wanted or opened
             case NewsFound(sinks):
                 actions += self._outgoing.found(now, sinks)
@@ -285,10 +289,7 @@ class WorkerMachine:
         for done in settled:
             self._make_room(done.attempt)
         self._admits.update(dict.fromkeys(happened.admits))
-        for retry_in in happened.retries_in:
-            # What is due later is woken by the sweeps: a worker remembers no more than a while's sleepers.
-            if retry_in <= REMEMBERED:
-                heappush(self._wakes, now + retry_in)
+        self._wake_in(now, happened.retries_in)
         taken = [
             (attempt, done.turn)
             for attempt, done in zip(happened.taken, settled, strict=False)
@@ -299,6 +300,12 @@ class WorkerMachine:
                 self._start(now, attempt, turn.next(), actions)
         elif taken:
             actions.append(Release(tuple(attempt for attempt, _ in taken)))
+
+    def _wake_in(self, now: float, wakes_in: Iterable[float]) -> None:
+        for wake_in in wakes_in:
+            # What is due later is woken by the sweeps: a worker remembers no more than a while's sleepers.
+            if wake_in <= REMEMBERED:
+                heappush(self._wakes, now + wake_in)
 
     def _failed(self, now: float, action: Action) -> None:
         """The store did not answer: everything that is to be tried again is, a little later each time."""

@@ -18,10 +18,11 @@ class Woken:
 
 @attrs.frozen
 class Claimed:
-    """A claim came back with these attempts; it had asked for `asked`."""
+    """A claim came back with these attempts; it had asked for `asked`. `admits` as in Settled."""
 
     attempts: tuple[Attempt, ...]
     asked: int
+    admits: tuple[RunClaimPending | JobAdmit, ...] = ()
 
 
 @attrs.frozen
@@ -65,23 +66,29 @@ class RunsEnded:
 
 @attrs.frozen
 class SweepDone:
-    """A round of maintenance is over; `more` says whether it hit a limit, so that another should follow at once."""
+    """A round of maintenance is over; `more` says whether it hit a limit, so that another should follow at once.
+
+    `wakes_in` says when sleepers are due that wait under rate limits.
+    """
 
     more: bool
+    wakes_in: tuple[float, ...] = ()
 
 
 @attrs.frozen
 class WokeDue:
-    """Due sleepers were queued; `more` says whether that hit a limit."""
+    """Due sleepers were queued; `more` says whether that hit a limit. `wakes_in` as in SweepDone."""
 
     more: bool
+    wakes_in: tuple[float, ...] = ()
 
 
 @attrs.frozen
 class Admitted:
-    """What waited for slots was let in; `opened` says whether there may be new work in the queues."""
+    """What waited for slots was let in; `opened` says whether there may be new work. `wakes_in` as in SweepDone."""
 
     opened: bool
+    wakes_in: tuple[float, ...] = ()
 
 
 @attrs.frozen

@@ -8,11 +8,13 @@ import anyio
 from anyio import CapacityLimiter, lowlevel
 
 from holdfast.hosts.bodies import Body
+from holdfast.hosts.functions.driving import drive
 from holdfast.hosts.interceptors import EnteredBodies
 from holdfast.hosts.log_bridge import speaking
 from holdfast.hosts.payloads import INLINE_MAX
 from holdfast.hosts.process.threads import result_in_thread, run_in_thread
 from holdfast.kernel.commands import Outcome
+from holdfast.ports.records import JobKind
 
 
 async def run_body(body: Body, threads: CapacityLimiter) -> Outcome:
@@ -24,6 +26,8 @@ async def run_body(body: Body, threads: CapacityLimiter) -> Outcome:
     if body.is_out_of_time:
         return body.out_of_time()
     speaking.set(body.runtime)  # each body has a task, and so a context, of its own
+    if body.attempt.kind is JobKind.DRIVE:
+        return await drive(body, threads)
     if body.is_ours:
         return body.done() if len(body.work.input) <= INLINE_MAX else await result_in_thread(body.done)
     try:

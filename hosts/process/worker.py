@@ -1,10 +1,9 @@
 """The long-running worker, and the ways to run it: as a process, in somebody's loop, beside a `with` block."""
 
 import logging
-import math
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from types import TracebackType
@@ -19,11 +18,18 @@ from holdfast.hosts.engine import Engine
 from holdfast.hosts.process import protocol as p
 from holdfast.hosts.process.driver import Driver
 from holdfast.hosts.process.settings import MAINTENANCE_INTERVAL, Settings
+from holdfast.hosts.removing import checked_retention
 from holdfast.hosts.sync_engine import SyncEngine
+from holdfast.kernel.authoring.options import QUEUE_NAME
 from holdfast.kernel.plan import DEFAULT_QUEUE
+from holdfast.ports.arguments import SINK, an, by_name, check, duration, integer, several
+from holdfast.ports.durations import NO_TIME, Duration
 from holdfast.ports.events import EventSink
 
 _ENDED: Final = "an error has ended the worker; what it held is given to others when its lease has run out"
+
+_ENGINE: Final = an("an Engine, as Engine.open(url, workflows=[...]) gives it", Engine, SyncEngine)
+_LEASE_MIN: Final = timedelta(seconds=1)
 
 _log = logging.getLogger("holdfast.worker")
 
@@ -57,19 +63,22 @@ class Worker:
     """Claims jobs of an engine's workflows, runs their bodies, settles their results.
 
     Args:
-        engine: Whose workflows to run.
+        engine: Whose workflows to run. Lengths of time, below, are timedeltas, or numbers of seconds.
         concurrency: How many bodies may run at once.
         queues: How many of these at most from single queues. Stages name their queues; all that the engine's
             workflows name are served, and the default one.
         only_queues: Serve just these queues.
-        lease: Seconds that its session lasts without renewal, at least 1. A worker that is lost is noticed after
+        lease: How long its session lasts without renewal, at least a second. A worker that is lost is noticed after
             that; one that can't renew for so long loses what it runs.
-        poll_interval: Seconds in which an idle worker calls the store about once. Every second time it asks for work,
+        poll_interval: In how long an idle worker calls the store about once. Every second time it asks for work,
             though nothing told it of any; between them come renewal and maintenance.
-        drain_grace: Seconds that running bodies are given to end when the worker is told to stop.
+        drain_grace: How long running bodies are given to end when the worker is told to stop.
         sinks: What takes events, by the names under which sinks are registered. Each is called in a thread of its own.
         retention: How long runs of the engine's namespace are kept that have ended, at least an hour; then they are
             removed, as `remove` of their handles does it. None: until somebody removes them.
+
+    Raises:
+        InvalidArgumentError: One of these can't be.
     """
 
     def __init__(
@@ -79,30 +88,30 @@ class Worker:
         *,
         concurrency: int = 100,
         queues: Mapping[str, int] | None = None,
-        only_queues: tuple[str, ...] | None = None,
-        lease: float = 30.0,
-        poll_interval: float = 1.0,
-        drain_grace: float = 20.0,
+        only_queues: Iterable[str] | None = None,
+        lease: Duration = 30.0,
+        poll_interval: Duration = 1.0,
+        drain_grace: Duration = 20.0,
         sinks: Mapping[str, EventSink] | None = None,
-        retention: timedelta | None = None,
+        retention: Duration | None = None,
     ) -> None:
-        if isinstance(only_queues, str):
-            raise TypeError(f"only_queues is a tuple of names, as ({only_queues!r},)")
-        for name, seconds in (
-            ("lease", lease),
-            ("poll_interval", poll_interval),
-            ("drain_grace", drain_grace),
-        ):
-            if not isinstance(seconds, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise TypeError(f"{name} is {seconds!r}; it is a number of seconds")
-        if concurrency < 1 or any(limit < 1 for limit in (queues or {}).values()):
-            raise ValueError("concurrency and the limits of queues are at least 1")
-        if not (math.isfinite(lease) and lease >= 1 and poll_interval > 0 and drain_grace >= 0):
-            raise ValueError("lease is at least 1 s, poll_interval more than 0, drain_grace not negative")
+        check("Worker", _ENGINE, engine=engine)
+        check("Worker", integer(1), concurrency=concurrency)
+        words = "a dict of limits by the names of queues, as {'llm': 2}; only_queues takes names alone"
+        limits = by_name("Worker", "queues", queues or {}, words, integer(1))
+        only = several(
+            "Worker", "only_queues", only_queues or (), "a list of the names of queues, as ['llm']"
+        )
+        for queue in (*limits, *only):
+            check("Worker", QUEUE_NAME, queue=queue)
+        lasts = duration("Worker", "lease", lease, _LEASE_MIN).total_seconds()
+        poll = duration("Worker", "poll_interval", poll_interval).total_seconds()
+        grace = duration("Worker", "drain_grace", drain_grace, NO_TIME).total_seconds()
+        taken = by_name("Worker", "sinks", sinks or {}, "a dict of sinks by their names", SINK)
         core = engine.core
         named = core.registry.queues(DEFAULT_QUEUE)
-        served = only_queues or tuple(dict.fromkeys((*named, *(queues or {}))))
-        for queue in sorted({*served, *(queues or {})} - set(named)):
+        served = only or tuple(dict.fromkeys((*named, *limits)))
+        for queue in sorted({*served, *limits} - set(named)):
             _log.warning(
                 "no stage names the queue %r; only runs that are started with it have work there", queue
             )
@@ -110,14 +119,14 @@ class Worker:
             definitions=core.registry.definitions,
             queues=served,
             concurrency=concurrency,
-            limits=dict(queues or {}),
-            poll_interval=poll_interval,
-            drain_grace=drain_grace,
-            maintenance_interval=min(MAINTENANCE_INTERVAL, lease / 3),
-            retention=retention,
+            limits=limits,
+            poll_interval=poll,
+            drain_grace=grace,
+            maintenance_interval=min(MAINTENANCE_INTERVAL, lasts / 3),
+            retention=None if retention is None else checked_retention("Worker", retention),
         )
         self._core = core
-        self._driver = Driver(core, settings, lease=lease, sinks=sinks)
+        self._driver = Driver(core, settings, lease=lasts, sinks=taken)
         self._background: TaskGroup | None = None
         self._thread: threading.Thread | None = None
         self._serving = threading.Event()

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Final
 
 import anyio
+import attrs
 from anyio import CancelScope, CapacityLimiter
 
 from holdfast.hosts.bodies import Body
@@ -22,11 +23,14 @@ UNKNOWN_CODE_DELAY: Final[Micros] = 5_000_000
 
 
 class AttemptExecutor:
-    """See `Executor`."""
+    """See `Executor`. Functions are driven for `drive_for` seconds at a time, if that is set."""
 
-    def __init__(self, core: Core, *, heartbeat_interval: float | None = None) -> None:
+    def __init__(
+        self, core: Core, *, heartbeat_interval: float | None = None, drive_for: float | None = None
+    ) -> None:
         self._core = core
         self._heartbeat_interval = heartbeat_interval
+        self._drive_for = None if drive_for is None else round(drive_for * 1_000_000)
 
     def definitions(self) -> tuple[str, ...]:
         """See `Executor.definitions`."""
@@ -44,7 +48,7 @@ class AttemptExecutor:
         """Run attempts at once and settle them together; return what became of each."""
         bodies, unknown = self._core.bodies.prepare(attempts)
         if unknown:
-            kernel.dispatch_many(
+            released = kernel.dispatch_many(
                 [
                     JobRelease(
                         namespace=self._core.namespace,
@@ -55,6 +59,7 @@ class AttemptExecutor:
                     for back in unknown
                 ]
             )
+            self._core.follow_up(*released)
         settles = run_in_loop(lambda: self._run_all(bodies)) if bodies else []
         statuses = ["ignored"] * len(unknown) + ["fenced"] * (len(bodies) - len(settles))
         answers = kernel.dispatch_many(settles)
@@ -66,8 +71,11 @@ class AttemptExecutor:
             statuses.append("fenced" if answer.status == "fenced" else "failed" if failed else "completed")
         return statuses
 
-    async def _run_all(self, bodies: Sequence[Body]) -> list[JobSettle]:
+    async def _run_all(self, prepared: Sequence[Body]) -> list[JobSettle]:
         """Run bodies; return what settles those that were not cancelled on the way."""
+        bodies = [
+            attrs.evolve(body, parts=attrs.evolve(body.parts, drive_for=self._drive_for)) for body in prepared
+        ]
         settles: list[JobSettle] = []
         scopes = {body.attempt.job: CancelScope() for body in bodies}
         threads = CapacityLimiter(max(1, len(bodies)))

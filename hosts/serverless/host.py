@@ -1,9 +1,7 @@
 """Carries out jobs where a process lives for seconds and may be frozen between calls. Sync; needs no event loop."""
 
-import math
 import threading
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from typing import Final, Literal, TypeVar
 
 import attrs
@@ -11,11 +9,14 @@ import attrs
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.flushing import LEASE, Flusher
 from holdfast.hosts.maintenance import Maintenance, Tick
+from holdfast.hosts.removing import checked_retention
 from holdfast.hosts.serverless.execution import AttemptExecutor
 from holdfast.hosts.serverless.reminders import Reminders
 from holdfast.kernel.commands import JobClaim, JobExecute, JobExecuted, JobsClaimed, SessionOpen, SessionRenew
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.plan import DEFAULT_QUEUE
+from holdfast.ports.arguments import SINK, an, by_name, check, duration, integer
+from holdfast.ports.durations import Duration
 from holdfast.ports.errors import CommandError, InvalidMessageError, SessionLostError
 from holdfast.ports.events import EventSink
 from holdfast.ports.json import parse
@@ -27,6 +28,7 @@ T = TypeVar("T")
 MARGIN: Final = 10.0
 """Seconds that a session outlives the longest invocation, so that no body loses its lease before it is stopped."""
 
+_ENGINE: Final = an("an Engine, as Engine.open(url, workflows=[...]) gives it", Engine)
 _MESSAGE_FIELDS: Final = {"job_id", "epoch"}
 
 
@@ -77,13 +79,17 @@ class ServerlessHost:
 
     Args:
         engine: Whose workflows to run.
-        time_limit: How many seconds an invocation can last at the most. A function that is killed is noticed after
+        time_limit: How long an invocation can last at the most: a timedelta, or a number of seconds, as all lengths of
+            time here. A function that is killed is noticed after
             that, and not before.
         sinks: What takes events, by the names under which sinks are registered. `run_maintenance_tick` calls them.
         retention: How long runs of the engine's namespace are kept that have ended, at least an hour; then
             `run_maintenance_tick` removes them. None: until somebody does.
-        heartbeat_interval: How many seconds pass between two times that what bodies say is stored, and that it is asked
-            whether they still hold their jobs. Two if left out.
+        heartbeat_interval: How long it is between two times that what bodies say is stored, and that it is asked
+            whether they still hold their jobs. Two seconds if left out.
+
+    Raises:
+        InvalidArgumentError: One of these can't be.
     """
 
     def __init__(
@@ -91,19 +97,25 @@ class ServerlessHost:
         engine: Engine,
         /,
         *,
-        time_limit: float = 900.0,
+        time_limit: Duration = 900.0,
         sinks: Mapping[str, EventSink] | None = None,
-        retention: timedelta | None = None,
-        heartbeat_interval: float | None = None,
+        retention: Duration | None = None,
+        heartbeat_interval: Duration | None = None,
     ) -> None:
-        if not (math.isfinite(time_limit) and time_limit > 0):
-            raise ValueError(f"time_limit is {time_limit!r}; it is a number of seconds, more than 0")
+        check("ServerlessHost", _ENGINE, engine=engine)
+        limit = duration("ServerlessHost", "time_limit", time_limit).total_seconds()
+        taken = by_name("ServerlessHost", "sinks", sinks or {}, "a dict of sinks by their names", SINK)
+        kept = None if retention is None else checked_retention("ServerlessHost", retention)
+        every = None
+        if heartbeat_interval is not None:
+            every = duration("ServerlessHost", "heartbeat_interval", heartbeat_interval).total_seconds()
         self._core = engine.core
-        self._lease = round((time_limit + MARGIN) * 1_000_000)
-        self._maintenance = Maintenance(engine.core, lease=time_limit + MARGIN, retention=retention)
+        self._lease = round((limit + MARGIN) * 1_000_000)
+        self._maintenance = Maintenance(engine.core, lease=limit + MARGIN, retention=kept)
         self._reminders = Reminders(engine.core)
-        self._flusher = Flusher(engine.core, sinks or {}, lease=min(LEASE, time_limit))
-        self._executor = AttemptExecutor(engine.core, heartbeat_interval=heartbeat_interval)
+        self._flusher = Flusher(engine.core, taken, lease=min(LEASE, limit))
+        # The steps that a function has begun by then have as much time again.
+        self._executor = AttemptExecutor(engine.core, heartbeat_interval=every, drive_for=limit / 2)
         self._kernel: Kernel | None = None
         self._session: str | None = None
         self._lock = threading.Lock()
@@ -142,8 +154,7 @@ class ServerlessHost:
             concurrency: How many at once.
             keep_on: Asked before each claim; return False near the end of the invocation.
         """
-        if max_jobs < 1 or concurrency < 1:
-            raise ValueError("max_jobs and concurrency are at least 1")
+        check("process_available_jobs", integer(1), max_jobs=max_jobs, concurrency=concurrency)
         counts: dict[str, int] = {}
         processed = 0
         while processed < max_jobs and keep_on():
@@ -221,6 +232,7 @@ class ServerlessHost:
             if isinstance(answer, CommandError):
                 raise answer
         assert isinstance(claimed, JobsClaimed)
+        self._core.follow_up(claimed)
         return claimed
 
     def _with_session(self, call: Callable[[Kernel, str], T]) -> T:

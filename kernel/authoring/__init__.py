@@ -1,4 +1,7 @@
-"""What workflows are written with: stages, pipelines, their options, and the context that a stage is handed."""
+"""What pipelines are written with, and what their bodies are handed.
+
+What durable functions are written with is in modules of its own, which need asyncio: not every program does.
+"""
 
 from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.authoring.children import ChildStage
@@ -6,9 +9,17 @@ from holdfast.kernel.authoring.context import BlobRef, StageBlobs, StageContext,
 from holdfast.kernel.authoring.decorators import StageDecorator, each, stage
 from holdfast.kernel.authoring.external import ExternalStage, NotYet, Suspended, finished, suspend
 from holdfast.kernel.authoring.nodes import AnyNode, Node
-from holdfast.kernel.authoring.options import BodyDefaults, BodyOptions, Retry, StartOptions, check_options
+from holdfast.kernel.authoring.options import (
+    BodyDefaults,
+    BodyOptions,
+    Rate,
+    Retry,
+    StartOptions,
+    check_options,
+)
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.policies import AtLeast, ItemFailure, Partial, Tolerate
+from holdfast.kernel.authoring.signals import Signal
 from holdfast.kernel.authoring.stages import ConfigurableStage, Stage
 
 __all__ = [
@@ -27,7 +38,9 @@ __all__ = [
     "NotYet",
     "Partial",
     "Pipeline",
+    "Rate",
     "Retry",
+    "Signal",
     "Stage",
     "StageBlobs",
     "StageContext",

@@ -11,6 +11,8 @@ import attrs
 
 from holdfast.kernel.authoring.options import check_options
 from holdfast.kernel.authoring.threads import InThread
+from holdfast.ports.arguments import TEXT, Wanted, an, check, integer, refused
+from holdfast.ports.durations import NO_TIME, Duration, length_within, wanted_length
 from holdfast.ports.said import COST_DIGITS, AiCallKind
 
 Cost: TypeAlias = Decimal | int
@@ -29,7 +31,7 @@ class AiCallOptions(TypedDict, total=False):
         output_tokens: How many came out.
         cost: What it cost, exactly: a Decimal or an integer. Kept to 12 decimals. If left out it is worked out from
             the engine's `prices`, if the model is one of these.
-        duration: How long it took.
+        duration: How long it took: a timedelta, or a number of seconds.
         prompt: What went in, a text or other plain JSON. Redacted first, and stored as a value: if large, in a blob.
         response: What came out; as the prompt.
         error: Why it failed, if it did.
@@ -42,7 +44,7 @@ class AiCallOptions(TypedDict, total=False):
     input_tokens: int
     output_tokens: int
     cost: Cost | None
-    duration: timedelta | None
+    duration: Duration | None
     prompt: object
     response: object
     error: str | None
@@ -61,9 +63,9 @@ class Redact(Protocol):
 
 def _exact_price(_: object, field: "attrs.Attribute[Decimal]", value: object) -> None:
     if not isinstance(value, Decimal) or not value.is_finite() or value < 0:
-        raise ValueError(f"{field.name} is {value!r}; a price is a Decimal of at least 0")
+        raise refused("Price", field.name, value, "a Decimal of at least 0")
     if value.quantize(Decimal("0.000001"), context=_EXACT) != value:
-        raise ValueError(f"{field.name} is {value}; a price has up to 6 decimals")
+        raise refused("Price", field.name, value, "a price with up to 6 decimals")
 
 
 @attrs.frozen(kw_only=True)
@@ -82,6 +84,25 @@ class Price:
         """Return what a call costs, in units of 10**-12."""
         scale = COST_DIGITS - 6
         return int(self.input.scaleb(scale)) * input_tokens + int(self.output.scaleb(scale)) * output_tokens
+
+
+_OPTIONS: Final[Mapping[str, Wanted]] = {
+    "duration": Wanted(
+        wanted_length(NO_TIME), lambda value: length_within(value, NO_TIME) is not None
+    ).or_none,
+    "error": TEXT.or_none,
+    "metadata": an("a dict of plain JSON by names", Mapping).or_none,
+    "batch": TEXT.or_none,
+    "batch_index": integer(0).or_none,
+}
+
+
+def _check_call(where: str, topic: object, model: object, options: AiCallOptions) -> None:
+    given = cast("dict[str, object]", options)
+    check(where, TEXT, topic=topic, model=model)
+    check_options(given, AiCallOptions, where)
+    for option in _OPTIONS.keys() & given.keys():
+        check(where, _OPTIONS[option], **{option: given[option]})
 
 
 class AiLog(Protocol):
@@ -114,11 +135,11 @@ class StageAi:
             options: See `AiCallOptions`.
 
         Raises:
-            TypeError: An option is unknown, or a cost is a float, which is not exact.
+            InvalidArgumentError: An option is unknown, or of another kind; a cost that is a float is not exact.
             InvalidCommandError: A number is negative, or something is too long.
             UnstorableValueError: A prompt, a response or metadata are no plain JSON.
         """
-        check_options(cast("dict[str, object]", options), AiCallOptions, "record")
+        _check_call("record", topic, model, options)
         self._log.record(topic, model, options)
 
     def call(self, *, topic: str, model: str, **options: Unpack[AiCallOptions]) -> "AiCalling":
@@ -127,7 +148,7 @@ class StageAi:
         Set on it what becomes known: `input_tokens`, `output_tokens`, `cost`, `response`, `metadata`. An error that
         leaves the block is logged as that of the call, and goes on.
         """
-        check_options(cast("dict[str, object]", options), AiCallOptions, "call")
+        _check_call("call", topic, model, options)
         return AiCalling(self._log, topic, model, options)
 
 
@@ -187,7 +208,7 @@ class AsyncAi:
 
     def call(self, *, topic: str, model: str, **options: Unpack[AiCallOptions]) -> "AsyncAiCalling":
         """See `StageAi.call`. For `async with`."""
-        check_options(cast("dict[str, object]", options), AiCallOptions, "call")
+        _check_call("call", topic, model, options)
         return AsyncAiCalling(self._log, topic, model, options, self._runtime)
 
 
@@ -214,13 +235,13 @@ class AsyncAiCalling(AiCalling):
 
 
 def cost_units(cost: object) -> int | None:
-    """Return a cost in units of 10**-12, rounded half to even beyond that. TypeError if it is not exact."""
+    """Return a cost in units of 10**-12, rounded half to even beyond that. InvalidArgumentError if it is not exact."""
     if cost is None:
         return None
     if isinstance(cost, bool) or not isinstance(cost, Decimal | int):
-        raise TypeError(f"cost is {cost!r}; it must be exact: a Decimal, as Decimal('0.0125'), or an integer")
+        raise refused("record", "cost", cost, "exact: a Decimal, as Decimal('0.0125'), or an integer")
     if not Decimal(cost).is_finite():
-        raise TypeError(f"cost is {cost!r}; it must be a number")
+        raise refused("record", "cost", cost, "a number")
     exact = Decimal(cost).quantize(_UNIT, rounding=ROUND_HALF_EVEN, context=_EXACT)
     return int(exact.scaleb(COST_DIGITS, context=_EXACT))
 

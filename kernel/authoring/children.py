@@ -1,4 +1,4 @@
-"""Stages that are pipelines: a run of their own, for whose end the stage waits."""
+"""Stages that are workflows: a run of their own, for whose end the stage waits."""
 
 from typing import Any, Final, Generic, NoReturn, cast
 
@@ -12,13 +12,15 @@ from holdfast.kernel.authoring.shapes import Shape
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.ports.records import ClosePolicy
 
-THEIR_OWN: Final = frozenset({"timeout", "timeout_total", "heartbeat_timeout", "max_concurrency"})
+THEIR_OWN: Final = frozenset(
+    {"timeout", "timeout_total", "heartbeat_timeout", "max_concurrency", "rate_limit"}
+)
 """Options that say nothing about a run that is a stage: they are for bodies."""
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class ChildStage(Stage[In, Out], Generic[In, Out]):
-    """A stage that is another workflow. Made by `stage(pipeline)`.
+    """A stage that is another workflow. Made by `stage(pipeline)`, or `stage(function)`.
 
     Attributes:
         workflow: What is run.
@@ -46,16 +48,16 @@ def child_stage(workflow: Definition[object], options: dict[str, Any]) -> ChildS
         takes_context=False,
         config_type=None,
         values=1,
-        input_type=workflow.input_type,
+        input_type=workflow.stage_type,
         output_type=workflow.output_type,
     )
 
     def body(_: object) -> NoReturn:
-        raise RuntimeError(f"stage {name!r} is the pipeline {workflow.name!r}, which only an engine can run")
+        raise RuntimeError(f"stage {name!r} is the workflow {workflow.name!r}, which only an engine can run")
 
     return ChildStage(
         name=name,
-        input_type=workflow.input_type,
+        input_type=workflow.stage_type,
         output_type=workflow.output_type,
         body=body,
         shape=shape,

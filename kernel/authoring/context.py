@@ -11,9 +11,10 @@ from typing_extensions import TypeForm, TypeVar
 
 from holdfast.kernel.authoring.ai import AiLog, AsyncAi, StageAi
 from holdfast.kernel.authoring.artifacts import AsyncArtifacts, StageArtifacts
-from holdfast.kernel.authoring.nodes import AnyNode
+from holdfast.kernel.authoring.nodes import AnyNode, Node
 from holdfast.kernel.values import decode, encode
 from holdfast.kernel.values.forms import Form
+from holdfast.ports.arguments import TEXT, Wanted, an, check
 from holdfast.ports.errors import InvalidEventError, OutputMissingError, StageCancelledError
 from holdfast.ports.events import EVENT_BYTES_MAX, is_event_type
 from holdfast.ports.said import Actor, Scope
@@ -33,6 +34,19 @@ Level: TypeAlias = Literal["debug", "info", "warning", "error", "critical"]
 LEVELS: Final[tuple[Level, ...]] = ("debug", "info", "warning", "error", "critical")
 """How much a line of a log matters, in rising order."""
 
+_STAGE: Final = an("a stage of the pipeline, and not its name", Node)
+_SCOPE: Final = Wanted(
+    f"one of {', '.join(repr(scope.value) for scope in Scope)}",
+    lambda value: isinstance(value, str) and value in frozenset(Scope),
+)
+_LEVEL: Final = Wanted(
+    f"one of {', '.join(map(repr, LEVELS))}", lambda value: isinstance(value, str) and value in LEVELS
+)
+_FIELD: Final = an("a string, a number, True or False", str, int, float)
+_MEASURE: Final = Wanted(
+    "a number that is finite and not negative",
+    lambda value: isinstance(value, int | float) and math.isfinite(value) and value >= 0,
+)
 _NOTHING: Final = object()
 _PLAIN_JSON: Final = frozenset({type(None), bool, int, float, str, list, dict})
 
@@ -173,6 +187,7 @@ class StageContext(Generic[ConfigOut]):
             OutputMissingError: The run has no such stage, or it is not done, and there is no default. Also if the stage
                 was mapped: it gave many.
         """
+        check("output_of", _STAGE, stage=stage)
         outputs = self._runtime.outputs(stage.name)
         if outputs is None and default is not _NOTHING:
             return default
@@ -188,6 +203,7 @@ class StageContext(Generic[ConfigOut]):
         Raises:
             OutputMissingError: The run has no such stage, it is not done, or it was not mapped.
         """
+        check("outputs_of", _STAGE, stage=stage)
         outputs = self._runtime.outputs(stage.name)
         if outputs is None:
             raise _missing(stage.name)
@@ -196,10 +212,9 @@ class StageContext(Generic[ConfigOut]):
         return [cast("R", decode(text, stage.output_type)) for text in outputs.texts]
 
     def progress(self, done: float, of: float, message: str = "") -> None:
-        """Say how far the stage is. ValueError if a number is negative, infinite or NaN."""
-        for number in (done, of):
-            if not math.isfinite(number) or number < 0:
-                raise ValueError(f"progress({done!r}, {of!r}): both must be finite and not negative")
+        """Say how far the stage is. InvalidArgumentError if a number is negative, infinite or NaN."""
+        check("progress", _MEASURE, done=done, of=of)
+        check("progress", TEXT, message=message)
         self._runtime.progress(done, of, message[:MESSAGE_MAX])
 
     def log(self, message: str, /, *, level: Level = "info", **fields: str | float | bool) -> None:
@@ -208,11 +223,9 @@ class StageContext(Generic[ConfigOut]):
         Others can read it within about two seconds. A message is kept up to 4,000 characters, and so are all fields
         together. Of more than 1,000 lines within two seconds the last are kept, and of an attempt 20,000 in all.
         """
-        if level not in LEVELS:
-            raise ValueError(f"log: level is {level!r}; it is one of {', '.join(LEVELS)}")
-        for name, value in fields.items():
-            if not isinstance(value, str | int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise TypeError(f"log: {name} is {value!r}; fields are strings, numbers and booleans")
+        check("log", TEXT, message=message)
+        check("log", _LEVEL, level=level)
+        check("log", _FIELD, **fields)
         self._runtime.log(message, fields, level)
 
     def annotate(
@@ -240,10 +253,15 @@ class StageContext(Generic[ConfigOut]):
             actor: Who says it, if it is not this stage.
 
         Raises:
+            InvalidArgumentError: One of these is of another kind.
             UnstorableValueError: The value is no plain JSON.
             InvalidCommandError: One of these is too long, or nothing that can be stored; or it is one of more than
                 1,000 annotations within two seconds.
         """
+        check("annotate", TEXT, name=name, reason=reason)
+        check("annotate", _SCOPE, scope=scope)
+        check("annotate", TEXT.or_none, key=key)
+        check("annotate", an("an Actor(kind, id)", Actor).or_none, actor=actor)
         self._runtime.annotate(name, value, scope=Scope(scope), actor=actor, reason=reason, key=key)
 
     def heartbeat(self, details: object = None) -> None:
@@ -287,6 +305,7 @@ class StageContext(Generic[ConfigOut]):
             InvalidEventError: The type is none, the data are too large, or there are too many events.
             UnstorableValueError: The data can't be stored.
         """
+        check("publish", TEXT, type=type)
         if not is_event_type(type):
             raise InvalidEventError(
                 f"{type[:120]!r} is no type of event: use words of a-z 0-9 _ with dots between them, as order.paid"

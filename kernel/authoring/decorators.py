@@ -15,7 +15,7 @@ from holdfast.kernel.authoring.nodes import AnyNode, Node
 from holdfast.kernel.authoring.options import BodyOptions, check_name, check_options
 from holdfast.kernel.authoring.policies import AtLeast, Partial, Tolerate, enough_of
 from holdfast.kernel.authoring.shapes import fits, list_of, read_shape, sequence_of
-from holdfast.kernel.authoring.stages import ConfigurableStage, Each, Stage
+from holdfast.kernel.authoring.stages import ConfigurableStage, Each, Stage, stage_hint
 from holdfast.kernel.plan import DEFAULT_MAP_LIMIT
 from holdfast.kernel.values.forms import origin_of, show
 from holdfast.ports.errors import DefinitionError
@@ -83,7 +83,7 @@ class StageDecorator:
         Raises:
             DefinitionError: The function's annotations do not say what it takes and gives, no value of such a type can
                 be stored, or an option is not what it must be.
-            TypeError: There is no such option.
+            InvalidArgumentError: There is no such option.
         """
         check_options(options, BodyOptions, "stage")
         said = {**self._options, **options}
@@ -151,7 +151,7 @@ def each(node: object, /, *, over: object = None, limit: int | None = None, enou
         DefinitionError: The stage does not take such items, or what has them is not a sequence.
     """
     if not isinstance(node, Stage):
-        raise DefinitionError(f"each takes a stage, not {node!r}")
+        raise DefinitionError(f"each takes a stage, not {node!r}{stage_hint(node)}")
     done = cast("Stage[Any, object]", node)
     if limit is not None and not (type(limit) is int and 1 <= limit <= MAP_LIMIT_MAX):
         raise DefinitionError(

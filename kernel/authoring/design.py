@@ -7,17 +7,19 @@ from typing import Any, Final, cast
 import attrs
 
 from holdfast.kernel.authoring.children import ChildStage
-from holdfast.kernel.authoring.external import ExternalStage
+from holdfast.kernel.authoring.external import CANCEL_RETRY, CANCEL_TIMEOUT, ExternalStage
 from holdfast.kernel.authoring.nodes import Node
-from holdfast.kernel.authoring.options import BodyDefaults, Retry
+from holdfast.kernel.authoring.options import BodyDefaults, Rate, Retry
 from holdfast.kernel.authoring.shapes import fits
-from holdfast.kernel.authoring.stages import Each, Stage
+from holdfast.kernel.authoring.stages import Each, Stage, stage_hint
 from holdfast.kernel.plan import (
+    CancelPlan,
     CheckPlan,
     ChildPlan,
     Group,
     MapPlan,
     NodePlan,
+    RatePlan,
     RetryPolicy,
     RetryRule,
     StagePlan,
@@ -66,8 +68,7 @@ def joined(design: Design, node: object) -> Node[Any, object]:
     """Return a node with the pipeline's defaults, if it can stand at the end of this design."""
     where = f"pipeline {design.name!r}"
     if not isinstance(node, Stage | Each):
-        hint = "; make it one with @stage" if callable(node) else ""
-        raise DefinitionError(f"{where} is made of stages, not of {node!r}{hint}")
+        raise DefinitionError(f"{where} is made of stages, not of {node!r}{stage_hint(node)}")
     node = cast("Stage[Any, object] | Each[Any, object]", node)
     if not fits(design.output_type, node.input_type):
         before = "what comes before gives" if design.steps else "it is given"
@@ -82,10 +83,24 @@ def joined(design: Design, node: object) -> Node[Any, object]:
             f"{where}: external stage {stage.name!r} has no check; add one: @{stage.name}.check"
         )
     if isinstance(node, Stage):
-        return node.with_defaults(design.defaults).with_default_config()
+        whole = node.with_defaults(design.defaults).with_default_config()
+        _check_limits(where, whole)
+        return whole
     if node.over:
         _check_over(design, node, node.over)
-    return attrs.evolve(node, stage=node.stage.with_defaults(design.defaults).with_default_config())
+    mapped = node.stage.with_defaults(design.defaults).with_default_config()
+    _check_limits(where, mapped)
+    return attrs.evolve(node, stage=mapped)
+
+
+def _check_limits(where: str, stage: Stage[Any, object]) -> None:
+    """What waits, waits in one line: that of its rate limit must be that of its stage, if both are limited."""
+    rate = stage.rate_limit
+    if stage.max_concurrency is not None and rate is not None and (rate.name or rate.by):
+        raise DefinitionError(
+            f"{where}: stage {stage.name!r} has max_concurrency and a rate limit with name or by, which can't be had"
+            " together; limit its queue in the workers instead, or give the runs a concurrency_key"
+        )
 
 
 def _check_over(design: Design, node: Each[Any, object], over: Stage[Any, object]) -> None:
@@ -126,23 +141,31 @@ def plan_of(node: Node[Any, object]) -> NodePlan:
         name=stage.name,
         queue=stage.queue,
         priority=stage.priority,
-        retry=_policy_of(retry),
+        retry=policy_from(retry),
         timeout_us=_micros(stage.timeout),
         config=stage.config_text,
         retry_rules=tuple(
-            RetryRule(error=rule_name(error), policy=_policy_of(policy))
+            RetryRule(error=rule_name(error), policy=policy_from(policy))
             for error, policy in retry.by_error.items()
         ),
         timeout_total_us=_micros(stage.timeout_total),
         heartbeat_timeout_us=_micros(stage.heartbeat_timeout),
         max_concurrency=stage.max_concurrency,
+        rate=_rate_of(stage.rate_limit),
         check=_check_of(stage),
         child=_child_of(stage),
+        cancel=_cancel_of(stage),
     )
     if isinstance(node, Each):
         over = node.over.name if node.over else None
         return MapPlan(stage=plan, over=over, limit=node.limit, enough=node.enough)
     return plan
+
+
+def _rate_of(rate: Rate | None) -> RatePlan | None:
+    if rate is None:
+        return None
+    return RatePlan(limit=rate.limit, per_us=rate.per // _MICROSECOND, name=rate.name, by=rate.by)
 
 
 def rule_name(error: type[Exception]) -> str:
@@ -165,8 +188,17 @@ def _check_of(stage: Stage[Any, object]) -> CheckPlan | None:
         return None
     timeout = stage.check_timeout or stage.timeout
     return CheckPlan(
-        retry=_policy_of(stage.check_retry or stage.retry or Retry()),
+        retry=policy_from(stage.check_retry or stage.retry or Retry()),
         timeout_us=None if timeout is None else timeout // _MICROSECOND,
+    )
+
+
+def _cancel_of(stage: Stage[Any, object]) -> CancelPlan | None:
+    if not isinstance(stage, ExternalStage) or stage.cancel_body is None:
+        return None
+    timeout = stage.cancel_timeout or CANCEL_TIMEOUT
+    return CancelPlan(
+        retry=policy_from(stage.cancel_retry or CANCEL_RETRY), timeout_us=timeout // _MICROSECOND
     )
 
 
@@ -174,10 +206,16 @@ def _child_of(stage: Stage[Any, object]) -> ChildPlan | None:
     if not isinstance(stage, ChildStage):
         return None
     child = stage.workflow
-    return ChildPlan(workflow=child.name, version=child.version, close_policy=stage.policy)
+    return ChildPlan(
+        workflow=child.name,
+        version=child.version,
+        close_policy=stage.policy,
+        parameters=child.stage_parameters,
+    )
 
 
-def _policy_of(retry: Retry) -> RetryPolicy:
+def policy_from(retry: Retry) -> RetryPolicy:
+    """Return how a policy is stored."""
     return RetryPolicy(
         attempts=retry.attempts,
         wait_us=retry.wait // _MICROSECOND,

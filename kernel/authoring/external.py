@@ -1,6 +1,6 @@
 """External stages: they hand their work on to something outside, and are asked later whether it is done."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Final, Generic, Never, overload
@@ -10,12 +10,14 @@ from typing_extensions import TypeVar
 
 from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.nodes import In, Out
-from holdfast.kernel.authoring.options import Retry, check_options
+from holdfast.kernel.authoring.options import Retry, check_options, kept_length
 from holdfast.kernel.authoring.shapes import Shape, fits, is_async_body, read_shape
 from holdfast.kernel.authoring.stages import Config, ConfigurableStage
 from holdfast.kernel.values import check_type
-from holdfast.kernel.values.forms import Form, arguments, members, origin_of, show
-from holdfast.ports.errors import DefinitionError
+from holdfast.kernel.values.forms import Form, arguments, members, origin_of, plain, show
+from holdfast.ports.arguments import AWARE, TEXT, check, duration
+from holdfast.ports.durations import Duration
+from holdfast.ports.errors import DefinitionError, InvalidArgumentError
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -24,7 +26,11 @@ State = TypeVar("State", covariant=True)
 KEY_MAX: Final = 255
 """How many characters the key of external work may have."""
 
-_NO_TIME: Final = timedelta(0)
+CANCEL_RETRY: Final = Retry(attempts=10)
+"""How often, and how patiently, external work is cancelled where nothing else is said: for about ten minutes."""
+
+CANCEL_TIMEOUT: Final = timedelta(minutes=1)
+"""How long one attempt to cancel it may take where nothing else is said."""
 
 
 @attrs.frozen(kw_only=True)
@@ -46,47 +52,45 @@ class Suspended(Generic[State, Out]):
         return self.check_after is None
 
 
-def _is_some_time(value: object) -> bool:
-    return isinstance(value, timedelta) and value > _NO_TIME
-
-
-def _some_time(_: object, __: object, value: timedelta | None) -> None:
-    if value is not None and not _is_some_time(value):
-        raise ValueError(f"NotYet: check_after is {value!r}; it must be a timedelta longer than nothing")
+def _some_time(value: Duration | None) -> timedelta | None:
+    return None if value is None else duration("NotYet", "check_after", value)
 
 
 @attrs.frozen
 class NotYet:
-    """What a check gives if the work is not done: ask again, as before or after `check_after`."""
+    """What a check gives if the work is not done: ask again, as before or after `check_after`.
 
-    check_after: timedelta | None = attrs.field(default=None, validator=_some_time)
+    That is a timedelta, or a number of seconds.
+    """
+
+    check_after: timedelta | None = attrs.field(default=None, converter=_some_time)
 
 
 def suspend(
-    state: S, *, check_after: timedelta, give_up_at: datetime | None = None, key: str | None = None
+    state: S, *, check_after: Duration, give_up_at: datetime | None = None, key: str | None = None
 ) -> Suspended[S, Never]:
     """Wait for work that was handed on. No worker is needed meanwhile.
 
     Args:
         state: What the check needs to ask about it. A value, of the type that the stage declares.
-        check_after: When the check is made first, and how long it waits before it asks again.
+        check_after: When the check is made first, and how long it waits before it asks again: a timedelta, or a number
+            of seconds.
         give_up_at: The check that is made then, or later, is the last one: if the work is not done, the stage fails.
             Aware.
         key: By what others name the work who can say that it is done: `engine.wake(key=...)` has it checked at once.
             If left out it is the idempotency key of the stage.
 
     Raises:
-        ValueError: One of these can't be.
+        InvalidArgumentError: One of these can't be.
     """
-    if not _is_some_time(check_after):
-        raise ValueError(
-            f"suspend: check_after is {check_after!r}; it must be a timedelta longer than nothing"
-        )
-    if give_up_at is not None and give_up_at.utcoffset() is None:
-        raise ValueError(f"suspend: give_up_at is {give_up_at!r}; it must be aware, as datetime.now(UTC) is")
+    after = duration("suspend", "check_after", check_after)
+    check("suspend", AWARE.or_none, give_up_at=give_up_at)
+    check("suspend", TEXT.or_none, key=key)
     if key is not None and not 1 <= len(key) <= KEY_MAX:
-        raise ValueError(f"suspend: key has {len(key)} characters; it must have 1 to {KEY_MAX}")
-    return Suspended(state=state, check_after=check_after, give_up_at=give_up_at, key=key)
+        raise InvalidArgumentError(
+            "key", f"suspend: key has {len(key)} characters; it must have 1 to {KEY_MAX}"
+        )
+    return Suspended(state=state, check_after=after, give_up_at=give_up_at, key=key)
 
 
 def finished(value: T) -> Suspended[Never, T]:
@@ -103,13 +107,20 @@ class ExternalStage(ConfigurableStage[In, Out, Config], Generic[In, Out, Config,
         check_body: What asks about it; None until `check` has given it one.
         check_shape: What that takes and gives.
         check_retry, check_timeout: How it is treated; None where the stage's own are to be taken.
+        cancel_body: What cancels it, once nobody waits for it any more; None if nothing does.
+        cancel_shape: What that takes.
+        cancel_retry, cancel_timeout: How it is treated.
     """
 
     state_type: object
     check_body: Callable[..., object] | None = None
     check_shape: Shape | None = None
     check_retry: Retry | None = None
-    check_timeout: timedelta | None = None
+    check_timeout: timedelta | None = attrs.field(default=None, converter=kept_length)
+    cancel_body: Callable[..., object] | None = None
+    cancel_shape: Shape | None = None
+    cancel_retry: Retry | None = None
+    cancel_timeout: timedelta | None = attrs.field(default=None, converter=kept_length)
 
     @overload
     def check(
@@ -117,10 +128,10 @@ class ExternalStage(ConfigurableStage[In, Out, Config], Generic[In, Out, Config,
     ) -> "ExternalStage[In, Out, Config, State]": ...
     @overload
     def check(
-        self, /, *, retry: Retry | None = None, timeout: timedelta | None = None
+        self, /, *, retry: Retry | None = None, timeout: Duration | None = None
     ) -> "CheckDecorator[In, Out, Config, State]": ...
     def check(
-        self, fn: object = None, /, *, retry: Retry | None = None, timeout: timedelta | None = None
+        self, fn: object = None, /, *, retry: Retry | None = None, timeout: Duration | None = None
     ) -> object:
         """Make the same stage with a check, of a function that is given the state, or the context and the state.
 
@@ -131,11 +142,43 @@ class ExternalStage(ConfigurableStage[In, Out, Config], Generic[In, Out, Config,
             DefinitionError: The function does not take the state, or gives something else.
         """
         told = {"retry": retry, "timeout": timeout}
-        check_options(
-            {name: value for name, value in told.items() if value is not None}, _CheckOptions, "check"
-        )
-        stage = attrs.evolve(self, check_retry=retry, check_timeout=timeout)
+        _check_told(told, "check")
+        stage = attrs.evolve(self, check_retry=retry, check_timeout=kept_length(timeout))
         return CheckDecorator(stage) if fn is None else with_check(stage, fn)
+
+    @overload
+    def cancel(
+        self, fn: Callable[[StageContext[Config], State], Awaitable[None] | None], /
+    ) -> "ExternalStage[In, Out, Config, State]": ...
+    @overload
+    def cancel(
+        self, /, *, retry: Retry | None = None, timeout: Duration | None = None
+    ) -> "CancelDecorator[In, Out, Config, State]": ...
+    def cancel(
+        self, fn: object = None, /, *, retry: Retry | None = None, timeout: Duration | None = None
+    ) -> object:
+        """Make the same stage with what cancels its work once nobody waits for it any more.
+
+        That is a function that is given the state, or the context and the state, and gives nothing. It is called, at
+        least once, when the run ends while the stage is suspended, whatever ends it; when the stage gives up; and for
+        items that a map is done without. Work that is over, or was never there, is none of its errors.
+
+        Args:
+            fn: The function.
+            retry: How often, and how patiently, it is tried; `CANCEL_RETRY` if left out. Then it is given up.
+            timeout: How long one attempt may take; `CANCEL_TIMEOUT` if left out.
+
+        Raises:
+            DefinitionError: The function does not take the state, or gives something.
+        """
+        _check_told({"retry": retry, "timeout": timeout}, "cancel")
+        stage = attrs.evolve(self, cancel_retry=retry, cancel_timeout=kept_length(timeout))
+        return CancelDecorator(stage) if fn is None else with_cancel(stage, fn)
+
+    @cached_property
+    def is_cancel_async(self) -> bool:
+        """Whether calling what cancels gives something to await."""
+        return self.cancel_body is not None and is_async_body(self.cancel_body)
 
     @cached_property
     def is_check_async(self) -> bool:
@@ -144,9 +187,11 @@ class ExternalStage(ConfigurableStage[In, Out, Config], Generic[In, Out, Config,
 
     def check_arguments(self, state: object, context: StageContext[Any] | None) -> tuple[object, ...]:
         """Return what to call the check with."""
-        assert self.check_shape is not None
-        first = (context,) if self.check_shape.takes_context else ()
-        return (*first, state) if self.check_shape.values else first
+        return _arguments(self.check_shape, state, context)
+
+    def cancel_arguments(self, state: object, context: StageContext[Any] | None) -> tuple[object, ...]:
+        """Return what to call that with which cancels."""
+        return _arguments(self.cancel_shape, state, context)
 
 
 @attrs.frozen
@@ -162,24 +207,68 @@ class CheckDecorator(Generic[In, Out, Config, State]):
         return with_check(self._stage, fn)
 
 
-class _CheckOptions:
-    """What a check can be told."""
+@attrs.frozen
+class CancelDecorator(Generic[In, Out, Config, State]):
+    """`@transcode.cancel(timeout=...)`."""
+
+    _stage: ExternalStage[In, Out, Config, State]
+
+    def __call__(
+        self, fn: Callable[[StageContext[Config], State], Awaitable[None] | None], /
+    ) -> ExternalStage[In, Out, Config, State]:
+        """Make the same stage with this. See `ExternalStage.cancel`."""
+        return with_cancel(self._stage, fn)
+
+
+class _Options:
+    """What a check, and what cancels, can be told."""
 
     __optional_keys__ = frozenset({"retry", "timeout"})
+
+
+def _check_told(told: Mapping[str, object], what: str) -> None:
+    check_options({name: value for name, value in told.items() if value is not None}, _Options, what)
+
+
+def _arguments(shape: Shape | None, state: object, context: StageContext[Any] | None) -> tuple[object, ...]:
+    assert shape is not None
+    first = (context,) if shape.takes_context else ()
+    return (*first, state) if shape.values else first
 
 
 def with_check(stage: ExternalStage[Any, Any, Any, Any], fn: object) -> ExternalStage[Any, Any, Any, Any]:
     """Return a stage with a check. DefinitionError."""
     where = f"the check of stage {stage.name!r}"
+    body, shape = _of_state(stage, fn, where, lambda form: _done(form, stage.output_type, where))
+    return attrs.evolve(stage, check_body=body, check_shape=shape)
+
+
+def with_cancel(stage: ExternalStage[Any, Any, Any, Any], fn: object) -> ExternalStage[Any, Any, Any, Any]:
+    """Return a stage with what cancels its work. DefinitionError."""
+    where = f"what cancels the work of stage {stage.name!r}"
+    body, shape = _of_state(stage, fn, where, lambda form: _nothing(form, where))
+    return attrs.evolve(stage, cancel_body=body, cancel_shape=shape)
+
+
+def _of_state(
+    stage: ExternalStage[Any, Any, Any, Any], fn: object, where: str, gives: Callable[[Form], Form]
+) -> tuple[Callable[..., object], Shape]:
+    """Return a function that is given the state, with its shape. DefinitionError."""
     if not callable(fn):
         raise DefinitionError(f"{where} is made of a function, not of {fn!r}")
     body: Callable[..., object] = fn
-    shape = read_shape(body, stage.name, gives=lambda form: _done(form, stage.output_type, where))
+    shape = read_shape(body, stage.name, gives=gives)
     if shape.values > 1 or not fits(stage.state_type, shape.input_type):
         raise DefinitionError(
             f"{where} takes {show(shape.input_type)}, but the stage is suspended with {show(stage.state_type)}"
         )
-    return attrs.evolve(stage, check_body=body, check_shape=shape)
+    return body, shape
+
+
+def _nothing(form: Form, where: str) -> Form:
+    if plain(form) not in (None, type(None)):
+        raise DefinitionError(f"{where} gives {show(form)}, which nobody would be given; write -> None")
+    return form
 
 
 def suspended_types(form: Form, name: str) -> tuple[Form, Form]:

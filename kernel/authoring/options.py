@@ -9,16 +9,28 @@ from typing import Any, Final, Literal, TypedDict, cast
 import attrs
 
 from holdfast.kernel.authoring.nodes import AnyNode
-from holdfast.ports.errors import DefinitionError
+from holdfast.kernel.authoring.signals import Signal
+from holdfast.ports.arguments import Wanted, refused, shown
+from holdfast.ports.durations import (
+    NO_TIME,
+    SHORTEST,
+    Duration,
+    length_of,
+    length_within,
+    wanted_length,
+)
+from holdfast.ports.errors import DefinitionError, InvalidArgumentError
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
-_NO_TIME: Final = timedelta(0)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DISTANT: Final = datetime(9999, 1, 1, tzinfo=UTC)
 DEADLINE_MAX: Final = timedelta(days=36_600)
 CONCURRENCY_MAX: Final = 1_000_000
+RATE_PER_MIN: Final = timedelta(milliseconds=1)
+RATE_PER_MAX: Final = timedelta(days=1)
+"""Stores forget starts that are a week old."""
 PRIORITY_MAX: Final = 32_767
-"""Priorities go from minus this to this; a greater one is served first."""
+"""Priorities go from minus this to this, which is a head start of more than three weeks."""
 
 HEARTBEAT_TIMEOUT_MIN: Final = timedelta(seconds=5)
 """Workers pass heartbeats on every two seconds, and a store may be slow: a shorter one would lose what lives."""
@@ -33,11 +45,20 @@ def _attempts(_: object, __: object, value: object) -> None:
         raise DefinitionError(f"Retry: attempts is {value!r}; it must be an integer from 1 to 100")
 
 
+def _as_given(value: Duration) -> timedelta:
+    """Return a length of time as a timedelta; what is none as it is, for a validator to tell of."""
+    length = length_of(value)
+    return cast("timedelta", value) if length is None else length
+
+
+def kept_length(value: Duration | None) -> timedelta | None:
+    """Return an option that is a length of time, and was checked, as a timedelta; None if nothing was said."""
+    return None if value is None else _as_given(value)
+
+
 def _waiting(_: object, field: "attrs.Attribute[Any]", value: object) -> None:
-    if not isinstance(value, timedelta) or value < _NO_TIME:
-        raise DefinitionError(
-            f"Retry: {field.name} is {value!r}; it must be a timedelta that is not negative"
-        )
+    if length_within(value, NO_TIME) is None:
+        raise DefinitionError(f"Retry: {field.name} is {value!r}; it must be {wanted_length(NO_TIME)}")
 
 
 def _backoff(_: object, __: object, value: object) -> None:
@@ -79,7 +100,7 @@ def _by_error(retry: "Retry", __: object, value: object) -> None:
 
 @attrs.frozen(kw_only=True)
 class Retry:
-    """How often, and how patiently, a body is tried again.
+    """How often, and how patiently, a body is tried again. Lengths of time are timedeltas, or numbers of seconds.
 
     Attributes:
         attempts: How many times the body is tried in all, 1 to 100.
@@ -97,9 +118,9 @@ class Retry:
     """
 
     attempts: int = attrs.field(default=3, validator=_attempts)
-    wait: timedelta = attrs.field(default=timedelta(seconds=1), validator=_waiting)
+    wait: timedelta = attrs.field(default=timedelta(seconds=1), converter=_as_given, validator=_waiting)
     backoff: float = attrs.field(default=2.0, validator=_backoff)
-    wait_max: timedelta = attrs.field(default=timedelta(minutes=5), validator=_waiting)
+    wait_max: timedelta = attrs.field(default=timedelta(minutes=5), converter=_as_given, validator=_waiting)
     jitter: float = attrs.field(default=0.2, validator=_jitter)
     give_up_on: tuple[type[Exception], ...] = attrs.field(default=(), validator=_give_up_on)
     by_error: Mapping[type[Exception], "Retry"] = attrs.field(
@@ -107,23 +128,71 @@ class Retry:
     )
 
 
+def _rate_limit(_: object, __: object, value: int) -> None:
+    if wanted := _check_limit(value):
+        raise DefinitionError(f"Rate: limit is {value!r}; it must be {wanted}")
+
+
+def _rate_per(_: object, __: object, value: timedelta) -> None:
+    if length_within(value, RATE_PER_MIN, RATE_PER_MAX) is None:
+        wanted = wanted_length(RATE_PER_MIN, RATE_PER_MAX)
+        raise DefinitionError(f"Rate: per is {value!r}; it must be {wanted}")
+
+
+def _rate_name(_: object, __: object, value: str | None) -> None:
+    if value is not None and (wanted := _check_name(value)):
+        raise DefinitionError(f"Rate: name is {value!r}; it must be {wanted}")
+
+
+def _rate_by(_: object, __: object, value: str | None) -> None:
+    if value is not None and (wanted := _check_text(value)):
+        raise DefinitionError(f"Rate: by is {value!r}; it must be the name of an attribute, {wanted}")
+
+
+@attrs.frozen
+class Rate:
+    """At most so many bodies start in any span of time, whoever starts them: `Rate(60, per=timedelta(minutes=1))`.
+
+    Every attempt counts, from its start, by the store's clock. There is no span of that length with more, wherever it
+    begins; within it they may all start at once. To have them one after the other, say so: `Rate(1, per=...)`.
+
+    Attributes:
+        limit: How many, 1 to 1,000,000.
+        per: In how long, a timedelta or a number of seconds, from a millisecond to a day.
+        name: Starts of all stages of a namespace count together that have a rate limit of this name, whatever workflow
+            they are of. They should all have the same one; if not, each goes by its own.
+        by: The name of an attribute of runs: each text that runs have in it has the limit for itself. Those without
+            the attribute share one.
+
+    Raises:
+        DefinitionError: A value is out of its bounds.
+    """
+
+    limit: int = attrs.field(validator=_rate_limit)
+    per: timedelta = attrs.field(converter=_as_given, validator=_rate_per, kw_only=True)
+    name: str | None = attrs.field(default=None, validator=_rate_name, kw_only=True)
+    by: str | None = attrs.field(default=None, validator=_rate_by, kw_only=True)
+
+
 class BodyDefaults(TypedDict, total=False):
     """What a pipeline can say for all its stages. What a stage says itself comes first.
 
-    `timeout` is for one attempt, `timeout_total` for all attempts of a stage, or of an item of a map, from when the
-    first one begins. `heartbeat_timeout` is how long an attempt may go without a heartbeat of its body before it is
-    taken for lost, at least five seconds. A `priority` that is greater is served first.
+    Lengths of time are timedeltas, or numbers of seconds. `timeout` is for one attempt, `timeout_total` for all
+    attempts of a stage, or of an item of a map, from when the first one begins. `heartbeat_timeout` is how long an
+    attempt may go without a heartbeat of its body before it is taken for lost, at least five seconds. A greater
+    `priority` is a head start: of a minute for each step.
     `max_concurrency` is how many bodies of one stage run at a time, in all runs of the workflow in a namespace and on
-    all workers together.
+    all workers together. `rate_limit` is how many of them start in a time, counted in the same way.
     """
 
     retry: Retry
-    timeout: timedelta
-    timeout_total: timedelta
-    heartbeat_timeout: timedelta
+    timeout: Duration
+    timeout_total: Duration
+    heartbeat_timeout: Duration
     queue: str
     priority: int
     max_concurrency: int
+    rate_limit: Rate
 
 
 class BodyOptions(BodyDefaults, total=False):
@@ -144,7 +213,8 @@ class StartOptions(TypedDict, total=False):
         id: The run's id; drawn if left out.
         idempotency_key: Starting again with this key starts nothing, and gives the first run.
         queue: Where its jobs go, unless a stage says otherwise.
-        priority: What is served first; a stage may say otherwise.
+        priority: A head start in the queue, of a minute for each step; negative: so much later. A stage may say
+            otherwise.
         attributes: Texts by which runs are searched.
         annotations: What is said of the run from its beginning: plain JSON by name.
         if_exists: What to do if a run of this id exists: refuse, or give that one. Short for saying the same with both
@@ -154,10 +224,13 @@ class StartOptions(TypedDict, total=False):
         if_ended: What to do if a run of this id exists and has ended: refuse, give that one, or start the next
             generation, always (`"rerun"`) or unless that one completed (`"rerun_failed"`), which is refused.
         start_at: When to begin, an aware datetime: the run is pending until then. Now, if that has passed.
-        deadline: How long the run may take, from its start or from a later `start_at` on. Then it fails.
+        deadline: How long the run may take, from its start or from a later `start_at` on: a timedelta, or a number of
+            seconds. Then it fails.
         concurrency_key: Of the runs with the same text only so many are under way at a time; the others are pending.
         concurrency_limit: How many; 1 if left out.
         overrides: Stages of the pipeline, changed with `configure` or `options`, as they are treated in this run.
+        signals: Messages that a durable function has got before it begins, as `channel(message)` gives them. If there
+            is a run of this id, and that is the one to be had, it gets them.
     """
 
     id: str
@@ -170,27 +243,32 @@ class StartOptions(TypedDict, total=False):
     if_active: Literal["error", "return", "terminate"]
     if_ended: Literal["error", "return", "rerun", "rerun_failed"]
     start_at: datetime
-    deadline: timedelta
+    deadline: Duration
     concurrency_key: str
     concurrency_limit: int
     overrides: Sequence[AnyNode[object]]
+    signals: Sequence[Signal]
 
 
 def check_options(given: Mapping[str, object], possible: type, where: str) -> None:
-    """Raise TypeError if an option is none of those that the TypedDict `possible` has.
+    """Raise InvalidArgumentError if an option is none of those that the TypedDict `possible` has.
 
-    Raises DefinitionError if the value of one is not what it must be.
+    If the value of one is not what it must be, that is raised too, or DefinitionError where a workflow is defined.
     """
     names = sorted(cast("frozenset[str]", getattr(possible, "__optional_keys__", frozenset[str]())))
     for option, value in given.items():
         if option not in names:
             close = difflib.get_close_matches(option, names, n=1)
             hint = f" (did you mean {close[0]!r}?)" if close else ""
-            raise TypeError(f"{where} has no option {option!r}{hint}; it has {', '.join(names)}")
+            raise InvalidArgumentError(
+                option, f"{where} has no option {option!r}{hint}; it has {', '.join(names)}"
+            )
         check = _CHECKS.get(option)
         wanted = check(value) if check else None
+        if wanted and possible is StartOptions:
+            raise refused(where, option, value, wanted)
         if wanted:
-            raise DefinitionError(f"{where}: {option} is {value!r}; it must be {wanted}")
+            raise DefinitionError(f"{where}: {option} is {shown(value)}; it must be {wanted}")
 
 
 def check_name(name: object, what: str) -> None:
@@ -205,18 +283,19 @@ def _check_name(value: object) -> str | None:
     return "1 to 128 letters, digits, and _ . - (and not begin with . or -)"
 
 
+QUEUE_NAME: Final = Wanted(f"a queue's name: {_check_name(None)}", lambda value: _check_name(value) is None)
+
+
 def _check_retry(value: object) -> str | None:
     return None if isinstance(value, Retry) else "a Retry(...)"
 
 
 def _check_timeout(value: object) -> str | None:
-    return None if isinstance(value, timedelta) and value > _NO_TIME else "a timedelta longer than nothing"
+    return None if length_within(value, SHORTEST) else wanted_length(SHORTEST)
 
 
 def _check_heartbeat_timeout(value: object) -> str | None:
-    if isinstance(value, timedelta) and value >= HEARTBEAT_TIMEOUT_MIN:
-        return None
-    return f"a timedelta of at least {HEARTBEAT_TIMEOUT_MIN.seconds} seconds"
+    return None if length_within(value, HEARTBEAT_TIMEOUT_MIN) else wanted_length(HEARTBEAT_TIMEOUT_MIN)
 
 
 def _check_priority(value: object) -> str | None:
@@ -241,6 +320,12 @@ def _check_annotations(value: object) -> str | None:
     return None if all(isinstance(name, str) for name in names) else "a dict of plain JSON by strings"
 
 
+def _check_overrides(value: object) -> str | None:
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return None
+    return "a list of stages, as [my_stage.options(...)]"
+
+
 def _check_if_exists(value: object) -> str | None:
     return None if value in ("error", "return") else "'error' or 'return'"
 
@@ -261,9 +346,9 @@ def _check_start_at(value: object) -> str | None:
 
 
 def _check_deadline(value: object) -> str | None:
-    if isinstance(value, timedelta) and _NO_TIME < value <= DEADLINE_MAX:
+    if length_within(value, SHORTEST, DEADLINE_MAX):
         return None
-    return "a timedelta longer than nothing, of 100 years at most"
+    return f"{wanted_length(SHORTEST)}, of 100 years at most"
 
 
 def _check_limit(value: object) -> str | None:
@@ -272,8 +357,19 @@ def _check_limit(value: object) -> str | None:
     return f"an integer from 1 to {CONCURRENCY_MAX}"
 
 
+def _check_rate(value: object) -> str | None:
+    return None if isinstance(value, Rate) else "a Rate(...)"
+
+
 def _check_close_policy(value: object) -> str | None:
     return None if value in ("cancel", "terminate", "abandon") else "'cancel', 'terminate' or 'abandon'"
+
+
+def _check_signals(value: object) -> str | None:
+    is_list = isinstance(value, list | tuple)
+    if is_list and all(isinstance(one, Signal) for one in cast("Sequence[object]", value)):
+        return None
+    return "a list of signals, as channel(message) gives them"
 
 
 _CHECKS: Final = {
@@ -297,4 +393,7 @@ _CHECKS: Final = {
     "concurrency_key": _check_text,
     "concurrency_limit": _check_limit,
     "max_concurrency": _check_limit,
+    "overrides": _check_overrides,
+    "signals": _check_signals,
+    "rate_limit": _check_rate,
 }

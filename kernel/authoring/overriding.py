@@ -12,7 +12,7 @@ from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.commands import StageOverride
 from holdfast.kernel.plan import StagePlan, stage_of
-from holdfast.ports.errors import InvalidOverrideError
+from holdfast.ports.errors import InvalidArgumentError, InvalidOverrideError
 
 _FIELDS = tuple(field.name for field in attrs.fields(StageOverride) if field.name != "stage")
 
@@ -23,7 +23,7 @@ def stage_overrides(workflow: Definition[object], overrides: Iterable[object]) -
     Raises:
         InvalidOverrideError: It is no stage of this pipeline, its body or name is another, or it has rules for errors
             that the pipeline's has not: these are code.
-        TypeError: It is no stage.
+        InvalidArgumentError: It is no stage.
     """
     stages: Mapping[str, Stage[Any, object]] = {}
     if isinstance(workflow, Pipeline):
@@ -31,7 +31,9 @@ def stage_overrides(workflow: Definition[object], overrides: Iterable[object]) -
     made: list[StageOverride] = []
     for override in overrides:
         if not isinstance(override, Stage):
-            raise TypeError(f"overrides are stages, as my_stage.options(...), not {override!r}")
+            raise InvalidArgumentError(
+                "overrides", f"overrides are stages, as my_stage.options(...), not {override!r}"
+            )
         changed = cast("Stage[Any, object]", override)
         ours = stages.get(changed.name)
         if ours is None:
@@ -57,6 +59,8 @@ def _check_change(ours: Stage[Any, object], changed: Stage[Any, object]) -> None
         raise InvalidOverrideError(
             changed.name, "can't change max_concurrency for one run: all runs share it"
         )
+    if changed.rate_limit not in (None, ours.rate_limit):
+        raise InvalidOverrideError(changed.name, "can't change rate_limit for one run: all runs share it")
     if changed.retry is None:
         return
     if changed.give_up_on and set(changed.give_up_on) != set(ours.give_up_on):

@@ -5,7 +5,7 @@ Everything that can be wrong with a pipeline is found while it is put together, 
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, Generic, Unpack, cast, overload
+from typing import Any, Final, Generic, TypedDict, Unpack, cast, overload
 
 import attrs
 from typing_extensions import TypeForm, TypeVar, override
@@ -21,7 +21,7 @@ from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.plan import Plan
 from holdfast.kernel.values import check_type
 from holdfast.kernel.values.forms import NoneType, plain, show
-from holdfast.ports.errors import DefinitionError
+from holdfast.ports.errors import DefinitionError, InvalidArgumentError
 
 Item = TypeVar("Item")
 Next = TypeVar("Next")
@@ -42,6 +42,14 @@ PARALLEL_MAX: Final = 6
 _NOTHING: Final = object()
 
 
+class _MapOptions(TypedDict, total=False):
+    """What `map` can be told."""
+
+    over: object
+    limit: object
+    enough: object
+
+
 class Pipeline(Definition[Out], Generic[In, Out]):
     """A workflow as a static plan: stages that are fed by those before them.
 
@@ -55,7 +63,7 @@ class Pipeline(Definition[Out], Generic[In, Out]):
 
     Raises:
         DefinitionError: A name is malformed, an option is not what it must be, or the input can't be stored.
-        TypeError: There is no such option.
+        InvalidArgumentError: There is no such option.
     """
 
     __slots__ = ("_design", "_plan")
@@ -172,6 +180,7 @@ class Pipeline(Definition[Out], Generic[In, Out]):
         It is `pipe(each(...))`: see `each` for `over`, `limit`, `enough` and what it raises. With `over`, what came out
         goes no further; to keep it, give `parallel` an `each`.
         """
+        check_options(how, _MapOptions, f"pipeline {self.name!r}: map")
         mapped = cast("Node[Any, object]", each(node, **how))
         return self._then((mapped,), parallel=False)
 
@@ -210,16 +219,19 @@ class Pipeline(Definition[Out], Generic[In, Out]):
         """Say what to run it with. Nothing runs until an engine is given the call.
 
         Raises:
-            TypeError: There is no value and the pipeline takes one, or the other way round.
+            InvalidArgumentError: There is no value and the pipeline takes one, or the other way round.
             DefinitionError: The pipeline has no stages.
         """
         self._check_stages()
         takes_nothing = plain(self.input_type) is NoneType
         if value is _NOTHING and not takes_nothing:
-            raise TypeError(f"pipeline {self.name!r} is called with its input, a {show(self.input_type)}")
+            raise InvalidArgumentError(
+                "value", f"pipeline {self.name!r} is called with its input, a {show(self.input_type)}"
+            )
         if value is not _NOTHING and value is not None and takes_nothing:
-            raise TypeError(
-                f"pipeline {self.name!r} takes no input; declare it: Pipeline({self.name!r}, input=...)"
+            raise InvalidArgumentError(
+                "value",
+                f"pipeline {self.name!r} takes no input; declare it: Pipeline({self.name!r}, input=...)",
             )
         return Call[Any](self, None if value is _NOTHING else value)
 
@@ -323,4 +335,6 @@ class Pipeline(Definition[Out], Generic[In, Out]):
 
 
 def _is_sync_function(test: object) -> bool:
-    return callable(test) and not is_async_body(test) and not is_async_body(type(test).__call__)
+    if not callable(test) or isinstance(test, Definition):
+        return False
+    return not is_async_body(test) and not is_async_body(type(test).__call__)

@@ -9,9 +9,17 @@ from typing import Any, Generic, Self, Unpack, cast
 import attrs
 from typing_extensions import TypeVar, override
 
+from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.nodes import In, Node, Out
-from holdfast.kernel.authoring.options import BodyDefaults, BodyOptions, Retry, check_options
+from holdfast.kernel.authoring.options import (
+    BodyDefaults,
+    BodyOptions,
+    Rate,
+    Retry,
+    check_options,
+    kept_length,
+)
 from holdfast.kernel.authoring.shapes import Shape, is_async_body
 from holdfast.kernel.plan import Enough
 from holdfast.kernel.values import decode, encode
@@ -28,20 +36,21 @@ class Stage(Node[In, Out], Generic[In, Out]):
     Attributes:
         body: The function. Call it with what `arguments` gives.
         shape: What the body takes and gives.
-        retry, timeout, timeout_total, heartbeat_timeout, queue, priority, max_concurrency: How it is treated; None
-            where neither the stage nor its pipeline says.
+        retry, timeout, timeout_total, heartbeat_timeout, queue, priority, max_concurrency, rate_limit: How it is
+            treated; None where neither the stage nor its pipeline says.
         config_text: The config as canonical JSON; None if there is none, or none was given yet.
     """
 
     body: Callable[..., object]
     shape: Shape
     retry: Retry | None = None
-    timeout: timedelta | None = None
-    timeout_total: timedelta | None = None
-    heartbeat_timeout: timedelta | None = None
+    timeout: timedelta | None = attrs.field(default=None, converter=kept_length)
+    timeout_total: timedelta | None = attrs.field(default=None, converter=kept_length)
+    heartbeat_timeout: timedelta | None = attrs.field(default=None, converter=kept_length)
     queue: str | None = None
     priority: int | None = None
     max_concurrency: int | None = None
+    rate_limit: Rate | None = None
     config_text: str | None = None
 
     async def __call__(self, value: In, /) -> Out:
@@ -62,7 +71,7 @@ class Stage(Node[In, Out], Generic[In, Out]):
         """Return the same stage, told otherwise.
 
         Raises:
-            TypeError: There is no such option.
+            InvalidArgumentError: There is no such option.
             DefinitionError: The value of one is not what it must be.
         """
         check_options(changes, BodyOptions, f"stage {self.name!r}")
@@ -167,6 +176,15 @@ class Each(Node[In, Out], Generic[In, Out]):
     @override
     def __repr__(self) -> str:
         return f"<each {self.name}: {show(self.input_type)} -> {show(self.output_type)}>"
+
+
+def stage_hint(given: object) -> str:
+    """Return how to make a stage of what is none; nothing if nobody can."""
+    if isinstance(given, Definition):
+        return "; make it one with stage(pipeline)"
+    if inspect.isroutine(given):
+        return "; make it one with @stage"
+    return ""
 
 
 def _config_text(stage: str, config: object, kind: object) -> str:

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 import attrs
 
 from holdfast.kernel.commands.command import Command
-from holdfast.kernel.commands.jobs import JobSettled, JobsWoken
+from holdfast.kernel.commands.jobs import JobClaimed, JobReleased, JobsClaimed, JobSettled, JobsWoken
 from holdfast.kernel.commands.runs import RunCreated, RunDelivered, RunEnded, RunPaused, RunRerun
 
 
@@ -27,7 +27,7 @@ class RunsAdmitted:
 
 @attrs.frozen(kw_only=True)
 class RunClaimPending(Command[RunsAdmitted]):
-    """Begin pending runs whose time has come and for which there is a free slot, by priority and then age.
+    """Begin pending runs whose time has come and for which there is a free slot, by age and priority.
 
     With `keys` only the runs of these concurrency keys of this namespace are looked at. Without, all namespaces' are:
     at most `limit` runs whose time has come, and at most `limit` concurrency keys from `after` on, which is `next` of
@@ -42,18 +42,23 @@ class RunClaimPending(Command[RunsAdmitted]):
 
 @attrs.frozen(kw_only=True)
 class JobsAdmitted:
-    """How many limited jobs were queued. `next` and `more` as in RunsAdmitted."""
+    """How many limited jobs were queued. `next` and `more` as in RunsAdmitted.
+
+    `wakes_at` are the instants at which there is room again under rate limits: a job sleeps until each of them.
+    """
 
     admitted: int
     next: str | None = None
     more: bool = False
+    wakes_at: tuple[int, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
 class JobAdmit(Command[JobsAdmitted]):
-    """Queue jobs of stages with `max_concurrency` of which fewer are under way, by priority and then age.
+    """Queue jobs of stages with `max_concurrency` of which fewer are under way, by age and priority.
 
-    `keys` are `<workflow>/<stage>` of this namespace; without, all are looked at, as in run.claim_pending.
+    And those of stages with a `rate_limit` that may start now. `keys` are `<workflow>/<stage>` of this namespace, or
+    what else replies have in `admits_jobs`; without, all are looked at, as in run.claim_pending.
     """
 
     type: ClassVar[Literal["job.admit"]] = "job.admit"
@@ -101,7 +106,7 @@ def admissions(namespace: str, replies: Iterable[object]) -> tuple[RunClaimPendi
         ):
             runs.update(dict.fromkeys(reply.admits_runs))
             jobs.update(dict.fromkeys(reply.admits_jobs))
-        elif isinstance(reply, JobsWoken):
+        elif isinstance(reply, JobsWoken | JobsClaimed | JobClaimed | JobReleased):
             jobs.update(dict.fromkeys(reply.admits_jobs))
     claims = (RunClaimPending(namespace=namespace, keys=tuple(runs)),) if runs else ()
     admits = (JobAdmit(namespace=namespace, keys=tuple(jobs)),) if jobs else ()

@@ -52,9 +52,10 @@ def passed_over_beside(held: Iterable[Attempt]) -> PassOver:
 
 @attrs.frozen(kw_only=True)
 class JobsClaimed:
-    """The attempts that this session now holds."""
+    """The attempts that this session now holds. `admits_jobs` as in RunCreated."""
 
     attempts: tuple[Attempt, ...]
+    admits_jobs: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -78,11 +79,15 @@ IgnoredReason = Literal["closed", "stale", "held", "not_due", "unknown_code", "p
 
 @attrs.frozen(kw_only=True)
 class JobClaimed:
-    """The attempt, or why there is none. `retry_after` is when to ask again, in microseconds; None: never."""
+    """The attempt, or why there is none. `retry_after` is when to ask again, in microseconds; None: never.
+
+    `admits_jobs` as in RunCreated.
+    """
 
     attempt: Attempt | None
     ignored: IgnoredReason | None = None
     retry_after: Micros | None = None
+    admits_jobs: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -162,6 +167,11 @@ class NotYet:
 
 
 @attrs.frozen(kw_only=True)
+class Cancelled:
+    """The work elsewhere is cancelled, or there is nothing left of it to cancel."""
+
+
+@attrs.frozen(kw_only=True)
 class Started:
     """The stage is a run of another pipeline: it is created with this, and its parent waits for its end."""
 
@@ -172,7 +182,25 @@ class Started:
     close_policy: ClosePolicy = ClosePolicy.CANCEL
 
 
-Outcome = Completed | Expanded | Failed | Tested | Suspended | NotYet | Started
+@attrs.frozen(kw_only=True)
+class Parked:
+    """The function waits. It has been told the rows up to number `seen`: if there are more, it is driven again at once.
+
+    `wake_at` is when time is to go on for it; None: it waits for what somebody else brings.
+    """
+
+    seen: int
+    wake_at: Micros | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Blocked:
+    """The function can't go on until an operator has done something, as `failure` says: its run is blocked."""
+
+    failure: Failure
+
+
+Outcome = Completed | Expanded | Failed | Tested | Suspended | NotYet | Cancelled | Started | Parked | Blocked
 
 
 SaidKind = Literal["log", "progress", "annotation", "artifact", "ai_call", "heartbeat"]
@@ -244,9 +272,10 @@ class JobSettle(Command[JobSettled]):
 
 @attrs.frozen(kw_only=True)
 class JobReleased:
-    """`released`, or `fenced` as for job.settle."""
+    """`released`, or `fenced` as for job.settle. `admits_jobs` as in RunCreated."""
 
     status: Literal["released", "fenced"]
+    admits_jobs: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

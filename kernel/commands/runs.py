@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 import attrs
 
 from holdfast.kernel.commands.command import Command
+from holdfast.kernel.commands.functions import Sent
 from holdfast.kernel.commands.jobs import Failure
 from holdfast.kernel.commands.said import NamedValue, named_values
 from holdfast.kernel.plan import RetryPolicy, RetryRule
@@ -58,6 +59,9 @@ class RunCreate(Command[RunCreated]):
     `if_exists` says it. `error` refuses, `return` answers with that run, `terminate` ends it and stores the next
     generation, `rerun` stores the next generation, and `rerun_failed` does so unless that run completed, which is
     refused.
+
+    `signals` are for a durable function: it has got them before it begins. A run that is answered with gets them too;
+    SignalRefusedError if it has ended.
     """
 
     type: ClassVar[Literal["run.create"]] = "run.create"
@@ -77,6 +81,7 @@ class RunCreate(Command[RunCreated]):
     concurrency_key: str | None = None
     concurrency_limit: int = 1
     overrides: tuple[StageOverride, ...] = ()
+    signals: tuple[Sent, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -110,7 +115,8 @@ class RunEnded:
 class RunCancel(Command[RunEnded]):
     """End a run as cancelled; what is under way loses its right to write. RunNotFoundError.
 
-    With a `generation`, nothing is done unless that is the newest one.
+    A durable function that has begun is told of it instead, and ends when it has cleaned up: until then the run is
+    `cancelling`. With a `generation`, nothing is done unless that is the newest one.
     """
 
     type: ClassVar[Literal["run.cancel"]] = "run.cancel"

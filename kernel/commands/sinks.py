@@ -24,7 +24,8 @@ class SinkRegistered:
 class SinkRegister(Command[SinkRegistered]):
     """Let events go to the sink of this name from now on, or from `since` on. One that is there stays as it is.
 
-    With `types`, only events of these types go there: `run.failed`, or `user.*` for all that begin so.
+    SinkExistsError if it is there with other types. With `types`, only events of these types go there: `run.failed`, or
+    `user.*` for all that begin so.
     """
 
     type: ClassVar[Literal["sink.register"]] = "sink.register"
@@ -142,13 +143,15 @@ class OutboxSettle(Command[OutboxSettled]):
 class OutboxSwept:
     """How many streams had news that nobody had said, of how many runs. `next` is where to go on; None at the end.
 
-    `hurry` says that rows from before the sink was known everywhere may be among what is left.
+    `hurry` says that rows from before the sink was known everywhere may be among what is left; `unknown` are those of
+    the sinks that are not registered.
     """
 
     healed: int
     checked: int
     next: str | None
     hurry: bool
+    unknown: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

@@ -17,12 +17,13 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.decide.leases import hints_of
 from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.plan import Plan
-from holdfast.kernel.slots import holders, stage_key
+from holdfast.kernel.rates import Rates, queued_rates
+from holdfast.kernel.slots import holders, line_of
 from holdfast.kernel.state import Decision, Overdue, Reads, State, WaitingJobs, WaitingRuns
 from holdfast.ports.changes import AddSlot, Change, UpdateJob, UpdateRun
 from holdfast.ports.clock import Ids
 from holdfast.ports.persistence import Waiting
-from holdfast.ports.records import TERMINAL, Job, JobState, Micros, Run, RunStatus, SlotName
+from holdfast.ports.records import TERMINAL, Job, JobState, Micros, RateName, Run, RunStatus, SlotName
 from holdfast.ports.references import references_from
 from holdfast.ports.transport import Hint
 
@@ -61,6 +62,46 @@ class Slots:
         return True
 
 
+class Turns:
+    """Says who may be queued under rate limits. Whoever is refused is passed by nobody who asks after it."""
+
+    def __init__(self, state: State, now: Micros) -> None:
+        self._state = state
+        self._now = now
+        self._queued = queued_rates(state.tables)
+        self._over: set[RateName] = set()
+        self.rates = Rates(state.tables, now)
+        self.asleep: list[Job] = []
+
+    def take(self, job: Job, slots: Slots) -> bool:
+        """Return whether a job may be queued: there is room for its start, and a slot, which it has then."""
+        name = job.rate
+        if name is None:
+            return slots.take(job)
+        beside = self._state.rated.get(name)
+        if beside is None or name in self._over:  # None: it was not searched for, so it is not locked
+            return False
+        waiting = beside + self._queued[name]
+        starts = self.rates.starts(name)
+        if starts.free(job, self._now) <= waiting:
+            self._over.add(name)
+            self._sleep(job, name, starts.free_at(job, self._now, waiting))
+            return False
+        if not slots.take(job):
+            self._over.add(name)
+            return False
+        self._queued[name] += 1
+        return True
+
+    def _sleep(self, job: Job, name: RateName, until: Micros | None) -> None:
+        window = self.rates.window(name)
+        wakes_at = None if window is None else window.wakes_at
+        if until is None or (wakes_at is not None and wakes_at > self._now):
+            return
+        self.asleep.append(evolve(job, state=JobState.SLEEPING, wake_at=until))
+        self.rates.wake(name, until)
+
+
 def begin_run(draft: RunDraft, plan: Plan, run: Run) -> None:
     """Open the first group of a run, which is that of the stage with which a rerun begins."""
     groups = (at for at, group in enumerate(plan.groups) if run.rerun_from in {n.name for n in group.nodes})
@@ -72,7 +113,7 @@ def admits_jobs(state: State, run: Run, draft: RunDraft) -> tuple[str, ...]:
     if not draft.closed_all:
         return draft.admits_jobs
     stages = state.plan_of(run).limited
-    return tuple(dict.fromkeys((*draft.admits_jobs, *(stage_key(run.workflow, name) for name in stages))))
+    return tuple(dict.fromkeys((*draft.admits_jobs, *(line_of(run, one) for one in stages))))
 
 
 def reads_of_claim_pending(command: RunClaimPending) -> Reads:
@@ -87,7 +128,7 @@ def decide_claim_pending(
     found = state.found[_waiting_runs(command)]
     runs = sorted(
         (run for run in map(state.tables.runs.get, found.runs) if run is not None),
-        key=lambda run: (run.namespace, run.concurrency_key or "", -run.priority, run.key),
+        key=lambda run: (run.namespace, run.concurrency_key or "", run.rank, run.key),
     )
     slots = Slots(state, Waiting.RUNS)
     changes: list[Change] = []
@@ -131,8 +172,12 @@ def reads_of_admit(command: JobAdmit) -> Reads:
     return Reads(search=_waiting_jobs(command))
 
 
-def decide_admit(state: State, command: JobAdmit, _: Micros, __: Ids) -> Decision[JobsAdmitted]:
-    """Queue those for which there is a slot."""
+def decide_admit(state: State, command: JobAdmit, now: Micros, _: Ids) -> Decision[JobsAdmitted]:
+    """Queue those for which there is a slot, and room under their rate limit.
+
+    The first for which there is no room sleeps until there is, and then lets in whoever is first. So that there is one
+    who does, and not many, it is kept until when he sleeps.
+    """
     found = state.found[_waiting_jobs(command)]
     jobs = sorted(
         (
@@ -140,14 +185,18 @@ def decide_admit(state: State, command: JobAdmit, _: Micros, __: Ids) -> Decisio
             for job in map(state.tables.job, found.jobs)
             if job is not None and job.state is JobState.LIMITED
         ),
-        key=lambda job: (job.namespace, job.concurrency_key or "", -job.priority, job.key),
+        key=lambda job: (job.namespace, job.concurrency_key or "", job.rank, job.key),
     )
     slots = Slots(state, Waiting.JOBS)
-    queued = [evolve(job, state=JobState.QUEUED) for job in jobs if slots.take(job)]
+    turns = Turns(state, now)
+    queued = [evolve(job, state=JobState.QUEUED) for job in jobs if turns.take(job, slots)]
     reply = JobsAdmitted(
-        admitted=len(queued), next=found.next, more=bool(jobs) and len(jobs) >= command.limit
+        admitted=len(queued),
+        next=found.next,
+        more=bool(jobs) and len(jobs) >= command.limit,
+        wakes_at=tuple(sorted(job.wake_at for job in turns.asleep if job.wake_at is not None)),
     )
-    changes = (*map(UpdateJob, queued), *slots.changes)
+    changes = (*map(UpdateJob, (*queued, *turns.asleep)), *slots.changes, *turns.rates.changes())
     return Decision(reply, changes, tuple(hint for job in queued for hint in hints_of(job)))
 
 
@@ -178,7 +227,7 @@ def decide_expire(state: State, command: RunExpire, now: Micros, _: Ids) -> Deci
             "message": "the run had not ended when its deadline passed",
         }
         draft.append("run.failed", data={**error, "deadline": run.deadline})
-        draft.end(RunStatus.FAILED, error=error)
+        draft.end(RunStatus.FAILED, cancels=state.cancels_of(run), error=error)
         changes.extend(draft.changes())
         hints.extend(draft.hints)
         runs.update(dict.fromkeys(draft.admits_runs))

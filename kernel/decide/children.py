@@ -5,11 +5,12 @@ from typing import cast
 from attrs import evolve
 
 from holdfast.kernel.advance import stage_completed
-from holdfast.kernel.commands import Failure, RunCreate, RunDeliver, RunDelivered, Started
+from holdfast.kernel.commands import Failure, Recorded, RunCreate, RunDeliver, RunDelivered, Started
 from holdfast.kernel.decide.admissions import admits_jobs
 from holdfast.kernel.decide.failures import fail_stage
 from holdfast.kernel.decide.leases import named_job
 from holdfast.kernel.decide.runs import new_child
+from holdfast.kernel.decide.signals import wake_driver
 from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.plan import Plan
 from holdfast.kernel.progress import progress_from
@@ -44,25 +45,52 @@ def start_child(
     if known is not None and (known.parent is None or named_job(known.parent).run != run.key):
         message = f"there is a run {child.run_id!r} already, and it is none of this one's"
         return Failure(code="run_exists", message=message, retryable=False)
-    if known is not None:
-        made = _taken_over(known, job)
-    else:
-        command = RunCreate(
-            namespace=run.namespace,
-            workflow=child.workflow,
-            version=child.version,
-            input=child.input,
-            id=child.run_id,
-            queue=run.queue,
-            priority=run.priority,
-        )
-        plan = state.workflows.get((child.workflow, child.version))
-        if plan is None:
-            raise UnknownWorkflowError(child.workflow, child.version)
-        made = new_child(state, command, plan, now, ids, parent=job.key.text, close_policy=child.close_policy)
+    made = _created(state, run, job, child, now, ids) if known is None else _taken_over(known, job)
     draft.append("stage.started", node=job.node, item=job.item, epoch=job.epoch, data={"run": child.run_id})
     draft.wait_for_child(job, child.run_id)
     return made
+
+
+def begin_child(
+    state: State, draft: RunDraft, run: Run, job: Job, recorded: Recorded, now: Micros, ids: Ids
+) -> Decision[tuple[str, ...]] | None:
+    """Create a run for whose end a function waits; if its id is that of another, tell the function so.
+
+    None if nothing is to be created.
+    """
+    child = recorded.child
+    assert child is not None
+    facts: dict[str, object] = {"call": recorded.call, "run": child.run_id, "workflow": child.workflow}
+    if recorded.site:
+        facts["site"] = recorded.site
+    known = state.tables.run_named(RunName(run.namespace, child.run_id))
+    if known is not None and (known.parent is None or named_job(known.parent).run != run.key):
+        message = f"there is a run {child.run_id!r} already, and it is none of this one's"
+        draft.append("child.failed", node=job.node, data={**facts, "code": "run_exists", "message": message})
+        return None
+    draft.append("child.started", node=job.node, data=facts)
+    if known is not None:
+        return None
+    draft.count_child()
+    return _created(state, run, job, child, now, ids)
+
+
+def _created(
+    state: State, run: Run, job: Job, child: Started, now: Micros, ids: Ids
+) -> Decision[tuple[str, ...]]:
+    plan = state.workflows.get((child.workflow, child.version))
+    if plan is None:
+        raise UnknownWorkflowError(child.workflow, child.version)
+    command = RunCreate(
+        namespace=run.namespace,
+        workflow=child.workflow,
+        version=child.version,
+        input=child.input,
+        id=child.run_id,
+        queue=run.queue,
+        priority=run.priority,
+    )
+    return new_child(state, command, plan, now, ids, parent=job.key.text, close_policy=child.close_policy)
 
 
 def _taken_over(child: Run, job: Job) -> Decision[tuple[str, ...]]:
@@ -77,7 +105,7 @@ def _taken_over(child: Run, job: Job) -> Decision[tuple[str, ...]]:
 def reads_of_deliver(command: RunDeliver) -> Reads:
     """Read the run that has ended and its job, and those that wait for it."""
     keys = _keys(command)
-    return Reads(runs=tuple(key.run for key in keys), jobs=keys)
+    return Reads(runs=tuple(key.run for key in keys), jobs=keys, drivers=True)
 
 
 def decide_deliver(state: State, command: RunDeliver, now: Micros, _: Ids) -> Decision[RunDelivered]:
@@ -93,13 +121,20 @@ def decide_deliver(state: State, command: RunDeliver, now: Micros, _: Ids) -> De
     if command.parent is None:
         return Decision(RunDelivered(status="closed"), (closed,))
     child, waiting = state.tables.runs[owed.run], state.tables.job(named_job(command.parent))
-    parent = None if waiting is None else state.tables.runs.get(waiting.run)
-    if waiting is None or parent is None or parent.status in TERMINAL or waiting.waits_for != child.id:
+    parent = state.tables.runs.get(named_job(command.parent).run)
+    if parent is None or parent.status in TERMINAL:
+        return Decision(RunDelivered(status="closed"), (closed,))
+    plan = state.plan_of(parent)
+    if plan.function is None and (waiting is None or waiting.waits_for != child.id):
         return Decision(RunDelivered(status="closed"), (closed,))
     if child.status is RunStatus.COMPLETED and command.output is None and command.failure is None:
         raise InvalidCommandError(f"run {child.id!r} has completed; its output is missing")
     draft = RunDraft(parent, now)
-    _end_stage(draft, state.plan_of(parent), waiting, child, command)
+    if plan.function is not None:
+        _tell_function(draft, plan.function, child, command)
+        wake_driver(state, draft, parent, now)
+    elif waiting is not None:
+        _end_stage(draft, plan, waiting, child, command)
     reply = RunDelivered(
         status="delivered",
         owes=draft.owes,
@@ -107,6 +142,23 @@ def decide_deliver(state: State, command: RunDeliver, now: Micros, _: Ids) -> De
         admits_jobs=admits_jobs(state, parent, draft),
     )
     return Decision(reply, (closed, *draft.changes()), tuple(draft.hints))
+
+
+def _tell_function(draft: RunDraft, node: str, child: Run, command: RunDeliver) -> None:
+    facts: dict[str, object] = {"run": child.id}
+    if child.status is RunStatus.COMPLETED and command.failure is None:
+        draft.append("child.completed", node=node, payload=command.output, data=facts)
+        return
+    if command.failure is not None:
+        told = {**facts, "code": command.failure.code, "message": command.failure.message}
+    else:
+        error = cast("dict[str, object]", parse(child.error or "{}"))
+        told = {
+            **facts,
+            "code": f"child_{child.status}",
+            "message": error.get("message") or error.get("code"),
+        }
+    draft.append("child.failed", node=node, data=told)
 
 
 def _end_stage(draft: RunDraft, plan: Plan, waiting: Job, child: Run, command: RunDeliver) -> None:

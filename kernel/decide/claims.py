@@ -16,6 +16,7 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.decide.leases import attempt_of, hints_of, named_job
 from holdfast.kernel.draft import awake, leased
+from holdfast.kernel.rates import Rates
 from holdfast.kernel.state import Claimable, Decision, Due, Reads, State
 from holdfast.ports.changes import Change, UpdateJob
 from holdfast.ports.clock import Ids
@@ -41,6 +42,8 @@ def decide_claim(state: State, command: JobClaim, now: Micros, _: Ids) -> Decisi
         _require_session(state, command.session)
     attempts: list[Attempt] = []
     changes: list[Change] = []
+    starts = Rates(state.tables, now)
+    first: dict[str, None] = {}
     pass_over = command.pass_over
     for key in found:
         job = state.tables.job(key)
@@ -48,12 +51,32 @@ def decide_claim(state: State, command: JobClaim, now: Micros, _: Ids) -> Decisi
             continue
         if job.is_passed_over(pass_over):
             continue
-        held = leased(job, command.session, now)
+        if not may_start(starts, job, first):
+            changes.append(UpdateJob(evolve(job, state=JobState.LIMITED)))
+            continue
+        held = leased(job, command.session, starts.at(job))
         changes.append(UpdateJob(held))
         attempts.append(attempt_of(held))
         if held.losses:
             pass_over = attempts[-1].pass_over
-    return Decision(JobsClaimed(attempts=tuple(attempts)), tuple(changes))
+    reply = JobsClaimed(attempts=tuple(attempts), admits_jobs=tuple(first))
+    return Decision(reply, (*changes, *starts.changes()))
+
+
+def may_start(starts: Rates, job: Job, admits: dict[str, None]) -> bool:
+    """Return whether the rate limit of a job lets it start now, and count that; add its key if job.admit is due for it.
+
+    It is if this is the first start that counts: from now on it is known when there is room for those who wait. And it
+    is if the job has to wait again: there was room when it was queued, so its limit, or a clock, has changed.
+    """
+    name, key = job.rate, job.concurrency_key
+    if name is None or key is None:
+        return True
+    is_first = starts.starts(name).free(job, starts.at(job)) == job.rate_limit
+    may = starts.begin(job)
+    if is_first or not may:
+        admits[key] = None
+    return may
 
 
 def _searched(command: JobClaim) -> Claimable:
@@ -62,7 +85,8 @@ def _searched(command: JobClaim) -> Claimable:
 
 def reads_of_claim_one(command: JobClaimOne) -> Reads:
     """Read the job."""
-    return Reads(sessions=(command.session,), jobs=(named_job(command.job),))
+    key = named_job(command.job)
+    return Reads(sessions=(command.session,), jobs=(key,), starts=(key,))
 
 
 def decide_claim_one(state: State, command: JobClaimOne, now: Micros, _: Ids) -> Decision[JobClaimed]:
@@ -77,8 +101,16 @@ def decide_claim_one(state: State, command: JobClaimOne, now: Micros, _: Ids) ->
         if reason == "not_due" and job.wake_at is not None:
             retry_after = max(job.wake_at - now, 1)
         return Decision(JobClaimed(attempt=None, ignored=reason, retry_after=retry_after))
-    claimed = leased(job, command.session, now)
-    return Decision(JobClaimed(attempt=attempt_of(claimed)), (UpdateJob(claimed),))
+    starts = Rates(state.tables, now)
+    first: dict[str, None] = {}
+    if not may_start(starts, job, first):
+        refused = JobClaimed(
+            attempt=None, ignored="limited", retry_after=_RETRY_LATER, admits_jobs=tuple(first)
+        )
+        return Decision(refused, (UpdateJob(evolve(job, state=JobState.LIMITED)),))
+    claimed = leased(job, command.session, starts.at(job))
+    reply = JobClaimed(attempt=attempt_of(claimed), admits_jobs=tuple(first))
+    return Decision(reply, (UpdateJob(claimed), *starts.changes()))
 
 
 def _why_ignored(job: Job, command: JobClaimOne) -> tuple[IgnoredReason, Micros | None] | None:

@@ -12,11 +12,9 @@ from holdfast.kernel.commands import Failure
 from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.plan import Enough, MapPlan, Plan, RetryPolicy, StagePlan, stage_of
 from holdfast.kernel.progress import progress_from
+from holdfast.kernel.work import is_over as is_work_over
 from holdfast.ports.json import canonical
 from holdfast.ports.records import STAGE_FAILED, Job, JobKey, JobKind, Micros, Payload, RunStatus
-
-LOST_WORKER: Final = "worker_lost"
-"""The code of the failure that a lost worker's attempts end with."""
 
 TIMEOUT_TOTAL: Final = "timeout_total"
 """The code of the failure of a job whose attempts together took too long."""
@@ -78,7 +76,10 @@ def wait_of(policy: RetryPolicy, job: Job, failure: Failure) -> Micros:
 def fail_stage(
     draft: RunDraft, plan: Plan, job: Job, failure: Failure, circumstances: Mapping[str, object]
 ) -> None:
-    """Take into account that a stage failed for good: its run fails, or loses an item where that is tolerated."""
+    """Take into account that a stage failed for good: its run fails, or loses an item where that is tolerated.
+
+    External work that it had waited for is cancelled, unless it is over.
+    """
     facts = failure_facts(job, failure)
     node = plan.node(job.node)
     enough = node.enough if isinstance(node, MapPlan) and job.item is not None else None
@@ -91,18 +92,24 @@ def fail_stage(
         payload=what,
         data={**facts, **circumstances},
     )
+    goes_on = job.kind is JobKind.CHECK and not is_work_over(failure.code)
     if enough is not None and not _is_missed(draft, enough, job):
-        draft.close_job(job)
+        if goes_on:
+            draft.leave_work(job, stage_of(node))
+        else:
+            draft.close_job(job)
         item_failed(draft, plan, progress_from(draft.progress), job, row)
         return
-    where = {"stage": job.node} if job.item is None else {"stage": job.node, "item": job.item}
-    fail_run(draft, {**facts, **where})
-
-
-def fail_run(draft: RunDraft, error: dict[str, object]) -> None:
-    """End a run as failed."""
+    if job.kind is JobKind.CHECK and not goes_on and stage_of(node).cancel is not None:
+        draft.close_job(job)  # or else its work would be cancelled with that of the others
+    where: dict[str, object] = (
+        {"stage": job.node} if job.item is None else {"stage": job.node, "item": job.item}
+    )
+    if job.kind is JobKind.DRIVE:
+        where["function"] = True
+    error = {**facts, **where}
     draft.append("run.failed", data=error)
-    draft.end(RunStatus.FAILED, error=error)
+    draft.end(RunStatus.FAILED, cancels=plan.cancels, error=error)
 
 
 def failure_facts(job: Job, failure: Failure) -> dict[str, object]:
@@ -119,6 +126,8 @@ def failure_facts(job: Job, failure: Failure) -> dict[str, object]:
 def policy_of(plan: Plan, job: Job, rule: int | None) -> RetryPolicy:
     """Return how what a job does is tried again, after a failure that this rule of its stage is for."""
     stage: StagePlan = stage_of(plan.node(job.node))
+    if job.kind is JobKind.CANCEL and stage.cancel:
+        return stage.cancel.retry
     return stage.check.retry if job.kind is JobKind.CHECK and stage.check else stage.policy(rule)
 
 

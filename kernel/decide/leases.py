@@ -22,10 +22,15 @@ def named_job(job: str) -> JobKey:
 
 
 def held_job(state: State, job_id: str, epoch: int, namespace: str) -> tuple[Run, Job] | None:
-    """Return run and job if this attempt may write: that is the guard of every write of an attempt."""
+    """Return run and job if this attempt may write: that is the guard of every write of an attempt.
+
+    Once a run has ended, only what it owes is done.
+    """
     key = named_job(job_id)
     run, job = state.tables.runs.get(key.run), state.tables.job(key)
-    if run is None or run.status in TERMINAL or job is None or not is_held(job, epoch, namespace):
+    if run is None or job is None or not is_held(job, epoch, namespace):
+        return None
+    if run.status in TERMINAL and not job.is_debt:
         return None
     return run, job
 
@@ -71,7 +76,10 @@ def decide_release(state: State, command: JobRelease, now: Micros, _: Ids) -> De
     first_claimed_at = job.first_claimed_at if job.attempts > 1 else None
     unused = evolve(job, attempts=job.attempts - 1, first_claimed_at=first_claimed_at)
     free = rested(unused, now + command.delay, now, run.status)
-    return Decision(JobReleased(status="released"), (UpdateJob(free),), hints_of(free))
+    waits = free.state is JobState.LIMITED and free.concurrency_key is not None
+    admits = (free.concurrency_key,) if waits and free.concurrency_key else ()
+    reply = JobReleased(status="released", admits_jobs=admits)
+    return Decision(reply, (UpdateJob(free),), hints_of(free))
 
 
 def reads_of_heartbeat(command: JobHeartbeat) -> Reads:

@@ -220,6 +220,7 @@ def decide_sweep(state: State, command: OutboxSweep, now: Micros, _: Ids) -> Dec
         for name in command.sinks
         if (sink := state.tables.sink_named(SinkName(command.namespace, name))) is not None
     ]
+    known = tuple(sinks)
     changes: list[Change] = [AddNews(attrs.evolve(news, at=now)) for news in found.news]
     began = command.began
     if found.next is None and began is not None:
@@ -231,6 +232,7 @@ def decide_sweep(state: State, command: OutboxSweep, now: Micros, _: Ids) -> Dec
         checked=found.checked,
         next=found.next,
         hurry=any(not is_walked(sink) for sink in sinks),
+        unknown=tuple(name for name in command.sinks if name not in {sink.name for sink in known}),
     )
     return Decision(reply, tuple(changes))
 

@@ -6,7 +6,7 @@ from holdfast.kernel.state import Decision, Leavings, Reads, State
 from holdfast.ports.changes import RemoveRun
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import RemoveRefusedError
-from holdfast.ports.records import TERMINAL, Micros, Run, RunName
+from holdfast.ports.records import TERMINAL, JobKind, Micros, Run, RunName
 
 
 def reads_of_remove(command: RunRemove) -> Reads:
@@ -15,29 +15,27 @@ def reads_of_remove(command: RunRemove) -> Reads:
 
 
 def decide_remove(state: State, command: RunRemove, now: Micros, _: Ids) -> Decision[RunRemoved]:
-    """Remove the run, unless it is under way, or others are to hear of it."""
+    """Remove the run, unless it is under way, others are to hear of it, or work that it has left is to be cancelled."""
     del now
     run = named_run(state, command)
     if is_older(run, command):
         return Decision(RunRemoved(removed=False))
     left = state.leavings[run.name]
-    _check(run, left)
+    _check(run, left, state)
     changes = tuple(
         RemoveRun(key, tuple(stream.key for stream in left.streams if stream.run == key)) for key in left.runs
     )
     return Decision(RunRemoved(removed=True, runs=left.runs, inputs=left.inputs), changes)
 
 
-def _check(run: Run, left: Leavings) -> None:
+def _check(run: Run, left: Leavings, state: State) -> None:
     """Refuse what can't be removed yet. RemoveRefusedError."""
     if run.status not in TERMINAL:
         raise RemoveRefusedError(run.id, f"it is {run.status}; only runs that have ended can be removed")
     if run.key not in left.runs:
         raise RemoveRefusedError(run.id, "it was run again by a command of the same batch")
-    if left.owes:
-        raise RemoveRefusedError(
-            run.id, "others are still to be told of its end; workers do that within seconds"
-        )
+    if left.owes or any(state.tables.jobs.get(key) for key in left.runs):
+        raise RemoveRefusedError(run.id, _owed(left, state))
     late = sorted(
         {*left.unheard, *(stream.sink for stream in left.streams if stream.delivered < stream.news)}
     )
@@ -47,3 +45,11 @@ def _check(run: Run, left: Leavings) -> None:
             run.id,
             f"sinks have not got all its events: {names}; deliver or replay them, or remove the sink first",
         )
+
+
+def _owed(left: Leavings, state: State) -> str:
+    jobs = (job for key in left.runs for job in state.tables.jobs.get(key, {}).values())
+    stages = sorted({job.node for job in jobs if job.kind is JobKind.CANCEL})
+    if stages:
+        return f"external work is still to be cancelled that it has left, of {', '.join(stages)}"
+    return "others are still to be told of its end; workers do that within seconds"

@@ -7,6 +7,7 @@ from attrs import evolve
 
 from holdfast.kernel.advance import advance, body_kind, open_node
 from holdfast.kernel.commands import RunRepair, RunRepaired
+from holdfast.kernel.decide.debts import put_right, wrong_debts
 from holdfast.kernel.decide.sessions import free_lost
 from holdfast.kernel.draft import RunDraft, Waits
 from holdfast.kernel.plan import MapPlan, NodePlan, Plan, StagePlan, stage_of
@@ -26,6 +27,7 @@ from holdfast.ports.errors import UnknownPlanError
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import CompletedRow
 from holdfast.ports.records import (
+    HELD,
     STAGE_COMPLETED,
     STAGE_EXPANDED,
     STAGE_FAILED,
@@ -33,10 +35,10 @@ from holdfast.ports.records import (
     STAGE_TESTED,
     TERMINAL,
     Job,
+    JobKind,
     JobState,
     Micros,
     Run,
-    RunStatus,
 )
 from holdfast.ports.transport import Hint
 
@@ -63,12 +65,12 @@ def decide_repair(state: State, command: RunRepair, now: Micros, _: Ids) -> Deci
         run = state.tables.runs.get(key)
         if run is None or (run.status in TERMINAL and command.run is None):
             continue
-        jobs = [job for job in state.tables.jobs.get(key, {}).values() if job.state is not JobState.OWED]
+        jobs = [job for job in state.tables.jobs.get(key, {}).values() if not job.is_debt]
         # How many jobs it has is what was found to be wrong: from here on it is what there is.
         draft = RunDraft(evolve(run, open_jobs=len(jobs)), now)
         try:
             if run.status in TERMINAL:
-                made = _cleared(state, run, jobs, tell=command.tell)
+                made = _cleared(state, run, jobs, now, tell=command.tell)
             else:
                 made = _mended(draft, state, run, jobs, command, now)
         except UnknownPlanError:
@@ -90,18 +92,22 @@ def _meant(command: RunRepair) -> Unsound:
     return Unsound(command.after, command.limit, command.run)
 
 
-def _cleared(state: State, run: Run, jobs: Sequence[Job], *, tell: bool) -> Sequence[Change]:
-    """Take away what a run still has that has ended, so that nobody works for it any more; let it tell of its end."""
+def _cleared(state: State, run: Run, jobs: Sequence[Job], now: Micros, *, tell: bool) -> Sequence[Change]:
+    """Take away what a run still has that has ended, so that nobody works for it any more; let it pay what it owes."""
     owed = [job.input for job in state.tables.jobs.get(run.key, {}).values() if job.state is JobState.OWED]
     tells = tell and run.parent is not None and canonical(run.parent) not in owed
-    if not jobs and not run.open_jobs and not tells:
+    has_work = any(row.type == STAGE_SUSPENDED for row in state.completed.get(run.key, ()))
+    has_work |= any(job.kind is JobKind.CANCEL for job in state.tables.jobs.get(run.key, {}).values())
+    debts = wrong_debts(state, run, state.plan_of(run), None) if has_work else None
+    if not jobs and not run.open_jobs and not tells and not debts:
         return ()
     draft = RunDraft(
         evolve(run, open_jobs=0), run.updated_at
     )  # it is as it was, but for what it should not have
     if tells:
         draft.owe_parent()
-    return (*draft.changes(), *(CloseJob(job.key) for job in jobs))
+    paid = put_right(draft, state, run, state.plan_of(run), debts, now) if debts else ()
+    return (*draft.changes(), *(CloseJob(job.key) for job in jobs), *paid)
 
 
 def _mended(
@@ -120,12 +126,14 @@ def _mended(
     extra = [job for job in jobs if needed.get((job.node, job.item)) != job.number]
     lacking = list(_lacking(progress, needed, rows))
     astray = [job for job in jobs if job not in extra and _is_astray(state, run, job)]
+    debts = wrong_debts(state, run, plan, progress)
     causes = {
         "the group was done and nothing had gone on": progress.is_done,
         "its place in the plan was not where its history leads": progress != before,
         "jobs were missing": bool(lacking),
         "jobs were there that nothing needs": bool(extra),
         "jobs were where nobody would take them": bool(astray),
+        "external work that is not waited for was not cancelled, or other work was": bool(debts),
     }
     why = [cause for cause, is_true in causes.items() if is_true]
     if not why:
@@ -137,11 +145,12 @@ def _mended(
         draft.owe_children()
     draft.keep_progress(progress.to_json())
     _reopen(draft, state, run, plan, progress, lacking)
+    paid = put_right(draft, state, run, plan, debts, now)
     draft.append("run.repaired", data={**facts, "jobs": len(lacking)} if lacking else facts)
     # Last, as they may end the run: nothing comes after an end.
     if not advance(draft, plan, progress):
         _put_right(draft, plan, astray, now)
-    return draft.changes()
+    return (*paid, *draft.changes())
 
 
 # What there should be ---------------------------------------------------------------------------------------------
@@ -285,11 +294,11 @@ def _is_astray(state: State, run: Run, job: Job) -> bool:
     """Whether a job is in a state out of which nothing will take it."""
     if job.state is JobState.LEASED:
         return job.session not in state.tables.sessions
-    if (job.state is JobState.HELD) != (run.status is RunStatus.PAUSED) or job.session is not None:
+    if (job.state is JobState.HELD) != (run.status in HELD) or job.session is not None:
         return True
     match job.state:
         case JobState.SLEEPING:
-            return (job.wake_at is None) != job.waits_for_child
+            return job.waits_for_child if job.wake_at else not job.is_woken
         case JobState.LIMITED:
             return job.wake_at is not None or job.concurrency_key is None
         case JobState.QUEUED:

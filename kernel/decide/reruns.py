@@ -9,7 +9,7 @@ from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.reruns import Rerun, followed_plan, planned_rerun
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.clock import Ids
-from holdfast.ports.records import TERMINAL, Micros, Run, RunName, RunStatus
+from holdfast.ports.records import TERMINAL, Micros, Run, RunName, RunStatus, rank_of
 from holdfast.ports.references import references_text
 
 
@@ -51,7 +51,7 @@ def decide_rerun(state: State, command: RunRerunFrom, now: Micros, ids: Ids) -> 
     assert row == INPUT_ROW
     if run.status is not RunStatus.PENDING:
         begin_run(draft, rerun.plan, run)
-    ended = None if before.status in TERMINAL else _ended(before, command, run.generation, now)
+    ended = None if before.status in TERMINAL else _ended(state, before, command, run.generation, now)
     admits = admits_jobs(state, before, ended) if ended else ()
     reply = RunRerun(
         run_id=run.id,
@@ -84,6 +84,7 @@ def _next_generation(before: Run, rerun: Rerun, key: str, now: Micros) -> Run:
         status=RunStatus.RUNNING if before.concurrency_key is None else RunStatus.PENDING,
         start_at=None,
         deadline=deadline,
+        rank=rank_of(now, before.priority),
         created_at=now,
         updated_at=now,
         ended_at=None,
@@ -102,7 +103,7 @@ def _next_generation(before: Run, rerun: Rerun, key: str, now: Micros) -> Run:
     )
 
 
-def _ended(before: Run, command: RunRerunFrom, generation: int, now: Micros) -> RunDraft:
+def _ended(state: State, before: Run, command: RunRerunFrom, generation: int, now: Micros) -> RunDraft:
     """End the generation before: whoever works for it can write no more, and whoever waits for it is told."""
     draft = RunDraft(evolve(before, parent=None), now)
     facts: dict[str, object] = {"rerun": generation}
@@ -112,5 +113,6 @@ def _ended(before: Run, command: RunRerunFrom, generation: int, now: Micros) -> 
     message = f"it is run again as generation {generation}" + (
         f": {command.reason}" if command.reason else ""
     )
-    draft.end(RunStatus.CANCELLED, error={"code": "terminated", "message": message})
+    error: dict[str, object] = {"code": "terminated", "message": message}
+    draft.end(RunStatus.CANCELLED, cancels=state.cancels_of(before), error=error)
     return draft

@@ -6,6 +6,7 @@ from attrs import evolve
 
 from holdfast.kernel.advance import advance, begin
 from holdfast.kernel.commands import (
+    SIGNALS_MAX,
     RunCancel,
     RunCreate,
     RunCreated,
@@ -21,6 +22,7 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.decide.admissions import INPUT_ROW, admits_jobs
 from holdfast.kernel.decide.said import annotations_at_start
+from holdfast.kernel.decide.signals import append_signals, ask_to_end, check_signals, receive
 from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.names import check_name
 from holdfast.kernel.overrides import overridden
@@ -31,6 +33,7 @@ from holdfast.ports.changes import Change, StorePlan
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, RunExistsError, RunNotFoundError, UnknownWorkflowError
 from holdfast.ports.records import (
+    HELD,
     TERMINAL,
     ClosePolicy,
     JobState,
@@ -39,6 +42,7 @@ from holdfast.ports.records import (
     Run,
     RunName,
     RunStatus,
+    rank_of,
 )
 from holdfast.ports.transport import RunHint
 
@@ -52,7 +56,9 @@ _OfGeneration: TypeAlias = RunCancel | RunTerminate | RunPause | RunResume | Run
 
 def reads_of_create(command: RunCreate) -> Reads:
     """Read whoever has the id, if one is asked for."""
-    return Reads(names=(RunName(command.namespace, command.id),)) if command.id is not None else Reads()
+    if command.id is None:
+        return Reads()
+    return Reads(names=(RunName(command.namespace, command.id),), drivers=bool(command.signals))
 
 
 def decide_create(state: State, command: RunCreate, now: Micros, ids: Ids) -> Decision[RunCreated]:
@@ -61,15 +67,18 @@ def decide_create(state: State, command: RunCreate, now: Micros, ids: Ids) -> De
     if plan is None:
         raise UnknownWorkflowError(command.workflow, command.version)
     _check(command)
+    if command.signals:
+        check_signals(plan, command.id or "of no id yet", command.signals)
     plan = overridden(plan, command.overrides)
     known = None if command.id is None else state.tables.run_named(RunName(command.namespace, command.id))
     if known is not None and _is_given(command, known):
-        return Decision(RunCreated(**_names(known), status=known.status, created=False))
-    replaced = None if known is None or known.status in TERMINAL else _replaced(known, now)
+        return _given(state, command, known, now)
+    replaced = None if known is None or known.status in TERMINAL else _replaced(state, known, now)
     run = _new_run(command, plan, known, now, ids)
     draft = RunDraft(run, now, is_new=True)
     row = draft.append("run.created", payload=command.input, data=_facts(command, plan, run))
     assert row == INPUT_ROW
+    append_signals(draft, command.signals)
     if run.status is not RunStatus.PENDING:
         begin(draft, plan, row)
     changes: tuple[Change, ...] = draft.changes()
@@ -84,6 +93,16 @@ def decide_create(state: State, command: RunCreate, now: Micros, ids: Ids) -> De
         **_names(run), status=draft.status, created=True, admits_runs=runs, admits_jobs=jobs, owes=owes
     )
     return Decision(reply, changes, hints)
+
+
+def _given(state: State, command: RunCreate, known: Run, now: Micros) -> Decision[RunCreated]:
+    """Answer with a run that is there. It gets the signals, too."""
+    reply = RunCreated(**_names(known), status=known.status, created=False)
+    if not command.signals:
+        return Decision(reply)
+    draft = RunDraft(known, now)
+    receive(state, draft, known, command.signals, now)
+    return Decision(reply, draft.changes(), tuple(draft.hints))
 
 
 def new_child(
@@ -126,6 +145,10 @@ def _check(command: RunCreate) -> None:
         raise InvalidCommandError(
             f"deadline is {command.deadline}; it must be a number of microseconds, more than 0, at most a century"
         )
+    if len(command.signals) > SIGNALS_MAX:
+        raise InvalidCommandError(
+            f"a run is started with at most {SIGNALS_MAX} signals, not {len(command.signals)}; send it more later"
+        )
     if command.start_at is not None and not 0 <= command.start_at <= _INSTANT_MAX:
         raise InvalidCommandError(
             f"start_at is {command.start_at}; it must be microseconds since 1970, before the year 9999"
@@ -141,11 +164,12 @@ def _is_given(command: RunCreate, known: Run) -> bool:
     return policy == "return"
 
 
-def _replaced(run: Run, now: Micros) -> RunDraft:
+def _replaced(state: State, run: Run, now: Micros) -> RunDraft:
     draft = RunDraft(run, now)
     reason = f"generation {run.generation + 1} took its place"
     draft.append("run.terminated", data={"reason": reason})
-    draft.end(RunStatus.CANCELLED, error={"code": "terminated", "message": reason})
+    error: dict[str, object] = {"code": "terminated", "message": reason}
+    draft.end(RunStatus.CANCELLED, cancels=state.cancels_of(run), error=error)
     return draft
 
 
@@ -164,6 +188,7 @@ def _new_run(command: RunCreate, plan: Plan, known: Run | None, now: Micros, ids
         status=RunStatus.PENDING if waits else RunStatus.RUNNING,
         queue=command.queue or DEFAULT_QUEUE,
         priority=command.priority,
+        rank=rank_of(start_at or now, command.priority),
         created_at=now,
         updated_at=now,
         attributes=command.attributes,
@@ -192,13 +217,22 @@ def _both(some: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*some, *others)))
 
 
-def reads_of_named(command: RunCancel | RunTerminate | RunTransition) -> Reads:
+def reads_of_named(command: RunTerminate | RunTransition) -> Reads:
     """Read the newest generation of the run."""
     return Reads(names=(RunName(command.namespace, command.run_id),))
 
 
+def reads_of_cancel(command: RunCancel) -> Reads:
+    """Read the newest generation of the run, and the job that drives it, if it is a function's."""
+    return Reads(names=(RunName(command.namespace, command.run_id),), drivers=True)
+
+
 def decide_cancel(state: State, command: RunCancel, now: Micros, _: Ids) -> Decision[RunEnded]:
-    """End the run, unless it has ended."""
+    """End the run, unless it has ended. A function that has begun is told to end."""
+    run = named_run(state, command)
+    has_code_under_way = run.status not in TERMINAL and run.is_admitted
+    if has_code_under_way and not is_older(run, command) and state.plan_of(run).function is not None:
+        return ask_to_end(state, run, command.reason, now)
     return _end(state, command, "run.cancelled", now)
 
 
@@ -227,9 +261,9 @@ def decide_pause(state: State, command: RunPause, now: Micros, _: Ids) -> Decisi
 
 
 def decide_resume(state: State, command: RunResume, now: Micros, _: Ids) -> Decision[RunPaused]:
-    """Queue the held jobs of a paused run, or let them sleep on; or let the run wait on, if it has not begun."""
+    """Queue the held jobs of a run, or let them sleep on; or let the run wait on, if it has not begun."""
     run = named_run(state, command)
-    if run.status is not RunStatus.PAUSED or is_older(run, command):
+    if run.status not in HELD or is_older(run, command):
         return Decision(RunPaused(status=run.status, changed=False))
     draft = RunDraft(run, now)
     draft.append("run.resumed", data=_reason(command.reason))
@@ -241,7 +275,7 @@ def _rested(
     state: State, draft: RunDraft, run: Run, of: tuple[JobState, ...], now: Micros
 ) -> Decision[RunPaused]:
     for job in state.tables.jobs.get(run.key, {}).values():
-        if job.state in of:
+        if job.state in of and not job.is_debt:
             draft.rest_job(job, None if job.waits_for_child else job.wake_at or now)
     reply = RunPaused(
         status=draft.status, changed=True, admits_runs=draft.admits_runs, admits_jobs=draft.admits_jobs
@@ -272,7 +306,8 @@ def _end(state: State, command: RunCancel | RunTerminate, kind: str, now: Micros
         return Decision(RunEnded(status=run.status, changed=False))
     draft = RunDraft(run, now)
     draft.append(kind, data=_reason(command.reason))
-    draft.end(RunStatus.CANCELLED, error={"code": kind.removeprefix("run."), "message": command.reason})
+    error: dict[str, object] = {"code": kind.removeprefix("run."), "message": command.reason}
+    draft.end(RunStatus.CANCELLED, cancels=state.cancels_of(run), error=error)
     reply = RunEnded(
         status=draft.status,
         changed=True,

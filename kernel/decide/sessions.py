@@ -17,14 +17,18 @@ from holdfast.kernel.commands import (
     SessionRenew,
     SessionRenewed,
 )
-from holdfast.kernel.decide.failures import LOST_WORKER, fail_attempt, fail_stage, is_over, out_of_time
+from holdfast.kernel.decide.cancels import free_lost_cancel
+from holdfast.kernel.decide.failures import fail_attempt, fail_stage, is_over, out_of_time
+from holdfast.kernel.decide.leases import hints_of
+from holdfast.kernel.decide.records import block_run
 from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.plan import Plan
 from holdfast.kernel.state import Decision, Expired, Lost, Reads, State
+from holdfast.kernel.work import LOST_WORKER
 from holdfast.ports.changes import AddDuty, Change, PutDuty, PutSession
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import SessionLostError
-from holdfast.ports.records import TERMINAL, Duty, Job, JobState, Micros, Session, SessionState
+from holdfast.ports.records import TERMINAL, Duty, Job, JobKind, JobState, Micros, Session, SessionState
 from holdfast.ports.transport import Hint
 
 
@@ -101,18 +105,24 @@ def decide_reap_stale(state: State, command: LeaseReapStale, now: Micros, _: Ids
     lost = sorted(state.found[Lost(command.limit)].jobs)
     for key, keys in groupby(lost, lambda job_key: job_key.run):
         run = state.tables.runs.get(key)
-        if run is None or run.status in TERMINAL:
+        if run is None:
             continue
         jobs = [job for job in map(state.tables.job, keys) if job is not None and _is_orphan(state, job)]
         draft = RunDraft(run, now)
         for job in jobs:
+            if job.is_debt:
+                update = free_lost_cancel(draft, job, now)
+                changes.extend(update)
+                hints.extend(hint for one in update for hint in hints_of(one.job))
+                freed += 1
+                continue
+            if draft.status in TERMINAL:  # which has closed the others
+                continue
             if free_lost(draft, state.plan_of(run), job, now):
                 freed += 1
                 continue
             dead += 1
-            if draft.status in TERMINAL:  # which has closed the others
-                break
-        if jobs:
+        if draft.is_changed:
             changes.extend(draft.changes())
             hints.extend(draft.hints)
     return Decision(LeasesReaped(sessions=0, freed=freed, dead=dead), tuple(changes), tuple(hints))
@@ -125,6 +135,10 @@ def _is_orphan(state: State, job: Job) -> bool:
 
 def free_lost(draft: RunDraft, plan: Plan, job: Job, now: Micros) -> bool:
     """Free a job whose holder is gone; return False if that was its last attempt, with which its stage has failed."""
+    if job.attempts >= job.max_attempts and job.kind is JobKind.DRIVE:
+        message = f"{job.attempts} workers in a row were lost with it, and it came no further"
+        block_run(draft, job, Failure(code=LOST_WORKER, message=message), now, {})
+        return False
     if job.attempts >= job.max_attempts:
         message = f"the worker that held attempt {job.attempts} of {job.max_attempts} was lost"
         fail_attempt(draft, plan, job, Failure(code=LOST_WORKER, message=message), now, {})

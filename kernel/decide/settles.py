@@ -7,6 +7,8 @@ from attrs import evolve
 
 from holdfast.kernel.advance import map_expanded, node_tested, stage_completed
 from holdfast.kernel.commands import (
+    Blocked,
+    Cancelled,
     Completed,
     Expanded,
     Failed,
@@ -15,14 +17,17 @@ from holdfast.kernel.commands import (
     JobSettled,
     NotYet,
     Outcome,
+    Parked,
     Started,
     Suspended,
     Tested,
 )
 from holdfast.kernel.decide.admissions import admits_jobs
+from holdfast.kernel.decide.cancels import cancel_failed, work_cancelled
 from holdfast.kernel.decide.children import start_child
 from holdfast.kernel.decide.failures import fail_attempt, fail_stage
 from holdfast.kernel.decide.leases import attempt_of, held_job, hints_of, named_job
+from holdfast.kernel.decide.records import block, function_cancelled, park
 from holdfast.kernel.decide.said import keys_said, said_before, said_changes
 from holdfast.kernel.decide.suspensions import checked, suspended
 from holdfast.kernel.draft import RunDraft, Taker
@@ -55,8 +60,10 @@ _OUTCOMES: Final[dict[JobKind, tuple[type[Outcome], ...]]] = {
     JobKind.EXPAND: (Expanded, Failed),
     JobKind.TEST: (Tested, Failed),
     JobKind.CHECK: (Completed, NotYet, Failed),
+    JobKind.CANCEL: (Cancelled, Failed),
     JobKind.CHILD: (Started, Failed),
     JobKind.DELIVER: (),
+    JobKind.DRIVE: (Completed, Failed, Cancelled, Parked, Blocked),
 }
 """How a job of each kind can end."""
 
@@ -124,8 +131,16 @@ def _ended(
             return _settled(state, run, draft, retry_at=retry_at)
         case NotYet(check_after=check_after):
             return _checked(state, command, run, job, None, check_after, now)
+        case Cancelled() if job.kind is JobKind.DRIVE:
+            return _settled(state, run, function_cancelled(state, run, command.job, now))
+        case Cancelled():
+            return work_cancelled(run, job, _circumstances(command), now)
         case Started():
             return _started(state, command, run, job, command.outcome, now, ids)
+        case Parked():
+            return park(run, job, command.outcome, now)
+        case Blocked(failure=failure):
+            return block(run, job, failure, now, _told(command, failure))
 
 
 def _completed(
@@ -210,6 +225,8 @@ def _failed(
 ) -> Decision[JobSettled]:
     if job.kind is JobKind.CHECK and failure.retryable:
         return _checked(state, command, run, job, failure, None, now)
+    if job.kind is JobKind.CANCEL:
+        return cancel_failed(run, state.plan_of(run), job, failure, _told(command, failure), now)
     draft = RunDraft(run, now)
     retry_at = fail_attempt(draft, state.plan_of(run), job, failure, now, _told(command, failure))
     return _settled(state, run, draft, retry_at=retry_at)

@@ -1,6 +1,7 @@
 """Rules for registering and removing sinks of events."""
 
 import re
+from difflib import get_close_matches
 from typing import Final, cast
 
 import attrs
@@ -9,7 +10,8 @@ from holdfast.kernel.commands import SinkRegister, SinkRegistered, SinkRemove, S
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import AddSink, RemoveSink
 from holdfast.ports.clock import Ids
-from holdfast.ports.errors import InvalidCommandError
+from holdfast.ports.errors import InvalidCommandError, SinkExistsError
+from holdfast.ports.events import EVENT_TYPES, is_possible
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.records import Micros, Sink, SinkName
 
@@ -28,7 +30,7 @@ def reads_of_named(command: SinkRegister | SinkRemove) -> Reads:
 
 
 def decide_register(state: State, command: SinkRegister, now: Micros, ids: Ids) -> Decision[SinkRegistered]:
-    """Add it, unless it is there."""
+    """Add it, unless it is there. SinkExistsError if it is there with other types."""
     if len(command.types) > _TYPES_MAX:
         raise InvalidCommandError(f"a sink takes all types or names at most {_TYPES_MAX}")
     for pattern in command.types:
@@ -36,7 +38,16 @@ def decide_register(state: State, command: SinkRegister, now: Micros, ids: Ids) 
             raise InvalidCommandError(
                 f"{pattern[:120]!r} is no type of event: write run.failed, or run.* for all that begin so"
             )
+        if not is_possible(pattern):
+            close = get_close_matches(pattern, EVENT_TYPES, n=1)
+            hint = f" (did you mean {close[0]!r}?)" if close else ""
+            raise InvalidCommandError(
+                f"there are no events of the type {pattern!r}{hint}; there are {', '.join(sorted(EVENT_TYPES))}, and "
+                "user.* for what stages publish"
+            )
     known = state.tables.sink_named(SinkName(command.namespace, command.sink))
+    if known is not None and sorted(types_of(known)) != sorted(command.types):
+        raise SinkExistsError(known.name, types_of(known))
     if known is not None:
         return Decision(SinkRegistered(sink=known.name, since=known.since, created=False))
     sink = Sink(

@@ -1,7 +1,6 @@
 """Rules for stages whose work is done elsewhere: they are suspended, asked about, and woken."""
 
 from collections.abc import Iterator, Mapping
-from typing import Final
 
 from attrs import evolve
 
@@ -21,15 +20,13 @@ from holdfast.kernel.draft import RunDraft, Waits, rested
 from holdfast.kernel.plan import Plan, stage_of
 from holdfast.kernel.progress import progress_from
 from holdfast.kernel.state import Decision, Due, Reads, State, Wakeable
+from holdfast.kernel.work import GAVE_UP
 from holdfast.ports.changes import Change, UpdateJob
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, NothingToWakeError
 from holdfast.ports.records import STAGE_SUSPENDED, Job, JobKind, JobState, Micros, Run, RunName
 from holdfast.ports.tables import Tables
 from holdfast.ports.transport import JobHint
-
-GAVE_UP: Final = "gave_up"
-"""The code of the failure of a stage whose external work was not done in time."""
 
 
 def suspended(

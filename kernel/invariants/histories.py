@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from functools import lru_cache
+from functools import cached_property
 from typing import Final, TypeAlias, cast
 
 import attrs
@@ -10,8 +10,19 @@ import attrs
 from holdfast.kernel.invariants.snapshots import Snapshot
 from holdfast.kernel.plan import Group, MapPlan, NodePlan, Plan, plan_from_json, stage_of
 from holdfast.kernel.progress import Progress, progress_from
+from holdfast.kernel.work import is_over
 from holdfast.ports.json import parse
-from holdfast.ports.records import HistoryRow, Job, JobKind, JobState, Run, Session
+from holdfast.ports.records import (
+    PAID_ROWS,
+    TERMINAL,
+    HistoryRow,
+    Job,
+    JobKind,
+    JobState,
+    Run,
+    RunStatus,
+    Session,
+)
 from holdfast.ports.references import (
     Reference,
     list_reference,
@@ -36,12 +47,22 @@ _ATTEMPT_ENDS: Final = frozenset(
 )
 
 
+ENDS: Final = {
+    "run.completed": RunStatus.COMPLETED,
+    "run.failed": RunStatus.FAILED,
+    "run.cancelled": RunStatus.CANCELLED,
+    "run.terminated": RunStatus.CANCELLED,
+}
+"""The rows in which a run ends, and how it has ended then."""
+
+
 class Phase(StrEnum):
     """Of which job of a stage an attempt is: each counts its own."""
 
     TEST = "test"
     BODY = "body"
     CHECK = "check"
+    DRIVE = "drive"
 
 
 _NEXT_PHASE: Final = {"stage.tested": Phase.BODY, "stage.suspended": Phase.CHECK}
@@ -49,7 +70,9 @@ _NEXT_PHASE: Final = {"stage.tested": Phase.BODY, "stage.suspended": Phase.CHECK
 
 def phase_of(job: Job) -> Phase:
     """Return the phase that a job is of."""
-    return {JobKind.TEST: Phase.TEST, JobKind.CHECK: Phase.CHECK}.get(job.kind, Phase.BODY)
+    return {JobKind.TEST: Phase.TEST, JobKind.CHECK: Phase.CHECK, JobKind.DRIVE: Phase.DRIVE}.get(
+        job.kind, Phase.BODY
+    )
 
 
 @attrs.define
@@ -69,6 +92,12 @@ class Place:
     gave: dict[str, Reference] = attrs.field(factory=dict[str, Reference])
     """What all nodes gave that are done, those of former groups among them."""
     suspended: set[Item] = attrs.field(factory=set[Item])
+    handed_on: dict[Item, int] = attrs.field(factory=dict[Item, int])
+    """External work that there is something to cancel with, of which nothing has come yet: the rows that tell of it."""
+    left: dict[Item, int] = attrs.field(factory=dict[Item, int])
+    """That of it which is not waited for any more."""
+    paid: dict[Item, int] = attrs.field(factory=dict[Item, int])
+    """The rows that say what came of cancelling it."""
 
     @property
     def nodes(self) -> dict[str, NodePlan]:
@@ -135,6 +164,8 @@ class Place:
     def _kind(self, node: NodePlan, item: int | None) -> JobKind:
         if (node.name, item) in self.suspended:
             return JobKind.CHECK
+        if stage_of(node).function:
+            return JobKind.DRIVE
         return JobKind.STAGE if stage_of(node).child is None else JobKind.CHILD
 
     def take(self, row: HistoryRow) -> str | None:
@@ -167,6 +198,21 @@ class Place:
         if item in self.suspended or stage_of(self.nodes[item[0]]).check is None:
             return f"row {row.number} suspends {row.node!r}, which can't be, or is suspended already"
         self.suspended.add(item)
+        if item[0] in self.plan.cancels:
+            self.handed_on[item] = row.number
+        return None
+
+    def leave(self, name: str | None = None) -> None:
+        """Take into account that a stage has ended without the work that it had handed on; or that all have."""
+        for item in [item for item in self.handed_on if name in (None, item[0])]:
+            self.left[item] = self.handed_on.pop(item)
+
+    def pay(self, row: HistoryRow) -> str | None:
+        """Take a row that says what came of cancelling work; return what is wrong with it."""
+        item = (row.node or "", row.item)
+        if item not in self.left or item in self.paid:
+            return f"row {row.number} is a {row.type} of what was not left, or is cancelled already"
+        self.paid[item] = row.number
         return None
 
     def _expand(self, row: HistoryRow) -> str | None:
@@ -185,6 +231,9 @@ class Place:
 
     def _lose(self, row: HistoryRow) -> str | None:
         node = self.nodes[row.node or ""]
+        work = self.handed_on.pop((node.name, row.item), None)
+        if work is not None and not is_over(str(fact(row, "code"))):
+            self.left[node.name, row.item] = work
         if row.item is None or not isinstance(node, MapPlan) or node.enough is None:
             return None
         if row.item in self.done[node.name] or row.item in self.failed[node.name]:
@@ -198,6 +247,7 @@ class Place:
     def _complete(self, row: HistoryRow) -> str | None:
         name = row.node or ""
         node = self.nodes[name]
+        self.handed_on.pop((name, row.item), None)
         if name in self.outputs:
             return f"row {row.number} completes {name!r} again"
         if row.item is None:
@@ -222,6 +272,7 @@ class Place:
             self._give(name, partial_reference(name, self.first_rows[name], row.number))
 
     def _give(self, name: str, output: Reference) -> None:
+        self.leave(name)
         self.outputs[name] = self.gave[name] = output
         if len(self.outputs) < len(self.nodes):
             return
@@ -239,12 +290,14 @@ class Place:
 class Seen:
     """A run with all its rows, and what its history tells: `place`, and the rows that can't be.
 
-    `jobs` are those by which it goes on, `owed` those that tell others of an end.
+    `jobs` are those by which it goes on, `owed` those that tell others of an end, `cancels` those that cancel external
+    work that is not waited for.
     """
 
     run: Run
     jobs: Sequence[Job]
     owed: Sequence[Job]
+    cancels: Sequence[Job]
     history: Sequence[HistoryRow]
     sessions: Mapping[str, Session]
     progress: Progress
@@ -252,15 +305,18 @@ class Seen:
     twice: Sequence[str]
     early: Sequence[str]
 
-    @property
+    @cached_property
     def is_repaired(self) -> bool:
         """Whether rows of it were lost and replaced: counts of attempts and epochs then begin anew."""
         return any(row.type == "run.repaired" for row in self.history)
 
-    def attempts(self) -> dict[tuple[Item, Phase], list[HistoryRow]]:
-        """Return for each stage and item, and each of its phases, the rows in which its attempts ended."""
+    @cached_property
+    def attempts(self) -> Mapping[tuple[Item, Phase], Sequence[HistoryRow]]:
+        """For each stage and item, and each of its phases, the rows in which its attempts ended."""
         tested = {group.nodes[0].name for group in self.place.plan.groups if group.test is not None}
+        driven = {name for name, node in self.place.plan.nodes.items() if stage_of(node).function}
         phases: dict[Item, Phase] = {(name, None): Phase.TEST for name in tested}
+        phases |= {(name, None): Phase.DRIVE for name in driven}
         ends: dict[tuple[Item, Phase], list[HistoryRow]] = {}
         for row in self.history:
             if row.type in _ATTEMPT_ENDS and row.node is not None:
@@ -274,23 +330,31 @@ class Seen:
 
 def look(run: Run, plan: str, snapshot: Snapshot) -> Seen:
     """Read the history of a run from its beginning. `plan` is the stored text of its plan."""
-    place = Place(_plan(plan))
+    place = Place(plan_from_json(plan))
     place.keep(references_from(run.kept), run.rerun_from)
     twice: list[str] = []
     early: list[str] = []
     history = snapshot.history.get(run.key, ())
+    end = next((row.number for row in history if row.type in ENDS), 0)
     for row in history:
+        if row.type in PAID_ROWS:
+            if run.status in TERMINAL and row.number > end:
+                place.leave()
+            twice += filter(None, (place.pay(row),))
         if row.type not in _ATTEMPT_ENDS:
             continue
         if row.node not in place.nodes:
             early.append(f"row {row.number} is a {row.type} of {row.node!r}, whose turn it is not")
         else:
             twice += filter(None, (place.take(row),))
+    if run.status in TERMINAL:
+        place.leave()
     jobs = [job for _, job in sorted(snapshot.jobs.get(run.key, {}).items())]
     return Seen(
         run=run,
-        jobs=[job for job in jobs if job.state is not JobState.OWED],
+        jobs=[job for job in jobs if not job.is_debt],
         owed=[job for job in jobs if job.state is JobState.OWED],
+        cancels=[job for job in jobs if job.is_debt and job.state is not JobState.OWED],
         history=history,
         sessions=snapshot.sessions,
         progress=progress_from(run.progress),
@@ -303,8 +367,3 @@ def look(run: Run, plan: str, snapshot: Snapshot) -> Seen:
 def fact(row: HistoryRow, name: str) -> int:
     """Return a number that a row of history tells; 0 if it does not."""
     return cast("dict[str, int]", parse(row.data or "{}")).get(name, 0)
-
-
-@lru_cache(maxsize=256)
-def _plan(text: str) -> Plan:
-    return plan_from_json(text)

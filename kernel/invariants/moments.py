@@ -5,22 +5,27 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import pairwise, takewhile
 from typing import Final
 
-from holdfast.kernel.invariants.histories import Item, Phase, Seen, fact, look, phase_of
+from holdfast.kernel.invariants.histories import ENDS, Item, Phase, Seen, fact, look, phase_of
 from holdfast.kernel.invariants.snapshots import Snapshot, as_snapshot
 from holdfast.kernel.invariants.violations import Violation
 from holdfast.kernel.plan import MapPlan, stage_of
 from holdfast.kernel.progress import UNREADABLE
 from holdfast.ports.json import canonical
-from holdfast.ports.records import TERMINAL, Job, JobKind, JobState, Run, RunName, RunStatus, SlotName
+from holdfast.ports.records import (
+    HELD,
+    PAID_ROWS,
+    TERMINAL,
+    Job,
+    JobKind,
+    JobState,
+    RateName,
+    Run,
+    RunName,
+    RunStatus,
+    SlotName,
+)
 from holdfast.ports.references import Reference, of_run, reference_text, references_from
 from holdfast.ports.tables import Tables
-
-_ENDS: Final = {
-    "run.completed": RunStatus.COMPLETED,
-    "run.failed": RunStatus.FAILED,
-    "run.cancelled": RunStatus.CANCELLED,
-    "run.terminated": RunStatus.CANCELLED,
-}
 
 
 def check(store: Snapshot | Tables, *, runs: Collection[str] | None = None) -> list[Violation]:
@@ -33,7 +38,7 @@ def check(store: Snapshot | Tables, *, runs: Collection[str] | None = None) -> l
     everything = snapshot.runs.keys() | snapshot.jobs.keys() | snapshot.history.keys()
     keys = everything if runs is None else everything.intersection(runs)
     of_several = [*_generations(snapshot), *_children(snapshot)]
-    return [*of_several, *_one_by_one(snapshot, keys), *_slots(snapshot)]
+    return [*of_several, *_one_by_one(snapshot, keys), *_slots(snapshot), *_rates(snapshot)]
 
 
 def check_part(part: Snapshot | Tables, runs: Collection[str]) -> list[Violation]:
@@ -111,6 +116,24 @@ def _slots(snapshot: Snapshot) -> Iterator[Violation]:
             yield Violation("S10", slot.name, found)
 
 
+def _rates(snapshot: Snapshot) -> Iterator[Violation]:
+    """S11: of the jobs that are leased, no more were claimed in a span of their rate limit's period than it says."""
+    starts: dict[RateName, list[Job]] = {}
+    for jobs_of_run in snapshot.jobs.values():
+        for job in jobs_of_run.values():
+            if job.rate is not None and job.state is JobState.LEASED and job.leased_at is not None:
+                starts.setdefault(job.rate, []).append(job)
+    for rate, jobs in starts.items():
+        limit = max(job.rate_limit or 0 for job in jobs)
+        period = min(job.rate_period or 0 for job in jobs)
+        at = sorted(job.leased_at or 0 for job in jobs)
+        soonest = min((after - before for before, after in zip(at, at[limit:], strict=False)), default=period)
+        if soonest < period:
+            yield Violation(
+                "S11", rate.name, f"{limit + 1} started within {soonest} us, and {limit} may in {period}"
+            )
+
+
 def _generations(snapshot: Snapshot) -> Iterator[Violation]:
     """S5: one row for each generation of a run, and only the newest is active."""
     runs = sorted(snapshot.runs.values(), key=lambda run: (run.name, run.generation))
@@ -152,7 +175,7 @@ def _epochs(seen: Seen) -> Iterator[str]:
     if seen.is_repaired:
         return
     live = {((job.node, job.item), phase_of(job)): job for job in seen.jobs}
-    for (item, phase), rows in seen.attempts().items():
+    for (item, phase), rows in seen.attempts.items():
         epochs = [row.epoch or 0 for row in rows]
         if any(after <= before for before, after in pairwise(epochs)):
             yield f"the attempts of {_named(item)} ended in the epochs {epochs}"
@@ -178,14 +201,15 @@ def _outputs(seen: Seen) -> Iterator[str]:
 
 
 def _ends(seen: Seen) -> Iterator[str]:
-    """S6: a run ended for the reason that its last row gives, and no other."""
+    """S6: a run ended for the reason that its last row gives, but for those that tell of what it owed, and no other."""
     run = seen.run
-    ends = [row for row in seen.history if row.type in _ENDS]
+    ends = [row for row in seen.history if row.type in ENDS]
+    last = next((row for row in reversed(seen.history) if row.type not in PAID_ROWS), None)
     if run.status not in TERMINAL:
         if ends:
             yield f"it is {run.status}, and row {ends[0].number} is {ends[0].type}"
         return
-    if len(ends) != 1 or ends[0] is not seen.history[-1] or _ENDS[ends[0].type] is not run.status:
+    if len(ends) != 1 or ends[0] is not last or ENDS[ends[0].type] is not run.status:
         yield f"it is {run.status}, and its ends are {[(row.number, row.type) for row in ends]}"
     if run.status is RunStatus.COMPLETED:
         if seen.place.nodes:
@@ -214,11 +238,46 @@ def _absorbed(seen: Seen) -> Iterator[str]:
 
 
 def _after_its_end(seen: Seen) -> Iterator[str]:
-    """C1: once a run has ended nothing of it is done any more."""
-    end = next((row.number for row in seen.history if row.type in _ENDS), None)
-    after = [row for row in seen.history if end is not None and row.number > end]
+    """C1: once a run has ended nothing of it is done any more, but that external work is cancelled."""
+    end = next((row.number for row in seen.history if row.type in ENDS), None)
+    after = [
+        row for row in seen.history if end is not None and row.number > end and row.type not in PAID_ROWS
+    ]
     if after:
         yield f"it ended in row {end}, and row {after[0].number} is {after[0].type}"
+
+
+def _left(seen: Seen) -> Iterator[str]:
+    """C2: work outside that nobody waits for any more is cancelled by one job, or a row says what came of that."""
+    run, place = seen.run, seen.place
+    jobs: dict[Item, Job] = {}
+    for job in seen.cancels:
+        item = (job.node, job.item)
+        if item in jobs or item not in place.left or item in place.paid:
+            yield f"job {job.number} cancels the work of {_named(item)}, which is waited for, or cancelled already"
+        jobs[item] = job
+        if item in place.left and job.input != reference_text(place.left[item]):
+            yield f"job {job.number} cancels {job.input}, and {_named(item)} was suspended in row {place.left[item]}"
+        if job.namespace != run.namespace or job.definition != place.plan.definition:
+            yield f"job {job.number} asks for the code of {job.definition} in {job.namespace}"
+        is_held = job.state is JobState.LEASED
+        most = place.plan.cancels.get(job.node, 0)
+        if job.max_attempts != most or not is_held <= job.attempts <= most - (not is_held):
+            yield f"job {job.number} is {job.state} with {job.attempts} of {job.max_attempts} attempts of {most}"
+        match job.state:
+            case JobState.LEASED:
+                fine = job.session in seen.sessions and job.leased_at is not None and job.wake_at is None
+            case JobState.SLEEPING | JobState.QUEUED:
+                is_asleep = job.state is JobState.SLEEPING
+                fine = (
+                    job.session is None and job.leased_at is None and (job.wake_at is not None) == is_asleep
+                )
+            case _:
+                fine = False
+        if not fine:
+            yield f"nobody will ever take {job}"
+    for item in place.left.keys() - place.paid.keys() - jobs.keys():
+        yield f"the external work of {_named(item)} was left, and nothing cancels it"
 
 
 def _orphans(seen: Seen) -> Iterator[str]:
@@ -274,7 +333,7 @@ def _leases(seen: Seen) -> Iterator[str]:
                 fine = fine and (job.wake_at is None or job.kind in {JobKind.STAGE, JobKind.CHECK})
             case JobState.SLEEPING:
                 fine = job.session is None and job.leased_at is None
-                fine = fine and (job.wake_at is None) == job.waits_for_child
+                fine = fine and (not job.waits_for_child if job.wake_at else job.is_woken)
             case JobState.QUEUED:
                 fine = job.session is None and job.leased_at is None and job.wake_at is None
             case JobState.LIMITED:
@@ -282,7 +341,7 @@ def _leases(seen: Seen) -> Iterator[str]:
                 fine = fine and job.concurrency_key is not None
             case _:
                 fine = job.session is None and job.leased_at is None
-        is_paused = seen.run.status is RunStatus.PAUSED
+        is_paused = seen.run.status in HELD
         if (job.state is JobState.HELD) != is_paused and job.state is not JobState.LEASED:
             yield f"the run is {seen.run.status}, and job {job.number} is {job.state}"
         if not fine:
@@ -291,7 +350,7 @@ def _leases(seen: Seen) -> Iterator[str]:
 
 def _attempts(seen: Seen) -> Iterator[str]:
     """S8: attempts are counted, one by one, and never exceed the maximum."""
-    ends = seen.attempts()
+    ends = seen.attempts
     for job in seen.jobs:
         phase = phase_of(job)
         is_held = _is_under_way(job)
@@ -301,11 +360,18 @@ def _attempts(seen: Seen) -> Iterator[str]:
         limit = stage_of(node).max_concurrency if node and job.kind is JobKind.STAGE else None
         if node is not None and job.concurrency_limit != limit:
             yield f"of job {job.number} {job.concurrency_limit} may be under way; its plan says otherwise"
+        rate = stage_of(node).rate if node and job.kind is JobKind.STAGE else None
+        said = None if rate is None else (rate.limit, rate.per_us)
+        if (
+            node is not None
+            and (None if job.rate_limit is None else (job.rate_limit, job.rate_period)) != said
+        ):
+            yield f"of job {job.number} {job.rate_limit} may start in {job.rate_period}; its plan says otherwise"
         if not is_held <= job.attempts <= job.max_attempts - (not is_held):
             yield f"job {job.number} is {job.state} with {job.attempts} of {job.max_attempts} attempts"
         if job.attempts > job.epoch:
             yield f"job {job.number} has {job.attempts} attempts in {job.epoch} claims"
-        if phase is Phase.CHECK:  # the attempts that only found the work not done leave no row
+        if phase in (Phase.CHECK, Phase.DRIVE):  # attempts that only found nothing to do yet leave no row
             continue
         ended = [row for row in ends.get(((job.node, job.item), phase), ()) if row.type != "stage.expanded"]
         if not seen.is_repaired and len(ended) != job.attempts - is_held:
@@ -316,7 +382,8 @@ def _attempts(seen: Seen) -> Iterator[str]:
     for (item, phase), rows in ends.items():
         numbers = [fact(row, "attempt") for row in rows if row.type != "stage.expanded"]
         most = _attempts_max(seen, item[0], phase)
-        if not seen.is_repaired and phase is not Phase.CHECK and numbers != list(range(1, len(numbers) + 1)):
+        leave_rows = phase not in (Phase.CHECK, Phase.DRIVE)
+        if not seen.is_repaired and leave_rows and numbers != list(range(1, len(numbers) + 1)):
             yield f"the attempts of {_named(item)} that ended are {numbers}"
         if any(number > most for number in numbers):
             yield f"{_named(item)} may be tried {most} times; the attempts that ended are {numbers}"
@@ -359,6 +426,7 @@ _RULES: Final[Sequence[tuple[str, Callable[[Seen], Iterator[str]]]]] = (
     ("S1", _epochs),
     ("S4", _outputs),
     ("C1", _after_its_end),
+    ("C2", _left),
     ("S5", _absorbed),
     ("S6", _ends),
     ("S7", _orphans),

@@ -9,7 +9,17 @@ from holdfast.kernel.invariants.snapshots import Snapshot, as_snapshot
 from holdfast.kernel.invariants.violations import Violation
 from holdfast.kernel.progress import progress_from
 from holdfast.kernel.transitions import RUN_TRANSITIONS
-from holdfast.ports.records import TERMINAL, HistoryRow, Job, JobState, Run, RunStatus, SessionState
+from holdfast.ports.records import (
+    TERMINAL,
+    HistoryRow,
+    Job,
+    JobKind,
+    JobState,
+    Run,
+    RunStatus,
+    SessionState,
+    cancelling,
+)
 from holdfast.ports.tables import Tables
 
 _FIXED: Final = (
@@ -20,8 +30,11 @@ _FIXED: Final = (
     "queue",
     "max_attempts",
     "input",
+    "rank",
     "concurrency_key",
     "concurrency_limit",
+    "rate_limit",
+    "rate_period",
 )
 """What a job is, for as long as it is."""
 
@@ -87,6 +100,7 @@ def _run_steps(before: Run, after: Run, commands: int | None) -> Iterator[str]:
         "queue",
         "priority",
         "created_at",
+        "rank",
         "rerun_of",
         "rerun_from",
         "kept",
@@ -103,10 +117,16 @@ def _run_steps(before: Run, after: Run, commands: int | None) -> Iterator[str]:
 
 
 def _as_told(before: Run, after: Run) -> Run:
-    """Return a run without what a repair of its parent changes: which job is told of its end, by a job of its own."""
-    if before.parent is None:
-        return after
-    return attrs.evolve(after, parent=before.parent, last_job=before.last_job)
+    """Return an ended run without what changes as it pays what it owes.
+
+    That are rows that tell what came of the external work that it has left. A repair may give it jobs for that, and
+    change which job of its parent is told of its end.
+    """
+    parent = after.parent if before.parent is None else before.parent
+    told_at = before.updated_at if after.last_row > before.last_row else after.updated_at
+    return attrs.evolve(
+        after, parent=parent, last_job=before.last_job, last_row=before.last_row, updated_at=told_at
+    )
 
 
 def _output_steps(before: Run, after: Run) -> Iterator[str]:
@@ -144,7 +164,9 @@ def _job_steps(run: Run, old: Snapshot, new: Snapshot, commands: int | None) -> 
             yield f"the attempts of job {number} went from {known.attempts} to {job.attempts} in {claims} claims"
         if claims == 0 and job.state is JobState.LEASED and _lease(job) != _lease(known):
             yield f"job {number} changed hands within epoch {job.epoch}: {_lease(known)}, {_lease(job)}"
-        if any(getattr(job, name) != getattr(known, name) for name in _FIXED):
+        is_left = (known.kind, job.kind) == (JobKind.CHECK, JobKind.CANCEL)
+        fixed = cancelling(known, job.max_attempts) if is_left else known
+        if any(getattr(job, name) != getattr(fixed, name) for name in _FIXED):
             yield f"job {number} became another: {known}, {job}"
 
 

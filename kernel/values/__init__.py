@@ -5,15 +5,16 @@ refused with its place in the value. Objects are written with all their fields, 
 timedeltas in microseconds, enums by value. Pickle is never used, so a stored value can run no code.
 """
 
-from typing import Final, NoReturn, TypeVar, overload
+from collections.abc import Iterable
+from typing import Final, TypeVar, overload
 
 from typing_extensions import TypeForm
 
 from holdfast.kernel.values.building import codec_for
-from holdfast.kernel.values.codec import Misfit
+from holdfast.kernel.values.codec import Misfit, Problem
 from holdfast.kernel.values.forms import Form, show
 from holdfast.kernel.values.plain_json import MAX_DEPTH, check_data
-from holdfast.ports.errors import InvalidValueError, UnstorableValueError
+from holdfast.ports.errors import HoldfastError, InvalidValueError, UnstorableValueError
 from holdfast.ports.json import canonical, parse
 
 __all__ = ["MAX_DEPTH", "MAX_VALUE_BYTES", "check", "check_type", "decode", "encode"]
@@ -28,7 +29,8 @@ def encode(value: object, form: Form, *, max_bytes: int = MAX_VALUE_BYTES) -> st
     """Return the canonical JSON text of a value that was declared as `form`.
 
     Raises:
-        UnstorableValueError: The value is not of that type, JSON can't hold it, or its text is longer than `max_bytes`.
+        InvalidValueError: The value is not of that type; it lists every problem with its place.
+        UnstorableValueError: It is of that type, but JSON can't hold it, or its text is longer than `max_bytes`.
         DefinitionError: No value of that type can be stored.
     """
     codec = codec_for(form)
@@ -37,15 +39,15 @@ def encode(value: object, form: Form, *, max_bytes: int = MAX_VALUE_BYTES) -> st
         data = codec.encode(value)
         text = canonical(data)
     except Misfit as error:
-        _refuse(error)
+        raise _refused(error, form) from None
     except RecursionError:
         raise UnstorableValueError("$", "it holds itself, or nests far too deeply") from None
     except ValueError:  # NaN, an infinity or an endless integer: find out where
-        _check(data)
+        _check(data, form)
         raise
     # Only a text with such an escape, or with many brackets, can hold what is looked for here.
     if "\\u0000" in text or "\\ud" in text or text.count("[") + text.count("{") > MAX_DEPTH:
-        _check(data)
+        _check(data, form)
     if len(text) > max_bytes:
         reason = f"its text has {len(text):,} bytes, more than {max_bytes:,}; store it as a blob"
         raise UnstorableValueError("$", reason)
@@ -67,7 +69,7 @@ def decode(text: str, form: Form) -> object:
     try:
         return codec.decode(parse(text))
     except Misfit as error:
-        problems = tuple(f"${problem.path}: {problem.reason}" for problem in error.problems)
+        raise _invalid(error.problems, form) from None
     except RecursionError:
         problems = ("$: it nests far too deeply",)
     except ValueError as error:
@@ -85,13 +87,22 @@ def check_type(form: Form) -> None:
     codec_for(form)
 
 
-def _check(data: object) -> None:
+def _check(data: object, form: Form) -> None:
     try:
         check_data(data)
     except Misfit as error:
-        _refuse(error)
+        raise _refused(error, form) from None
 
 
-def _refuse(error: Misfit) -> NoReturn:
+def _refused(error: Misfit, form: Form) -> HoldfastError:
+    """Return what a value is refused with: first of all it must be of its type."""
+    wrong = [problem for problem in error.problems if not problem.fits]
+    if wrong:
+        return _invalid(wrong, form)
     first = error.problems[0]
-    raise UnstorableValueError("$" + first.path, first.reason) from None
+    return UnstorableValueError("$" + first.path, first.reason)
+
+
+def _invalid(problems: Iterable[Problem], form: Form) -> InvalidValueError:
+    texts = tuple(f"${problem.path}: {problem.reason}" for problem in problems)
+    return InvalidValueError(f"the value for {show(form)}", texts)

@@ -52,10 +52,14 @@ class Codec:
 
 @attrs.frozen
 class Problem:
-    """What is wrong at one place. `path` starts at the value that was looked at, and is empty for itself."""
+    """What is wrong at one place. `path` starts at the value that was looked at, and is empty for itself.
+
+    `fits` says that the value is of its type there, and can't be stored all the same.
+    """
 
     path: str
     reason: str
+    fits: bool = False
 
 
 class Misfit(Exception):  # noqa: N818  # never leaves this package
@@ -67,12 +71,17 @@ class Misfit(Exception):  # noqa: N818  # never leaves this package
 
     def inside(self, segment: str) -> tuple[Problem, ...]:
         """Return the problems as seen from the value that holds this one at `segment`."""
-        return tuple(Problem(segment + each.path, each.reason) for each in self.problems)
+        return tuple(attrs.evolve(each, path=segment + each.path) for each in self.problems)
 
 
 def misfit(reason: str) -> Misfit:
     """Return the error for a value that is itself wrong."""
     return Misfit(Problem("", reason))
+
+
+def unstorable(reason: str) -> Misfit:
+    """Return the error for a value that is of its type, but that JSON can't hold."""
+    return Misfit(Problem("", reason, fits=True))
 
 
 def segment(key: object) -> str:

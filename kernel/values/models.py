@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final, Protocol, cast
 
-from holdfast.kernel.values.codec import KINDS, Codec, Misfit, Problem, described, misfit, segment
+from holdfast.kernel.values.codec import KINDS, Codec, Misfit, Problem, described, misfit, segment, unstorable
 from holdfast.kernel.values.forms import MODEL_MARK, Form, is_model, model_fields, origin_of, show
 from holdfast.kernel.values.plain_json import MAX_DEPTH, check_data
 from holdfast.ports.json import canonical
@@ -51,7 +51,7 @@ def model_codec(form: Form) -> Codec:
             raise misfit(f"{described(value)} is no {show(form)}{hint}")
         data = _written(adapter, value)
         if KINDS.get(type(data)) != "object":
-            raise misfit(f"{show(form)} writes itself as {described(data)}; only a dict is read again")
+            raise unstorable(f"{show(form)} writes itself as {described(data)}; only a dict is read again")
         try:
             data = _with_sorted_sets(value, data)
             back = _read(adapter, data, form)
@@ -135,7 +135,7 @@ def _only(path: list[object]) -> object:
 
 
 def _misfit_at(path: list[object], reason: str) -> Misfit:
-    return Misfit(Problem("".join(map(segment, path)), reason))
+    return Misfit(Problem("".join(map(segment, path)), reason, fits=True))
 
 
 def _read(adapter: _Adapter, data: object, form: Form) -> object:
@@ -170,7 +170,7 @@ def _check_same(given: object, back: object) -> None:
     parts, parts_back = _children(given), _children(back)
     if type(given) is type(back) and (parts or parts_back):
         if parts.keys() != parts_back.keys():
-            raise misfit(f"{described(given)} would come back with other parts")
+            raise unstorable(f"{described(given)} would come back with other parts")
         for key, part in parts.items():
             try:
                 _check_same(part, parts_back[key])
@@ -181,10 +181,10 @@ def _check_same(given: object, back: object) -> None:
         if given == back:
             return
     except Exception as error:  # a class of the user's may raise anything
-        raise misfit(f"{described(given)} can't be compared: {type(error).__name__}: {error}") from error
+        raise unstorable(f"{described(given)} can't be compared: {type(error).__name__}: {error}") from error
     if type(given) is type(back):
-        raise misfit(f"{described(given)} would not come back equal")
-    raise misfit(f"{described(given)} would come back as {described(back)}")
+        raise unstorable(f"{described(given)} would not come back equal")
+    raise unstorable(f"{described(given)} would come back as {described(back)}")
 
 
 def _with_sorted_sets(value: object, data: object) -> object:

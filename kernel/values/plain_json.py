@@ -3,7 +3,7 @@
 import math
 from typing import Any, Final, cast
 
-from holdfast.kernel.values.codec import KINDS, Codec, Misfit, described, misfit, quoted, segment
+from holdfast.kernel.values.codec import KINDS, Codec, Misfit, described, quoted, segment, unstorable
 from holdfast.kernel.values.forms import Form
 
 PLAIN_FORMS: Final[frozenset[Form]] = frozenset({object, Any})
@@ -25,13 +25,13 @@ def _encode(value: object) -> object:
     if isinstance(value, dict):
         for key, item in cast("dict[object, object]", value).items():
             if not isinstance(key, str):
-                raise misfit(f"the key {quoted(key)} is {described(key)}; in plain JSON keys are strings")
+                raise unstorable(f"the key {quoted(key)} is {described(key)}; in plain JSON keys are strings")
             if type(item) not in _SCALARS:
                 _encode_item(key, item)
         return cast("object", value)
     if value is None or isinstance(value, str | int | float):
         return value
-    raise misfit(f"{described(value)} is not plain JSON; declare its type")
+    raise unstorable(f"{described(value)} is not plain JSON; declare its type")
 
 
 def _encode_item(key: object, item: object) -> None:
@@ -54,7 +54,7 @@ def check_data(data: object, depth: int = 0) -> None:
         _check_text(data)
     elif isinstance(data, dict | list):
         if depth == MAX_DEPTH:
-            raise misfit(f"more than {MAX_DEPTH} arrays and objects inside each other")
+            raise unstorable(f"more than {MAX_DEPTH} arrays and objects inside each other")
         is_dict = isinstance(data, dict)
         items = cast("dict[str, object]", data).items() if is_dict else enumerate(cast("list[object]", data))
         for key, item in items:
@@ -66,18 +66,18 @@ def check_data(data: object, depth: int = 0) -> None:
                 raise Misfit(*error.inside(segment(key))) from None
     elif isinstance(data, float):
         if not math.isfinite(data):
-            raise misfit(f"{data} is not a number that JSON has")
+            raise unstorable(f"{data} is not a number that JSON has")
     elif isinstance(data, int):
         try:
             int.__repr__(data)
         except ValueError:
-            raise misfit("the integer has more digits than Python converts") from None
+            raise unstorable("the integer has more digits than Python converts") from None
 
 
 def _check_text(text: str) -> None:
     if "\0" in text:
-        raise misfit("the string holds a NUL character")
+        raise unstorable("the string holds a NUL character")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise misfit("the string holds half of a surrogate pair, which is no character") from None
+        raise unstorable("the string holds half of a surrogate pair, which is no character") from None

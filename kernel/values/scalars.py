@@ -19,6 +19,7 @@ from holdfast.kernel.values.codec import (
     described_json,
     misfit,
     quoted,
+    unstorable,
 )
 from holdfast.kernel.values.forms import Form, arguments, show
 
@@ -128,7 +129,7 @@ def _encode_float(value: object) -> object:
             number = None
         if number == value:
             return number
-        raise misfit("the integer is too large for a float")
+        raise unstorable("the integer is too large for a float")
     raise misfit(f"{described(value)} is no float")
 
 
@@ -176,13 +177,13 @@ def _write_date(value: date) -> str:
 
 def _write_time(value: time) -> str:
     if value.tzinfo is not None and value.utcoffset() is None:
-        raise misfit("the offset of a time in this zone depends on the date; give a datetime")
+        raise unstorable("the offset of a time in this zone depends on the date; give a datetime")
     return time.isoformat(value)
 
 
 def _write_decimal(value: Decimal) -> str:
     if not value.is_finite():
-        raise misfit(f"{value} is not a number")
+        raise unstorable(f"{value} is not a number")
     return str(value)
 
 

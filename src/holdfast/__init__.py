@@ -13,29 +13,63 @@ if TYPE_CHECKING:
     from holdfast.hosts.bulk import BulkResult
     from holdfast.hosts.engine import Engine
     from holdfast.hosts.findings import Diagnosis, Finding
+    from holdfast.hosts.functions.replaying import Replayed, Waiting
+    from holdfast.hosts.functions.upgrading import Upgrade, Verdict
     from holdfast.hosts.handles import RunHandle
     from holdfast.hosts.hearing import LogLine, ProgressInfo
     from holdfast.hosts.infos import RunEvent, RunInfo
     from holdfast.hosts.interceptors import Batch, BodyCall, Interceptor
     from holdfast.hosts.log_bridge import AttemptLogHandler
     from holdfast.hosts.process.worker import Worker, WorkerStats
+    from holdfast.hosts.run_histories import RunHistory
     from holdfast.hosts.serverless.host import JobMessage, JobOutcome, ServerlessHost
     from holdfast.hosts.sync_engine import SyncEngine
     from holdfast.hosts.sync_handles import SyncRunHandle
     from holdfast.hosts.why import Reason
     from holdfast.kernel.authoring.ai import Price, Redact
     from holdfast.kernel.authoring.calls import Call, Definition
+    from holdfast.kernel.authoring.channels import Channel, Inbox, select
+    from holdfast.kernel.authoring.child_runs import ChildRun, start_child
     from holdfast.kernel.authoring.context import BlobRef, StageContext
     from holdfast.kernel.authoring.decorators import each, stage
     from holdfast.kernel.authoring.external import ExternalStage, NotYet, Suspended, finished, suspend
+    from holdfast.kernel.authoring.functions import (
+        Workflow,
+        compensate_with,
+        now,
+        patched,
+        random,
+        side_effect,
+        sleep,
+        sleep_until,
+        uuid4,
+        workflow,
+    )
     from holdfast.kernel.authoring.nodes import Node
-    from holdfast.kernel.authoring.options import Retry
+    from holdfast.kernel.authoring.options import Rate, Retry
     from holdfast.kernel.authoring.pipelines import Pipeline
     from holdfast.kernel.authoring.policies import AtLeast, ItemFailure, Partial, Tolerate
+    from holdfast.kernel.authoring.signals import Signal
     from holdfast.kernel.authoring.stages import Stage
+    from holdfast.kernel.authoring.step_context import StepContext, step_context
+    from holdfast.kernel.authoring.steps import Step, step
     from holdfast.kernel.commands import RunRerun
     from holdfast.kernel.previews import RerunPreview
-    from holdfast.ports.errors import GiveUp, HoldfastError, RetryAfter
+    from holdfast.ports.errors import (
+        ChildRefusedError,
+        CompensationError,
+        GiveUp,
+        HoldfastError,
+        NondeterminismError,
+        NotDurableError,
+        RestlessError,
+        RetryAfter,
+        RunCancelledError,
+        RunFailedError,
+        SignalRefusedError,
+        StepFailedError,
+        StepLostError,
+    )
     from holdfast.ports.records import RunStatus
     from holdfast.ports.said import Actor, Scope
 
@@ -52,6 +86,10 @@ __all__ = [
     "BodyCall",
     "BulkResult",
     "Call",
+    "Channel",
+    "ChildRefusedError",
+    "ChildRun",
+    "CompensationError",
     "Definition",
     "Diagnosis",
     "Engine",
@@ -59,41 +97,73 @@ __all__ = [
     "Finding",
     "GiveUp",
     "HoldfastError",
+    "Inbox",
     "Interceptor",
     "ItemFailure",
     "JobMessage",
     "JobOutcome",
     "LogLine",
     "Node",
+    "NondeterminismError",
+    "NotDurableError",
     "NotYet",
     "Partial",
     "Pipeline",
     "Price",
     "ProgressInfo",
+    "Rate",
     "Reason",
     "Redact",
+    "Replayed",
     "RerunPreview",
+    "RestlessError",
     "Retry",
     "RetryAfter",
+    "RunCancelledError",
     "RunEvent",
+    "RunFailedError",
     "RunHandle",
+    "RunHistory",
     "RunInfo",
     "RunRerun",
     "RunStatus",
     "Scope",
     "ServerlessHost",
+    "Signal",
+    "SignalRefusedError",
     "Stage",
     "StageContext",
+    "Step",
+    "StepContext",
+    "StepFailedError",
+    "StepLostError",
     "Suspended",
     "SyncEngine",
     "SyncRunHandle",
     "Tolerate",
+    "Upgrade",
+    "Verdict",
+    "Waiting",
     "Worker",
     "WorkerStats",
+    "Workflow",
+    "compensate_with",
     "each",
     "finished",
+    "now",
+    "patched",
+    "random",
+    "select",
+    "side_effect",
+    "sleep",
+    "sleep_until",
     "stage",
+    "start_child",
+    "step",
+    "step_context",
     "suspend",
+    "uuid4",
+    "workflow",
 ]
 
 _WHERE: Final = {
@@ -106,28 +176,62 @@ _WHERE: Final = {
         "holdfast.hosts.engine": ("Engine",),
         "holdfast.hosts.sync_engine": ("SyncEngine",),
         "holdfast.hosts.findings": ("Diagnosis", "Finding"),
+        "holdfast.hosts.functions.replaying": ("Replayed", "Waiting"),
+        "holdfast.hosts.functions.upgrading": ("Upgrade", "Verdict"),
         "holdfast.hosts.handles": ("RunHandle",),
         "holdfast.hosts.sync_handles": ("SyncRunHandle",),
         "holdfast.hosts.hearing": ("LogLine", "ProgressInfo"),
         "holdfast.hosts.infos": ("RunEvent", "RunInfo"),
         "holdfast.hosts.interceptors": ("Batch", "BodyCall", "Interceptor"),
         "holdfast.hosts.log_bridge": ("AttemptLogHandler",),
+        "holdfast.hosts.run_histories": ("RunHistory",),
         "holdfast.hosts.process.worker": ("Worker", "WorkerStats"),
         "holdfast.hosts.serverless.host": ("JobMessage", "JobOutcome", "ServerlessHost"),
         "holdfast.hosts.why": ("Reason",),
         "holdfast.kernel.authoring.ai": ("Price", "Redact"),
         "holdfast.kernel.authoring.calls": ("Call", "Definition"),
+        "holdfast.kernel.authoring.channels": ("Channel", "Inbox", "select"),
+        "holdfast.kernel.authoring.child_runs": ("ChildRun", "start_child"),
         "holdfast.kernel.authoring.context": ("BlobRef", "StageContext"),
         "holdfast.kernel.authoring.decorators": ("each", "stage"),
         "holdfast.kernel.authoring.external": ("ExternalStage", "NotYet", "Suspended", "finished", "suspend"),
+        "holdfast.kernel.authoring.functions": (
+            "Workflow",
+            "compensate_with",
+            "now",
+            "patched",
+            "random",
+            "side_effect",
+            "sleep",
+            "sleep_until",
+            "uuid4",
+            "workflow",
+        ),
         "holdfast.kernel.authoring.nodes": ("Node",),
-        "holdfast.kernel.authoring.options": ("Retry",),
+        "holdfast.kernel.authoring.options": ("Rate", "Retry"),
         "holdfast.kernel.authoring.pipelines": ("Pipeline",),
         "holdfast.kernel.authoring.policies": ("AtLeast", "ItemFailure", "Partial", "Tolerate"),
+        "holdfast.kernel.authoring.signals": ("Signal",),
         "holdfast.kernel.authoring.stages": ("Stage",),
+        "holdfast.kernel.authoring.step_context": ("StepContext", "step_context"),
+        "holdfast.kernel.authoring.steps": ("Step", "step"),
         "holdfast.kernel.commands": ("RunRerun",),
         "holdfast.kernel.previews": ("RerunPreview",),
-        "holdfast.ports.errors": ("GiveUp", "HoldfastError", "RetryAfter"),
+        "holdfast.ports.errors": (
+            "ChildRefusedError",
+            "CompensationError",
+            "GiveUp",
+            "HoldfastError",
+            "NondeterminismError",
+            "NotDurableError",
+            "RestlessError",
+            "RetryAfter",
+            "RunCancelledError",
+            "RunFailedError",
+            "SignalRefusedError",
+            "StepFailedError",
+            "StepLostError",
+        ),
         "holdfast.ports.records": ("RunStatus",),
         "holdfast.ports.said": ("Actor", "Scope"),
     }.items()

@@ -26,6 +26,7 @@ from holdfast.ports.records import (
     Sink,
     Stream,
     StreamState,
+    rank_of,
 )
 from holdfast.ports.said import AiCall, AiCallKind, Annotation, Artifact, Scope
 
@@ -72,6 +73,7 @@ class RunFields(TypedDict, total=False):
     parent: str | None
     close_policy: ClosePolicy
     children: int
+    rank: Micros
 
 
 class JobFields(TypedDict, total=False):
@@ -85,6 +87,7 @@ class JobFields(TypedDict, total=False):
     item: int | None
     state: JobState
     priority: int
+    rank: Micros
     wake_at: Micros | None
     epoch: int
     attempts: int
@@ -243,6 +246,7 @@ def a_run(number: int = 1, **fields: Unpack[RunFields]) -> Run:
         priority=0,
         created_at=NOW + number,
         updated_at=NOW + number,
+        rank=rank_of(NOW, fields.get("priority", 0)),
     )
     return evolve(run, **fields)
 
@@ -258,6 +262,7 @@ def a_job(run: int | str = 1, number: int = 1, **fields: Unpack[JobFields]) -> J
         kind=JobKind.STAGE,
         node="bill",
         max_attempts=3,
+        rank=rank_of(NOW, fields.get("priority", 0)),
     )
     return evolve(job, **fields)
 

@@ -24,7 +24,7 @@ real threads do not belong in a simulation. Whatever draws by chance in a body m
 
 How it is made: `fibers` (processes, virtual time), `loops` (asyncio in fibers), `faults`, `lives` (a process that meets
 them), `ports` and `store` (the only things that are simulated), `processes` (hosts), `watching` and `judging` (checks),
-`worlds`, `seeds`, `programs` and `workload` (what is drawn), `shrinking` and `reports`.
+`worlds`, `seeds`, `programs`, `outside` and `workload` (what is drawn), `shrinking` and `reports`.
 """
 
 from holdfast.testing.simulation.faults import Fired, Kind, Schedule

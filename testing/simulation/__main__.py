@@ -4,6 +4,7 @@ Exit codes: 0 all went well, 127 the simulator or a host has crashed, 128 someth
 """
 
 import argparse
+import gc
 import sys
 import time
 from collections import Counter
@@ -38,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--trace", action="store_true", help="print all that happened, of each seed")
     parser.add_argument("--keep-on", action="store_true", help="do not stop at the first seed that fails")
     told = parser.parse_args(arguments)
+    gc.freeze()  # what was imported stays, and need not be looked at again after each seed
     kept = [] if told.no_kept else list(KEPT)
     seeds = [*kept, *(seed for seed in range(told.first, told.first + told.seeds) if seed not in kept)]
     began = time.monotonic()
@@ -86,7 +88,7 @@ def _outcomes(seeds: Sequence[int], store: str, jobs: int, *, trace: bool) -> It
         for chunk in chunks:
             yield from simulate(chunk)
         return
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=gc.freeze) as pool:
         try:
             for outcomes in pool.map(simulate, chunks):
                 yield from outcomes

@@ -45,6 +45,8 @@ class Kind(StrEnum):
     """The process is told to end gently, and starts again with other code."""
     BLOB_FAILS = "blob_fails"
     """The blob store does not take a blob."""
+    CLOCK_DRIFT = "clock_drift"
+    """The clocks of the process run too fast, or too slowly, from its beginning to its end."""
 
 
 WRITE: Final = (
@@ -80,14 +82,15 @@ _LIKELY: Final[Mapping[Kind, float]] = {
     Kind.HINT_REPEATED: 0.2,
     Kind.HINT_LATE: 0.2,
     Kind.CLOCK_JUMP: 0.01,
-    Kind.BLOB_MISSING: 0.1,
-    Kind.BLOB_CORRUPT: 0.1,
+    Kind.BLOB_MISSING: 0.25,
+    Kind.BLOB_CORRUPT: 0.25,
     Kind.SINK_FAILS: 0.1,
     Kind.SINK_REFUSES: 0.03,
     Kind.DEPLOY: 0.02,
-    Kind.BLOB_FAILS: 0.15,
+    Kind.BLOB_FAILS: 0.35,
+    Kind.CLOCK_DRIFT: 0.5,
 }
-"""How likely each kind is at a point where it can fire, in a seed that has much of it."""
+"""How likely each kind is at a point where it can fire, in a seed that has much of it. Of drift: in each process."""
 
 _STRENGTHS: Final = (0.0, 0.0, 0.3, 1.0, 2.0)
 
@@ -156,6 +159,14 @@ class Faults:
             return None
         self.fired.append(Fired(process, point, kind))
         return kind
+
+    def from_birth(self, process: str, kind: Kind, random: Random, now: int) -> bool:
+        """Whether a process has this fault from its beginning: that is its point 0."""
+        fires = random.random() < self.strengths.get(kind, 0.0)
+        if not fires or not self.is_on or self._is_left_out(kind, (process, 0), now):
+            return False
+        self.fired.append(Fired(process, 0, kind))
+        return True
 
     def _bounds_of(self, among: Sequence[Kind]) -> list[tuple[float, Kind]]:
         bounds: list[tuple[float, Kind]] = []

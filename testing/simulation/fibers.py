@@ -7,18 +7,18 @@ A process that crashes gets `Crashed` raised in all of its fibers, where they sl
 after, each attempt to sleep or wait raises it again: nothing that they do has an effect any more.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from itertools import count
 from math import ceil
 from random import Random
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from greenlet import getcurrent, greenlet
 
 from holdfast.hosts.loops import runs
 from holdfast.hosts.process.threads import starts
+from holdfast.testing.running_loops import call_outside
 
 START: Final = 1_767_225_600_000_000
 """When every simulation begins: 1 January 2026."""
@@ -133,18 +133,22 @@ class Hub:
         self.runner = runner
         self.switches = 0
         self._random = random
-        self._queue: list[tuple[int, float, int, Callable[[], object]]] = []
+        self._queue: list[tuple[int, float, int, Callable[[], object] | Fiber, int]] = []
         self._numbers = count()
         self._error: tuple[Process, BaseException] | None = None
+        self._until = START
+        self._ask: Callable[[], bool] = lambda: True
+        self._was_over: bool | None = None
+        """What was answered when somebody last asked whether it is over; None if that was before something happened."""
 
     def at(self, at: int, call: Callable[[], object]) -> None:
         """Make a call at an instant; it must neither sleep nor wait."""
-        heappush(self._queue, (at, self._random.random(), next(self._numbers), call))
+        heappush(self._queue, (at, self._random.random(), next(self._numbers), call, 0))
 
     def wake(self, fiber: Fiber, at: int, token: int | None = None) -> None:
         """Have a fiber go on at an instant, unless it has gone on before."""
         expected = fiber.token if token is None else token
-        self.at(at, lambda: self._resume(fiber, expected))
+        heappush(self._queue, (at, self._random.random(), next(self._numbers), fiber, expected))
 
     def sleep(self, micros: int) -> None:
         """Let virtual time pass for the fiber that calls."""
@@ -155,17 +159,9 @@ class Hub:
 
     def suspend(self, fiber: Fiber) -> None:
         """Let others run until the fiber is woken."""
-        loop = asyncio._get_running_loop()
-        if loop is None:
-            self.greenlet.switch()
-        else:
-            task = _leave_task(loop)
-            asyncio._set_running_loop(None)
-            try:
-                self.greenlet.switch()
-            finally:
-                asyncio._set_running_loop(loop)
-                _enter_task(loop, task)
+        following = self._following()
+        if following is not fiber:
+            call_outside((self.greenlet if following is None else following).switch)
         fiber.process.check()
 
     def crash(self, process: Process) -> None:
@@ -190,31 +186,63 @@ class Hub:
 
         HostError if one of them has raised what no host may.
         """
+        self._until, self._ask = until, is_over
         while self._queue:
-            at, _, _, call = self._queue[0]
-            if at > until:
+            if self._queue[0][0] > until:
                 self.now = until
                 return is_over()
-            heappop(self._queue)
-            self.now = max(self.now, at)
-            call()
-            if self._error is not None:
-                process, error = self._error
-                raise HostError(f"{process.name}: {type(error).__name__}: {error}") from error
-            if is_over():
+            due, token = self._pop()
+            if not isinstance(due, Fiber):
+                due()
+            elif self._goes_on(due, token):
+                due.switch()
+            if self._was_over is None:
+                self._was_over = self._asked()
+            was_over, self._was_over = self._was_over, None
+            if was_over:
                 return True
         return is_over()
 
-    def _resume(self, fiber: Fiber, token: int) -> None:
+    def _following(self) -> Fiber | None:
+        """Return the fiber that is next, ready to go on; None if the hub is.
+
+        From fiber to fiber it is one switch, over the hub it would be two.
+        """
+        while True:
+            self._was_over = self._asked()
+            if self._was_over or not self._queue or self._queue[0][0] > self._until:
+                return None
+            if not isinstance(self._queue[0][3], Fiber):
+                return None
+            due, token = self._pop()
+            assert isinstance(due, Fiber)
+            if self._goes_on(due, token):
+                self._was_over = None
+                return due
+
+    def _asked(self) -> bool:
+        """Return whether it is over. HostError if a fiber has raised what no host may."""
+        if self._error is not None:
+            process, error = self._error
+            raise HostError(f"{process.name}: {type(error).__name__}: {error}") from error
+        return self._ask()
+
+    def _pop(self) -> tuple[Callable[[], object] | Fiber, int]:
+        at, _, _, due, token = heappop(self._queue)
+        self.now = max(self.now, at)
+        return due, token
+
+    def _goes_on(self, fiber: Fiber, token: int) -> bool:
+        """Whether a fiber that was to be woken is to go on now: not if it has gone on before, or its process pauses."""
         process = fiber.process
         if fiber.dead or fiber.token != token or process.is_crashed:
-            return
+            return False
         if process.paused_until > self.now:
-            self.at(process.paused_until, lambda: self._resume(fiber, token))
-            return
+            self.wake(fiber, process.paused_until, token)
+            return False
         fiber.token += 1
         self.switches += 1
-        fiber.switch()
+        return True
 
 
 def current() -> Fiber:
@@ -237,14 +265,3 @@ def _bury(fiber: Fiber) -> None:
     fiber.throw(Crashed())
     if not fiber.dead:
         raise HostError("a fiber of a process that has crashed went on waiting")
-
-
-def _leave_task(loop: asyncio.AbstractEventLoop) -> "asyncio.Task[Any] | None":
-    """Make the loop's current task nobody's, and return it: Python 3.14 keeps it by thread, not by loop."""
-    swap = cast("Any", getattr(asyncio.tasks, "_swap_current_task", None))
-    return None if swap is None else cast("asyncio.Task[Any] | None", swap(loop, None))
-
-
-def _enter_task(loop: asyncio.AbstractEventLoop, task: "asyncio.Task[Any] | None") -> None:
-    if task is not None:
-        cast("Any", asyncio.tasks)._swap_current_task(loop, task)

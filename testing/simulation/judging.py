@@ -11,6 +11,7 @@ from holdfast.ports.json import parse
 from holdfast.ports.records import HistoryRow, Micros, Run, RunStatus, Sink
 from holdfast.ports.references import reference_from
 from holdfast.ports.tables import Tables
+from holdfast.testing.simulation.replaying import replayed
 from holdfast.testing.simulation.worlds import World
 from holdfast.testing.snapshots import snapshot_of
 
@@ -25,6 +26,7 @@ def wrong_at_end(world: World) -> list[Violation]:
         *_results(world, tables),
         *_events(world, tables),
         *(Violation("L1", "-", what) for what in world.scenario.at_end(tables)),
+        *replayed(world, tables),
         *_stored(world, tables),
     ]
 
@@ -39,7 +41,7 @@ def wasted(world: World) -> list[Violation]:
             found.append(Violation("W1", run, f"{sink} was given events {twice} more than once"))
     for key, rows in world.store.tables.history.items():
         found += (Violation("W1", key, what) for what in _lost(rows))
-    return [*found, *_late(world.store.tables)]
+    return [*found, *watch.steps.wasted(), *_late(world.store.tables)]
 
 
 def _late(tables: Tables) -> Iterator[Violation]:

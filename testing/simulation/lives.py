@@ -4,19 +4,24 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
+from holdfast.hosts.clock import GAIN_MAX
 from holdfast.testing.simulation.faults import IDLE, Faults, Kind
 from holdfast.testing.simulation.fibers import Hub, Process
 from holdfast.testing.simulation.trace import Trace
 
 SKEW_MAX: Final = 600_000_000
 JUMP_MAX: Final = 3_600_000_000
+DRIFT_MAX: Final = 0.03
+"""Seconds in each by which the clocks of a process run too fast or too slowly at most: more than any real ones do."""
+
 _SECOND: Final = 1_000_000
 
 
 class Life(Process):
     """A process that meets faults. `lease` is in seconds: a pause lasts longer than that, mostly.
 
-    `skew` is by how much its wall clock is wrong, in microseconds.
+    `skew` is by how much its wall clock is wrong, in microseconds. Both of its clocks gain `drift` seconds in each, or
+    lose it where that is negative.
     """
 
     def __init__(
@@ -32,6 +37,8 @@ class Life(Process):
     ) -> None:
         super().__init__(hub, name, random)
         self.skew = 0
+        self.drift = 0.0
+        self._born = hub.now
         self.wants_to_end = False
         self.has_all_code = True
         self._faults = faults
@@ -39,6 +46,25 @@ class Life(Process):
         self._lease = lease
         self._crashed = crashed
         self._points = 0
+
+    @property
+    def gained(self) -> float:
+        """By how many seconds its clocks are ahead by now, for they run too fast; negative if they run too slowly."""
+        return self.drift * (self.hub.now - self._born - self.frozen) / _SECOND
+
+    def draw_drift(self, random: Random) -> None:
+        """Have the clocks run too fast or too slowly, if that is to be."""
+        if self._faults.from_birth(self.name, Kind.CLOCK_DRIFT, random, self.hub.now):
+            self.drift = random.choice((GAIN_MAX, DRIFT_MAX)) * random.uniform(-1, 1)
+
+    @property
+    def may_be_early(self) -> float:
+        """How many microseconds before its time it may do something: nothing is promised for clocks as fast as that."""
+        return max(0.0, self.drift - GAIN_MAX) * (self.hub.now - self._born)
+
+    def passing(self, seconds: float) -> float:
+        """Return how many seconds pass while its clocks show that so many do."""
+        return seconds / (1 + self.drift)
 
     def say(self, what: str) -> None:
         """Add a line to the trace."""

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
+from math import inf
 from typing import Any, TypeVar, cast
 
 from typing_extensions import TypeVarTuple, Unpack, override
@@ -70,7 +71,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         while self._timers and self._timers[0][2].cancelled():
             heappop(self._timers)
         if not self._ready:
-            self._woken.wait(max(0.0, self._timers[0][0] - self.time()) if self._timers else None)
+            self._woken.wait(self._left())
         now = self.time() + 1e-9
         while self._timers and self._timers[0][0] <= now:
             self._ready.append(heappop(self._timers)[2])
@@ -78,6 +79,11 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             handle = self._ready.popleft()
             if not handle.cancelled():
                 handle._run()
+
+    def _left(self) -> float | None:
+        """Return the seconds until a timer is due; None if none ever is, as that of who sleeps for ever."""
+        due = self._timers[0][0] if self._timers else inf
+        return None if due == inf else max(0.0, due - self.time())
 
     @override
     def time(self) -> float:

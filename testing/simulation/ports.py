@@ -30,15 +30,17 @@ class SimulatedClock:
 
     def now(self) -> datetime:
         """Return what the wall clock shows."""
-        return instant(self._life.hub.now + self._life.skew)
+        life = self._life
+        return instant(life.hub.now + life.skew + round(life.gained * 1_000_000))
 
     def monotonic(self) -> float:
         """Return the seconds that have passed; none pass while the process is frozen."""
-        return (self._life.hub.now - START - self._life.frozen) / 1_000_000
+        life = self._life
+        return (life.hub.now - START - life.frozen) / 1_000_000 + life.gained
 
     def sleep(self, seconds: float, /) -> None:
         """Let virtual time pass."""
-        self._life.hub.sleep(round(seconds * 1_000_000))
+        self._life.hub.sleep(round(self._life.passing(seconds) * 1_000_000))
 
 
 class SimulatedPersistence:
@@ -198,7 +200,7 @@ class SimulatedTransport:
             self._inbox = self._wires.open(self._life)
         inbox = self._inbox
         if not inbox.hints:
-            inbox.arrived.wait(wait)
+            inbox.arrived.wait(self._life.passing(wait))
         found: list[Delivery] = []
         while inbox.hints and len(found) < limit:
             found.append(Delivery(hint=inbox.hints.popleft(), receipt=""))

@@ -22,9 +22,11 @@ from holdfast.hosts.serverless.host import JobOutcome, ServerlessHost
 from holdfast.hosts.stores import Stores
 from holdfast.hosts.sync_engine import SyncEngine
 from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.commands import Attempt, JobSettle
 from holdfast.ports.errors import HoldfastError, UnavailableError
 from holdfast.ports.events import EventSink
+from holdfast.ports.records import JobKind
 from holdfast.ports.transport import Hint, JobHint
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.ids import SeededIds
@@ -40,8 +42,10 @@ from holdfast.testing.simulation.ports import (
     SimulatedTransport,
     Wires,
 )
+from holdfast.testing.simulation.steps import Begun
 from holdfast.testing.simulation.store import SharedStore
 from holdfast.testing.simulation.watching import Watch
+from holdfast.testing.step_stubs import AnyStep, noting
 
 _RETRY: Final = 500_000
 _EXTRA: Final = 0.15
@@ -74,6 +78,33 @@ class Observer:
         self._watch.body(self._life.name, call.job, call.epoch, f"{call.run_id} {call.stage}{item}")
         yield
 
+    def observed(self, body: Body) -> Body:
+        """Return the same body; if it drives a function, with an eye on the steps that it does."""
+        if body.attempt.kind is not JobKind.DRIVE:
+            return body
+        attempt, inner = body.attempt, body.parts.step
+
+        def seen(step: AnyStep) -> AnyStep:
+            made = inner(step)
+
+            def note(args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+                context = step_context()
+                begun = Begun(
+                    job=attempt.job,
+                    epoch=attempt.epoch,
+                    run=attempt.run,
+                    run_id=context.run_id,
+                    call=context.idempotency_key.rpartition("/")[2],
+                    step=step.name,
+                    attempt=context.attempt,
+                    arguments=step.form.encode(args, kwargs),
+                )
+                self._watch.step(self._life.name, begun)
+
+            return attrs.evolve(made, body=noting(made, note))
+
+        return attrs.evolve(body, parts=attrs.evolve(body.parts, step=seen))
+
 
 @attrs.frozen(kw_only=True)
 class Surroundings:
@@ -98,6 +129,7 @@ class Surroundings:
         observer = Observer(life, self.watch)
         core = Core(stores, workflows, namespace="default", migrate=True, interceptors=(observer,))
         core.host = life.name
+        core.bodies.substitute = observer.observed
         return core
 
     def sinks_of(self, life: Life) -> dict[str, EventSink]:
@@ -154,7 +186,7 @@ class SimulatedWorker:
         listener = Listener(
             stores.persistence, stores.transport, monotonic=self._clock.monotonic, starts=False
         )
-        listener.add_worker(lambda: self._post(p.Woken()), lambda runs: self._post(p.RunsEnded(runs)))
+        listener.add_worker(lambda: self._post(p.Woken()), self._doubt)
         self._life.spawn(lambda: self._listen(listener))
         while True:
             if self._life.wants_to_end and not self._drains:
@@ -169,12 +201,18 @@ class SimulatedWorker:
                 self._life.hub.sleep(0)
                 continue
             at = self.hands.machine.next_step()
-            self._stirred.wait(None if at is None else max(0.0, at - self._clock.monotonic()))
+            left = None if at is None else max(0.0, at - self._clock.monotonic())
+            self._stirred.wait(None if left is None else self._life.passing(left))
             self._life.meet_idle()
 
     def _post(self, happened: p.Input) -> None:
         self.hands.post(happened)
         self._stirred.set()
+
+    def _doubt(self, runs: frozenset[str]) -> None:
+        if any(attempt.run in runs for attempt in tuple(self._running)):
+            self._core.bodies.news.tell(runs)
+            self._post(p.RunsEnded(runs))
 
     def _listen(self, listener: Listener) -> None:
         while True:
@@ -184,7 +222,7 @@ class SimulatedWorker:
     def _renew(self) -> None:
         wait = self._renewal.interval
         while True:
-            self._life.hub.sleep(round(wait * 1_000_000))
+            self._clock.sleep(wait)
             wait = self._renewal.round()
 
     def _carry_out(self, action: p.Action) -> None:

@@ -10,14 +10,16 @@ import attrs
 
 from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.decorators import each, stage
-from holdfast.kernel.authoring.external import NotYet, Suspended, finished, suspend
-from holdfast.kernel.authoring.options import BodyOptions, Retry
+from holdfast.kernel.authoring.external import ExternalStage, NotYet, Suspended, finished, suspend
+from holdfast.kernel.authoring.functions import Workflow
+from holdfast.kernel.authoring.options import BodyOptions, Rate, Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.policies import AtLeast, Partial, Tolerate
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import GiveUp, RetryAfter
 from holdfast.testing.simulation.fibers import START, current, spend
+from holdfast.testing.simulation.outside import Outside
 
 _MODULUS: Final = 1_000_003
 _BIG: Final = 70_000
@@ -37,14 +39,34 @@ class Manner:
 
 
 @attrs.frozen(kw_only=True)
-class Program:
-    """A workflow, and what it gives: `nodes` are the names of its stages, `children` of those that are runs."""
+class Elsewhere:
+    """Work that is done elsewhere, and takes `seconds` there; it may then have failed, if it `breaks`.
 
-    workflow: Pipeline[int, int]
+    To hand it on `takes` seconds. The first attempts of a check fail, so many of them.
+    """
+
+    salt: int
+    seconds: float
+    check_after: float
+    fails: int
+    give_up_after: float | None
+    takes: float
+    breaks: bool
+
+
+@attrs.frozen(kw_only=True)
+class Program:
+    """A workflow, and what it gives: `nodes` are the names of its stages, `children` of those that are runs.
+
+    Of a durable function, `receives` is how many messages it takes at most.
+    """
+
+    workflow: Pipeline[int, int] | Workflow[[int], int]
     model: Model
     nodes: tuple[str, ...]
     externals: tuple[str, ...] = ()
     children: tuple[str, ...] = ()
+    receives: int = 0
 
 
 def mixed(salt: int, number: int) -> int:
@@ -53,11 +75,17 @@ def mixed(salt: int, number: int) -> int:
 
 
 def draw_program(
-    random: Random, name: str, *, version: str = "1", children: tuple[Program, ...] = (), parts: int = 4
+    random: Random,
+    name: str,
+    outside: Outside,
+    *,
+    version: str = "1",
+    children: tuple[Program, ...] = (),
+    parts: int = 4,
 ) -> Program:
     """Draw a pipeline of some parts, each of a kind that is drawn."""
     defaults: dict[str, Any] = {"retry": draw_retry(random)}
-    draft = _Draft(random, cast("Any", Pipeline(name, input=int, version=version, **defaults)))
+    draft = _Draft(random, cast("Any", Pipeline(name, input=int, version=version, **defaults)), outside)
     makers: list[Callable[[], None]] = [
         draft.add_plain,
         draft.add_plain,
@@ -95,13 +123,14 @@ def draw_retry(random: Random) -> Retry:
 class _Draft:
     """A pipeline that grows, from number to number."""
 
-    def __init__(self, random: Random, pipeline: Pipeline[Any, Any]) -> None:
+    def __init__(self, random: Random, pipeline: Pipeline[Any, Any], outside: Outside) -> None:
         self.pipeline: Pipeline[Any, Any] = pipeline
         self.model: Model = lambda number: number
         self.nodes: list[str] = []
         self.externals: list[str] = []
         self.children: list[str] = []
         self._random = random
+        self._outside = outside
 
     # Parts ----------------------------------------------------------------------------------------------------------
 
@@ -126,6 +155,9 @@ class _Draft:
         """A list, a stage for each of its items, and one that adds up what these give."""
         random = self._random
         manner, made = self._body()
+        more = Random(f"{made.name}/{manner.salt}")
+        if more.random() < 0.3:
+            made = self._elsewhere(manner.salt, more).options(name=made.name)
         size = random.choice((0, 1, 2, 3, 5))
         spread = _spread(size).options(name=self._name("spread"))
         limit = random.choice((None, 1, 2, 3))
@@ -160,14 +192,16 @@ class _Draft:
         salt, name = random.randrange(1_000), self._name("external")
         more = Random(f"{name}/{salt}")  # what was added later moves nothing that was drawn before
         give_up_after = more.choice((None, None, 10.0, 30.0))
-        made = _external(
-            salt,
+        work = Elsewhere(
+            salt=salt,
             seconds=random.choice((0.0, 1.0, 8.0, 20.0 if give_up_after is None else 1_000_000.0)),
             check_after=random.choice((1.0, 4.0, 10.0)),
             fails=random.choice((0, 0, 1, 2)),
             give_up_after=give_up_after,
             takes=more.choice((0.0, 0.0, 1.0, 6.0)),
+            breaks=more.random() < 0.1,
         )
+        made = _cancelled(_external(work, self._outside), self._outside, more)
         self.externals.append(name)
         self.pipeline = self.pipeline.pipe(made.options(name=name))
         self._then(lambda number: mixed(salt, number))
@@ -199,6 +233,19 @@ class _Draft:
             return None if None in gave else sum(one for one in gave if one is not None) % _MODULUS
 
         self._then(model)
+
+    def _elsewhere(self, salt: int, random: Random) -> Any:
+        """A stage whose work is done elsewhere, for the items of a map."""
+        work = Elsewhere(
+            salt=salt,
+            seconds=random.choice((1.0, 8.0, 20.0)),
+            check_after=random.choice((1.0, 4.0, 10.0)),
+            fails=random.choice((0, 0, 1)),
+            give_up_after=random.choice((None, None, 5.0)),
+            takes=random.choice((0.0, 1.0)),
+            breaks=random.random() < 0.1,
+        )
+        return _cancelled(_external(work, self._outside), self._outside, random)
 
     # What they are made of ------------------------------------------------------------------------------------------
 
@@ -252,8 +299,22 @@ class _Draft:
             options["queue"] = random.choice(("default", "slow"))
         if random.random() < 0.1:
             options["priority"] = random.randrange(-2, 3)
+        rate = _draw_rate(manner, alone="max_concurrency" not in options)
+        if rate is not None:
+            options["rate_limit"] = rate
         make = _async_body if random.random() < 0.5 else _sync_body
         return manner, make(manner).options(**options)
+
+
+def _draw_rate(manner: Manner, *, alone: bool) -> Rate | None:
+    random = Random(
+        f"{manner.salt}/{manner.seconds}/{manner.fails}"
+    )  # what was added later moves nothing before it
+    if random.random() > 0.15:
+        return None
+    span = timedelta(seconds=random.choice((0.5, 2, 5)))
+    name, by = random.choice(((None, None), (None, None), ("model", None), (None, "colour")))
+    return Rate(random.choice((1, 1, 2, 3)), per=span, name=name if alone else None, by=by if alone else None)
 
 
 # Bodies -------------------------------------------------------------------------------------------------------------
@@ -330,32 +391,57 @@ def _say(manner: Manner, ctx: StageContext, number: int) -> None:
         ctx.ai.record(topic="numbers", model="abacus", input_tokens=1, output_tokens=1)
 
 
-def _external(
-    salt: int, *, seconds: float, check_after: float, fails: int, give_up_after: float | None, takes: float
-) -> Any:
+def _external(work: Elsewhere, outside: Outside) -> ExternalStage[int, int, None, list[int]]:
     @stage.external
     def body(ctx: StageContext, number: int) -> Suspended[list[int], int]:
-        if seconds == 0.0:
-            return finished(mixed(salt, number))
-        if takes:
-            spend(takes)
+        if work.seconds == 0.0:
+            return finished(mixed(work.salt, number))
+        if work.takes:
+            spend(work.takes)
         now = current().process.hub.now
+        ends = None if work.give_up_after is None else now + round(work.give_up_after * 1_000_000)
+        state = [now - START + round(work.seconds * 1_000_000), number]
+        outside.submit(ctx.idempotency_key, state)
         return suspend(
-            [now - START + round(seconds * 1_000_000), number],
-            check_after=timedelta(seconds=check_after),
-            give_up_at=None if give_up_after is None else instant(now + round(give_up_after * 1_000_000)),
+            state,
+            check_after=timedelta(seconds=work.check_after),
+            give_up_at=None if ends is None else instant(ends),
             key=f"{ctx.run_id}/key",
         )
 
     @body.check(retry=Retry(attempts=6, wait=timedelta(seconds=1)))
     def check(ctx: StageContext, state: list[int]) -> int | NotYet:
-        if ctx.attempt <= fails:
+        if ctx.attempt <= work.fails:
             raise ValueError("it can't be asked yet")
         if current().process.hub.now - START < state[0]:
             return NotYet()
-        return mixed(salt, state[1])
+        if work.breaks:
+            raise GiveUp("it has failed elsewhere")
+        return mixed(work.salt, state[1])
 
     return check
+
+
+def _cancelled(
+    made: ExternalStage[int, int, None, list[int]], outside: Outside, random: Random
+) -> ExternalStage[int, int, None, list[int]]:
+    """Give most stages what cancels their work, which may take its time, or fail."""
+    if random.random() < 0.2:
+        return made
+    takes, fails = random.choice((0.0, 0.0, 2.0, 8.0)), random.choice((0, 0, 0, 1, 2, 5))
+    retry = Retry(attempts=random.choice((2, 3, 6, 10)), wait=timedelta(seconds=random.choice((0, 1, 4))))
+
+    @made.cancel(retry=retry, timeout=timedelta(seconds=30))
+    def cancel(ctx: StageContext, state: list[int]) -> None:
+        if takes:
+            spend(takes / 2)
+        if ctx.attempt <= fails:
+            raise ConnectionError("it can't be reached")
+        outside.cancel(ctx.idempotency_key, state)
+        if takes:
+            spend(takes / 2)
+
+    return cancel
 
 
 def _spread(size: int) -> Stage[int, list[int]]:

@@ -3,7 +3,16 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, cast
 
-from holdfast.kernel.commands import JobClaim, JobClaimOne, JobHeartbeat, JobRelease, JobSettle, RunCreate
+from holdfast.kernel.commands import (
+    JobClaim,
+    JobClaimOne,
+    JobHeartbeat,
+    JobRecord,
+    JobRelease,
+    JobSettle,
+    OutboxSettle,
+    RunCreate,
+)
 from holdfast.kernel.commands.command import Command
 from holdfast.kernel.invariants import Violation
 from holdfast.ports.changes import (
@@ -20,6 +29,7 @@ from holdfast.ports.changes import (
     StoreReply,
     UpdateJob,
     UpdateRun,
+    UpdateStream,
 )
 from holdfast.ports.json import parse
 from holdfast.ports.records import (
@@ -36,6 +46,7 @@ from holdfast.ports.records import (
 from holdfast.ports.tables import Tables
 from holdfast.testing.simulation.store import Commit
 
+_OF_HOLDERS: Final = (JobRecord, JobRelease, JobSettle)
 _ASKED_TOO_LONG: Final[Micros] = 120_000_000
 """How long after it was to be given up external work may be asked about: hosts stand still, and wake up late."""
 
@@ -44,8 +55,10 @@ def unentitled(tables: Tables, commit: Commit, now: Micros) -> Iterator[Violatio
     """Yield what is wrong with a commit, from the rows as they were before it."""
     yield from _as_holders(tables, commit)
     yield from _with_answer(commit)
+    yield from _flushed(tables, commit)
     jobs = _jobs_after(commit.changes)
     is_asked = any(isinstance(one, JobHeartbeat) for one in commit.sent)
+    settled = {one.job for one in commit.sent if isinstance(one, JobSettle)}
     for change in commit.changes:
         match change:
             case AddJob(job) | UpdateJob(job) if job.state is JobState.LEASED:
@@ -64,7 +77,7 @@ def unentitled(tables: Tables, commit: Commit, now: Micros) -> Iterator[Violatio
                 yield from _said(tables, JobKey(call.run, call.job), call.epoch)
             case _:
                 pass
-        if isinstance(change, UpdateJob):
+        if isinstance(change, UpdateJob) and change.job.key.text in settled:
             yield from _asked(tables, change.job, now)
 
 
@@ -81,8 +94,8 @@ def _jobs_after(changes: Sequence[Change]) -> dict[JobKey, Job | None]:
 
 def _as_holders(tables: Tables, commit: Commit) -> Iterator[Violation]:
     """S3: attempts end, and give back, what they hold: their own job, in their own epoch."""
-    named = {(one.job, one.epoch) for one in commit.sent if isinstance(one, JobSettle | JobRelease)}
-    if not named or not all(isinstance(one, JobSettle | JobRelease) for one in commit.sent):
+    named = {(one.job, one.epoch) for one in commit.sent if isinstance(one, _OF_HOLDERS)}
+    if not named or not all(isinstance(one, _OF_HOLDERS) for one in commit.sent):
         return
     holders = {job_key(job).run for job, epoch in named if _is_held(tables, job_key(job), epoch)}
     for change in commit.changes:
@@ -112,6 +125,22 @@ def _with_answer(commit: Commit) -> Iterator[Violation]:
         replies = [change.reply.key for change in commit.changes if isinstance(change, StoreReply)]
         if creates and key is not None and key not in replies:
             yield Violation("I1", key, "a run was created, and not with it that this was answered")
+
+
+def _flushed(tables: Tables, commit: Commit) -> Iterator[Violation]:
+    """S3: who says how far events were delivered holds their stream; what comes too late changes nothing."""
+    if not commit.sent or not all(isinstance(one, OutboxSettle) for one in commit.sent):
+        return
+    holders = {one.holder for one in commit.sent if isinstance(one, OutboxSettle)}
+    for change in commit.changes:
+        if not isinstance(change, UpdateStream):
+            continue
+        known = tables.streams.get(change.stream.key)
+        if known is not None and known.holder not in holders:
+            where = f"{known.run} for {known.sink}"
+            yield Violation(
+                "S3", where, f"its cursor was moved by {holders}, and it is held by {known.holder}"
+            )
 
 
 def _claimed(tables: Tables, commit: Commit, job: Job) -> Iterator[Violation]:
@@ -159,9 +188,8 @@ def _ended(tables: Tables, row: HistoryRow, jobs: dict[JobKey, Job | None]) -> I
                 "T1", job.key.text, f"it is to be tried again at {retry_at}, not at {after.wake_at}"
             )
     elif job.wake_at is not None:
-        checks = [
-            one for one in jobs.values() if one is not None and (one.node, one.item) == (row.node, row.item)
-        ]
+        place = (row.run, row.node, row.item)
+        checks = [one for one in jobs.values() if one is not None and (one.run, one.node, one.item) == place]
         if any(one.kind is JobKind.CHECK and one.state is JobState.SLEEPING for one in checks):
             yield Violation("T3", job.key.text, "it was woken while its body ran, and is asleep")
 

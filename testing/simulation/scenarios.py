@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
+from holdfast.hosts.sync_engine import SyncEngine
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.ports.records import Run
 from holdfast.ports.tables import Tables
@@ -21,6 +22,7 @@ class Scenario:
         sinks: The names under which clients register sinks.
         expected: Called with a run that was completed, its input and its result (plain JSON), returns what is wrong
             with that; None if nothing is.
+        missing: Given all rows, returns what an operator does for runs that wait for what nobody has brought them.
         at_end: Given all rows when all has ended, returns what is wrong with them.
     """
 
@@ -29,6 +31,7 @@ class Scenario:
     clients: Sequence[Sequence[Deed]] = ()
     sinks: Sequence[str] = ()
     expected: Callable[[Run, object, object], str | None] = lambda _, __, ___: None
+    missing: Callable[[Tables], Sequence[Callable[[SyncEngine], object]]] = lambda _: ()
     at_end: Callable[[Tables], Sequence[str]] = lambda _: ()
 
 

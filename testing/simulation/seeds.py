@@ -1,5 +1,6 @@
 """One seed from its beginning to its end: what is drawn from it, the three phases, and what came of them."""
 
+import gc
 import logging
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -8,6 +9,7 @@ from random import Random
 
 import attrs
 
+from holdfast.kernel.functions.machine import evict_all, in_memory
 from holdfast.ports.persistence import Persistence
 from holdfast.testing.simulation.faults import Faults, Fired, Kind, Schedule, draw_strengths
 from holdfast.testing.simulation.fibers import START, HostError
@@ -73,7 +75,7 @@ def simulate_seed(
         store: Makes the store; one in memory if left out.
         wastes_nothing: Whether to do it all again without faults, and check that nothing is done in vain (W1).
     """
-    with _quiet():
+    with _quiet(), unswept():
         drawn = draw_strengths(Random(f"{seed}/strengths"))
         faults = Faults(drawn if strengths is None else strengths, schedule or Schedule(), START)
         world = _world(seed, make, faults, store)
@@ -145,3 +147,20 @@ def _quiet() -> Generator[None]:
         yield
     finally:
         logger.setLevel(level)
+
+
+@contextmanager
+def unswept() -> Generator[None]:
+    """Keep the garbage collector from looking again and again at a world that becomes garbage all at once.
+
+    Functions of processes that have crashed are taken out of memory: nobody else would.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    others = in_memory()
+    try:
+        yield
+    finally:
+        evict_all(besides=others)
+        if was_enabled:
+            gc.enable()

@@ -9,6 +9,7 @@ from holdfast.ports.changes import (
     AddNews,
     AddNote,
     AppendHistory,
+    CancelWork,
     Change,
     CloseJob,
     CloseJobs,
@@ -64,6 +65,8 @@ def described(change: Change) -> str:
             return _job("+job", job)
         case CloseJob(key):
             return f"-job {key.run[-6:]}.{key.number}"
+        case CancelWork(key, node, attempts):
+            return f"cancel {key[-6:]} {node} {attempts}"
         case CloseJobs(key):
             return f"-jobs {key[-6:]}"
         case CloseNode(key, node):

@@ -1,15 +1,24 @@
 """Looks at every commit, every body that starts, every event that a sink takes: nothing broken stays unseen."""
 
-from collections import Counter, defaultdict
+from bisect import insort
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, cast
 
-from holdfast.kernel.commands import JobHeartbeat, JobRelease, JobSettle, JobWakeDue, RunExpire
+from holdfast.kernel.commands import (
+    JobHeartbeat,
+    JobRecord,
+    JobRelease,
+    JobSettle,
+    JobWakeDue,
+    RunExpire,
+)
 from holdfast.kernel.invariants import Snapshot, Violation, as_snapshot, check, check_step
 from holdfast.ports.changes import (
     AddJob,
     AddNote,
     AppendHistory,
+    CancelWork,
     Change,
     CloseJob,
     CloseJobs,
@@ -21,13 +30,16 @@ from holdfast.ports.changes import (
 )
 from holdfast.ports.clock import micros
 from holdfast.ports.events import Event
+from holdfast.ports.json import parse
 from holdfast.ports.records import (
     ACTIVE,
+    PAID_ROWS,
     HistoryRow,
     Job,
     JobKey,
     JobState,
     Micros,
+    RateName,
     Run,
     RunStatus,
     SessionState,
@@ -35,6 +47,7 @@ from holdfast.ports.records import (
 )
 from holdfast.ports.tables import Tables
 from holdfast.testing.simulation.rights import dangling, unentitled
+from holdfast.testing.simulation.steps import Begun, Steps
 from holdfast.testing.simulation.store import Commit
 from holdfast.testing.simulation.trace import Trace, described
 
@@ -47,8 +60,14 @@ _ENDS: Final = frozenset(
         "stage.retrying",
         "stage.failed",
         "stage.lost",
+        "step.completed",
+        "step.failed",
+        "step.retrying",
+        "timer.fired",
+        *PAID_ROWS,
     }
 )
+_BLOCKS: Final = frozenset({"blob_missing", "blob_corrupt"})
 _VIOLATIONS_MAX: Final = 5
 
 
@@ -64,13 +83,17 @@ class Watch:
         self._now = now
         self._claims: dict[tuple[str, int], str] = {}
         self._hosts: dict[str, str] = {}
+        self._starts: dict[RateName, list[Micros]] = defaultdict(list)
         self._old: Snapshot | None = None
         self._old_jobs: dict[str, dict[int, Job]] = {}
         self.delivered: dict[tuple[str, str], list[int]] = defaultdict(list)
         self._tables: Tables | None = None
+        self.steps = Steps()
         self.skipped: set[tuple[str, str, int]] = set()
         self.has_blob: Callable[[str], bool] = lambda _: True
         """Whether there is a blob of this key, for all that its store may say to others."""
+        self.may_be_early: Callable[[str], float] = lambda _: 0.0
+        """How many microseconds before its time a process may do something, for its clock is too fast."""
 
     def found(self, invariant: str, where: str, what: str) -> None:
         """Note that something is wrong."""
@@ -112,6 +135,10 @@ class Watch:
             *(check(new, runs=runs) if runs else ()),
         ):
             self.found(violation.invariant, violation.where, violation.what)
+        for change in commit.changes:
+            if isinstance(change, AppendHistory):
+                for violation in (*self.steps.recorded(change.row), *_blocked(change.row)):
+                    self.found(violation.invariant, violation.where, violation.what)
         self._guarded(commit.changes)
         self._fenced(commit)
         self._claimed(tables, commit.changes)
@@ -119,7 +146,10 @@ class Watch:
 
     def _trace(self, commit: Commit) -> None:
         now = self._now()
-        kinds = Counter(type(one).__name__ for one in commit.sent)
+        kinds: dict[str, int] = {}
+        for one in commit.sent:
+            name = type(one).__name__
+            kinds[name] = kinds.get(name, 0) + 1
         sent = ", ".join(name if many == 1 else f"{many} {name}" for name, many in kinds.items())
         self.trace.add(now, commit.process, f"COMMIT {sent}")
         for change in commit.changes:
@@ -171,13 +201,27 @@ class Watch:
             holder = tables.sessions.get(job.session or "")
             if holder is None or holder.state is not SessionState.OPEN:
                 self.found("S1", job.key.text, f"epoch {job.epoch} is claimed by a session that is not open")
+            self._rated(job)
             run = tables.runs[job.run]
+            if job.is_debt:  # which an ended run pays, and a paused one
+                continue
             if run.status not in ACTIVE or run.status in (RunStatus.PAUSED, RunStatus.BLOCKED):
                 self.found("C1", job.key.text, f"it is claimed, and its run is {run.status}")
 
+    def _rated(self, job: Job) -> None:
+        """S11: in no span of its period do more start than a rate limit says, whoever starts them."""
+        if job.rate is None or job.rate_limit is None or job.rate_period is None or job.leased_at is None:
+            return
+        starts = self._starts[job.rate]
+        insort(starts, job.leased_at)
+        within = [at for at in starts if job.leased_at - job.rate_period < at <= job.leased_at]
+        if len(within) > job.rate_limit:
+            what = f"{len(within)} started within {job.rate_period} us, and {job.rate_limit} may"
+            self.found("S11", job.key.text, what)
+
     def _on_time(self, tables: Tables, commit: Commit) -> None:
         """T1: by the store's own clock nothing is woken, begun or ended before its time."""
-        now = self._now()
+        now = self._now() + round(self.may_be_early(commit.process))
         old = self._old
         assert old is not None
         wakes = bool(commit.sent) and all(isinstance(one, JobWakeDue) for one in commit.sent[:1])
@@ -213,7 +257,7 @@ class Watch:
             fenced
             and fenced == len(answers)
             and changed
-            and all(isinstance(one, JobSettle) for one in commands)
+            and all(isinstance(one, JobSettle | JobRecord) for one in commands)
         ):
             self.found("S3", process, "all that it settled was fenced, and something was changed")
 
@@ -230,6 +274,21 @@ class Watch:
         claimed_by = self._claims.get((job, epoch))
         if claimed_by != process:
             self.found("S2", job, f"epoch {epoch} starts in {process}, and was claimed by {claimed_by}")
+
+    def step(self, process: str, begun: Begun) -> None:
+        """S2, and what else must hold where a try of a step begins: only where its function is driven."""
+        what = f"{begun.run_id} {begun.step} {begun.call} try {begun.attempt}"
+        self.trace.add(self._now(), process, f"STEP {what} {begun.job[-8:]} e{begun.epoch}")
+        claimed_by = self._claims.get((begun.job, begun.epoch))
+        if claimed_by != process:
+            self.found(
+                "S2",
+                begun.job,
+                f"epoch {begun.epoch} is driven in {process}, and was claimed by {claimed_by}",
+            )
+        job = None if self._tables is None else self._tables.job(job_key(begun.job))
+        for violation in self.steps.begins(begun, job, self._now() + self.may_be_early(process)):
+            self.found(violation.invariant, violation.where, violation.what)
 
     # Events ---------------------------------------------------------------------------------------------------------
 
@@ -253,6 +312,14 @@ class Watch:
         taken.append(event.number)
 
 
+def _blocked(row: HistoryRow) -> Iterator[Violation]:
+    """S6: a run is blocked for a reason that only people can mend: here, a blob that is not there for long."""
+    if row.type == "run.blocked":
+        facts = cast("dict[str, object]", parse(row.data or "{}"))
+        if facts.get("code") not in _BLOCKS:
+            yield Violation("S6", row.run, f"it is blocked, for {facts.get('code')}: {facts.get('message')}")
+
+
 def _touched(changes: Iterable[Change]) -> set[str]:
     """Return the keys of the runs that changes are about."""
     runs: set[str] = set()
@@ -264,7 +331,7 @@ def _touched(changes: Iterable[Change]) -> set[str]:
                 runs.add(job.run)
             case CloseJob(key):
                 runs.add(key.run)
-            case CloseJobs(run) | CloseNode(run):
+            case CloseJobs(run) | CloseNode(run) | CancelWork(run):
                 runs.add(run)
             case AppendHistory(row):
                 runs.add(row.run)
@@ -277,7 +344,7 @@ def _spoken_for(sent: Iterable[object]) -> Iterator[tuple[str, int]]:
     """Yield the attempts, by job and epoch, that commands write for."""
     for command in sent:
         match command:
-            case JobSettle() | JobRelease():
+            case JobRecord() | JobSettle() | JobRelease():
                 yield command.job, command.epoch
             case JobHeartbeat():
                 yield from ((held.job, held.epoch) for held in command.attempts)

@@ -6,14 +6,14 @@ from functools import partial
 from random import Random
 from typing import Any, Final, cast
 
-import attrs
-
 from holdfast.hosts.sync_engine import SyncEngine
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.authoring.options import Retry, StartOptions
 from holdfast.ports.clock import instant
 from holdfast.ports.records import Run, RunStatus
 from holdfast.testing.simulation.fibers import START
+from holdfast.testing.simulation.function_runs import Functions, Planned, draw_functions
+from holdfast.testing.simulation.outside import Outside
 from holdfast.testing.simulation.processes import Deed
 from holdfast.testing.simulation.programs import Program, draw_program
 from holdfast.testing.simulation.scenarios import Scenario, Sizes
@@ -22,23 +22,14 @@ _SECOND: Final = 1_000_000
 _RUNS: Final = (2, 3, 4, 5, 6)
 
 
-@attrs.frozen(kw_only=True)
-class _Planned:
-    """A run that a client starts."""
-
-    id: str
-    program: Program
-    number: int
-    at: int
-
-
 def draw_workload(random: Random) -> tuple[Scenario, Sizes]:
     """Draw everything but what goes wrong."""
-    leaf = draw_program(random, "leaf", parts=2)
+    outside = Outside()
+    leaf = draw_program(random, "leaf", outside, parts=2)
     programs = [
-        draw_program(random, "one", children=(leaf,)),
-        draw_program(random, "two", children=(leaf,)),
-        draw_program(random, "two", version="2", children=(leaf,)),
+        draw_program(random, "one", outside, children=(leaf,)),
+        draw_program(random, "two", outside, children=(leaf,)),
+        draw_program(random, "two", outside, version="2", children=(leaf,)),
     ]
     known = {(one.workflow.name, one.workflow.version): one for one in (leaf, *programs)}
     workflows: list[Definition[object]] = [one.workflow for one in (leaf, *programs)]
@@ -50,7 +41,7 @@ def draw_workload(random: Random) -> tuple[Scenario, Sizes]:
     keys = random.sample(("red", "blue"), random.randrange(3))
     of_children: list[Deed] = []
     for number in range(random.choice(_RUNS)):
-        run = _Planned(
+        run = Planned(
             id=f"run-{number if random.random() < 0.9 else 0}",
             program=random.choice(programs),
             number=random.randrange(1_000),
@@ -62,15 +53,27 @@ def draw_workload(random: Random) -> tuple[Scenario, Sizes]:
     deeds += _bulk(random)
     deeds.sort(key=lambda deed: deed.at)
     of_children.sort(key=lambda deed: deed.at)
-    clients = [deeds[::2], deeds[1::2], of_children]
+    sizes = _draw_sizes(random)
+    functions = draw_functions(random)  # last: what was added later moves nothing before it
+    known |= {(one.workflow.name, one.workflow.version): one for one in functions.programs}
+    driven = functions.workflows
+    clients = [deeds[::2], deeds[1::2], of_children, _to_functions(functions, keys)]
     scenario = Scenario(
-        workflows=workflows,
-        deploys=(workflows, workflows[:3], [workflows[0], *workflows[2:]], workflows[:2], workflows[1:]),
+        workflows=[*workflows, *driven],
+        deploys=(
+            [*workflows, *driven],
+            [*workflows[:3], *driven],
+            [workflows[0], *workflows[2:], *driven],
+            workflows[:2],
+            [*workflows[1:], *driven],
+        ),
         clients=[client for client in clients if client],
         sinks=sinks,
         expected=partial(_wrong, known),
+        missing=functions.missing,
+        at_end=lambda tables: [*outside.wrong(tables), *functions.tally.wrong(tables)],
     )
-    return scenario, _draw_sizes(random)
+    return scenario, sizes
 
 
 def _draw_sizes(random: Random) -> Sizes:
@@ -91,7 +94,7 @@ def _draw_sizes(random: Random) -> Sizes:
 # What clients do ----------------------------------------------------------------------------------------------------
 
 
-def _start(random: Random, run: _Planned, what: str, keys: Sequence[str]) -> Deed:
+def _start(random: Random, run: Planned, what: str, keys: Sequence[str]) -> Deed:
     options: StartOptions = {"id": run.id}
     chance = random.random
     if chance() < 0.7:
@@ -117,7 +120,7 @@ def _start(random: Random, run: _Planned, what: str, keys: Sequence[str]) -> Dee
         options["annotations"] = {"by": "client"}
     if chance() < 0.2:
         options["attributes"] = {"colour": random.choice(("red", "blue"))}
-    if chance() < 0.1:
+    if chance() < 0.1 and run.program.nodes:
         node = run.program.workflow.bodies[run.program.nodes[0]]
         options["overrides"] = [cast("Any", node).options(retry=Retry(attempts=8))]
     return Deed(
@@ -128,11 +131,11 @@ def _start(random: Random, run: _Planned, what: str, keys: Sequence[str]) -> Dee
     )
 
 
-def _started(engine: SyncEngine, run: _Planned, options: StartOptions) -> str:
+def _started(engine: SyncEngine, run: Planned, options: StartOptions) -> str:
     return engine.start(run.program.workflow(run.number), **options).id
 
 
-def _later(random: Random, run: _Planned, what: str) -> list[Deed]:
+def _later(random: Random, run: Planned, what: str) -> list[Deed]:
     """Draw what is done with a run after it was started."""
     deeds: list[Deed] = []
     workflow = run.program.workflow
@@ -165,7 +168,17 @@ def _later(random: Random, run: _Planned, what: str) -> list[Deed]:
     return deeds
 
 
-def _to_children(run: _Planned, leaf: Program) -> list[Deed]:
+def _to_functions(functions: Functions, keys: Sequence[str]) -> list[Deed]:
+    """Draw what is done with runs of functions: all that is done with others, and messages are sent to them."""
+    deeds = list(functions.deeds)
+    for number, run in enumerate(functions.runs):
+        random = Random(f"{run.id}/{run.number}/{run.at}")
+        deeds.append(_start(random, run, f"start function {number}", keys))
+        deeds += _later(random, run, f"function {number}")
+    return sorted(deeds, key=lambda deed: deed.at)
+
+
+def _to_children(run: Planned, leaf: Program) -> list[Deed]:
     """Draw what is done with a run's children, over its head."""
     random = Random(f"{run.id}/{run.number}/{run.at}")  # what was added later moves nothing before it
     verbs: Mapping[str, Callable[[SyncEngine, str], object]] = {
@@ -194,7 +207,7 @@ def _of_child(engine: SyncEngine, *, do: Callable[[SyncEngine, str], object], ch
     return do(engine, child)
 
 
-def _rerun(engine: SyncEngine, run: _Planned, stage: str | None) -> object:
+def _rerun(engine: SyncEngine, run: Planned, stage: str | None) -> object:
     return engine.handle(run.program.workflow, run.id).rerun_from(stage, reason="again").generation
 
 
@@ -228,9 +241,11 @@ def _wrong(known: Mapping[tuple[str, str], Program], run: Run, given: object, ga
     """Return what is wrong with what a run gave, that was given this."""
     assert run.status is RunStatus.COMPLETED
     program = known[run.workflow, run.version]
-    if not isinstance(given, int):
+    named = cast("dict[str, object]", given) if isinstance(given, dict) else {"number": given}
+    number = named.get("number")  # functions get what they are called with by name
+    if not isinstance(number, int):
         return f"it was given {given!r}"
-    expected = program.model(given)
+    expected = program.model(number)
     return (
         None if expected in (None, gave) else f"it was given {given}, gave {gave}, and was to give {expected}"
     )

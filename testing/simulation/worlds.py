@@ -9,12 +9,12 @@ from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.hosts.process.settings import MAINTENANCE_INTERVAL, Settings
 from holdfast.hosts.sync_engine import SyncEngine
 from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.commands import RunResume
 from holdfast.kernel.plan import DEFAULT_QUEUE
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.records import (
     ACTIVE,
-    JobState,
     Run,
     RunStatus,
     Sink,
@@ -76,6 +76,7 @@ class World:
             self._queue = Queue(self.hub, visibility=2 * sizes.lease, deliveries_max=5)
         self.blobs = MemoryBlobStore()
         self.watch.has_blob = self.blobs.exists
+        self.watch.may_be_early = lambda process: self.lives[process.partition("#")[0]].may_be_early
         self._around = Surroundings(
             store=self.store,
             blobs=self.blobs,
@@ -111,6 +112,7 @@ class World:
         )
         if self.faults.strengths.get(Kind.CLOCK_JUMP):
             life.skew = random.randrange(-SKEW_MAX, SKEW_MAX)
+        life.draw_drift(Random(f"{self._seed}/{name}/{number}/drift"))
         self.lives[name] = life
         run = self._starts[name](life)
         life.say("starts")
@@ -177,7 +179,7 @@ class World:
         return SimulatedClient(life, core, self.scenario.clients[number], self.book).run
 
     def _operator(self, life: Life) -> Callable[[], None]:
-        """Mends what only people can: resumes what is paused, replays what was parked."""
+        """Mends what only people can: resumes what is held, replays what was parked, sends what is waited for."""
         core = self._around.core(life, self.scenario.workflows)
         engine = SyncEngine(core)
 
@@ -188,6 +190,11 @@ class World:
                 try:
                     if any(run.status is RunStatus.PAUSED for run in tables.runs.values()):
                         engine.resume_all()
+                    for run in tables.runs.values():
+                        if run.status is RunStatus.BLOCKED:
+                            core.dispatch(RunResume(namespace=run.namespace, run_id=run.id))
+                    for bring in self.scenario.missing(tables):
+                        bring(engine)
                     if any(stream.state is StreamState.PARKED for stream in tables.streams.values()):
                         for name in self.scenario.sinks:
                             engine.replay_dead_letters(sink=name, reason="it is mended")
@@ -254,7 +261,7 @@ class World:
             for run in tables.runs.values()
             if run.status in ACTIVE
         ]
-        left += [f"job {job.key.text} is owed" for job in tables.all_jobs() if job.state is JobState.OWED]
+        left += [f"job {job.key.text} is owed" for job in tables.all_jobs() if job.is_debt]
         left += [
             f"sink {sink.name} has {delivered} of {run.last_row} events of {run.id}.{run.generation}"
             for sink in tables.sinks.values()

@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-from tests.benchmarks import floors, workloads
+from tests.benchmarks import floors, replays, workloads
 from tests.benchmarks.figures import Case, Figure, table, take
 from tests.benchmarks.programs import STAGES
 from tests.benchmarks.sites import Before, Store, postgres_store, sqlite_store
@@ -31,6 +31,7 @@ class Sizes:
     suspended: int
     woken: int
     idle_seconds: int
+    replayed: int
     repeats: int
     warm_up: int
 
@@ -46,6 +47,7 @@ FULL: Final = Sizes(
     suspended=100_000,
     woken=1_000,
     idle_seconds=60,
+    replayed=10_000,
     repeats=3,
     warm_up=5,
 )
@@ -60,6 +62,7 @@ QUICK: Final = Sizes(
     suspended=2_000,
     woken=200,
     idle_seconds=5,
+    replayed=1_000,
     repeats=1,
     warm_up=5,
 )
@@ -74,6 +77,7 @@ TINY: Final = Sizes(
     suspended=20,
     woken=5,
     idle_seconds=1,
+    replayed=20,
     repeats=1,
     warm_up=1,
 )
@@ -129,6 +133,13 @@ def cases(sizes: Sizes) -> list[Case]:
             floor=lambda site: floors.latency_to_process(site, sizes.asked),
             repeats=1,
             warms_up_itself=True,
+        ),
+        Case(
+            name="replay",
+            unit="steps/s",
+            measure=lambda site: replays.replay(site, sizes.replayed),
+            floor=lambda site: floors.replay(site, sizes.replayed),
+            repeats=many,
         ),
         *_suspended(sizes, workloads.suspended(sizes.suspended)),
     ]

@@ -447,6 +447,23 @@ def fan(site: Site, items: int) -> Sample:
     return meter.sample(items)
 
 
+def replay(site: Site, steps: int) -> Sample:
+    """Read the results of so many tasks at once, and add them up."""
+    rows = _tasks(steps)
+    set_up(site)
+    with Meter(site) as meter, connected(site) as floor:
+        for at in range(0, steps, BATCH):
+            floor.add(rows[at : at + BATCH])
+        while claimed := floor.claim(BATCH):
+            floor.complete(claimed)
+        floor.freshen()
+        meter.start()
+        total = sum(int(result) for _, result in floor.results())
+        meter.stop()
+        check(total == sum(int(text) for _, text in rows), "wrong total")
+    return meter.sample(steps)
+
+
 def wake(site: Site, runs: int, asleep: int) -> Sample:
     """Wake some of the tasks that wait, a hundred for each commit, and drain them."""
     rows = _tasks(asleep)

@@ -10,7 +10,7 @@ from tests.benchmarks.__main__ import TINY, cases, main
 
 pytestmark = [pytest.mark.slow, pytest.mark.service]
 
-UNITS = {"runs/s", "stages/s", "items/s", "ms", "cpu ms/min"}
+UNITS = {"runs/s", "stages/s", "steps/s", "items/s", "ms", "cpu ms/min"}
 COSTS = {"items", "python_cpu_ms"}
 
 
@@ -44,8 +44,8 @@ def test_every_figure_is_printed_as_a_line_of_json_beside_its_floor(
             assert extras["spread"] == [figure["value"]]
         if store == "postgres":
             assert extras["commits"] > 0
-            # Nothing need be written in a second of doing nothing.
-            assert extras["wal_bytes"] > 0 or "calls" in extras
+            # Nothing need be written in a second of doing nothing, and nothing is when only the past is read.
+            assert extras["wal_bytes"] > 0 or "calls" in extras or figure["name"] == "replay"
         assert figure["name"] in err
 
 

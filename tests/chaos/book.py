@@ -6,7 +6,7 @@ import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote
 
 import attrs
@@ -39,6 +39,23 @@ class Entry:
         return (self.run, self.stage, self.item)
 
 
+class Attempted(Protocol):
+    """What is done: a StageContext says it of a stage, and others of what they do."""
+
+    @property
+    def run_id(self) -> str: ...
+    @property
+    def stage(self) -> str: ...
+    @property
+    def item(self) -> int | None: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def idempotency_key(self) -> str: ...
+
+
 class Book:
     """The files in a folder. Each process opens its own."""
 
@@ -51,7 +68,7 @@ class Book:
         for sub in (self._effects, folder / "commits"):
             sub.mkdir(exist_ok=True)
 
-    def write(self, what: str, ctx: StageContext) -> None:
+    def write(self, what: str, ctx: Attempted) -> None:
         """Add an entry. It is in the file when this returns, whatever becomes of the process."""
         entry = Entry(
             what=what,

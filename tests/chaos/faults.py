@@ -21,7 +21,7 @@ from holdfast.hosts.core import Core
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.stores import open_stores
 from holdfast.kernel.authoring.calls import Definition
-from holdfast.kernel.commands import Command, JobsClaimed, JobSettled, RunCreated, RunEnded
+from holdfast.kernel.commands import Command, JobRecorded, JobsClaimed, JobSettled, RunCreated, RunEnded
 from holdfast.kernel.kernel import Executor, Kernel
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import CommandError
@@ -180,6 +180,8 @@ def _kind(answer: object) -> str | None:
             return "job.claim"
         case JobSettled(status="settled"):
             return "job.settle"
+        case JobRecorded(status="recorded", rows=rows) if rows:
+            return "job.record"
         case RunCreated():
             return "run.create"
         case RunEnded():

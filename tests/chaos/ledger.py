@@ -13,8 +13,7 @@ import psycopg
 from psycopg.rows import TupleRow, dict_row
 from typing_extensions import override
 
-from holdfast.kernel.authoring.context import StageContext
-from tests.chaos.book import Book, Entry, effect_name
+from tests.chaos.book import Attempted, Book, Entry, effect_name
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS effects (key text PRIMARY KEY);
@@ -53,7 +52,7 @@ class Ledger(Book):
             self._connected.close()
 
     @override
-    def write(self, what: str, ctx: StageContext) -> None:
+    def write(self, what: str, ctx: Attempted) -> None:
         values = {
             "what": what,
             "run": ctx.run_id,

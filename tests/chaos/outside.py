@@ -10,7 +10,7 @@ import attrs
 _TABLE = """
 CREATE TABLE IF NOT EXISTS jobs (
     key TEXT PRIMARY KEY, number INTEGER NOT NULL,
-    submits INTEGER NOT NULL, asks INTEGER NOT NULL, late INTEGER NOT NULL
+    submits INTEGER NOT NULL, asks INTEGER NOT NULL, late INTEGER NOT NULL, cancels INTEGER NOT NULL
 )
 """
 ASKS = 2
@@ -21,7 +21,7 @@ ASKS = 2
 class OutsideJob:
     """A job: how often it was handed on and asked about. `late` is how often it was handed on after it was asked about.
 
-    Whoever asks has stored that it was handed on, and must never do so again.
+    Whoever asks has stored that it was handed on, and must never do so again. `cancels` is how often it was cancelled.
     """
 
     key: str
@@ -29,6 +29,7 @@ class OutsideJob:
     submits: int
     asks: int
     late: int
+    cancels: int
 
 
 class Outside:
@@ -43,7 +44,7 @@ class Outside:
         """Take a job, once; return what to ask about it by."""
         with self._transaction() as db:
             db.execute(
-                "INSERT INTO jobs VALUES (?, ?, 1, 0, 0) ON CONFLICT (key)"
+                "INSERT INTO jobs VALUES (?, ?, 1, 0, 0, 0) ON CONFLICT (key)"
                 " DO UPDATE SET submits = submits + 1, late = late + (asks > 0)",
                 (key, number),
             )
@@ -56,13 +57,18 @@ class Outside:
             asks, number = db.execute("SELECT asks, number FROM jobs WHERE key = ?", (key,)).fetchone()
             return int(number) if asks > ASKS else None
 
+    def cancel(self, key: str) -> None:
+        """Cancel a job, however often that was done before."""
+        with self._transaction() as db:
+            db.execute("UPDATE jobs SET cancels = cancels + 1 WHERE key = ?", (key,))
+
     def jobs(self) -> list[OutsideJob]:
         """Return all jobs."""
         with self._transaction() as db:
-            rows = db.execute("SELECT key, number, submits, asks, late FROM jobs").fetchall()
+            rows = db.execute("SELECT key, number, submits, asks, late, cancels FROM jobs").fetchall()
         return [
-            OutsideJob(key=key, number=number, submits=submits, asks=asks, late=late)
-            for key, number, submits, asks, late in rows
+            OutsideJob(key=key, number=number, submits=submits, asks=asks, late=late, cancels=cancels)
+            for key, number, submits, asks, late, cancels in rows
         ]
 
     @contextmanager

@@ -9,9 +9,11 @@ from typing import Any, Final
 
 import anyio
 
-from holdfast import NotYet, Pipeline, Retry, StageContext, Suspended, stage, suspend
+from holdfast import NotYet, Pipeline, Retry, StageContext, Suspended, Workflow, stage, suspend
+from holdfast.kernel.authoring.calls import Definition
 from tests.chaos.book import book, work_seconds, written_down
 from tests.chaos.faults import reach
+from tests.chaos.functions import errand
 from tests.chaos.outside import Outside
 
 PATIENT: Final = Retry(attempts=50, wait=timedelta(0))
@@ -292,6 +294,30 @@ TREE: Final = Pipeline("tree", input=int, retry=PATIENT).pipe(count_to).map(stag
 """A child for each number below its input: gives the sum of these, each with one added and one more if it is odd."""
 
 
+@stage.external
+def hand_on_for_ever(ctx: StageContext, number: int) -> Suspended[str, int]:
+    with written_down(ctx):
+        job = Outside(book().folder).submit(ctx.idempotency_key, number)
+        return suspend(job, check_after=timedelta(days=1))
+
+
+@hand_on_for_ever.check
+def handed_on_for_ever(ctx: StageContext, job: str) -> int | NotYet:
+    return NotYet()
+
+
+@handed_on_for_ever.cancel(retry=Retry(attempts=3, wait=timedelta(0)))
+def cancelled_outside(ctx: StageContext, job: str) -> None:
+    assert ctx.idempotency_key == job
+    reach("cancel:before")
+    Outside(book().folder).cancel(job)
+    reach("cancel:after")
+
+
+ENDLESS: Final = Pipeline("endless", input=int, retry=THREE).pipe(cancelled_outside)
+"""Work that is never done, until somebody cancels it."""
+
+
 # A deploy -------------------------------------------------------------------------------------------------------
 
 
@@ -341,9 +367,9 @@ LETTER_2: Final = (
 """One stage more, and every stage other code: each leaves its version's number."""
 
 
-WORKFLOWS: Final[Mapping[str, Pipeline[Any, Any]]] = {
-    f"{pipeline.name}@{pipeline.version}": pipeline
-    for pipeline in (
+WORKFLOWS: Final[Mapping[str, Definition[Any]]] = {
+    f"{one.name}@{one.version}": one
+    for one in (
         ONE,
         CHAIN,
         SIGNED,
@@ -363,10 +389,14 @@ WORKFLOWS: Final[Mapping[str, Pipeline[Any, Any]]] = {
         FRAGILE,
         LEAF,
         TREE,
+        ENDLESS,
         DEPLOYED_1,
         DEPLOYED_2,
         LETTER_1,
         LETTER_2,
+        errand,
     )
 }
 """All of them, as `<name>@<version>`."""
+FUNCTIONS: Final = frozenset(one.name for one in WORKFLOWS.values() if isinstance(one, Workflow))
+"""The names of those that are durable functions."""

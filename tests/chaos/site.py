@@ -19,6 +19,7 @@ from holdfast.hosts.sync_engine import SyncEngine
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.commands import RunRepair
 from holdfast.kernel.invariants import Snapshot, check
+from holdfast.ports.json import parse
 from holdfast.ports.persistence import CountAll, FindRun, HistoryOf, JobsOfRun
 from holdfast.ports.records import STAGE_COMPLETED, TERMINAL, HistoryRow, Job, Run, RunName, RunStatus
 from holdfast.testing.snapshots import snapshot_of
@@ -28,7 +29,7 @@ from tests.chaos.faults import Fault
 from tests.chaos.figures import pick
 from tests.chaos.ledger import Ledger
 from tests.chaos.nursery import Nursery, Process, plan_of
-from tests.chaos.programs import CHAIN, WORKFLOWS, gate_of
+from tests.chaos.programs import CHAIN, FUNCTIONS, WORKFLOWS, gate_of
 from tests.postgres import PrivatePostgres
 
 POLL_SECONDS = 0.01
@@ -269,14 +270,17 @@ def _check_completed(rows: Sequence[tuple[str, HistoryRow]], starts: Sequence[En
     for start in starts:
         last[start.work] = max(start.epoch, last.get(start.work, 0))
     for run, row in rows:
-        if row.type == STAGE_COMPLETED:
+        if row.type == STAGE_COMPLETED and row.node not in FUNCTIONS:
             assert row.node is not None
             assert row.epoch is not None
-            work = (run, row.node, row.item)
-            assert (*work, row.epoch) in epochs, f"{work} was completed, and its body never started"
-            assert last[work] == row.epoch, (
-                f"{work} was completed under {row.epoch} and started under {last[work]}"
-            )
+            work, epoch = (run, row.node, row.item), row.epoch
+        elif row.type == "step.completed":
+            facts = parse(row.data or "{}")
+            work, epoch = (run, f"{row.node}/{facts['call']}", None), facts["attempt"]
+        else:
+            continue
+        assert (*work, epoch) in epochs, f"{work} was completed, and its body never started"
+        assert last[work] == epoch, f"{work} was completed under {epoch} and started under {last[work]}"
 
 
 def _tail(process: Process) -> str:

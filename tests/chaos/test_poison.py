@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from holdfast.kernel.decide.failures import LOST_WORKER
+from holdfast.kernel.work import LOST_WORKER
 from holdfast.ports.records import RunStatus
 from tests.chaos.figures import report
 from tests.chaos.programs import FRAGILE, NEIGHBOUR, POISON, POISON_CODE

@@ -206,7 +206,7 @@ def test_c2_a_failed_attempt_leaves_no_mark_on_a_run_that_then_completes() -> No
 
 @pytest.mark.parametrize("limits", [{}, {"default": 50}])
 def test_c5_what_is_urgent_starves_nothing_that_has_room_of_its_own(limits: dict[str, int]) -> None:
-    """Priority is strict, on purpose: what must not wait for all that is urgent has a queue, and the others a limit."""
+    """What must not wait at all for what is urgent has a queue, and the others a limit."""
     fleet = Fleet((TWO, FAR), lasts={"first": 100.0, "second": 100.0})
     patient = fleet.engine.sync.start(FAR(7), priority=-100)
     urgent = [RunCreate(workflow="two", input=_payload(number), priority=100) for number in range(1_000)]
@@ -216,3 +216,26 @@ def test_c5_what_is_urgent_starves_nothing_that_has_room_of_its_own(limits: dict
 
     assert RunStatus.RUNNING in statuses(fleet)  # there is urgent work left
     assert patient.info().status is (RunStatus.COMPLETED if limits else RunStatus.RUNNING)
+
+
+def test_c5_what_is_patient_gets_its_turn_however_much_comes_that_is_urgent() -> None:
+    """Twice as much comes as can be done, all of it urgent: what comes within ten minutes is before it, and no more."""
+    fleet = Fleet((TWO,), lasts={"first": 30.0, "second": 30.0})
+    fleet.worker(limits={"default": 1})
+    fleet.engine.sync.start(TWO(0), priority=10)
+    fleet.pass_time(MINUTE / 4)
+    patient = fleet.engine.sync.start(TWO(0))
+    for _ in range(8):
+        for number in range(2):
+            fleet.engine.sync.start(TWO(number), priority=10)
+        fleet.pass_time(MINUTE)
+    assert [event.type for event in patient.history()] == ["run.created"]
+    for _ in range(16):
+        for number in range(2):
+            fleet.engine.sync.start(TWO(number), priority=10)
+        fleet.pass_time(MINUTE)
+
+    assert [event.type for event in patient.history()][1] == "stage.completed"
+    assert (
+        sum(status is RunStatus.RUNNING for status in statuses(fleet)) == 1
+    )  # most of it is still to be done

@@ -4,6 +4,8 @@ import attrs
 
 from holdfast.kernel.commands import (
     Attempt,
+    Blocked,
+    Cancelled,
     Completed,
     DeadLetterReplay,
     Delivered,
@@ -16,11 +18,14 @@ from holdfast.kernel.commands import (
     JobClaimOne,
     JobHeartbeat,
     JobReapSilent,
+    JobRecord,
     NamedValue,
     NotYet,
     OutboxFlush,
     OutboxSettle,
     OutboxSweep,
+    Parked,
+    Recorded,
     Refused,
     RunAnnotate,
     RunCancel,
@@ -32,9 +37,11 @@ from holdfast.kernel.commands import (
     RunRepair,
     RunRerunFrom,
     RunResume,
+    RunSignal,
     RunTerminate,
     RunTransition,
     Said,
+    Sent,
     SessionClose,
     SessionRenew,
     SinkRegister,
@@ -92,6 +99,7 @@ def play() -> list[Recording]:
     _a_body_is_silent(recordings)
     _runs_wait_for_their_turn(recordings)
     _work_is_done_elsewhere(World(GROWN, CHILD, recorder=recordings.append))
+    _a_function_is_driven(recordings)
     return recordings
 
 
@@ -219,6 +227,41 @@ def _a_run_is_run_again(world: World) -> None:
             world.settle(one, Expanded(items=(payload(1),)) if one.kind == "expand" else _gave(one))
     world.do(RunRerunFrom(run_id="r", stage="c", reason="a bug"))
     world.do(RunRerunFrom(run_id="r", generation=1))
+
+
+def _a_function_is_driven(recordings: list[Recording]) -> None:
+    world = World(
+        pipeline(attrs.evolve(stage("f", attempts=1), function=True), workflow="f"),
+        recorder=recordings.append,
+    )
+    world.create("f", workflow="f")
+    session = world.open()
+    driven = world.claim_one(session)
+    rows = (
+        Recorded(type="step.completed", call="1", step="charge", site="a.py:1", output=payload(3)),
+        Recorded(type="step.failed", call="2", step="pack", error='{"message":"no","type":"E"}', attempt=3),
+        Recorded(type="timer.fired", call="3", due=world.now),
+        Recorded(type="timer.fired", call="4", due=world.now + SECOND),
+    )
+    record = JobRecord(job=driven.job, epoch=driven.epoch, seen=1, rows=rows, host="here")
+    world.do(record)
+    world.do(attrs.evolve(record, epoch=9))
+    parked = Parked(seen=4, wake_at=world.now + SECOND)
+    world.settle(driven, parked)
+    world.wait(1)
+    world.wake_due()
+    failure = Failure(code="nondeterminism", message="it asks for something else")
+    world.settle(world.claim_one(session), Blocked(failure=failure))
+    world.do(RunResume(run_id="f"))
+    again = world.claim_one(session)
+    world.settle(again, Parked(seen=7))
+    world.do(RunSignal(run_id="f", signal=Sent(channel="c", payload=payload("go"))))
+    world.complete(world.claim_one(session), 5)
+    world.create("g", workflow="f")
+    told_to_end = world.claim_one(session)
+    world.settle(told_to_end, Parked(seen=1))
+    world.do(RunCancel(run_id="g", reason="too late"))
+    world.settle(world.claim_one(session), Cancelled())
 
 
 def _gave(attempt: Attempt) -> Completed:

@@ -4,8 +4,10 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant
 from tests.mutants.of_attempts import OF_ATTEMPTS
+from tests.mutants.of_debts import OF_DEBTS
+from tests.mutants.of_functions import OF_FUNCTIONS
 from tests.mutants.of_progress import OF_PROGRESS
 from tests.mutants.of_runs import OF_RUNS
 
-MUTANTS: Final[tuple[Mutant, ...]] = (*OF_ATTEMPTS, *OF_PROGRESS, *OF_RUNS)
+MUTANTS: Final[tuple[Mutant, ...]] = (*OF_ATTEMPTS, *OF_PROGRESS, *OF_RUNS, *OF_DEBTS, *OF_FUNCTIONS)
 BY_NAME: Final = {mutant.name: mutant for mutant in MUTANTS}

@@ -225,10 +225,16 @@ OF_ATTEMPTS: Final = (
         edits=(
             Edit(
                 "hosts/clock.py",
-                "return self._base + timedelta(seconds=self._machine.monotonic() - self._base_at)",
+                "return self._base + timedelta(seconds=since * (1 - GAIN_MAX))",
                 "return self._machine.now()",
             ),
         ),
+    ),
+    Mutant(
+        name="fast-clock-trusted",
+        breaks="a host takes its monotonic clock for one that never runs too fast",
+        caught_by=("T1",),
+        edits=(Edit("hosts/clock.py", "seconds=since * (1 - GAIN_MAX)", "seconds=since"),),
     ),
     Mutant(
         name="heartbeat-unheard",

@@ -96,7 +96,6 @@ OF_PROGRESS: Final = (
                 "    kind = JobKind.STAGE if job.kind is JobKind.CHECK else job.kind\n"
                 "    draft.rest_job(evolve(job, losses=job.losses + 1, kind=kind), now)\n",
             ),
-            Edit("kernel/decide/sessions.py", "Duty, Job, JobState,", "Duty, Job, JobKind, JobState,"),
         ),
     ),
     Mutant(

@@ -12,8 +12,8 @@ OF_RUNS: Final = (
         edits=(
             Edit(
                 "kernel/draft.py",
-                "        if self._open_jobs:\n            self._changes.append(CloseJobs",
-                "        if self._open_jobs > 1:\n            self._changes.append(CloseJobs",
+                "        if self._open_jobs:\n            for node, attempts",
+                "        if self._open_jobs > 1:\n            for node, attempts",
             ),
         ),
     ),
@@ -24,7 +24,7 @@ OF_RUNS: Final = (
         edits=(
             Edit(
                 "kernel/draft.py",
-                "        if self._status is RunStatus.PAUSED:\n"
+                "        if self._status in HELD:\n"
                 "            job = evolve(job, state=JobState.HELD)\n"
                 "        elif job.concurrency_key",
                 "        if job.concurrency_key",
@@ -44,6 +44,18 @@ OF_RUNS: Final = (
         ),
     ),
     Mutant(
+        name="one-start-too-many",
+        breaks="one more job starts in a time than its rate limit says",
+        caught_by=("S11",),
+        edits=(
+            Edit(
+                "kernel/rates.py",
+                "return limit - sum(many for at, many in self.at if at + period > now)",
+                "return limit + 1 - sum(many for at, many in self.at if at + period > now)",
+            ),
+        ),
+    ),
+    Mutant(
         name="one-over-the-limit",
         breaks="one more gets a slot than a concurrency key, or a stage, has",
         caught_by=("S10",),
@@ -55,8 +67,8 @@ OF_RUNS: Final = (
             ),
             Edit(
                 "kernel/loading.py",
-                "most = min(one.free, left)",
-                "most = min(one.free + 1, left)",
+                "0 if one.free is None else one.free for one in found",
+                "0 if one.free is None else one.free + 1 for one in found",
             ),
         ),
     ),
@@ -79,8 +91,8 @@ OF_RUNS: Final = (
         edits=(
             Edit(
                 "kernel/draft.py",
-                "return JobState.QUEUED if job.concurrency_key is None or job.has_slot else JobState.LIMITED",
-                "return JobState.QUEUED",
+                "        return JobState.QUEUED\n    return JobState.LIMITED\n",
+                "        return JobState.QUEUED\n    return JobState.QUEUED\n",
             ),
         ),
     ),
@@ -134,8 +146,8 @@ OF_RUNS: Final = (
         edits=(
             Edit(
                 "kernel/decide/children.py",
-                "parent is None or parent.status in TERMINAL or waiting.waits_for",
-                "parent is None or parent.status in (*TERMINAL, RunStatus.PAUSED) or waiting.waits_for",
+                "    if parent is None or parent.status in TERMINAL:\n",
+                "    if parent is None or parent.status in (*TERMINAL, RunStatus.PAUSED):\n",
             ),
         ),
     ),
@@ -199,6 +211,36 @@ OF_RUNS: Final = (
                 "                early.delivered += [Delivered(run=one.run, number=one.end) for one in pending]\n"
                 "                _Telling(self._core, name, leased, early).tell()\n"
                 "                deliver(self._sinks[name], pending, delivery,",
+            ),
+        ),
+    ),
+    Mutant(
+        name="run-back-in-time",
+        breaks="a host whose clock is behind sets a run back in time",
+        caught_by=("O2",),
+        edits=(Edit("kernel/draft.py", "self._told_at = max(now, run.updated_at)", "self._told_at = now"),),
+    ),
+    Mutant(
+        name="end-told-for-ever",
+        breaks="what a child gave is told again and again, though the store refuses to keep it",
+        caught_by=("L1",),
+        edits=(
+            Edit(
+                "kernel/kernel.py",
+                "if parent is not None and output is not None:",
+                "if parent is None and output is not None:",
+            ),
+        ),
+    ),
+    Mutant(
+        name="late-flush-counts",
+        breaks="whoever once was to deliver a run's events may say how far it came, though another is to by now",
+        caught_by=("S3",),
+        edits=(
+            Edit(
+                "kernel/decide/outbox.py",
+                "        if stream.holder != command.holder:\n",
+                "        if stream.holder is None:\n",
             ),
         ),
     ),

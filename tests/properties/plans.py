@@ -4,6 +4,7 @@ from attrs import evolve
 from hypothesis import strategies as st
 
 from holdfast.kernel.plan import (
+    CancelPlan,
     CheckPlan,
     ChildPlan,
     Enough,
@@ -30,6 +31,7 @@ _ENOUGH = st.builds(Enough, at_least=st.integers(1, 3)) | st.builds(
 )
 
 _CHECKS = st.builds(CheckPlan, retry=_RETRIES)
+_CANCELS = st.none() | st.builds(CancelPlan, retry=_RETRIES)
 
 
 @st.composite
@@ -40,12 +42,14 @@ def pipelines(
     groups_max: int = 4,
     may_leave_out: bool = False,
     may_wait: bool = False,
+    may_cancel: bool = False,
     child: str | None = None,
 ) -> Plan:
     """Draw a plan of one to four groups of one to three nodes, some of them maps, some over earlier nodes.
 
     If it `may_leave_out` something, some groups have a test, and some maps need not have all of their items. If it
-    `may_wait`, some stages hand their work on, and some are runs of the workflow `child`, if there is one.
+    `may_wait`, some stages hand their work on, and some are runs of the workflow `child`, if there is one. If it
+    `may_cancel`, some that hand it on cancel it too.
     """
     waiting = ["check", "child" if child is not None else "check"] if may_wait else []
     kinds = st.sampled_from(["body", *waiting])
@@ -66,7 +70,8 @@ def pipelines(
             )
             match draw(kinds):
                 case "check":
-                    stage = evolve(stage, check=draw(_CHECKS))
+                    cancel = draw(_CANCELS) if may_cancel else None
+                    stage = evolve(stage, check=draw(_CHECKS), cancel=cancel)
                 case "child":
                     policy = draw(st.sampled_from(ClosePolicy))
                     plan = ChildPlan(workflow=child or "", version="1", close_policy=policy)

@@ -147,6 +147,18 @@ def handed_on(ctx: StageContext[d.Extraction], job: str) -> d.Page | NotYet:
     return NotYet(timedelta(ctx.config.dpi)) if job else d.Page(job)
 
 
+@handed_on.cancel
+async def cancelled(ctx: StageContext[d.Extraction], job: str) -> None:
+    ctx.log(job)
+
+
+@hand_on.cancel(retry=Retry(attempts=9), timeout=timedelta(minutes=1))
+def cancelled_first(ctx: StageContext[d.Extraction], job: str) -> None:
+    ctx.log(job)
+
+
+assert_type(cancelled, ExternalStage[d.Page, d.Page, d.Extraction, str])
+assert_type(cancelled_first, ExternalStage[d.Page, d.Page, d.Extraction, str])
 assert_type(hand_on, ExternalStage[d.Page, d.Page, d.Extraction, str])
 assert_type(handed_on, ExternalStage[d.Page, d.Page, d.Extraction, str])
 assert_type(pages.map(handed_on), Pipeline[d.Document, list[d.Page]])

@@ -70,7 +70,7 @@ async def option_type(page: d.Page) -> d.Summary:
 
 Retry(by_error={ValueError: 3})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
 Retry(by_error={int: Retry()})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
-RetryAfter(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+RetryAfter("5")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 d.extract.configure(d.Page("x"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 d.summarise.configure(d.Page("x"))  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
 d.extract.options(retries=Retry())  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
@@ -102,8 +102,18 @@ def gives_another(ctx: StageContext, ticket: d.Ticket) -> str | NotYet:
     return NotYet()
 
 
+@d.print_on_paper.cancel  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+def cancels_another(ctx: StageContext, ticket: str) -> None:
+    pass
+
+
+@d.print_on_paper.cancel  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+def gives_something(ctx: StageContext, ticket: d.Ticket) -> int:
+    return 1
+
+
 suspend("x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-suspend("x", check_after=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+suspend("x", check_after="3")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 documents.pipe(d.printed)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 d.translate.check(d.publish)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
 

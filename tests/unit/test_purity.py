@@ -29,7 +29,7 @@ def test_clean_code_is_left_alone() -> None:
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("kernel/loop.py", "import asyncio"),
+        ("kernel/functions/loop.py", "import asyncio"),
         ("kernel/authoring/steps.py", "async def run() -> None:\n    await other()"),
         ("kernel/plan.py", "from holdfast.kernel.state import State"),
         ("ports/records.py", "from holdfast.ports.json import JSON"),

@@ -6,7 +6,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from docs.examples.own_adapter.sqlite_blobs import SqliteBlobStore
+from sqlite_blobs import SqliteBlobStore
 from typing_extensions import override
 
 from holdfast import Engine, Pipeline, Worker, stage

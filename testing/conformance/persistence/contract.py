@@ -1,5 +1,6 @@
 """The whole contract of a store."""
 
+from holdfast.testing.conformance.persistence.cancels import CancelledWork
 from holdfast.testing.conformance.persistence.changes import Changes
 from holdfast.testing.conformance.persistence.children import Children
 from holdfast.testing.conformance.persistence.claims import Claims
@@ -36,6 +37,7 @@ class PersistenceContract(
     SaidOfRuns,
     Slots,
     Suspensions,
+    CancelledWork,
     Children,
     Removals,
     Inspecting,

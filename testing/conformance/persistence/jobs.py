@@ -47,6 +47,9 @@ FULL_JOB = Job(
     waits_for="work 1",
     check_after=5,
     give_up_at=NOW + 3,
+    rank=-5,
+    rate_limit=9,
+    rate_period=60 * 1_000_000,
 )
 """A job with every field set."""
 

@@ -5,9 +5,20 @@ from collections.abc import Sequence
 import pytest
 from attrs import evolve
 
-from holdfast.ports.changes import AddSlot, Change, CreateRun, UpdateRun
+from holdfast.ports.changes import AddRate, AddSlot, Change, CreateRun, UpdateRate, UpdateRun
+from holdfast.ports.errors import ConflictError
 from holdfast.ports.persistence import Persistence, SlotPlace, Transaction, WaitedFor, Waiting
-from holdfast.ports.records import Job, JobState, Run, RunStatus, SlotName, run_slot, stage_slot
+from holdfast.ports.records import (
+    Job,
+    JobState,
+    RateName,
+    RateWindow,
+    Run,
+    RunStatus,
+    SlotName,
+    run_slot,
+    stage_slot,
+)
 from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_job, a_key, a_run
 from holdfast.testing.conformance.persistence.case import PersistenceCase, ask, put, put_jobs
 from holdfast.testing.conformance.persistence.values import TEXTS
@@ -30,6 +41,16 @@ def under_way(number: int, key: str = "k") -> Run:
 def of_stage(job: Job) -> Job:
     """Return a job of a stage of which so many may be under way."""
     return evolve(job, concurrency_key="w/a", concurrency_limit=7)
+
+
+def rated(job: Job) -> Job:
+    """Return a job of which so many may start in a time."""
+    return evolve(job, concurrency_key="/r", rate_limit=5, rate_period=60)
+
+
+def a_window(name: str) -> RateWindow:
+    """Return a row in which starts are counted."""
+    return RateWindow(namespace=NAMESPACE, name=name, updated_at=NOW)
 
 
 def place(key: str = "k", namespace: str = NAMESPACE) -> SlotPlace:
@@ -133,6 +154,66 @@ class Slots(PersistenceCase):
         assert used == {place("w/a"): 2}
         assert store.transact(lambda tx: tx.used_slots(Waiting.RUNS, {place("w/a")})) == {place("w/a"): 0}
 
+    def test_the_first_who_waits_under_a_rate_limit_says_it(self, store: Persistence) -> None:
+        """Where slots are not limited they are not counted either."""
+        put_jobs(store, rated(a_job(1, 1, state=JobState.LIMITED)), rated(a_job(2, 1)), rated(a_job(3, 1)))
+        both = evolve(of_stage(a_job(4, 1, state=JobState.LIMITED)), rate_limit=9, rate_period=8)
+        put_jobs(store, both, of_stage(a_job(4, 2)))
+
+        found = [WaitedFor(place("/r"), None, 0, 5, 60), WaitedFor(place("w/a"), 7, 1, 9, 8)]
+        assert ask(store, lambda tx: tx.waited_for(Waiting.JOBS, {place("/r"), place("w/a")})) == found
+        assert ask(store, lambda tx: _all(tx, Waiting.JOBS)) == found
+        assert [one.free for one in found] == [None, 6]
+
+    def test_jobs_that_may_start_are_counted_by_their_rate(self, store: Persistence) -> None:
+        """Those that are queued, and no others."""
+        put_jobs(store, *(rated(a_job(1, n, state=state)) for n, state in enumerate(JobState, 1)))
+        put_jobs(
+            store, rated(a_job(2, 1)), of_stage(a_job(2, 2)), evolve(rated(a_job(3, 1)), namespace=OTHER)
+        )
+
+        places = {place("/r"), place("w/a"), place("/r", OTHER)}
+        counted = store.transact(lambda tx: tx.rated_jobs(places))
+        assert counted == {place("/r"): 2, place("w/a"): 0, place("/r", OTHER): 1}
+        assert store.transact(lambda tx: tx.rated_jobs(())) == {}
+
+    @pytest.mark.parametrize("lock", [True, False])
+    def test_counts_of_starts_are_kept_as_they_are(self, store: Persistence, lock: bool) -> None:
+        """Added once, then changed; given in the order of their names."""
+        a, b = a_window("a"), evolve(a_window("b"), starts="[[1,2]]", wakes_at=NOW + 1)
+        put(store, AddRate(b), AddRate(a))
+        changed = evolve(a, starts="[[3,4],[5,6]]", wakes_at=None, updated_at=NOW + 7)
+        put(store, UpdateRate(changed), AddRate(a_window("c")), UpdateRate(evolve(a_window("c"), wakes_at=3)))
+
+        def found(*names: str) -> Sequence[RateWindow]:
+            return ask(store, lambda tx: tx.rates([RateName(NAMESPACE, name) for name in names], lock=lock))
+
+        assert found("b", "a", "nobody's") == [changed, b]
+        assert found("c") == [evolve(a_window("c"), wakes_at=3)]
+        assert found() == []
+        with pytest.raises(ConflictError):
+            put(store, AddRate(a_window("a")))
+
+    def test_no_more_start_than_are_counted(self, store: Persistence) -> None:
+        """Not even by a rate of which nobody has started before: of those who add it all but one count again."""
+
+        def start_some(_: int) -> None:
+            for _ in range(5):
+                store.transact(lambda tx: tx.apply(_counted(tx)))
+
+        in_threads(4, start_some)
+
+        (window,) = store.transact(lambda tx: tx.rates([RateName(NAMESPACE, "a")], lock=False))
+        assert window.starts == "20"
+
+    def test_counts_that_are_old_are_pruned(self, store: Persistence) -> None:
+        """Those that were last changed before the instant."""
+        put(store, AddRate(a_window("old")), AddRate(evolve(a_window("new"), updated_at=NOW + 1)))
+        assert store.prune(NOW + 1) == 1
+
+        names = [RateName(NAMESPACE, name) for name in ("old", "new")]
+        assert [one.name for one in ask(store, lambda tx: tx.rates(names, lock=True))] == ["new"]
+
     @pytest.mark.parametrize("text", TEXTS)
     def test_a_key_may_be_any_text(self, store: Persistence, text: str) -> None:
         """It is found, counted and locked as it is."""
@@ -204,6 +285,14 @@ class Slots(PersistenceCase):
 
 def _all(tx: Transaction, waiting: Waiting) -> Sequence[WaitedFor]:
     return tx.all_waited_for(waiting, SlotPlace("", ""), 100)
+
+
+def _counted(tx: Transaction) -> list[Change]:
+    """Count one more start: as the kernel does it."""
+    found = tx.rates([RateName(NAMESPACE, "a")], lock=True)
+    if not found:
+        return [AddRate(evolve(a_window("a"), starts="1"))]
+    return [UpdateRate(evolve(found[0], starts=str(int(found[0].starts) + 1)))]
 
 
 def _let_in(tx: Transaction, limit: int) -> list[Change]:

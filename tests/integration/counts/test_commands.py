@@ -9,8 +9,9 @@ import pytest
 from holdfast.hosts.bulk import RERUNS_AT_ONCE, BulkResult
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.flushing import Flusher
+from holdfast.hosts.serverless.host import ServerlessHost
 from holdfast.kernel.authoring.decorators import stage
-from holdfast.kernel.authoring.options import Retry
+from holdfast.kernel.authoring.options import Rate, Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.codec import to_data
 from holdfast.kernel.commands import (
@@ -21,6 +22,7 @@ from holdfast.kernel.commands import (
     Failed,
     Failure,
     Held,
+    JobAdmit,
     JobClaim,
     JobHeartbeat,
     JobReapSilent,
@@ -536,8 +538,9 @@ def test_a_flush_costs_no_more_statements_for_many_runs_than_for_few(
     few, many = found
 
     # That a sink takes events is noted once a second at most.
-    seldom = set(few.texts_with("UPDATE holdfast_sinks"))
-    assert {sql: times for sql, times in few.sent.items() if sql not in seldom} == many.sent
+    seldom = {*few.texts_with("UPDATE holdfast_sinks"), *many.texts_with("UPDATE holdfast_sinks")}
+    some, more = ({sql: times for sql, times in one.sent.items() if sql not in seldom} for one in (few, many))
+    assert some == more
     # Two transactions: streams are found and leased, then their cursors are moved; between them rows and runs are read.
     assert many.commits == 2
     with statements.of() as within:
@@ -737,3 +740,64 @@ def test_what_was_said_is_read_with_few_statements(worked: Worked, statements: S
     # Each of them asks which run it is, and then what there is.
     assert (within.queries, within.commits) == (6, 0)
     assert found.queries == 1
+
+
+# Rate limits ----------------------------------------------------------------------------------------------------
+
+
+@stage(rate_limit=Rate(3, per=timedelta(hours=1)))
+def rated(x: int) -> int:
+    return x
+
+
+RATED = Pipeline("rated", input=int).pipe(rated)
+
+
+@pytest.mark.parametrize("pipeline", [SHORT, RATED], ids=["free", "rated"])
+def test_a_rate_limit_costs_only_those_who_have_one(
+    open_engine: OpenEngine, statements: Statements, pipeline: Pipeline[int, int]
+) -> None:
+    """No statement about rates is sent for a stage without one, whatever becomes of it."""
+    engine = open_engine(pipeline)
+    for number in range(5):
+        engine.sync.start(pipeline(number))
+    worked = Worked(engine)
+    (first, *_) = worked.claim(5)
+    worked.kernel.dispatch(JobRelease(namespace=worked.namespace, job=first.job, epoch=first.epoch))
+    ServerlessHost(engine).run_maintenance_tick()
+    ServerlessHost(engine).process_available_jobs(max_jobs=5)
+
+    asked = [
+        sql for part in ("holdfast_rates", "j.rate_limit IS NOT NULL") for sql in statements.texts_with(part)
+    ]
+    # What is pruned, and the maintenance of the tables, knows of all tables.
+    asked = [sql for sql in asked if not sql.startswith(("DELETE", "CREATE", "ALTER"))]
+    assert bool(asked) == (pipeline is RATED)
+
+
+@pytest.mark.parametrize("waiting", [FEW, MANY])
+def test_what_a_rate_limit_costs_does_not_depend_on_how_many_wait(
+    open_engine: OpenEngine, statements: Statements, waiting: int
+) -> None:
+    engine = open_engine(RATED)
+    kernel, namespace = engine.kernel, engine.core.namespace
+    kernel.dispatch_many(
+        [RunCreate(namespace=namespace, workflow="rated", input=payload(1)) for _ in range(waiting)]
+    )
+    with statements.of() as admitted:
+        assert kernel.dispatch(JobAdmit(namespace=namespace, keys=("rated/rated",))).admitted == 3
+    worked = Worked(engine)
+    with statements.of() as claimed:
+        assert len(worked.claim(9)) == 3
+    with statements.of() as put_to_sleep:
+        kernel.dispatch(JobAdmit(namespace=namespace, keys=("rated/rated",)))
+    with statements.of() as idle:
+        assert kernel.dispatch(JobAdmit(namespace=namespace, keys=("rated/rated",))).admitted == 0
+
+    # Who waits, counted starts twice, the queued twice, the first of them, their rows; then jobs are written.
+    assert admitted.queries - worked.looks <= 8
+    assert (admitted.written, put_to_sleep.written) == (3, 2)
+    # The jobs, the session, the starts; then both are written.
+    assert claimed.queries - worked.looks <= 6
+    assert claimed.written == 4
+    assert (idle.queries, idle.written) == (3, 0)

@@ -19,6 +19,7 @@ from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.policies import AtLeast
 from holdfast.kernel.commands import (
     Attempt,
+    Cancelled,
     Expanded,
     Failed,
     Failure,
@@ -64,7 +65,14 @@ def after() -> int:
     return 0
 
 
+def cancel(ctx: StageContext[None], state: int) -> None:
+    del ctx, state
+
+
 ELSEWHERE = Pipeline("elsewhere", input=int).pipe(hand_on.check(is_done))
+COSTLY = Pipeline("costly", input=list[int]).pipe(
+    each(hand_on.check(is_done).cancel(cancel), limit=1_000, enough=AtLeast(1))
+)
 DECIDED = Pipeline("decided", input=int).when(lambda x: x > 0, two)
 PARENT = Pipeline("parent", input=int).pipe(stage(SHORT)).pipe(after)
 FAMILY = Pipeline("family", input=list[int]).pipe(each(stage(SHORT), limit=1_000))
@@ -76,9 +84,9 @@ DUE = Suspended(state=payload(1), check_after=1, key="work")
 
 @pytest.fixture
 def worked(open_engine: OpenEngine) -> Worked:
-    worked = Worked(open_engine(ELSEWHERE, DECIDED, PARENT, FAMILY, RACE, SHORT))
+    worked = Worked(open_engine(ELSEWHERE, COSTLY, DECIDED, PARENT, FAMILY, RACE, SHORT))
     # Once, so that plans are known and stored: they are read and written once in a process's life.
-    for workflow in ("elsewhere", "decided", "parent", "family", "race"):
+    for workflow in ("elsewhere", "costly", "decided", "parent", "family", "race"):
         worked.create(1, workflow)
     while attempts := worked.claim(10):
         worked.engine.core.bodies.prepare(attempts)
@@ -363,3 +371,70 @@ def test_what_a_map_goes_on_without_is_closed_with_one_statement_however_much_it
     assert few.sent == many.sent
     # Run and job are locked and read; the run, the map's jobs, that one and history are written.
     assert (many.commits, many.queries) == (1, 6)
+
+
+# Work that nobody waits for any more ------------------------------------------------------------------------------
+
+
+def costly(worked: Worked, number: int) -> str:
+    """Start a run, so many items of which are suspended."""
+    (run,) = worked.create(1, "costly")
+    worked.settle(claim(worked, 1), Expanded(items=tuple(payload(n) for n in range(number))))
+    suspend_all(worked, claim(worked, number))
+    return run
+
+
+def test_work_of_an_ended_run_is_left_with_one_statement_more_however_much_it_is(
+    worked: Worked, statements: Statements
+) -> None:
+    def end(number: int) -> Statements:
+        run = costly(worked, number)
+        with statements.of() as within:
+            worked.engine.sync.handle(COSTLY, run).cancel()
+        attempts = claim(worked, number)
+        assert {attempt.kind for attempt in attempts} == {JobKind.CANCEL}
+        worked.settle(attempts, Cancelled())
+        return within
+
+    few, many = end(FEW), end(MANY)
+
+    assert few.sent == many.sent
+    # As where there is nothing to cancel, and what is left.
+    assert (many.commits, many.queries) == (1, 6)
+
+
+def test_work_that_a_map_goes_on_without_is_left_with_one_statement_more(
+    worked: Worked, statements: Statements
+) -> None:
+    def win(number: int) -> Statements:
+        costly(worked, number)
+        first, *_ = claim(worked, number)
+        with statements.of() as within:
+            worked.settle([first], COMPLETED)
+        attempts = claim(worked, number - 1)
+        assert {attempt.kind for attempt in attempts} == {JobKind.CANCEL}
+        worked.settle(attempts, Cancelled())
+        return within
+
+    few, many = win(FEW), win(MANY)
+
+    assert few.sent == many.sent
+    # As where there is nothing to cancel, and what is left.
+    assert (many.commits, many.queries) == (1, 7)
+
+
+def test_telling_what_was_cancelled_costs_the_same_however_much_it_is(
+    worked: Worked, statements: Statements
+) -> None:
+    def pay(number: int) -> Statements:
+        run = costly(worked, number)
+        worked.engine.sync.handle(COSTLY, run).cancel()
+        attempts = claim(worked, number)
+        with statements.of() as within:
+            worked.settle(attempts, Cancelled())
+        return within
+
+    few, many = pay(FEW), pay(MANY)
+
+    assert few.sent == many.sent
+    assert (many.commits, many.queries) == (1, 5)

@@ -88,6 +88,11 @@ def handed_on(ctx: StageContext[None], x: int) -> int | NotYet:
     return x
 
 
+@handed_on.cancel
+def cancel(ctx: StageContext[None], x: int) -> None:
+    del ctx, x
+
+
 SIMPLE = Pipeline("simple", input=int).pipe(double)
 LATER = Pipeline("later", input=int).pipe(patient)
 WIDE = Pipeline("wide", input=int).pipe(up_to).map(double, limit=2).pipe(total)
@@ -95,7 +100,8 @@ FAILING = Pipeline("failing", input=int).pipe(fail)
 TEXT = Pipeline("text", input=str).pipe(size)
 OUTSIDE = Pipeline("outside", input=int).pipe(handed_on)
 PARENT = Pipeline("parent", input=int).pipe(stage(SIMPLE)).pipe(patient)
-ALL: Final = (SIMPLE, LATER, WIDE, FAILING, TEXT, OUTSIDE, PARENT)
+LEFT = Pipeline("left", input=int).pipe(cancel)
+ALL: Final = (SIMPLE, LATER, WIDE, FAILING, TEXT, OUTSIDE, PARENT, LEFT)
 
 
 def payload(value: object) -> Payload:
@@ -123,8 +129,8 @@ class Scene:
     def open_session(self) -> str:
         return self.kernel.dispatch(SessionOpen(host="h", lease=HOUR)).session
 
-    def claim(self, limit: int = 1) -> tuple[Attempt, ...]:
-        lane = Lane(queue="default", definitions=self.opened.core.registry.definitions, limit=limit)
+    def claim(self, limit: int = 1, *, queue: str = "default") -> tuple[Attempt, ...]:
+        lane = Lane(queue=queue, definitions=self.opened.core.registry.definitions, limit=limit)
         return self.kernel.dispatch(JobClaim(session=self.session, lanes=(lane,), limit=limit)).attempts
 
     def settle(self, outcome: Outcome) -> None:

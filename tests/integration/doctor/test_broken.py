@@ -76,6 +76,11 @@ def _no_gaps(run: str) -> str:
     return f"UPDATE holdfast_runs SET last_row = last_row - 1 WHERE key = '{{{run}}}'"
 
 
+def _blocked(scene: Scene) -> None:
+    scene.sql("UPDATE holdfast_runs SET status = 'blocked' WHERE key = '{new}'")
+    scene.sql("UPDATE holdfast_jobs SET state = 'held' WHERE run = '{new}'")
+
+
 REPAIRED: list[tuple[str, set[tuple[str, str]], Break]] = [
     ("a job is gone", {("S7", "new")}, "DELETE FROM holdfast_jobs WHERE run = '{new}'"),
     (
@@ -218,7 +223,7 @@ REPORTED: list[tuple[str, set[tuple[str, str]], Break]] = [
     (
         "a run waits for an operator",
         {("blocked", "new")},
-        "UPDATE holdfast_runs SET status = 'blocked' WHERE key = '{new}'",
+        _blocked,
     ),
     ("a plan is gone", {("S7", "half")}, "DELETE FROM holdfast_plans WHERE workflow = 'wide'"),
 ]

@@ -15,7 +15,9 @@ import holdfast
 from holdfast.hosts.cli.app import command_line
 from holdfast.hosts.cli.exits import MEANINGS
 from holdfast.hosts.finding import FilterOptions, ListOptions
+from holdfast.kernel.authoring.functions import WorkflowOptions
 from holdfast.kernel.authoring.options import BodyDefaults, BodyOptions, StartOptions
+from holdfast.kernel.authoring.steps import StepOptions
 from holdfast.kernel.codec import command_data, from_data, to_data
 from holdfast.kernel.commands import Command
 from holdfast.kernel.rules import command_from, reply_type
@@ -60,9 +62,10 @@ def test_the_code_of_a_page_runs_in_order_and_prints_what_is_shown(
             assert printed.getvalue() == (block.shown or ""), f"the block at line {block.line}"
 
 
-def test_the_readme_shows_the_smallest_example_word_for_word() -> None:
+def test_the_readme_shows_the_smallest_examples_word_for_word() -> None:
     shown = [block.code for block in blocks(ROOT / "README.md") if block.language == "python"]
-    assert shown == [(DOCS / "examples" / "hello.py").read_text()]
+    examples = [DOCS / "examples" / name for name in ("hello.py", "hello_pipeline.py")]
+    assert shown == [example.read_text() for example in examples]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)
@@ -149,7 +152,18 @@ def test_the_page_of_public_names_has_each_of_them() -> None:
     options = {
         row[0]: set(re.findall(r"`(\w+)`", row[1])) for row in table(page, "What may be given to what")
     }
-    of_stages, of_pipelines, of_starts, of_lists, of_engines, of_workers = options.values()
+    (
+        of_functions,
+        of_steps,
+        of_stages,
+        of_pipelines,
+        of_starts,
+        of_lists,
+        of_engines,
+        of_workers,
+    ) = options.values()
+    assert of_functions == WorkflowOptions.__optional_keys__
+    assert of_steps == StepOptions.__optional_keys__
     assert of_stages == BodyOptions.__optional_keys__
     assert of_pipelines == BodyDefaults.__optional_keys__ | {"input", "version"}
     assert of_starts == StartOptions.__optional_keys__
@@ -250,11 +264,17 @@ def _cli_commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Co
         "add",
         "remove",
         "wake",
+        "signal",
         "why",
+        "history",
+        "export",
         "sink",
         "dead-letter",
         "replay",
+        "check-upgrade",
+        "debug",
         "doctor",
+        "lint",
         "db",
         "upgrade",
         "status",

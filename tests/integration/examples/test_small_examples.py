@@ -1,6 +1,7 @@
 """The small examples are run as their users run them."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,11 +20,56 @@ def run(example: str, *arguments: str, folder: Path) -> "subprocess.CompletedPro
     )
 
 
-def test_hello_says_so_and_says_it_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("example", ["hello.py", "hello_pipeline.py"])
+def test_hello_says_so_and_says_it_again(example: str, tmp_path: Path) -> None:
     for _ in range(2):
-        done = run("hello.py", folder=tmp_path)
+        done = run(example, folder=tmp_path)
         assert (done.returncode, done.stdout, done.stderr) == (0, "HELLO, WORLD!\n", "")
-    assert (tmp_path / "hello.db").exists()
+    assert [file.suffix for file in tmp_path.iterdir()].count(".db") == 1
+
+
+class TripWorker:
+    """A worker of the trips in this folder, and what its bodies have printed."""
+
+    def __init__(self, folder: Path) -> None:
+        command = [sys.executable, "-m", "holdfast.hosts.cli.main", "worker", "trip:engine", "--lease", "1"]
+        self._process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        self._out = self._process.stdout
+
+    def read_until(self, text: str) -> list[str]:
+        """Return the lines up to the one that has this text."""
+        lines: list[str] = []
+        for line in self._out:
+            lines.append(line.rstrip())
+            if text in line:
+                return lines
+        raise AssertionError(lines)
+
+    def kill(self) -> None:
+        """End it as `kill -9` does."""
+        self._process.kill()
+        self._process.wait()
+        self._out.close()
+
+
+def test_a_trip_goes_on_after_kill_9(tmp_path: Path) -> None:
+    shutil.copy(EXAMPLES / "trip.py", tmp_path)
+    start = ("run", "start", "trip:engine", "trip", '{"city": "Rome", "wait": 1}', "--id", "rome")
+    subprocess.run(
+        [sys.executable, "-m", "holdfast.hosts.cli.main", *start], cwd=tmp_path, check=True, timeout=100
+    )
+    first = TripWorker(tmp_path)
+    try:
+        first.read_until("mail: We have booked 2 nights in Rome and a flight to Rome.")
+    finally:
+        first.kill()
+    second = TripWorker(tmp_path)
+    try:
+        lines = second.read_until("mail: Pack your bags!")
+    finally:
+        second.kill()
+    assert not [line for line in lines if line.startswith("looking")]
 
 
 def test_word_count_counts_though_every_first_attempt_fails(tmp_path: Path) -> None:
@@ -41,6 +87,6 @@ def test_word_count_gives_up_on_a_file_that_is_not_there(tmp_path: Path) -> None
     assert "stage 'count', item 0, attempt 2: FileNotFoundError" in done.stderr
 
 
-@pytest.mark.parametrize("example", ["hello.py", "word_count.py"])
+@pytest.mark.parametrize("example", ["hello.py", "hello_pipeline.py", "trip.py", "word_count.py"])
 def test_the_small_examples_stay_small(example: str) -> None:
     assert len((EXAMPLES / example).read_text().splitlines()) < 60

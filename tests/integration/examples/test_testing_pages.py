@@ -44,7 +44,7 @@ def test_the_tests_of_the_page_of_testing_pass_and_its_golden_history_is_that_wh
 ) -> None:
     done = run_pytest(page, "--holdfast-update")
     assert done.returncode == 0, done.stdout
-    assert "8 passed" in done.stdout
+    assert "9 passed" in done.stdout
 
     (shown,) = (block.code for block in blocks(DOCS / "howto/test-workflows.md") if block.language == "json")
     assert (page / "golden" / "test_page" / "test_what_an_order_does.json").read_text() == shown
@@ -56,6 +56,18 @@ def test_the_page_of_adapters_shows_its_example_word_for_word() -> None:
     assert shown[0] == (folder / "sqlite_blobs.py").read_text()
     _, begin, definition = shown[1].partition("class TestSqliteBlobStore")
     assert begin + definition.rstrip() in (folder / "test_sqlite_blobs.py").read_text()
+
+
+def test_what_is_copied_from_the_page_of_adapters_works_in_a_folder_of_ones_own(tmp_path: Path) -> None:
+    store, tests, *_ = (
+        block.code for block in blocks(DOCS / "howto/write-an-adapter.md") if block.language == "python"
+    )
+    (tmp_path / "sqlite_blobs.py").write_text(store)
+    (tmp_path / "test_sqlite_blobs.py").write_text(tests)
+    done = run_pytest(tmp_path, "-k", "damaged or missing or listed")
+
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
 
 
 def test_the_page_of_adapters_names_every_suite_and_what_it_wants_to_be_told() -> None:
@@ -83,14 +95,18 @@ def test_the_tests_of_the_example_of_the_simulator_pass(tmp_path: Path) -> None:
     )
     done = run_pytest(tmp_path)
     assert done.returncode == 0, done.stdout
-    assert "6 passed" in done.stdout
+    assert "8 passed" in done.stdout
 
 
 def test_the_page_of_the_simulator_shows_its_example_word_for_word() -> None:
-    orders, tests = (block.code for block in blocks(DOCS / "howto/simulate.md") if block.language == "python")
+    orders, tests, more = (
+        block.code for block in blocks(DOCS / "howto/simulate.md") if block.language == "python"
+    )
     folder = DOCS / "examples" / "invoices"
     assert orders == (folder / "orders.py").read_text()
     _, begin, definitions = tests.partition("ORDER = ")
+    assert begin + definitions in (folder / "test_orders.py").read_text()
+    _, begin, definitions = more.partition("def a_printer")
     assert begin + definitions in (folder / "test_orders.py").read_text()
 
 

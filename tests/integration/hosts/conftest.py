@@ -11,6 +11,7 @@ from holdfast.hosts.engine import Engine
 from holdfast.hosts.process import worker as worker_module
 from holdfast.hosts.process.settings import Settings
 from holdfast.kernel.authoring.calls import Definition
+from holdfast.testing.ledger import Ledger
 from tests.postgres import fresh_database
 
 OpenEngine = Callable[..., Engine]
@@ -40,8 +41,13 @@ def namespace() -> str:
 
 @pytest.fixture
 def open_engine(url: str, namespace: str, tmp_path: Path) -> Iterator[OpenEngine]:
-    """Opens engines on that store, with a folder for large values, and closes them in the end."""
+    """Opens engines on that store, with a folder for large values, and closes them in the end.
+
+    Before that, all durable functions that they have run are replayed, at every prefix of their histories: live and
+    replayed they see the same, and ask for the same.
+    """
     opened: list[Engine] = []
+    ledger = Ledger()
 
     def open_one(*workflows: Definition[object], namespace: str = namespace) -> Engine:
         opened.append(
@@ -49,9 +55,13 @@ def open_engine(url: str, namespace: str, tmp_path: Path) -> Iterator[OpenEngine
         )
         return opened[-1]
 
-    yield open_one
+    with ledger.watching():
+        yield open_one
+        replays = sum(ledger.replay(engine.core) for engine in opened)
     for engine in opened:
         engine.core.close()
+    assert ledger.problems == []
+    assert replays >= len(ledger.lives)
 
 
 @pytest.fixture

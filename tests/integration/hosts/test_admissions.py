@@ -17,7 +17,7 @@ from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.invariants import check
 from holdfast.ports.errors import (
-    DefinitionError,
+    InvalidArgumentError,
     RunCancelledError,
     RunExistsError,
     RunFailedError,
@@ -191,7 +191,7 @@ def test_a_start_that_is_repeated_with_its_key_is_the_same_start(open_engine: Op
         ({"start_at": 5}, "start_at is 5; it must be a datetime"),
         ({"start_at": datetime(9999, 6, 1, tzinfo=UTC)}, "from 1970 to 9998"),
         ({"deadline": timedelta(0)}, "deadline is .*longer than nothing"),
-        ({"deadline": 5}, "deadline is 5; it must be a timedelta"),
+        ({"deadline": "5"}, "deadline is '5'; it must be a timedelta or a number of seconds"),
         ({"concurrency_key": ""}, "concurrency_key is ''"),
         ({"concurrency_key": "k", "concurrency_limit": 0}, "concurrency_limit is 0"),
         ({"if_active": "rerun"}, "if_active is 'rerun'; it must be 'error', 'return' or 'terminate'"),
@@ -202,7 +202,7 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_stored(
     open_engine: OpenEngine, options: dict[str, Any], message: str
 ) -> None:
     engine = open_engine(SIMPLE)
-    with engine.sync, pytest.raises(DefinitionError, match=message):
+    with engine.sync, pytest.raises(InvalidArgumentError, match=message):
         engine.sync.start(SIMPLE(1), **options)
 
     assert engine.core.stores.persistence.read(CountAll(engine.core.namespace)).runs == {}
@@ -243,11 +243,16 @@ def test_an_id_is_used_again_as_the_start_says(open_engine: OpenEngine) -> None:
 def test_no_more_bodies_of_a_stage_run_than_may(open_engine: OpenEngine, most: int) -> None:
     """Over runs, items of a map, and workers; with failures that are tried again at once among them."""
     gauge = Gauge()
+    met = threading.Event()
+    """Set once as many bodies run as may: until then those that run wait for the others."""
     failed: set[int] = set()
 
     @stage(max_concurrency=most, retry=Retry(attempts=3, wait=timedelta(0)))
     def narrow(x: int) -> int:
         with gauge:
+            if gauge.most == most:
+                met.set()
+            met.wait(10)
             time.sleep(0.01)
         if x % 4 == 0 and x not in failed:
             failed.add(x)

@@ -73,7 +73,7 @@ STANDS = Pipeline("stands", input=int).pipe(stood)
 
 
 def sound(engine: Engine) -> None:
-    assert check(snapshot_of(engine.core.stores.persistence)) == []
+    assert check(snapshot_of(engine.core.stores.persistence, [engine.core.namespace])) == []
 
 
 def standing(engine: Engine) -> int:

@@ -78,7 +78,7 @@ async def until_suspended(run: SyncRunHandle[Any], times: int = 1) -> None:
 
 
 def sound(engine: Engine) -> None:
-    assert check(snapshot_of(engine.core.stores.persistence)) == []
+    assert check(snapshot_of(engine.core.stores.persistence, [engine.core.namespace])) == []
 
 
 async def test_work_is_handed_on_once_and_asked_about_until_it_is_done(open_engine: OpenEngine) -> None:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.process.worker import Worker
 from holdfast.kernel.authoring import Pipeline, StageContext, stage
-from holdfast.ports.errors import RunFailedError, UnstorableValueError
+from holdfast.ports.errors import InvalidValueError, RunFailedError
 
 SOON = timedelta(seconds=20)
 
@@ -88,8 +88,6 @@ def test_an_input_that_is_no_longer_its_model_is_refused_before_anything_is_stor
     changed.lines[1].price = -1
 
     with Engine.open(url, workflows=[ORDERS]).sync as engine:
-        with pytest.raises(
-            UnstorableValueError, match=r"\$\.lines\[1\]\.price: Input should be greater than 0"
-        ):
+        with pytest.raises(InvalidValueError, match=r"\$\.lines\[1\]\.price: Input should be greater than 0"):
             engine.start(ORDERS(changed))
         assert not list(engine.runs())

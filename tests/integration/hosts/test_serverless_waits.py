@@ -39,7 +39,7 @@ def message(engine: Engine, id: str = "x") -> JobMessage:
 
 
 def sound(engine: Engine) -> None:
-    assert check(snapshot_of(engine.core.stores.persistence)) == []
+    assert check(snapshot_of(engine.core.stores.persistence, [engine.core.namespace])) == []
 
 
 @stage.external

@@ -10,12 +10,12 @@ import psycopg
 import pytest
 
 from holdfast.adapters.sql.database import Database, Link, Parameters
-from holdfast.adapters.sql.dialects import Dialect, PostgresDialect, SqliteDialect
+from holdfast.adapters.sql.dialects import Dialect, PostgresDialect, SqliteDialect, encode_rows
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.queries import Answers
-from holdfast.adapters.sql.statements import reads_for
+from holdfast.adapters.sql.statements import reads_for, waiting_for
 from holdfast.ports.changes import AddJob, Change, CreateRun
-from holdfast.ports.persistence import ChildrenLeft, OwedJobs, Query
+from holdfast.ports.persistence import ChildrenLeft, OwedJobs, Query, Waiting
 from holdfast.ports.records import JobKind, JobState
 from holdfast.testing.conformance.builders import DEFINITION, NAMESPACE, NOW, QUEUE, a_job, a_key, a_run
 from tests.integration.sql.test_backlog import OpenStore, rows_touched
@@ -135,3 +135,55 @@ def test_sqlite_finds_what_waits_by_its_indexes(sqlite_url: str, open_store: Ope
         assert all(index in step for step in scans), plan
     connection.close()
     check_found(store)
+
+
+RATED = f"""
+    INSERT INTO holdfast_jobs (run, number, namespace, queue, definition, kind, node, state, priority,
+        epoch, attempts, max_attempts, losses, input, concurrency_key, rate_limit, rate_period)
+    SELECT CAST('run-' || n AS text), 1, '{NAMESPACE}', '{QUEUE}', '{DEFINITION}', 'stage', 'bill',
+        CASE n % 2 WHEN 0 THEN 'limited' ELSE 'leased' END, 0, 0, 0, 3, 0, 'null', 'w/bill', 60, 60000000
+"""
+
+
+def rate_questions(dialect: Dialect) -> Sequence[tuple[str, Parameters, str, int]]:
+    """What an idle worker's maintenance asks, and what a claim does, however many wait under a rate limit."""
+    jobs = waiting_for(dialect)[Waiting.JOBS]
+    place = encode_rows(("namespace", "key"), [(NAMESPACE, "w/bill")])
+    wanted = encode_rows(("namespace", "key", "most"), [(NAMESPACE, "w/bill", 3)])
+    everywhere: Parameters = {"namespace": "", "key": "", "limit": 500}
+    return [
+        (jobs.waited_for, {"places": place}, "holdfast_jobs_limited", 1),
+        (jobs.all_waited_for, everywhere, "holdfast_jobs_limited", 2),
+        (jobs.first, {"wanted": wanted, "most": 3}, "holdfast_jobs_limited", 3),
+        (reads_for(dialect).rated_jobs, {"places": place}, "holdfast_jobs_rated", 1),
+    ]
+
+
+@pytest.mark.service
+def test_postgres_does_not_read_those_who_wait_under_a_rate_limit(
+    postgres_database: str, open_store: OpenStore
+) -> None:
+    open_store(postgres_database).setup()
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
+        connection.execute(f"{RATED} FROM generate_series(1, {BACKLOG}) AS n".encode())
+        connection.execute("VACUUM ANALYZE holdfast_jobs")
+        for sql, given, index, rows in rate_questions(PostgresDialect()):
+            answer = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}".encode(), given).fetchone()
+            assert answer is not None
+            plan = cast("dict[str, Any]", answer[0][0]["Plan"])
+            assert index in indexes(plan), json.dumps(plan, indent=1)
+            assert rows_touched(plan) <= rows, json.dumps(plan, indent=1)
+
+
+def test_sqlite_does_not_read_those_who_wait_under_a_rate_limit(
+    sqlite_url: str, open_store: OpenStore
+) -> None:
+    open_store(sqlite_url).setup()
+    connection = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))
+    connection.execute(f"{RATED} FROM ({numbers(BACKLOG)})")
+    connection.commit()
+    for sql, given, index, _ in rate_questions(SqliteDialect()):
+        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", given)]
+        assert any(f"INDEX {index}" in step for step in plan), plan
+        assert not any(step.startswith("SCAN holdfast_jobs") for step in plan), plan
+    connection.close()

@@ -23,6 +23,7 @@ from holdfast.kernel.commands import Failed
 from holdfast.kernel.values import MAX_DEPTH, MAX_VALUE_BYTES
 from holdfast.ports.errors import (
     GiveUp,
+    InvalidArgumentError,
     InvalidValueError,
     RetryAfter,
     UnavailableError,
@@ -416,9 +417,12 @@ async def test_a_body_says_when_it_is_to_be_tried_again(wait: timedelta, asked: 
     assert (failure.retry_after, failure.message, failure.retryable) == (asked, "slow down", True)
 
 
-def test_a_number_is_no_time_to_be_tried_again_after() -> None:
-    with pytest.raises(TypeError, match=r"takes a timedelta, as timedelta\(minutes=1\), not 5"):
-        RetryAfter(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+def test_what_to_wait_is_a_timedelta_or_seconds() -> None:
+    assert RetryAfter(5).wait == RetryAfter(timedelta(seconds=5)).wait == timedelta(seconds=5)
+    with pytest.raises(
+        InvalidArgumentError, match="wait is '5'; it must be a timedelta or a number of seconds"
+    ):
+        RetryAfter("5")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 async def test_a_rule_is_found_by_name_in_a_plan_that_is_older_than_the_code() -> None:
@@ -690,7 +694,7 @@ async def test_an_output_of_another_type_than_was_declared_fails_the_attempt_at_
 
     failure = await bench.failure_of(pipeline(1))
 
-    assert (failure.code, failure.retryable) == ("unstorable_value", False)
+    assert (failure.code, failure.retryable) == ("invalid_value", False)
     assert "$[1]" in failure.message
 
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.hosts.clock import STEP_MAX, Step, StoreClock
+from holdfast.hosts.clock import GAIN_MAX, STEP_MAX, Step, StoreClock
 from holdfast.ports.clock import micros
 from holdfast.testing.clock import DEFAULT_START, ManualClock
 
@@ -38,7 +38,16 @@ def test_after_a_sync_it_is_the_store_s_time_and_goes_on_with_the_monotonic_cloc
     clock.sync(micros(STORE))
     machine.advance(seconds(2.5))
 
-    assert clock.now() == STORE + seconds(2.5)
+    assert clock.now() == STORE + seconds(2.5 * (1 - GAIN_MAX))
+
+
+def test_it_is_not_ahead_of_the_store_though_the_machine_s_clock_runs_too_fast(
+    machine: ManualClock, clock: StoreClock
+) -> None:
+    clock.sync(micros(STORE))
+    machine.advance(seconds(10 * (1 + 0.9 * GAIN_MAX)))
+
+    assert seconds(-0.02) < clock.now() - (STORE + seconds(10)) <= seconds(0)
 
 
 def test_it_is_not_ahead_of_the_store_however_slow_the_question_was(

@@ -1,7 +1,12 @@
 """From a call and its options to the command that starts a run."""
 
-import pytest
+from datetime import timedelta
+from typing import TypeVar, cast
 
+import pytest
+from typing_extensions import override
+
+from holdfast.hosts.core import CLOCK_AGE_MAX
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.payloads import INLINE_MAX, Place
 from holdfast.kernel.authoring.decorators import stage
@@ -9,14 +14,20 @@ from holdfast.kernel.authoring.options import StartOptions
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.codec import command_json
 from holdfast.ports.blobs import check_blob_key
+from holdfast.ports.clock import Clock, micros
 from holdfast.ports.errors import (
-    DefinitionError,
+    InvalidArgumentError,
     InvalidNamespaceError,
+    InvalidValueError,
     UnknownWorkflowError,
     UnstorableValueError,
 )
+from holdfast.ports.persistence import Query, StoreTime
 from holdfast.testing.blobs import MemoryBlobStore
-from tests.unit.hosts.bench import Bench
+from holdfast.testing.clock import ManualClock
+from tests.unit.hosts.bench import Bench, CountingPersistence
+
+R = TypeVar("R")
 
 
 @stage
@@ -74,16 +85,16 @@ def test_a_workflow_that_the_engine_was_not_given_is_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"id": ""}, DefinitionError),
-        ({"id": "x" * 257}, DefinitionError),
-        ({"id": 7}, DefinitionError),
-        ({"priority": 1.5}, DefinitionError),
-        ({"priority": 100_000}, DefinitionError),
-        ({"queue": "no spaces"}, DefinitionError),
-        ({"attributes": {"a": 1}}, DefinitionError),
-        ({"if_exists": "replace"}, DefinitionError),
-        ({"idempotency_key": ""}, DefinitionError),
-        ({"idempotencykey": "k"}, TypeError),
+        ({"id": ""}, InvalidArgumentError),
+        ({"id": "x" * 257}, InvalidArgumentError),
+        ({"id": 7}, InvalidArgumentError),
+        ({"priority": 1.5}, InvalidArgumentError),
+        ({"priority": 100_000}, InvalidArgumentError),
+        ({"queue": "no spaces"}, InvalidArgumentError),
+        ({"attributes": {"a": 1}}, InvalidArgumentError),
+        ({"if_exists": "replace"}, InvalidArgumentError),
+        ({"idempotency_key": ""}, InvalidArgumentError),
+        ({"idempotencykey": "k"}, InvalidArgumentError),
     ],
 )
 def test_options_that_can_not_be_are_refused(options: StartOptions, error: type[Exception]) -> None:
@@ -91,10 +102,20 @@ def test_options_that_can_not_be_are_refused(options: StartOptions, error: type[
         Bench(PIPELINE).core.create(PIPELINE("a"), options)
 
 
-@pytest.mark.parametrize("value", [7, None, "half \ud800", "nul \0"])
-def test_an_input_of_another_type_or_that_can_not_be_stored_is_refused(value: str) -> None:
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [
+        (7, InvalidValueError),
+        (None, InvalidValueError),
+        ("half \ud800", UnstorableValueError),
+        ("nul \0", UnstorableValueError),
+    ],
+)
+def test_an_input_of_another_type_or_that_can_not_be_stored_is_refused(
+    value: str, error: type[Exception]
+) -> None:
     blobs = MemoryBlobStore()
-    with pytest.raises(UnstorableValueError):
+    with pytest.raises(error):
         Bench(PIPELINE, blobs=blobs).core.create(PIPELINE(value), {})
 
     assert list(blobs.list("")) == []
@@ -114,3 +135,44 @@ def test_any_other_namespace_can_have_blobs(namespace: str) -> None:
     Engine.open("memory://", namespace=namespace)
 
     check_blob_key(Place(namespace=namespace, run="f" * 64, stage="s" * 128, epoch=2**63).key("f" * 64))
+
+
+class StoreWithClock(CountingPersistence):
+    """A store that has a clock of its own."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    @override
+    def read(self, query: Query[R], /) -> R:
+        if isinstance(query, StoreTime):
+            self.asked.append(query)
+            return cast("R", micros(self._clock.now()))
+        return super().read(query)
+
+
+def test_a_client_whose_machine_slept_asks_the_store_for_its_time_before_it_starts_something() -> None:
+    """Else a run that may take a minute would have been over an hour ago."""
+    machine, there = ManualClock(), ManualClock()
+    bench = Bench(PIPELINE, persistence=StoreWithClock(there), clock=machine)
+    bench.engine.sync.start(PIPELINE("a"), id="before")
+    machine.jump(timedelta(hours=1))  # its monotonic clock stood still
+    there.advance(timedelta(hours=1))
+
+    info = bench.engine.sync.start(PIPELINE("a"), id="after", deadline=timedelta(minutes=1)).info()
+
+    assert info.created_at == there.now()
+
+
+def test_a_client_asks_the_store_for_its_time_every_few_seconds_and_not_each_time() -> None:
+    machine = ManualClock()
+    store = StoreWithClock(machine)
+    bench = Bench(PIPELINE, persistence=store, clock=machine)
+    for _ in range(10):
+        bench.engine.sync.start(PIPELINE("a"))
+    asked_at_first = store.asked.count(StoreTime())
+    machine.advance(timedelta(seconds=CLOCK_AGE_MAX + 1))
+    bench.engine.sync.start(PIPELINE("a"))
+
+    assert (asked_at_first, store.asked.count(StoreTime())) == (1, 2)

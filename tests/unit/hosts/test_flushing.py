@@ -26,7 +26,7 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.decide.outbox import PARK_AFTER, PARK_AFTER_FAILURES
 from holdfast.ports.changes import AppendHistory, UpdateRun
-from holdfast.ports.errors import EventRefusedError, SinkUnavailableError, UnavailableError
+from holdfast.ports.errors import EventRefusedError, SinkExistsError, SinkUnavailableError, UnavailableError
 from holdfast.ports.events import Event
 from holdfast.ports.persistence import FindRun, ListDeadLetters, ListSinks
 from holdfast.ports.records import HistoryRow, Run, RunName, Sink
@@ -289,7 +289,8 @@ def test_a_poisoned_event_parks_its_own_stream_loudly_and_no_other(
     assert {event.run_id for event in world.sink.events} >= {f"later{n}" for n in range(80)}
     assert len(world.sink.events) == 10 + 80
     (told,) = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert letter.run in told.getMessage()
+    assert "event 2 of run r3 again and again" in told.getMessage()
+    assert letter.run not in told.getMessage()
 
 
 def test_a_poisoned_event_that_is_alone_waits_for_proof_that_the_sink_takes_others(world: World) -> None:
@@ -411,7 +412,9 @@ def test_a_sink_may_take_some_types_only(world: World) -> None:
     world.register(types=("run.*", "stage.failed"))
     world.start("a")
     world.cancel("a")
-    world.register()  # it is there, and stays as it is
+    world.register(types=("stage.failed", "run.*"))  # it is there, and stays as it is
+    with pytest.raises(SinkExistsError):
+        world.register()
     world.flush(2)
 
     assert [event.type for event in world.sink.events] == ["run.created", "run.cancelled"]
@@ -438,6 +441,22 @@ def test_a_sink_that_is_removed_gets_nothing_and_begins_anew_if_it_is_made_again
     assert world.numbers("a") == [2]
     world.store.prune(0)
     assert len(world.store.dump().streams) == 1
+
+
+def test_a_sink_that_nobody_registered_is_told_of_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.start("a")
+    world.flush(3)
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert "no sink 'audit' is registered in the namespace 'default'" in told
+    assert "`holdfast sink add audit`" in told
+    caplog.clear()
+    world.register(since=0)
+    world.flush(3)
+
+    assert world.numbers("a") == [1]
+    assert caplog.text == ""
 
 
 def test_a_host_without_the_sink_leaves_its_events_alone(world: World) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.decorators import each, stage
-from holdfast.kernel.authoring.options import Retry
+from holdfast.kernel.authoring.options import Rate, Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.commands import StageOverride
 from holdfast.kernel.plan import RetryPolicy
@@ -94,6 +94,7 @@ def test_how_patient_a_run_is_can_be_said() -> None:
         (other_fill, "another one than that of this name"),
         (fill.options(name="pour"), "'pour' is not in 'w'; it has dig, fill"),
         (dig.options(max_concurrency=3), "can't change max_concurrency for one run: all runs share it"),
+        (dig.options(rate_limit=Rate(1, per=60)), "can't change rate_limit for one run: all runs share it"),
         (dig.options(retry=Retry(give_up_on=(KeyError,))), "can't change give_up_on for one run"),
         (
             dig.options(retry=Retry(by_error={KeyError: Retry()})),

@@ -2,16 +2,24 @@
 
 import logging
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from typing_extensions import override
 
 from holdfast.hosts import removing
 from holdfast.hosts.maintenance import PRUNE_INTERVAL, Maintenance
+from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.serverless.host import ServerlessHost
 from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.pipelines import Pipeline
-from holdfast.ports.errors import InvalidFilterError, RemoveRefusedError, RunNotFoundError
+from holdfast.ports.errors import (
+    InvalidArgumentError,
+    InvalidFilterError,
+    RemoveRefusedError,
+    RunNotFoundError,
+)
 from holdfast.testing.blobs import MemoryBlobStore
 from tests.unit.hosts.bench import Bench
 
@@ -179,9 +187,8 @@ async def test_without_retention_nothing_is_removed() -> None:
     assert [info.id for info in bench.engine.sync.runs()] == ["a"]
 
 
-@pytest.mark.parametrize(("retention", "error"), [(30, TypeError), (timedelta(minutes=59), ValueError)])
-async def test_a_retention_that_can_not_be_meant_is_refused(
-    retention: timedelta, error: type[Exception]
-) -> None:
-    with pytest.raises(error, match="retention is"):
-        Maintenance(Bench(WIDE).core, lease=30, retention=retention)
+@pytest.mark.parametrize("host", [Worker, ServerlessHost])
+@pytest.mark.parametrize("retention", ["30d", 30, timedelta(minutes=59)])
+async def test_a_retention_that_can_not_be_meant_is_refused(host: Any, retention: object) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"retention is .*, of at least 3,600 seconds"):
+        host(Bench(WIDE).engine, retention=retention)

@@ -20,6 +20,7 @@ from holdfast.ports.clock import micros
 from holdfast.ports.errors import (
     BlobCorruptError,
     BlobMissingError,
+    InvalidArgumentError,
     InvalidCommandError,
     InvalidKeyError,
     NoBlobStoreError,
@@ -381,7 +382,7 @@ def test_a_line_has_a_level() -> None:
     context_of(body).log("careful", level="warning", n=1)
 
     assert said_by(body) == [("log", {"message": "careful", "fields": {"n": 1}, "level": "warning"})]
-    with pytest.raises(ValueError, match="it is one of debug, info"):
+    with pytest.raises(InvalidArgumentError, match="level is 'loud'; it must be one of 'debug', 'info'"):
         context_of(body).log("careful", level=cast("Any", "loud"))
 
 

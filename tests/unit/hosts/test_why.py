@@ -11,6 +11,7 @@ from holdfast.ports.records import (
     Job,
     JobKind,
     JobState,
+    RateWindow,
     Run,
     RunStatus,
     Session,
@@ -75,7 +76,7 @@ def test_a_body_that_runs_is_told_with_its_host_since_when_and_which_attempt() -
     code, text = one(held, holders={"s": HOLDER})
     assert (code, text) == (
         "body",
-        "Stage 'bill', item 4, runs on box:7, since 0:01:30 ago (at 2025-12-31 23:58:30Z): attempt 2 of 3.",
+        "Stage 'bill', item 4, runs on box:7, since 1m 30s ago (at 2025-12-31 23:58:30Z): attempt 2 of 3.",
     )
 
 
@@ -93,7 +94,7 @@ def test_a_retry_is_told_with_its_time_and_the_last_error() -> None:
     asleep = job(state=JobState.SLEEPING, wake_at=NOW + 30 * SECOND, attempts=1)
     (reason,) = told(asleep, errors={("bill", None): "ValueError: no"})
     assert reason.code == "retry"
-    assert "in 0:00:30" in reason.text
+    assert "in 30s" in reason.text
     assert "attempt 2 of 3" in reason.text
     assert "ValueError: no" in reason.text
     assert reason.until is not None
@@ -109,7 +110,7 @@ def test_external_work_is_told_by_its_key_and_its_times() -> None:
     )
     code, text = one(check)
     assert code == "check"
-    assert all(part in text for part in ("'batch-9'", "in 0:01:00", "gives up in 1:00:00"))
+    assert all(part in text for part in ("'batch-9'", "in 1m", "gives up in 1h"))
 
 
 def test_a_child_is_told_by_its_id_and_its_status() -> None:
@@ -127,7 +128,7 @@ def test_a_child_that_nobody_can_start_is_told_with_the_code_that_is_missing() -
     code, text = one(asleep, starts={"bill": "bills@2"})
     assert code == "code"
     assert "taken 3 times and given back: it starts a run of bills@2" in text
-    assert "again in 0:00:20" in text
+    assert "again in 20s" in text
     assert "taken once" in one(attrs.evolve(asleep, attempts=2), starts={})[1]
 
     failed = attrs.evolve(asleep, attempts=1)
@@ -139,6 +140,54 @@ def test_a_child_that_nobody_can_start_is_told_with_the_code_that_is_missing() -
 def test_a_limited_stage_is_told_with_its_limit() -> None:
     code, text = one(job(state=JobState.LIMITED, concurrency_key="k", concurrency_limit=2))
     assert (code, "fewer than 2" in text) == ("limit", True)
+
+
+def test_a_rate_limit_is_told_with_the_next_turn() -> None:
+    rated = {"concurrency_key": "k", "rate_limit": 60, "rate_period": 60 * SECOND}
+    window = RateWindow(namespace="default", name="k", wakes_at=NOW + 5 * SECOND, updated_at=NOW)
+    waits = job(state=JobState.LIMITED, **rated)
+    code, text = one(waits, rates={"k": window})
+    assert (code, "the rate limit of 60 in 1m: the next turn is in 5.0s" in text) == ("rate", True)
+    assert "next turn is soon" in one(waits)[1]
+    assert "fewer than 3" in one(job(state=JobState.LIMITED, concurrency_limit=3, **rated))[1]
+
+    (asleep,) = told(job(state=JobState.SLEEPING, wake_at=window.wakes_at, **rated), rates={"k": window})
+    assert asleep.code == "rate"
+    assert (
+        "waits for its turn under the rate limit of 60 in 1m: in 5.0s (at 2026-01-01 00:00:05Z)"
+        in asleep.text
+    )
+    assert asleep.until is not None
+    tried = job(state=JobState.SLEEPING, wake_at=NOW + SECOND, **rated)
+    assert one(tried, rates={"k": window})[0] == "retry"
+
+
+def function(**changes: Any) -> Job:
+    return job(kind=JobKind.DRIVE, max_attempts=10, **changes)
+
+
+def test_a_function_is_told_as_one() -> None:
+    held = function(state=JobState.LEASED, session="s", leased_at=NOW - SECOND)
+    assert one(held, holders={"s": HOLDER}) == (
+        "body",
+        "Function 'bill' runs on box:7, since 1.0s ago (at 2025-12-31 23:59:59Z).",
+    )
+    asleep = function(state=JobState.SLEEPING, wake_at=NOW + SECOND)
+    assert one(asleep)[0] == "waits"
+    code, text = one(asleep, retries={NOW + SECOND: "step 'pay', whose try 1 failed by E: busy,"})
+    assert (code, text) == (
+        "retry",
+        "Function 'bill' tries step 'pay', whose try 1 failed by E: busy, again in 1.0s (at 2026-01-01 00:00:01Z).",
+    )
+    assert "from outside" in one(function(state=JobState.SLEEPING))[1]
+
+
+def test_a_blocked_run_is_told_with_the_reason() -> None:
+    row = HistoryRow(run="r", number=3, type="run.blocked", at=NOW - SECOND, data='{"message":"two sides"}')
+    whole, held = told(function(state=JobState.HELD), run=run(status=RunStatus.BLOCKED), blocked=row)
+    assert (whole.code, held.code) == ("blocked", "paused")
+    assert "two sides" in whole.text
+    assert "holdfast run resume" in whole.text
 
 
 def test_a_paused_run_is_told_with_who_can_let_it_go_on() -> None:
@@ -154,7 +203,7 @@ def test_a_paused_run_is_told_with_who_can_let_it_go_on() -> None:
 def test_pending_runs_are_told_what_they_wait_for() -> None:
     start = one(run=run(status=RunStatus.PENDING, start_at=NOW + 60 * SECOND))
     slot = one(run=run(status=RunStatus.PENDING, concurrency_key="customer-1", concurrency_limit=1))
-    assert (start[0], "in 0:01:00" in start[1]) == ("start", True)
+    assert (start[0], "in 1m" in start[1]) == ("start", True)
     assert (slot[0], "'customer-1'" in slot[1]) == ("slot", True)
 
 
@@ -169,7 +218,7 @@ def test_many_items_are_told_of_together() -> None:
 def test_ends_are_told_with_their_cause() -> None:
     error = '{"code":"body_error","message":"no","type":"ValueError","attempt":3,"job":1,"stage":"bill"}'
     ended = {"ended_at": NOW - 5 * SECOND}
-    assert one(run=run(status=RunStatus.COMPLETED, **ended))[1].startswith("It completed 0:00:05 ago")
+    assert one(run=run(status=RunStatus.COMPLETED, **ended))[1].startswith("It completed 5.0s ago")
     assert (
         "stage 'bill', attempt 3: ValueError: no"
         in one(run=run(status=RunStatus.FAILED, error=error, **ended))[1]
@@ -188,3 +237,66 @@ def test_a_run_without_a_job_is_told_of() -> None:
     code, text = one()
     assert code == "no_job"
     assert "`holdfast doctor`" in text
+
+
+CANCEL = job(kind=JobKind.CANCEL, waits_for="batch-9", max_attempts=10)
+CANCELLED = run(status=RunStatus.CANCELLED, ended_at=NOW)
+
+
+def _left(number: int, item: int | None = None) -> HistoryRow:
+    data = '{"code":"body_error","key":"batch-9","message":"the service is down"}'
+    return HistoryRow(
+        run="r", number=number, type="stage.cancel_failed", at=NOW, node="bill", item=item, data=data
+    )
+
+
+def test_external_work_that_an_ended_run_has_left_is_told_after_the_end() -> None:
+    ended, waits = told(CANCEL, run=CANCELLED)
+    assert ended.code == "ended"
+    assert (waits.code, waits.stage) == ("cancel", "bill")
+    assert waits.text == (
+        "Cancelling the external work 'batch-9' of stage 'bill' waits for a worker that has the code of orders@1"
+        " and serves the queue 'gpu'."
+    )
+
+
+def test_what_is_tried_again_to_cancel_is_told_with_when() -> None:
+    asleep = attrs.evolve(CANCEL, state=JobState.SLEEPING, wake_at=NOW + 60 * SECOND, attempts=2, item=4)
+    _, waits = told(asleep, run=CANCELLED)
+    assert waits.until is not None
+    assert waits.text.startswith(
+        "Cancelling the external work 'batch-9' of stage 'bill', item 4, is tried again in"
+    )
+    assert waits.text.endswith("for the attempt 3 of 10.")
+
+
+def test_many_that_are_cancelled_are_told_in_few_lines() -> None:
+    cancels = [attrs.evolve(CANCEL, number=number, item=number) for number in range(9)]
+    reasons_ = told(*cancels, run=CANCELLED)
+    assert [reason.code for reason in reasons_] == ["ended", "cancel", "cancel", "cancel", "cancel"]
+    assert "6 more items of stage 'bill'" in reasons_[-1].text
+
+
+def test_who_lacks_the_code_of_what_cancels_is_told_so() -> None:
+    codes = [reason.code for reason in told(CANCEL, run=CANCELLED, has_code=False)]
+    assert codes == ["ended", "cancel", "code"]
+    assert [reason.code for reason in told(run=CANCELLED, has_code=False)] == ["ended"]
+
+
+def test_what_a_map_has_left_is_told_beside_what_its_run_waits_for() -> None:
+    codes = [reason.code for reason in told(CANCEL, job(number=2, node="ship"))]
+    assert codes == ["worker", "cancel"]
+
+
+def test_work_that_could_not_be_cancelled_is_told_for_ever() -> None:
+    _, left = told(run=CANCELLED, left=[_left(5)])
+    assert (left.code, left.stage) == ("left", "bill")
+    assert left.text == (
+        "The external work 'batch-9' of stage 'bill' could not be cancelled, and may go on: the service is down."
+    )
+
+
+def test_much_that_could_not_be_cancelled_is_told_in_few_lines() -> None:
+    _, *left = told(run=CANCELLED, left=[_left(number, number) for number in range(5)])
+    assert len(left) == 4
+    assert "2 more" in left[-1].text

@@ -10,6 +10,7 @@ from holdfast.kernel.commands import (
     JobClaimed,
     JobClaimOne,
     RunCancel,
+    RunClaimPending,
     RunCreate,
     RunPause,
     SessionClose,
@@ -96,6 +97,42 @@ def test_a_greater_priority_goes_first_and_an_older_run_before_a_newer(world: Wo
 
     claimed = [world.claim(session, limit=1)[0].run for _ in range(5)]
     assert claimed == [world.run(name).key for name in "qtprs"]
+
+
+def test_priority_is_a_head_start_of_a_minute_for_each_step_and_no_more(world: World) -> None:
+    world.create("patient")
+    order: list[str] = []
+    for minute in range(1, 8):
+        world.wait(60)
+        world.do(RunCreate(workflow="w", id=f"urgent-{minute}", input=payload(0), priority=5))
+        (attempt,) = world.claim(world.open(), limit=1)
+        order.append(next(run.id for run in world.tables().runs.values() if run.key == attempt.run))
+
+    assert order == [*(f"urgent-{minute}" for minute in range(1, 5)), "patient", "urgent-5", "urgent-6"]
+
+
+def test_what_began_later_waits_only_since_then(world: World) -> None:
+    later = RunCreate(workflow="w", id="later", input=payload(0), start_at=world.now + 3600 * SECOND)
+    world.do(later)
+    world.wait(3500)
+    world.create("now")
+    world.wait(100)
+    world.do(RunClaimPending())
+
+    session = world.open()
+    assert [world.claim(session, limit=1)[0].run for _ in range(2)] == [
+        world.run("now").key,
+        world.run("later").key,
+    ]
+
+
+def test_a_stage_s_own_priority_counts_from_the_same_instant(world: World) -> None:
+    world = World(pipeline((stage("a"), stage("b", priority=2), stage("c", priority=-1))))
+    world.do(RunCreate(workflow="w", id="x", input=payload(0), priority=1))
+
+    a, b, c = (job.rank for job in world.jobs())
+    assert (a - b, c - a) == (60 * SECOND, 120 * SECOND)
+    assert a == world.run("x").rank == world.now - 60 * SECOND
 
 
 def test_only_what_is_asked_for_is_claimed() -> None:

@@ -16,6 +16,7 @@ from holdfast.kernel.commands import (
     JobClaimOne,
     JobHeartbeat,
     JobReapSilent,
+    JobRecord,
     JobRelease,
     JobWakeDue,
     LeaseReapStale,
@@ -24,6 +25,8 @@ from holdfast.kernel.commands import (
     OutboxFlush,
     OutboxSettle,
     OutboxSweep,
+    Parked,
+    Recorded,
     Refused,
     RunAnnotate,
     RunCancel,
@@ -36,7 +39,9 @@ from holdfast.kernel.commands import (
     RunRepair,
     RunRerunFrom,
     RunResume,
+    RunSignal,
     RunTransition,
+    Sent,
     SessionClose,
     SessionOpen,
     SessionReap,
@@ -86,7 +91,9 @@ def _create(key: str | None = "k", input: object = 1, id: str | None = None) -> 
 @pytest.fixture
 def world() -> World:
     return World(
-        pipeline(stage("a"), stage("b")), pipeline(external("e"), child("c", workflow="w"), workflow="e")
+        pipeline(stage("a"), stage("b")),
+        pipeline(external("e"), child("c", workflow="w"), workflow="e"),
+        pipeline(attrs.evolve(stage("f"), function=True), workflow="f"),
     )
 
 
@@ -160,6 +167,12 @@ def _every_command(world: World) -> Iterator[Command[object]]:
     (owed,) = world.store.read(OwedJobs())
     yield RunDeliver(job=owed.key.text, parent=str(parse(owed.input)))
     yield RunRemove(run_id="e/c")
+    world.create("f", workflow="f")
+    driven = world.claim_one(session)
+    timer = Recorded(type="timer.fired", call="1")
+    yield JobRecord(job=driven.job, epoch=driven.epoch, seen=1, rows=(timer,))
+    yield settling(driven, Parked(seen=2, wake_at=world.now))
+    yield RunSignal(run_id="f", signal=Sent(channel="c", payload=payload(1)))
 
 
 def test_every_command_is_carried_out_once_and_answered_alike(world: World) -> None:

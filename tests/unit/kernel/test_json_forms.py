@@ -11,7 +11,7 @@ from holdfast.kernel.codec import command_json, fingerprint_text, from_data, rep
 from holdfast.kernel.rules import RULES, command_from, reply_type
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.persistence import Lane
-from holdfast.ports.records import JobKind, Payload, RunStatus
+from holdfast.ports.records import HistoryRow, JobKind, Payload, RunStatus
 from holdfast.ports.said import Actor
 
 BASE = '"idempotency_key":null,"namespace":"default"'
@@ -37,7 +37,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             '{"annotations":[],"attributes":null,"concurrency_key":null,"concurrency_limit":1,"deadline":null,"id":null,'
             '"idempotency_key":null,"if_active":null,"if_ended":null,"if_exists":"error",'
             '"input":{"blob":null,"inline":"{\\"\\u00e9\\":1}"},"namespace":"default","overrides":[],'
-            '"priority":0,"queue":null,"start_at":null,"type":"run.create","version":null,"workflow":"w"}'
+            '"priority":0,"queue":null,"signals":[],"start_at":null,"type":"run.create","version":null,"workflow":"w"}'
         ),
     ),
     (c.RunTransition(run_id="x"), f'{{{BASE},"run_id":"x","type":"run.transition"}}'),
@@ -45,6 +45,13 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
     (
         c.RunTerminate(run_id="x"),
         f'{{"generation":null,{BASE},"reason":"","run_id":"x","type":"run.terminate"}}',
+    ),
+    (
+        c.RunSignal(run_id="x", signal=c.Sent(channel="approval", payload=Payload(inline="5"))),
+        (
+            f'{{"generation":null,{BASE},"run_id":"x","signal":{{"channel":"approval",'
+            '"payload":{"blob":null,"inline":"5"}},"type":"run.signal"}'
+        ),
     ),
     (c.RunPause(run_id="x"), f'{{"generation":null,{BASE},"reason":"","run_id":"x","type":"run.pause"}}'),
     (c.RunResume(run_id="x"), f'{{"generation":null,{BASE},"reason":"","run_id":"x","type":"run.resume"}}'),
@@ -118,6 +125,10 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         ),
     ),
     (
+        c.JobSettle(job="r.1", epoch=2, outcome=c.Cancelled()),
+        f'{{{SETTLE}{{"kind":"Cancelled"}},"said":[],"started_at":null,"take_next":null,"type":"job.settle"}}',
+    ),
+    (
         c.JobSettle(
             job="r.1",
             epoch=2,
@@ -179,6 +190,20 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
     (
         c.JobRelease(job="r.1", epoch=2),
         '{"delay":0,"epoch":2,"idempotency_key":null,"job":"r.1","namespace":"default","type":"job.release"}',
+    ),
+    (
+        c.JobRecord(
+            job="r.1",
+            epoch=2,
+            seen=3,
+            rows=(c.Recorded(type="step.completed", call="1", step="s", output=Payload(inline="5")),),
+        ),
+        (
+            f'{{"epoch":2,"host":"",{BASE.partition(",")[0]},"job":"r.1",{BASE.partition(",")[2]},"rows":['
+            '{"attempt":1,"call":"1","child":null,"due":null,"error":null,"output":{"blob":null,"inline":"5"},'
+            '"retry_at":null,"site":"","started_at":null,"step":"s","type":"step.completed"}],"seen":3,'
+            '"type":"job.record"}'
+        ),
     ),
     (
         c.JobHeartbeat(attempts=(c.Held(job="r.1", epoch=2),)),
@@ -320,18 +345,21 @@ REPLIES: list[tuple[object, str]] = [
         c.RunsAdmitted(admitted=2, next='["n","k"]', more=True),
         '{"admits_jobs":[],"admits_runs":[],"admitted":2,"more":true,"next":"[\\"n\\",\\"k\\"]"}',
     ),
-    (c.JobsAdmitted(admitted=2), '{"admitted":2,"more":false,"next":null}'),
+    (
+        c.JobsAdmitted(admitted=2, wakes_at=(5,)),
+        '{"admitted":2,"more":false,"next":null,"wakes_at":[5]}',
+    ),
     (c.RunsExpired(expired=2), '{"admits_jobs":[],"admits_runs":[],"expired":2,"more":false}'),
     (
         c.JobsClaimed(attempts=(ATTEMPT,)),
         (
-            '{"attempts":[{"attempt":1,"definition":"w@1","epoch":2,"input":"1","item":null,"job":"r.1",'
+            '{"admits_jobs":[],"attempts":[{"attempt":1,"definition":"w@1","epoch":2,"input":"1","item":null,"job":"r.1",'
             '"kind":"expand","losses":0,"max_attempts":3,"node":"n","queue":"q","run":"r","total_until":null}]}'
         ),
     ),
     (
         c.JobClaimed(attempt=None, ignored="not_due", retry_after=5),
-        '{"attempt":null,"ignored":"not_due","retry_after":5}',
+        '{"admits_jobs":[],"attempt":null,"ignored":"not_due","retry_after":5}',
     ),
     (
         c.JobSettled(status="settled", run_status=RunStatus.RUNNING, retry_at=5),
@@ -345,7 +373,22 @@ REPLIES: list[tuple[object, str]] = [
         '{"admits_jobs":[],"admits_runs":[],"changed":true,"status":"paused"}',
     ),
     (c.RunAnnotated(run="r", generation=1, stored=2), '{"generation":1,"run":"r","stored":2}'),
-    (c.JobReleased(status="fenced"), '{"status":"fenced"}'),
+    (
+        c.JobRecorded(
+            status="recorded",
+            rows=(HistoryRow(run="r", number=4, type="timer.fired", at=7, data='{"call":"1"}'),),
+            run_status=RunStatus.RUNNING,
+        ),
+        (
+            '{"admits_jobs":[],"rows":[{"at":7,"data":"{\\"call\\":\\"1\\"}","epoch":null,"item":null,"node":null,"number":4,'
+            '"payload":null,"run":"r","type":"timer.fired"}],"run_status":"running","status":"recorded"}'
+        ),
+    ),
+    (
+        c.RunSignalled(run="r", number=4, status=RunStatus.RUNNING),
+        '{"number":4,"run":"r","status":"running"}',
+    ),
+    (c.JobReleased(status="fenced"), '{"admits_jobs":[],"status":"fenced"}'),
     (c.JobsHeld(lost=("r.1",)), '{"lost":["r.1"]}'),
     (c.JobsWoken(woken=3), '{"admits_jobs":[],"woken":3}'),
     (c.SilentReaped(freed=2, dead=1), '{"dead":1,"freed":2}'),
@@ -375,7 +418,7 @@ REPLIES: list[tuple[object, str]] = [
     (c.OutboxSettled(fenced=("r",)), '{"fenced":["r"],"parked":[],"retry_at":null}'),
     (
         c.OutboxSwept(healed=1, checked=2, next=None, hurry=False),
-        '{"checked":2,"healed":1,"hurry":false,"next":null}',
+        '{"checked":2,"healed":1,"hurry":false,"next":null,"unknown":[]}',
     ),
     (c.DeadLettersReplayed(replayed=1, more=False), '{"more":false,"replayed":1}'),
 ]

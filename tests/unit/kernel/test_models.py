@@ -331,10 +331,33 @@ def nested(depth: int) -> object:
     [
         (unchecked(items=[item(), item(price="1")]), Order, "$.items[1].price", "Input should be a valid number"),
         (unchecked(items=[item(price=-1.0)]), Order, "$.items[0].price", "should be greater than 0"),
+        (Order.model_construct(buyer="b"), Order, "$.items", "Field required"),
+        (unchecked(pet=Rush(items=[])), Order, "$.pet.name", "Field required (as Cat)"),
+        (Rush(items=[]), Order, "$", "a Rush is no Order, but of a subclass, which must be declared itself"),
+        ([Rush(items=[])], list[Order], "$[0]", "but of a subclass"),
+        (Box(content=1), Box[int], "$", "a Box is no Box[int]"),
+        (Tree.model_construct(name="a", children=[Order(items=[])]), Tree, "$.children[0].name", "Field required"),
+        (Delivery(unchecked(buyer=1), []), Delivery, "$.order.buyer", "Input should be a valid string"),
+        ({"fish": Fish.model_construct(fins="x")}, Row, "$.fish.fins", "Input should be a valid integer"),
+        (Cat(name="a"), Fish | Bird, "$", "a Cat is no Fish | Bird"),
+    ],
+)  # fmt: skip
+def test_what_is_no_such_model_any_more_is_refused_with_its_place(
+    value: object, form: object, path: str, reason: str
+) -> None:
+    with pytest.raises(InvalidValueError) as caught:
+        encode(value, form)
+
+    problem = caught.value.problems[0]
+    assert (problem.startswith(f"{path}: "), reason in problem) == (True, True), caught.value
+
+
+@pytest.mark.parametrize(
+    ("value", "form", "path", "reason"),
+    [
         (unchecked(items=[item(price=math.nan)]), Order, "$.items[0].price", "nan"),
         (unchecked(items=[item(name="\0")]), Order, "$.items[0].name", "NUL"),
         (unchecked(items=[item(name="\ud800")]), Order, "$.items[0].name", "surrogate"),
-        (Order.model_construct(buyer="b"), Order, "$.items", "Field required"),
         (Order(items=[], notes=(1,)), Order, "$.notes", "a tuple would come back as a list"),
         (Order(items=[], notes={"a": [date(2026, 1, 1)]}), Order, "$.notes.a[0]", "a date would come back as a str"),
         (Order(items=[], notes={1: 2}), Order, "$.notes", "a dict would come back with other parts"),
@@ -344,20 +367,12 @@ def nested(depth: int) -> object:
         (Order(items=[], notes=nested(1000)), Order, "$.notes" + "[0]" * (MAX_DEPTH - 1), "inside each other"),
         (Order(items=[], notes=10**5000), Order, "$.notes", "more digits"),
         (holding_itself(), Order, "$.notes.order", "it holds itself"),
-        (unchecked(pet=Rush(items=[])), Order, "$.pet.name", "Field required (as Cat)"),
-        (Rush(items=[]), Order, "$", "a Rush is no Order, but of a subclass, which must be declared itself"),
-        ([Rush(items=[])], list[Order], "$[0]", "but of a subclass"),
-        (Box(content=1), Box[int], "$", "a Box is no Box[int]"),
-        (Tree.model_construct(name="a", children=[Order(items=[])]), Tree, "$.children[0].name", "Field required"),
         (Masked(password=pydantic.SecretStr("x")), Masked, "$.password", "a SecretStr would not come back equal"),
         (Excluded(seen=1, hidden=2), Excluded, "$.hidden", "an int would not come back equal"),
         (Hashing(key="a"), Hashing, "$.key", "a str would not come back equal"),
         (Raw(parts={"a b": [b"", b"\xff"]}), Raw, "$.parts['a b'][1]", "UnicodeDecodeError"),
         (Listed(), Listed, "$", "Listed writes itself as a list"),
         (Failing(inner=[]), Failing, "$.inner", "ZeroDivisionError: no"),
-        (Delivery(unchecked(buyer=1), []), Delivery, "$.order.buyer", "Input should be a valid string"),
-        ({"fish": Fish.model_construct(fins="x")}, Row, "$.fish.fins", "Input should be a valid integer"),
-        (Cat(name="a"), Fish | Bird, "$", "a Cat is no Fish | Bird"),
     ],
 )  # fmt: skip
 def test_what_would_not_come_back_is_refused_with_its_place(

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, cast
 
@@ -115,11 +116,22 @@ def test_an_empty_state_is_a_state() -> None:
 
 
 def _parts(text: str, reply: type[object]) -> Iterator[object]:
-    """A decision's parts, read by today's classes: a field that was added since has its default on both sides."""
+    """A decision's parts, read by today's classes, so that names and forms are today's."""
     data: dict[str, Any] = parse(text)
     yield to_data(reply_from(canonical(data["reply"]), reply))
     yield [to_data(from_data(change, _CHANGE), Change) for change in data["changes"]]
     yield [to_data(from_data(hint, _HINT), Hint) for hint in data["hints"]]
+
+
+def _as_recorded(made: object, recorded: object) -> object:
+    """Return what is made today without the fields of records that there were none of then."""
+    if isinstance(recorded, dict):
+        now, then = cast("dict[str, object]", made), cast("dict[str, object]", recorded)
+        return {name: _as_recorded(value, then[name]) for name, value in now.items() if name in then}
+    if isinstance(recorded, list):
+        pairs = zip_longest(cast("list[object]", made), cast("list[object]", recorded))
+        return [_as_recorded(*pair) for pair in pairs]
+    return made
 
 
 def test_there_are_golden_recordings_of_every_command() -> None:
@@ -130,5 +142,6 @@ def test_there_are_golden_recordings_of_every_command() -> None:
 def test_a_golden_decision_is_made_again(path: Path) -> None:
     recording = recording_from(path.read_text(encoding="utf-8"))
     reply = reply_type(type(command_from(parse(recording.command))))
+    made = _as_recorded(parse(decided_again(recording)), parse(recording.decision))
 
-    assert list(_parts(decided_again(recording), reply)) == list(_parts(recording.decision, reply))
+    assert list(_parts(canonical(made), reply)) == list(_parts(recording.decision, reply))

@@ -374,7 +374,7 @@ def test_a_suspect_that_is_found_first_is_claimed_without_any_other_job_that_was
 def test_a_lost_job_that_is_found_first_is_claimed_with_others_but_without_suspects(world: World) -> None:
     _suspects(world, 2)
     for run in ("lost-1", "lost-2"):
-        world.do(RunCreate(workflow="w", id=run, input=payload(0), priority=1))
+        world.do(RunCreate(workflow="w", id=run, input=payload(0), priority=32_000))
     _lost_once(world)
     world.create("good")
 

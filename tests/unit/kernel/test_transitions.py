@@ -16,7 +16,7 @@ LEGAL = {
     "waiting": "running paused blocked cancelling completed failed cancelled",
     "paused": "pending running waiting blocked cancelling completed failed cancelled",
     "blocked": "running waiting paused cancelling failed cancelled",
-    "cancelling": "blocked failed cancelled",
+    "cancelling": "blocked completed failed cancelled",
     "completed": "",
     "failed": "",
     "cancelled": "",
@@ -61,6 +61,6 @@ def _run() -> Run:
 def test_a_run_is_never_ended_against_the_table(before: RunStatus, after: RunStatus) -> None:
     draft = RunDraft(attrs.evolve(_run(), status=before), 1)
     with pytest.raises(AssertionError):
-        draft.end(after)
+        draft.end(after, cancels={})
 
     assert draft.status is before

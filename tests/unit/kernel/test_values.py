@@ -336,6 +336,33 @@ def endless() -> object:
         ((1,), tuple[int, int], "$", "2 items are declared, there are 1"),
         ((1, "a"), tuple[int, int], "$[1]", "a str is no int"),
         (Point(1, "a"), Point, "$.y", "a str is no float"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        ({1: 2}, dict[str, int], "$[1]", "an int is no str"),
+        (IntBox(1), Box[int], "$", "a subclass"),
+        (Colour.RED, Mode, "$", "a Colour is no Mode"),
+        ("b", Literal["a"], "$", "is not one of Literal['a']"),
+        (True, Literal[1], "$", "is not one of Literal[1]"),
+        (1.5, int | str, "$", "a float is no int | str"),
+        ({"b": "x"}, Row, "$", "the key 'a' of Row is missing"),
+        ({"a": 1, "c": 1}, Row, "$", "Row has no key 'c'"),
+        ({"a": "x"}, Row, "$.a", "a str is no int"),
+        (datetime(2026, 1, 1, tzinfo=UTC), date, "$", "a datetime is no date"),
+        (object(), Page, "$", "an object is no Page"),
+    ],
+)
+def test_what_is_not_of_its_type_is_refused_with_its_place(
+    value: object, form: object, path: str, reason: str
+) -> None:
+    with pytest.raises(InvalidValueError) as caught:
+        encode(value, form)
+
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"{path}: ")
+    assert reason in problem
+
+
+@pytest.mark.parametrize(
+    ("value", "form", "path", "reason"),
+    [
         ({"a": {"b c": math.nan}}, object, "$.a['b c']", "nan"),
         (math.inf, float, "$", "inf"),
         (Decimal("NaN"), Decimal, "$", "NaN is not a number"),
@@ -346,21 +373,10 @@ def endless() -> object:
         (endless(), object, "$", "holds itself"),
         (10**400, float, "$", "too large"),
         (2**53 + 1, float, "$", "too large"),
-        ({1: 2}, dict[str, int], "$[1]", "an int is no str"),
         ([{1: 2}], object, "$[0]", "the key 1 is an int"),
         ([(1, 2)], object, "$[0]", "a tuple is not plain JSON"),
         ([Page("a")], object, "$[0]", "a Page is not plain JSON"),
-        (IntBox(1), Box[int], "$", "a subclass"),
-        (Colour.RED, Mode, "$", "a Colour is no Mode"),
-        ("b", Literal["a"], "$", "is not one of Literal['a']"),
-        (True, Literal[1], "$", "is not one of Literal[1]"),
-        (1.5, int | str, "$", "a float is no int | str"),
-        ({"b": "x"}, Row, "$", "the key 'a' of Row is missing"),
-        ({"a": 1, "c": 1}, Row, "$", "Row has no key 'c'"),
-        ({"a": "x"}, Row, "$.a", "a str is no int"),
-        (datetime(2026, 1, 1, tzinfo=UTC), date, "$", "a datetime is no date"),
         (time(12, tzinfo=ZoneInfo("Europe/Rome")), time, "$", "depends on the date"),
-        (object(), Page, "$", "an object is no Page"),
     ],
 )
 def test_what_cannot_be_stored_is_refused_with_its_place(
@@ -371,6 +387,18 @@ def test_what_cannot_be_stored_is_refused_with_its_place(
 
     assert caught.value.path == path
     assert reason in caught.value.reason
+
+
+def test_all_that_is_not_of_its_type_is_told_at_once_and_before_what_cannot_be_stored() -> None:
+    with pytest.raises(InvalidValueError) as caught:
+        encode(["a", 1, None], list[str])
+
+    assert caught.value.problems == ("$[1]: an int is no str", "$[2]: None is no str")
+
+    with pytest.raises(InvalidValueError) as caught:
+        encode([2**53 + 1, "a"], list[float])
+
+    assert caught.value.problems == ("$[1]: a str is no float",)
 
 
 def test_an_integer_of_more_digits_than_python_reads_is_refused_with_its_place() -> None:
@@ -398,7 +426,7 @@ def test_a_value_that_is_too_long_is_refused() -> None:
 def test_check_says_what_encode_would_say() -> None:
     check(1, int)
 
-    with pytest.raises(UnstorableValueError, match="a str is no int"):
+    with pytest.raises(InvalidValueError, match="a str is no int"):
         check("1", int)
 
 

@@ -39,6 +39,7 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.invariants import check, check_step
 from holdfast.kernel.kernel import Executor, Kernel
 from holdfast.kernel.plan import (
+    CancelPlan,
     CheckPlan,
     ChildPlan,
     Enough,
@@ -103,10 +104,16 @@ def each_of(node: StagePlan, *, limit: int = 1_000, enough: Enough | None = None
     return MapPlan(stage=node, limit=limit, enough=enough)
 
 
-def external(name: str, *, attempts: int = 3, checks: int = 3, wait_us: int = 0) -> StagePlan:
-    """A stage that is suspended, with a check that is tried again at once, or after so long."""
+def external(
+    name: str, *, attempts: int = 3, checks: int = 3, cancels: int = 0, wait_us: int = 0
+) -> StagePlan:
+    """A stage that is suspended, with a check that is tried again at once, or after so long.
+
+    With `cancels` there is something that cancels its work, tried so often and as patiently.
+    """
     retry = attrs.evolve(NO_WAIT, attempts=checks, wait_us=wait_us)
-    return attrs.evolve(stage(name, attempts=attempts), check=CheckPlan(retry=retry))
+    cancel = CancelPlan(retry=attrs.evolve(retry, attempts=cancels)) if cancels else None
+    return attrs.evolve(stage(name, attempts=attempts), check=CheckPlan(retry=retry), cancel=cancel)
 
 
 def child(

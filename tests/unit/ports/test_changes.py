@@ -12,9 +12,11 @@ from holdfast.ports.changes import (
     AddJob,
     AddNote,
     AppendHistory,
+    CancelWork,
     Change,
     CloseJob,
     CloseJobs,
+    CloseNode,
     CreateRun,
     NetChanges,
     PutSession,
@@ -25,7 +27,7 @@ from holdfast.ports.changes import (
     net_changes,
 )
 from holdfast.ports.errors import ConflictError
-from holdfast.ports.records import JobKey, RunName
+from holdfast.ports.records import JobKey, JobKind, RunName
 from holdfast.ports.tables import Tables
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
@@ -42,6 +44,8 @@ from holdfast.testing.conformance.builders import (
 
 RUNS: Sequence[int] = (1, 2)
 _NUMBERS = st.integers(1, 4)
+_NODES = st.sampled_from(("a", "b"))
+_KINDS = st.sampled_from((JobKind.STAGE, JobKind.CHECK, JobKind.CANCEL))
 
 
 @st.composite
@@ -52,7 +56,7 @@ def batches(draw: st.DrawFn) -> tuple[Tables, list[Change]]:
     for run in draw(st.sets(st.sampled_from(RUNS))):
         tables.apply(CreateRun(a_run(run)))
         for number in draw(st.sets(_NUMBERS)):
-            tables.apply(AddJob(a_job(run, number)))
+            tables.apply(AddJob(a_job(run, number, kind=draw(_KINDS), node=draw(_NODES))))
     scratch = _copy(tables)
     following: dict[int, int] = dict.fromkeys(RUNS, 5)
     for _ in range(draw(st.integers(0, 12))):
@@ -68,13 +72,14 @@ def _change(draw: st.DrawFn, tables: Tables, run: int, following: dict[int, int]
     if key not in tables.runs:
         return CreateRun(a_run(run))
     live = sorted(tables.jobs.get(key, {}))
-    kinds = ["run", "add", "history", "close all", *(["update", "close"] if live else [])]
+    kinds = ["run", "add", "history", "cancel", "close node", "close all"]
+    kinds += ["update", "close"] if live else []
     match draw(st.sampled_from(kinds)):
         case "run":
             return UpdateRun(a_run(run, priority=draw(st.integers(0, 9))))
         case "add":
             following[run] += 1
-            return AddJob(a_job(run, following[run]))
+            return AddJob(a_job(run, following[run], kind=draw(_KINDS), node=draw(_NODES)))
         case "history":
             return AppendHistory(a_row(run, len(tables.history.get(key, ())) + 1))
         case "update":
@@ -82,6 +87,10 @@ def _change(draw: st.DrawFn, tables: Tables, run: int, following: dict[int, int]
             return UpdateJob(attrs.evolve(tables.jobs[key][number], priority=draw(st.integers(0, 9))))
         case "close":
             return CloseJob(JobKey(key, draw(st.sampled_from(live))))
+        case "cancel":
+            return CancelWork(key, draw(_NODES), attempts=draw(st.integers(1, 9)))
+        case "close node":
+            return CloseNode(key, draw(_NODES))
         case _:
             return CloseJobs(key)
 
@@ -101,10 +110,16 @@ def _write(tables: Tables, net: NetChanges) -> None:
     """Write as a database does: each row once, in the order of the fields."""
     for run in (*net.new_runs.values(), *net.runs.values()):
         tables.put_run(run)
+    for (run_key, node), attempts in net.cancelled_work.items():
+        tables.apply(CancelWork(run_key, node, attempts))
     for key in net.closed_runs:
-        tables.jobs.pop(key, None)
+        tables.apply(CloseJobs(key))
+    for run_key, node in net.closed_nodes:
+        tables.apply(CloseNode(run_key, node))
     for job_key in net.closed_jobs:
-        assert tables.jobs.get(job_key.run, {}).pop(job_key.number, None), "a job is closed that is not there"
+        gone = tables.jobs.get(job_key.run, {}).pop(job_key.number, None)
+        closed_with_others = job_key.run in {*net.closed_runs, *(run for run, _ in net.closed_nodes)}
+        assert gone or closed_with_others, "a job is closed that is not there"
     for job in net.new_jobs.values():
         assert tables.job(job.key) is None, "a job is added that is there"
         tables.put_job(job)
@@ -137,7 +152,6 @@ def test_each_row_is_written_once(batch: tuple[Tables, list[Change]]) -> None:
 
     assert len(keys) == len(set(keys))
     assert net.new_runs.keys().isdisjoint(net.runs)
-    assert net.closed_runs.isdisjoint(key.run for key in net.closed_jobs)
 
 
 # Tables -----------------------------------------------------------------------------------------------------------

@@ -81,6 +81,49 @@ def test_a_difference_is_shown_and_nothing_else(tmp_path: Path) -> None:
     assert "histories.py" not in done.stdout
 
 
+REPLAYED = """
+from holdfast import step, workflow
+
+@step
+def charge(order: str) -> str:
+    return f"receipt of {order}"
+
+@workflow
+async def fulfil(order: str) -> str:
+    return await charge(order)
+
+def test_fulfil(world, golden_replay):
+    def record():
+        run = world.start(fulfil("a"))
+        run.result()
+        return run
+
+    replayed = golden_replay(record, fulfil, name="1.0")
+    assert replayed.output == '"receipt of a"'
+"""
+
+
+def test_histories_for_replays_are_missed_recorded_once_and_replayed(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, REPLAYED)
+    assert done.returncode == 1
+    assert "there is no golden history" in done.stdout
+    assert not (tmp_path / "golden").exists()
+
+    done = run_pytest(tmp_path, REPLAYED, "--holdfast-update")
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("golden history written: ") == 1
+    path = tmp_path / "golden" / "test_it" / "test_fulfil-1.0.history.json"
+    text = path.read_text()
+    assert json.loads(text)["holdfast_history"] == 1
+
+    changed = REPLAYED.replace("return await charge(order)", "return await charge(await charge(order))")
+    done = run_pytest(tmp_path, changed, "--holdfast-update")
+    assert done.returncode == 1
+    assert "the code waits for step 'charge' (test_it.py:" in done.stdout
+    assert "replaying.py" not in done.stdout
+    assert path.read_text() == text, "it is never written again"
+
+
 def test_a_second_history_of_a_test_needs_a_name(tmp_path: Path) -> None:
     code = GOLDEN.replace(', "once more"', "")
     done = run_pytest(tmp_path, code, "--holdfast-update")
@@ -157,3 +200,28 @@ assert ours == ["holdfast", "holdfast.testing", "holdfast.testing.pytest_plugin"
 assert not {"attrs", "cattrs", "sqlalchemy", "anyio", "hypothesis"} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, timeout=60)
+
+
+def test_simulations_that_see_no_effects_are_named(tmp_path: Path) -> None:
+    done = run_pytest(
+        tmp_path,
+        """
+from holdfast.testing import Effects
+
+effects = Effects()
+
+@stage
+def charge(x: int) -> int:
+    effects.happen("charge")
+    return x
+
+def test_without(simulate):
+    simulate(PIPELINE(1), seeds=2)
+
+def test_with_some(simulate):
+    simulate(Pipeline("charging", input=int).pipe(charge)(1), seeds=[1], effects=effects, same=lambda _: 1)
+""",
+    )
+    named = [line for line in done.stdout.splitlines() if "simulated without effects" in line]
+
+    assert [line.partition(" ")[0] for line in named] == ["test_it.py::test_without"], done.stdout

@@ -17,8 +17,9 @@ from holdfast import (
     stage,
     suspend,
 )
-from holdfast.ports.errors import RunFailedError
-from holdfast.testing import Effects, SimulationFailedError, simulate
+from holdfast.hosts.sync_handles import SyncRunHandle
+from holdfast.ports.errors import InvalidArgumentError, RunCancelledError, RunFailedError
+from holdfast.testing import Effects, SimulationFailedError, Stubs, simulate
 
 effects = Effects()
 counted: list[int] = []
@@ -219,6 +220,78 @@ def test_only_what_must_be_the_same_is_compared() -> None:
     simulate(line("p").pipe(count)(5), before=counted.clear, same=lambda result: result > 0)
 
 
+# Several runs, stubs, and what is done from outside ---------------------------------------------------------------
+
+
+def test_several_runs_are_compared_one_by_one() -> None:
+    pipeline = line("p").pipe(charge_by_key)
+    simulation = simulate([pipeline(1), pipeline(2), CHILD(3)], seeds=30, effects=effects)
+
+    assert simulation.result == [1, 2, 3]
+    assert simulation.effects == {"charge 1": 1, "charge 2": 1, "charge 3": 1}
+
+
+def test_which_of_several_runs_is_wrong_is_told() -> None:
+    with pytest.raises(SimulationFailedError, match=r"run simulated-2 ended as failed: .*or was it"):
+        simulate([line("p").pipe(charge_by_key)(1), line("q").pipe(give_up_later)(2)], effects=effects)
+
+
+def test_stubs_stand_in_for_stages_anew_in_each_run() -> None:
+    def stand_in(stubs: Stubs) -> None:
+        stubs.stub(fail).fails(ConnectionError("busy"), times=1).returns(7)
+        stubs.stub_check(handed_on).returns(NotYet(), 8)
+
+    simulation = simulate(line("p").pipe(fail).pipe(handed_on)(5), seeds=30, stubs=stand_in, effects=effects)
+
+    assert simulation.result == 8
+    assert simulation.seconds > 20 * 86_400
+
+
+def test_what_a_stub_does_may_be_wrong_too() -> None:
+    def stand_in(stubs: Stubs) -> None:
+        stubs.stub(fail).does(lambda x: effects.happen("failed over", lambda: x))
+
+    with pytest.raises(SimulationFailedError, match="'failed over' happened twice"):
+        simulate(line("p").pipe(fail)(5), stubs=stand_in, effects=effects)
+
+
+def test_a_run_that_is_cancelled_meanwhile_ends_so_under_every_seed() -> None:
+    simulation = simulate(
+        line("p").pipe(charge_by_key).pipe(handed_on).pipe(fail)(5),
+        seeds=30,
+        effects=effects,
+        meanwhile={timedelta(days=2): lambda run: run.cancel(reason="not wanted any more")},
+    )
+
+    assert simulation.effects == {"charge 5": 1, "handed on": 1}
+    with pytest.raises(RunCancelledError, match="not wanted any more"):
+        _ = simulation.result
+
+
+def test_a_stage_is_woken_and_a_run_stands_still_meanwhile() -> None:
+    simulation = simulate(
+        [line("p").pipe(handed_on)(1), line("q").pipe(handed_on)(2)],
+        seeds=30,
+        effects=effects,
+        meanwhile={
+            timedelta(hours=5): lambda runs: runs[0].wake("hand_on"),
+            timedelta(hours=6): lambda runs: runs[1].pause(),
+            timedelta(days=12): lambda runs: runs[1].resume(),
+        },
+    )
+
+    assert simulation.result == [1, 2]
+    assert 12 * 86_400 <= simulation.seconds < 13 * 86_400
+
+
+def test_what_is_raised_meanwhile_is_raised() -> None:
+    def look(run: SyncRunHandle[int]) -> None:
+        assert run.info().status == "cancelled"
+
+    with pytest.raises(AssertionError, match="cancelled"):
+        simulate(line("p").pipe(handed_on)(1), seeds=3, meanwhile={timedelta(days=1): look})
+
+
 # How it is told ---------------------------------------------------------------------------------------------------
 
 
@@ -266,18 +339,30 @@ def test_effects_are_counted_and_with_a_key_happen_once() -> None:
 def test_a_simulation_of_nothing_is_refused(seeds: object) -> None:
     """It would pass, whatever the workflow does."""
     with pytest.raises(ValueError, match="nothing would be tried"):
-        simulate(Pipeline("w", input=int).pipe(charge)(1), seeds=seeds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        simulate(Pipeline("w", input=int).pipe(charge)(1), seeds=seeds)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 @pytest.mark.parametrize("seeds", [2.5, True, "7", ["7"], [1.5], None])
 def test_seeds_that_are_no_numbers_are_refused(seeds: object) -> None:
     with pytest.raises(TypeError, match="seeds is"):
-        simulate(Pipeline("w", input=int).pipe(charge)(1), seeds=seeds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        simulate(Pipeline("w", input=int).pipe(charge)(1), seeds=seeds)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 def test_what_is_simulated_is_a_call_and_what_is_told_are_effects() -> None:
     pipeline = Pipeline("w", input=int).pipe(charge)
     with pytest.raises(TypeError, match=r"call it with its input: w\(\.\.\.\)"):
-        simulate(pipeline)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        simulate(pipeline)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
     with pytest.raises(TypeError, match=r"it is an Effects\(\)"):
-        simulate(pipeline(1), effects=[])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        simulate(pipeline(1), effects=[])  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
+@pytest.mark.parametrize("calls", [[], (), "w", [1], None, [charge]])
+def test_what_holds_no_calls_is_refused(calls: object) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"calls to simulate|takes the call of a workflow"):
+        simulate(calls)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
+@pytest.mark.parametrize("meanwhile", [{5: print}, {timedelta(-1): print}, {timedelta(1): "cancel"}])
+def test_what_is_done_meanwhile_are_functions_by_times(meanwhile: object) -> None:
+    with pytest.raises(InvalidArgumentError, match="functions, by timedeltas after the beginning"):
+        simulate(line("p").pipe(charge)(1), meanwhile=meanwhile)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]

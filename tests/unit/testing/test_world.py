@@ -19,6 +19,7 @@ from holdfast import (
     NotYet,
     Pipeline,
     Retry,
+    Stage,
     StageContext,
     Suspended,
     stage,
@@ -447,7 +448,7 @@ def test_a_stage_sees_its_context_its_logs_and_earlier_outputs(world: World) -> 
 
 
 @pytest.mark.parametrize("body", [double, negate], ids=["sync", "async"])
-def test_what_libraries_log_while_a_body_runs_goes_to_its_log(world: World, body: Any) -> None:
+def test_what_libraries_log_while_a_body_runs_goes_to_its_log(world: World, body: Stage[int, int]) -> None:
     logger = logging.getLogger("library")
     handler = AttemptLogHandler()
     logger.addHandler(handler)

@@ -10,7 +10,12 @@ import attrs
 import pytest
 
 from holdfast.adapters.sinks.webhook import BATCH_BYTES_MAX, WebhookSink
-from holdfast.ports.errors import EventRefusedError, InvalidUrlError, SinkUnavailableError
+from holdfast.ports.errors import (
+    EventRefusedError,
+    InvalidArgumentError,
+    InvalidUrlError,
+    SinkUnavailableError,
+)
 from holdfast.testing.conformance.builders import a_key
 from holdfast.testing.conformance.events import an_event
 from tests.sinks import Answer, Receiver, a_receiver
@@ -172,6 +177,6 @@ def test_what_is_no_url_to_post_to_is_refused_at_once(url: str) -> None:
 
 
 def test_settings_that_can_not_be_are_refused() -> None:
-    for settings in ({"batch": 0}, {"timeout": 0}, {"timeout": 30}):
-        with pytest.raises(ValueError, match="batch is at least 1"):
-            WebhookSink("http://x/", **settings)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    for settings in ({"batch": 0}, {"timeout": 0}, {"timeout": 30}, {"headers": ["a"]}, {"source": 1}):
+        with pytest.raises(InvalidArgumentError, match="it must be"):
+            WebhookSink("http://x/", **settings)  # pyright: ignore[reportArgumentType]

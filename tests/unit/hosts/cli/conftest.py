@@ -1,5 +1,6 @@
 """A command line in this process, on an engine in memory that outlives each command."""
 
+import asyncio
 import os
 import sys
 import threading
@@ -15,7 +16,18 @@ import attrs
 import pytest
 from anyio import to_thread
 
-from holdfast import Engine, Pipeline, Retry, StageContext, Worker, stage
+from holdfast import (
+    Channel,
+    Engine,
+    Pipeline,
+    Retry,
+    StageContext,
+    Worker,
+    stage,
+    step,
+    step_context,
+    workflow,
+)
 from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.adapters.memory.transport import MemoryTransport
 from holdfast.adapters.system.clock import SystemClock
@@ -60,6 +72,44 @@ def hello() -> str:
 @stage
 def negate(number: int) -> int:
     return -number
+
+
+@step(retry=Retry(attempts=2, wait=timedelta()))
+def charge(order: str) -> str:
+    if order == "broke" or step_context().attempt == 1:
+        raise ValueError(f"{order} has no money\x1b[31m\nlook at it")
+    return f"receipt of {order}"
+
+
+@workflow
+async def bill(order: str, *, naps: int = 0) -> list[str]:
+    receipts = [await charge(order)]
+    for _ in range(naps):
+        await asyncio.sleep(3600)
+    return receipts
+
+
+@step
+def file_away(number: int) -> int:
+    return number
+
+
+@workflow
+async def bills(orders: int) -> int:
+    return sum([await file_away(number) for number in range(orders)])
+
+
+question = Channel("question", int)
+
+
+@workflow
+async def answer() -> str:
+    return f"it is {2 * await question.receive()}"
+
+
+@workflow
+async def lost() -> None:
+    await asyncio.Event().wait()
 
 
 ORDER = Pipeline("order", input=Order).pipe(check).map(pack).pipe(ship)
@@ -108,7 +158,7 @@ class CommandLine:
             ids=self._ids,
             url="memory://",
         )
-        return Engine.on(stores, workflows=[ORDER, NOTHING, NEGATE])
+        return Engine.on(stores, workflows=[ORDER, NOTHING, NEGATE, bill, bills, answer, lost])
 
     def start(self, *items: str, id: str = "order-1") -> str:
         """Start an order."""

@@ -57,6 +57,15 @@ def test_what_can_not_be_said_is_refused(holdfast: CommandLine, words: list[str]
     assert holdfast("run", "annotate", "shop:engine", *words).code == 2
 
 
+@pytest.mark.parametrize(
+    "words", [("a", "reviewed"), ("a", "x=1", "reviewed"), ("shop:engine", "a", "reviewed")]
+)
+def test_a_word_without_an_equals_sign_is_named(holdfast: CommandLine, words: tuple[str, ...]) -> None:
+    answer = holdfast("run", "annotate", *words)
+    assert answer.code == 2
+    assert "'reviewed' says nothing: write NAME=TEXT" in answer.err
+
+
 def test_nothing_is_said_of_a_run_that_is_not_there(holdfast: CommandLine) -> None:
     assert holdfast("run", "annotate", "shop:engine", "nobody", "a=1").code == 3
     assert holdfast("run", "logs", "shop:engine", "nobody").code == 3

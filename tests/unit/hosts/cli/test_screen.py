@@ -8,7 +8,8 @@ import pytest
 
 from holdfast.hosts.cli.logs import ScreenHandler, log_all, stop_logging
 from holdfast.hosts.cli.screen import Screen, one_line, safe
-from holdfast.hosts.cli.spans import iso, shown, span
+from holdfast.hosts.cli.spans import iso
+from holdfast.hosts.spans import shown, span
 from holdfast.ports.json import parse
 
 SECOND = 1_000_000

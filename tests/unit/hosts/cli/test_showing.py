@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from holdfast.hosts.cli.facts import StageStory, add_row
+from holdfast.ports.records import HistoryRow
 from tests.unit.hosts.cli.conftest import CommandLine
 
 
@@ -236,3 +238,15 @@ def test_a_run_that_is_not_there_is_not_found(holdfast: CommandLine) -> None:
 )
 def test_wrong_usage_is_told(holdfast: CommandLine, words: tuple[str, ...]) -> None:
     assert holdfast("run", "show", *words).code == 2
+
+
+def test_a_stage_that_is_a_pipeline_takes_the_time_of_its_run() -> None:
+    second = 1_000_000
+    story = StageStory(name="child", mapped=False, state="sleeping")
+    add_row(story, HistoryRow(run="r", number=2, type="stage.started", at=10 * second, node="child"))
+    assert story.length(now=25 * second) == 15 * second
+
+    add_row(story, HistoryRow(run="r", number=3, type="stage.completed", at=30 * second, node="child"))
+    story.state = "done"
+    assert story.length(now=99 * second) == 20 * second
+    assert story.attempts == 1

@@ -55,6 +55,47 @@ def test_a_name_that_can_not_be_is_refused(holdfast: CommandLine) -> None:
     assert holdfast("sink", "add", ENGINE, "Audit!").code == Exit.USAGE
 
 
+def test_a_type_that_there_is_none_of_is_refused(holdfast: CommandLine) -> None:
+    refused = holdfast("sink", "add", ENGINE, "audit", "--type", "foo.bar")
+    assert refused.code == Exit.USAGE
+    assert "there are no events of the type 'foo.bar'" in refused.err
+    assert (
+        "did you mean 'run.failed'?" in holdfast("sink", "add", ENGINE, "audit", "--type", "run.fialed").err
+    )
+
+    assert holdfast("sink", "list", ENGINE, "--json").json == []
+
+
+def test_a_sink_that_is_there_is_not_given_other_types(holdfast: CommandLine) -> None:
+    types = ("--type", "run.*", "--type", "user.paid")
+    assert holdfast("sink", "add", ENGINE, "audit", *types).code == Exit.OK
+    again = holdfast("sink", "add", ENGINE, "audit", *types[2:], *types[:2])
+    other = holdfast("sink", "add", ENGINE, "audit", "--type", "stage.*", "--json")
+    everything = holdfast("sink", "add", ENGINE, "audit")
+    assert again.code == Exit.OK
+    assert (other.code, other.error["code"]) == (Exit.REFUSED, "sink_exists")
+    assert "for run.*, user.paid of events" in everything.err
+
+    (sink,) = holdfast("sink", "list", ENGINE, "--json").json
+    assert sink["types"] == ["run.*", "user.paid"]
+
+
+@pytest.mark.parametrize("command", ["list", "replay"])
+@pytest.mark.parametrize(("option", "code"), [("--sink", "sink_not_found"), ("--run", "run_not_found")])
+def test_letters_of_what_is_not_there_are_not_found(
+    holdfast: CommandLine, command: str, option: str, code: str
+) -> None:
+    holdfast("sink", "add", ENGINE, "audit")
+    answer = holdfast("dead-letter", command, ENGINE, option, "nobody", "--json")
+    assert (answer.code, answer.error["code"]) == (Exit.NOT_FOUND, code)
+
+
+def test_a_replay_of_nothing_says_so(holdfast: CommandLine) -> None:
+    holdfast("sink", "add", ENGINE, "audit")
+    assert holdfast("dead-letter", "replay", ENGINE, "--all").out == "nothing was parked there\n"
+    assert holdfast("dead-letter", "replay", ENGINE, "--sink", "audit").out == "nothing was parked there\n"
+
+
 def test_dead_letters_are_listed_and_replayed(holdfast: CommandLine) -> None:
     holdfast("sink", "add", ENGINE, "audit")
     assert "no dead letters" in holdfast("dead-letter", "list", ENGINE).err

@@ -140,3 +140,26 @@ def test_wrong_usage_is_told(holdfast: CommandLine, words: tuple[str, ...], why:
     answer = holdfast("run", "start", *words)
     assert (answer.code, answer.out) == (2, "")
     assert why in answer.err
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("sqlite:///runs.db", "order"), "sqlite:///runs.db is a store's URL, which has no workflows"),
+        (("postgresql://ann:secret@db/x", "order"), "postgresql://***@db/x is a store's URL"),
+        (
+            ("order", "sqlite:///runs.db"),
+            "the engine comes first: holdfast run start sqlite:///runs.db order",
+        ),
+        (("order", "shop:engine"), "the engine comes first: holdfast run start shop:engine order"),
+        (("shop:engine", "order", "--if-exists", "rerun"), "write --if-ended rerun"),
+        (("shop:engine", "order", "--if-exists", "terminate"), "write --if-active terminate"),
+        (("shop:engine", "order", "--if-exists", "replace"), "not one of 'error', 'return'"),
+    ],
+)
+def test_what_is_mixed_up_is_told_with_how_it_is_written(
+    holdfast: CommandLine, words: tuple[str, ...], why: str
+) -> None:
+    answer = holdfast("run", "start", *words)
+    assert (answer.code, answer.out) == (2, "")
+    assert why in answer.err

@@ -2,11 +2,15 @@
 
 import sqlite3
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from holdfast import Engine
+from holdfast.adapters.sql.retry import Patience
 from holdfast.adapters.sql.schema import newest_version
+from holdfast.ports.errors import UnavailableError
 from tests.unit.hosts.cli.conftest import CommandLine
 
 
@@ -144,3 +148,22 @@ def test_the_status_of_an_engine_counts_its_runs(holdfast: CommandLine) -> None:
     holdfast.start("a")
     answer = holdfast("db", "status", "shop:engine", "--json")
     assert (answer.code, answer.json["runs"], answer.json["jobs"]) == (0, {"running": 1}, {"queued": 1})
+
+
+def test_how_long_to_try_can_be_said_and_it_is_said_what_is_waited_for(
+    holdfast: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(Patience.__init__.__kwdefaults__ or {}, "notice_after", 0.0)
+    nobody = "postgresql://ann@127.0.0.1:1/runs"
+    answer = holdfast("run", "list", "--url", nobody, "--patience", "0.2")
+    assert answer.code == 6
+    assert "waiting for the database, for up to" in answer.err
+    assert "could not be used for 0.2 seconds" in answer.err
+    assert holdfast("run", "list", "--url", nobody, "--patience", "0").code == 2
+    assert holdfast("run", "list", "shop:engine", "--patience", "1").code == 2
+
+
+def test_an_engine_says_how_long_its_calls_try() -> None:
+    engine = Engine.open("postgresql://ann@127.0.0.1:1/runs", patience=timedelta(seconds=0.2))
+    with pytest.raises(UnavailableError, match=r"could not be used for 0\.2 seconds"):
+        engine.sync.wake("x")

@@ -1,5 +1,10 @@
 """`holdfast why`."""
 
+import time
+from datetime import UTC, datetime
+
+import pytest
+
 from tests.unit.hosts.cli.conftest import CommandLine
 
 
@@ -13,6 +18,27 @@ def test_it_says_what_a_run_waits_for(holdfast: CommandLine) -> None:
     document = holdfast("why", "shop:engine", "a", "--json").json
     assert (document["id"], document["status"]) == ("a", "running")
     assert [reason["code"] for reason in document["reasons"]] == ["worker"]
+
+
+def test_times_are_shown_as_everywhere_and_programs_get_utc(
+    holdfast: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        at = datetime(2030, 1, 1, 12, tzinfo=UTC)
+        holdfast("run", "start", "shop:engine", "nothing", "--id", "a", "--start-at", at.isoformat())
+        local, utc = holdfast("why", "shop:engine", "a").out, holdfast("why", "shop:engine", "a", "--utc").out
+        shown = holdfast("run", "show", "shop:engine", "a").out
+        document = holdfast("why", "shop:engine", "a", "--json").json
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+    assert "(at 2030-01-01 07:00:00)" in local
+    assert "2030-01-01 07:00:00 " in shown
+    assert "(at 2030-01-01 12:00:00Z)" in utc
+    assert "(at 2030-01-01 12:00:00Z)" in document["reasons"][0]["text"]
 
 
 def test_it_says_how_a_run_ended(holdfast: CommandLine) -> None:

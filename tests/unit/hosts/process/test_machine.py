@@ -18,6 +18,8 @@ from holdfast.hosts.process.machine import (
 )
 from holdfast.hosts.process.protocol import (
     Action,
+    Admit,
+    Admitted,
     CallFailed,
     Cancel,
     Claim,
@@ -44,7 +46,7 @@ from holdfast.hosts.process.protocol import (
     Woken,
 )
 from holdfast.hosts.process.settings import Settings
-from holdfast.kernel.commands import Attempt, Completed, JobSettle
+from holdfast.kernel.commands import Attempt, Completed, JobAdmit, JobSettle
 from holdfast.ports.persistence import Lane
 from holdfast.ports.records import JobKind, PassOver, Payload
 
@@ -697,6 +699,35 @@ def test_every_retry_is_woken_when_it_is_due_and_those_of_one_moment_together() 
     driven.step(Claimed((), 1))
     assert driven.step(after=1.4) == []
     assert driven.step(after=0.1) == [WakeDue()]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        Admitted(opened=False, wakes_in=(1.5, 90.0)),
+        WokeDue(more=False, wakes_in=(1.5,)),
+        SweepDone(more=False, wakes_in=(1.5,)),
+    ],
+)
+def test_who_waits_under_a_rate_limit_is_woken_when_there_is_room(told: Input) -> None:
+    """By whoever learnt of it. What is due in more than a while is left to the sweeps."""
+    driven = Driven(poll_interval=100.0, maintenance_interval=200.0)
+    driven.idle()
+    driven.step(told)
+    driven.step(Claimed((), 10))
+
+    assert driven.step(after=1.49) == []
+    assert driven.step(after=0.01) == [WakeDue()]
+    driven.step(WokeDue(more=False))
+    driven.step(Claimed((), 10))
+    assert WakeDue() not in driven.step(after=90.0)
+
+
+def test_a_claim_says_for_whom_it_has_made_clear_when_there_is_room() -> None:
+    driven = Driven(poll_interval=100.0)
+    driven.idle()
+
+    assert Admit((JobAdmit(keys=("w/a",)),)) in driven.step(Claimed((), 10, (JobAdmit(keys=("w/a",)),)))
 
 
 def test_the_earliest_retry_is_the_one_that_counts() -> None:

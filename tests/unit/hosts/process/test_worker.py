@@ -31,7 +31,7 @@ from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.commands import LeaseReapStale, SessionClose
 from holdfast.kernel.invariants import check
 from holdfast.ports.clock import Clock
-from holdfast.ports.errors import RunCancelledError, RunFailedError, UnavailableError
+from holdfast.ports.errors import InvalidArgumentError, RunCancelledError, RunFailedError, UnavailableError
 from holdfast.ports.persistence import NotesOf, Persistence
 from holdfast.ports.records import Job, JobState, RunStatus
 from holdfast.testing.faults import Fault, FaultPlan, FaultyPersistence
@@ -125,7 +125,7 @@ async def test_a_run_is_carried_out() -> None:
     assert (stats.phase, stats.running, stats.unsettled) == ("stopped", 0, 0)
     assert stats.claimed == stats.started == stats.settled == 1 + 1 + 30 + 1 + 1
     assert (stats.failed, stats.fenced, stats.released, stats.store_errors) == (0, 0, 0, 0)
-    assert check(snapshot_of(engine.core.stores.persistence)) == []
+    assert check(snapshot_of(engine.core.stores.persistence, [engine.core.namespace])) == []
 
 
 async def test_what_was_stored_before_it_began_is_carried_out() -> None:
@@ -798,17 +798,31 @@ async def test_a_worker_without_workflows_waits_without_trying(caplog: pytest.Lo
     ],
 )
 async def test_what_can_not_be_is_refused(options: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="at least"):
+    with pytest.raises(InvalidArgumentError, match=r"at least|longer than nothing|not negative"):
         Worker(engine_on(SIMPLE), **options)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(
     "options",
-    [{"lease": timedelta(seconds=3)}, {"drain_grace": "20"}, {"only_queues": "default"}],
+    [
+        {"lease": "3"},
+        {"drain_grace": "20"},
+        {"only_queues": "default"},
+        {"concurrency": "5"},
+        {"queues": ["llm"]},
+        {"sinks": ["log"]},
+        {"retention": "30d"},
+    ],
 )
 async def test_what_is_of_another_type_is_refused(options: dict[str, object]) -> None:
-    with pytest.raises(TypeError, match=f"{next(iter(options))} is"):
+    with pytest.raises(InvalidArgumentError, match=f"Worker: {next(iter(options))} is .*; it must be"):
         Worker(engine_on(SIMPLE), **options)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+async def test_lengths_of_time_may_be_timedeltas() -> None:
+    every = timedelta(seconds=0.1)
+    async with Worker(engine_on(SIMPLE), lease=timedelta(seconds=3), poll_interval=every, drain_grace=every):
+        pass
 
 
 async def test_a_queue_that_no_stage_names_is_served_and_pointed_out(

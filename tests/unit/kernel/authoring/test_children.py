@@ -102,7 +102,7 @@ def test_what_it_is_fed_must_fit() -> None:
 
 
 def test_it_has_no_body_that_could_be_called() -> None:
-    with pytest.raises(RuntimeError, match="the pipeline 'inner', which only an engine can run"):
+    with pytest.raises(RuntimeError, match="the workflow 'inner', which only an engine can run"):
         stage(inner).body("x")
 
 

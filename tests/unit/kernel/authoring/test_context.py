@@ -22,6 +22,7 @@ from holdfast.kernel.authoring.context import Level
 from holdfast.kernel.values import decode, encode
 from holdfast.ports.errors import (
     BlobMissingError,
+    InvalidArgumentError,
     InvalidEventError,
     InvalidValueError,
     OutputMissingError,
@@ -242,13 +243,13 @@ def test_details_are_small_and_can_be_stored(details: object) -> None:
 
 @pytest.mark.parametrize(("done", "of"), [(-1, 3), (1, float("nan")), (float("inf"), 3)])
 def test_progress_is_counted_in_finite_numbers(done: float, of: float) -> None:
-    with pytest.raises(ValueError, match="both must be finite and not negative"):
+    with pytest.raises(InvalidArgumentError, match="it must be a number that is finite and not negative"):
         context(MemoryRuntime()).progress(done, of)
 
 
 @pytest.mark.parametrize("value", [None, Page("a"), [1]])
 def test_the_fields_of_a_log_line_are_scalars(value: Any) -> None:
-    with pytest.raises(TypeError, match=r"log: page is .*; fields are strings, numbers and booleans"):
+    with pytest.raises(InvalidArgumentError, match=r"log: page is .*; it must be a string, a number"):
         context(MemoryRuntime()).log("read", page=value)
 
 

@@ -20,8 +20,8 @@ from holdfast.kernel.authoring import (
     suspend,
 )
 from holdfast.kernel.authoring.external import KEY_MAX
-from holdfast.kernel.plan import CheckPlan, MapPlan, RetryPolicy, StagePlan, plan_from_json
-from holdfast.ports.errors import DefinitionError
+from holdfast.kernel.plan import CancelPlan, CheckPlan, MapPlan, RetryPolicy, StagePlan, plan_from_json
+from holdfast.ports.errors import DefinitionError, InvalidArgumentError
 
 SOON = timedelta(seconds=1)
 
@@ -318,15 +318,17 @@ def test_finished_has_nothing_to_wait_for() -> None:
     [
         ({"check_after": timedelta(0)}, "check_after is .* longer than nothing"),
         ({"check_after": -SOON}, "check_after is .* longer than nothing"),
-        ({"check_after": 3}, "check_after is 3"),
+        ({"check_after": "3"}, "check_after is '3'"),
         ({"check_after": None}, "check_after is None"),
         ({"check_after": SOON, "give_up_at": datetime(2030, 1, 1)}, "give_up_at is .* aware"),  # noqa: DTZ001
+        ({"check_after": SOON, "give_up_at": 5}, "give_up_at is 5; it must be an aware datetime"),
         ({"check_after": SOON, "key": ""}, "key has 0 characters"),
+        ({"check_after": SOON, "key": 5}, "key is 5; it must be a string, or None"),
         ({"check_after": SOON, "key": "k" * (KEY_MAX + 1)}, f"key has {KEY_MAX + 1} characters"),
     ],
 )
 def test_suspend_refuses_what_can_not_be(arguments: Any, problem: str) -> None:
-    with pytest.raises(ValueError, match=problem):
+    with pytest.raises(InvalidArgumentError, match=problem):
         suspend("x", **arguments)
 
 
@@ -337,9 +339,141 @@ def test_the_longest_key_will_do() -> None:
 def test_not_yet_may_say_when_to_ask_again() -> None:
     assert NotYet().check_after is None
     assert NotYet(SOON).check_after == SOON
+    assert NotYet(SOON.total_seconds()).check_after == SOON
 
 
-@pytest.mark.parametrize("wrong", [timedelta(0), -SOON, 5, "soon"])
+@pytest.mark.parametrize("wrong", [timedelta(0), -SOON, 0, "soon"])
 def test_not_yet_refuses_what_is_no_time(wrong: Any) -> None:
-    with pytest.raises(ValueError, match="check_after is"):
+    with pytest.raises(InvalidArgumentError, match="check_after is"):
         NotYet(wrong)
+
+
+# What cancels the work ------------------------------------------------------------------------------------------
+
+
+@transcoded.cancel
+def cancellable(ctx: StageContext[Quality], ticket: Ticket) -> None:
+    pass
+
+
+def test_what_cancels_makes_the_same_stage_anew_before_the_check_or_after() -> None:
+    first = transcode.cancel(_cancel).check(_checked)
+
+    for found in (cancellable, first):
+        assert (found.name, found.body) == ("transcode", transcode.body)
+        assert found.check_body is not None
+        assert found.cancel_body is not None
+    assert transcoded.cancel_body is None
+
+
+def test_what_cancels_is_given_the_context_and_the_state_or_the_state_alone() -> None:
+    def cancel(ticket: Ticket) -> None:
+        pass
+
+    context: Any = object()
+    alone = transcoded.cancel(cast("Any", cancel))  # type checkers want the context there
+
+    assert cancellable.cancel_arguments(Ticket(3), context) == (context, Ticket(3))
+    assert alone.cancel_arguments(Ticket(3), None) == (Ticket(3),)
+
+
+def test_what_cancels_is_async_or_not_for_itself() -> None:
+    @transcoded.cancel
+    async def found(ctx: StageContext[Quality], ticket: Ticket) -> None:
+        pass
+
+    assert (found.is_async, found.is_check_async, found.is_cancel_async) == (False, False, True)
+    assert (cancellable.is_cancel_async, transcoded.is_cancel_async) == (False, False)
+
+
+def test_options_and_config_leave_what_cancels() -> None:
+    changed = cancellable.options(queue="gpu").configure(Quality(1080))
+
+    assert changed.cancel_body is cancellable.cancel_body
+
+
+def test_the_plan_says_how_what_cancels_is_treated() -> None:
+    retry = Retry(attempts=9, wait=timedelta(0), jitter=0)
+    found = transcoded.cancel(retry=retry, timeout=timedelta(seconds=3))(_cancel)
+
+    plan = videos.pipe(found).plan()
+
+    node = plan.nodes["transcode"]
+    assert isinstance(node, StagePlan)
+    policy = RetryPolicy(attempts=9, wait_us=0, jitter=0.0)
+    assert node.cancel == CancelPlan(retry=policy, timeout_us=3_000_000)
+    assert plan.cancels == {"transcode": 9}
+    assert plan_from_json(plan.to_json()) == plan
+
+
+def test_what_cancels_is_patient_if_nothing_is_said_whatever_is_said_of_its_stage() -> None:
+    pipeline = Pipeline("p", input=Video, retry=Retry(attempts=1), timeout=timedelta(hours=9)).pipe(
+        cancellable
+    )
+
+    node = pipeline.plan().nodes["transcode"]
+    assert isinstance(node, StagePlan)
+    assert node.cancel == CancelPlan(retry=RetryPolicy(attempts=10), timeout_us=60_000_000)
+
+
+def test_a_pipeline_without_what_cancels_keeps_its_plan() -> None:
+    plan = videos.pipe(transcoded).plan()
+
+    assert plan.cancels == {}
+    assert "cancel" not in plan.to_json()
+
+
+def _cancel(ctx: StageContext[Quality], ticket: Ticket) -> None:
+    pass
+
+
+def _gives_something(ctx: StageContext[Quality], ticket: Ticket) -> bool:
+    return True
+
+
+def _says_nothing_of_it(ctx: StageContext[Quality], ticket: Ticket):  # type: ignore[no-untyped-def]
+    pass
+
+
+def _cancels_another_state(ctx: StageContext[Quality], ticket: str) -> None:
+    pass
+
+
+def _cancels_too_much(ctx: StageContext[Quality], ticket: Ticket, video: Video) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("cancel", "problem"),
+    [
+        (_gives_something, "what cancels the work of stage 'transcode' gives bool, .* write -> None"),
+        (_says_nothing_of_it, "does not say what it gives"),
+        (_cancels_another_state, "takes str, but the stage is suspended with .*Ticket"),
+        (_cancels_too_much, "takes tuple.*, but the stage is suspended with .*Ticket"),
+        (3, "is made of a function, not of 3"),
+    ],
+)
+def test_what_cancels_and_does_not_belong_to_the_stage_is_refused(cancel: Any, problem: str) -> None:
+    with pytest.raises(DefinitionError, match=problem):
+        transcoded.cancel(cancel)
+    with pytest.raises(DefinitionError, match=problem):
+        transcoded.cancel(timeout=SOON)(cancel)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [({"retry": 3}, "cancel: retry is 3"), ({"timeout": timedelta(0)}, "cancel: timeout is .*longer than")],
+)
+def test_options_of_what_cancels_are_looked_at(options: Any, problem: str) -> None:
+    with pytest.raises(DefinitionError, match=problem):
+        transcoded.cancel(**options)
+
+
+def test_what_cancels_has_no_other_options() -> None:
+    with pytest.raises(TypeError, match="queue"):
+        transcoded.cancel(queue="x")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+
+
+def test_what_cancels_makes_no_check() -> None:
+    with pytest.raises(DefinitionError, match="'transcode' has no check"):
+        videos.pipe(transcode.cancel(_cancel))

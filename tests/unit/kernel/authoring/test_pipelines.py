@@ -7,8 +7,17 @@ from typing import Any
 import attrs
 import pytest
 
-from holdfast.kernel.authoring import Pipeline, Retry, StageContext, each, stage
-from holdfast.kernel.plan import Group, MapPlan, Plan, RetryPolicy, StagePlan, plan_from_json
+from holdfast.kernel.authoring import Pipeline, Rate, Retry, StageContext, each, stage
+from holdfast.kernel.plan import (
+    Group,
+    MapPlan,
+    Plan,
+    RatePlan,
+    RetryPolicy,
+    StagePlan,
+    plan_from_json,
+    stage_of,
+)
 from holdfast.ports.errors import DefinitionError
 
 
@@ -373,3 +382,28 @@ def test_a_pipeline_without_stages_is_not_called_and_has_no_plan() -> None:
         documents(Document("a"))
     with pytest.raises(DefinitionError, match="has no stages"):
         documents.plan()
+
+
+def test_a_rate_limit_is_part_of_the_plan_and_a_default_like_others() -> None:
+    per_minute = Rate(60, per=60, name="model", by="tenant")
+    whole = Pipeline("p", input=str, rate_limit=Rate(5, per=timedelta(seconds=1)))
+    whole = whole.pipe(letter).pipe(letter.options(name="other", rate_limit=per_minute))
+
+    plans = [stage_of(node).rate for node in whole.plan().nodes.values()]
+    shared = RatePlan(limit=60, per_us=60_000_000, name="model", by="tenant")
+    assert plans == [RatePlan(limit=5, per_us=1_000_000), shared]
+
+
+@pytest.mark.parametrize("rate", [Rate(1, per=1, name="model"), Rate(1, per=1, by="tenant")])
+def test_what_waits_waits_in_one_line(rate: Rate) -> None:
+    both = letter.options(max_concurrency=2)
+    assert Pipeline("p", input=str).pipe(both.options(rate_limit=Rate(1, per=1))).plan().limited
+
+    with pytest.raises(
+        DefinitionError, match="'letter' has max_concurrency and a rate limit with name or by"
+    ):
+        Pipeline("p", input=str).pipe(both.options(rate_limit=rate))
+    with pytest.raises(
+        DefinitionError, match="'letter' has max_concurrency and a rate limit with name or by"
+    ):
+        Pipeline("p", input=list[str], rate_limit=rate).pipe(each(both))

@@ -1,1 +1,0 @@
-"""A blob store of one's own, and the tests that say it is right."""

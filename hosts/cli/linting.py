@@ -1,0 +1,104 @@
+"""`holdfast lint`."""
+
+import click
+from rich.text import Text
+
+from holdfast.hosts.cli.exits import Exit
+from holdfast.hosts.cli.help import exits
+from holdfast.hosts.cli.screen import Screen, safe, screen_options
+from holdfast.hosts.lint.findings import Finding, Report
+from holdfast.hosts.lint.linter import lint
+from holdfast.hosts.lint.rules import RULES
+
+
+@click.command("lint", epilog=exits(Exit.OK, Exit.RUN_FAILED, Exit.USAGE))
+@click.argument("named", nargs=-1, metavar="[PATH|MODULE]...")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "github"]),
+    help="Lines for people and editors, JSON, or annotations for a workflow on GitHub.",
+)
+@click.option(
+    "--ignore",
+    "ignored",
+    type=click.Choice(list(RULES), case_sensitive=False),
+    multiple=True,
+    metavar="CODE",
+    help="Leave out findings of this code. May be repeated.",
+)
+@screen_options
+def lint_command(
+    *, screen: Screen, named: tuple[str, ...], form: str | None, ignored: tuple[str, ...]
+) -> None:
+    """Look for what no replay could repeat, in the text of workflows. Nothing is imported or run.
+
+    Files, folders, or modules as they are imported from here; the current folder if none is named.
+    """
+    if screen.as_json and form not in {None, "json"}:
+        raise click.UsageError(f"--json and --format {form} exclude each other")
+    report = lint(named or ["."], ignore=ignored)
+    if screen.as_json or form == "json":
+        screen.data(_document(report))
+    else:
+        _tell(screen, report, as_annotations=form == "github")
+    if report.unreadable:
+        raise SystemExit(Exit.USAGE)
+    raise SystemExit(Exit.RUN_FAILED if report.findings else Exit.OK)
+
+
+def _tell(screen: Screen, report: Report, *, as_annotations: bool) -> None:
+    for finding in report.findings:
+        if as_annotations:
+            screen.say(Text(_annotation(finding)))
+        else:
+            place = f"{safe(finding.path)}:{finding.line}:{finding.column}: "
+            screen.say(Text.assemble(place, (finding.code, "bold red"), f" {safe(finding.message)}"))
+    for one in report.unreadable:
+        if as_annotations:
+            screen.say(Text(f"::error file={_property(one.path)}::{_data(one.reason)}"))
+        screen.note(f"{one.path}: can't be read: {one.reason}")
+    found = f"{_count(len(report.findings), 'finding')}" if report.findings else "nothing found"
+    looked = f"{_count(report.workflows, 'workflow')} in {_count(report.files, 'file')}"
+    screen.note(f"{looked}: {found}")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _annotation(finding: Finding) -> str:
+    place = f"file={_property(finding.path)},line={finding.line},col={finding.column}"
+    return f"::error {place},endLine={finding.end_line},title={finding.code}::{_data(finding.message)}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _document(report: Report) -> dict[str, object]:
+    return {
+        "files": report.files,
+        "workflows": report.workflows,
+        "functions": report.functions,
+        "findings": [
+            {
+                "code": finding.code,
+                "title": RULES[finding.code].title,
+                "path": finding.path,
+                "line": finding.line,
+                "column": finding.column,
+                "end_line": finding.end_line,
+                "message": finding.message,
+                "workflow": finding.workflow or None,
+                "through": finding.through or None,
+                "docs": finding.docs,
+            }
+            for finding in report.findings
+        ],
+        "unreadable": [{"path": one.path, "reason": one.reason} for one in report.unreadable],
+    }

@@ -1,0 +1,108 @@
+"""What is known of the steps of a durable function: read from the history of its run."""
+
+from collections.abc import Mapping
+from typing import Final, cast
+
+import attrs
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.hosts.cli.screen import Screen, one_line, safe, status_text, table
+from holdfast.hosts.functions.drive import raised_from_facts
+from holdfast.hosts.spans import span
+from holdfast.kernel.functions.asked import Raised
+from holdfast.ports.json import parse
+from holdfast.ports.records import HistoryRow, Micros
+
+STEPS_SHOWN: Final = 20
+"""How many steps are shown: those that came to something last."""
+
+_STATES: Final = {"step.completed": "done", "step.failed": "failed", "step.retrying": "retrying"}
+
+
+@attrs.frozen(kw_only=True)
+class StepStory:
+    """What one call of a step has come to. `last_at` is when it did.
+
+    `length` is how long it took, from the beginning of its first try; waits between tries count. `error` is what the
+    last try raised that failed; `traceback` is where.
+    """
+
+    call: str
+    step: str
+    state: str
+    tries: int
+    site: str
+    started_at: Micros
+    last_at: Micros
+    retry_at: Micros | None = None
+    host: str | None = None
+    error: str | None = None
+    traceback: str | None = None
+
+    @property
+    def length(self) -> Micros:
+        """How long it took until now, or until it ended."""
+        return max(0, self.last_at - self.started_at)
+
+
+def add_step(steps: dict[str, StepStory], row: HistoryRow) -> None:
+    """Add to the stories of steps, by their calls, what a row of the history says. The latest is the last."""
+    state = _STATES.get(row.type)
+    if state is None:
+        return
+    facts = cast("Mapping[str, object]", parse(row.data or "{}"))
+    call = str(facts["call"])
+    before = steps.pop(call, None)
+    began = facts.get("started_at")
+    retry_at, host = facts.get("retry_at"), facts.get("host")
+    error = cast("Mapping[str, object]", facts.get("error") or {})
+    steps[call] = StepStory(
+        call=call,
+        step=str(facts.get("step", "")),
+        state=state,
+        tries=cast("int", facts.get("attempt", 1)),
+        site=str(facts.get("site", "")),
+        started_at=before.started_at if before else (began if isinstance(began, int) else row.at),
+        last_at=row.at,
+        retry_at=retry_at if isinstance(retry_at, int) else None,
+        host=str(host) if host is not None else None,
+        error=step_error(facts) if error else (before.error if before else None),
+        traceback=str(error["traceback"]) if "traceback" in error else None,
+    )
+
+
+def step_error(facts: Mapping[str, object]) -> str:
+    """Return what a try has raised, by the facts of its row: its class and its message."""
+    raised: Raised = raised_from_facts(facts)
+    return f"{raised.type}: {raised.message}" if raised.message else raised.type
+
+
+def steps_table(screen: Screen, steps: tuple[StepStory, ...], now: Micros) -> Table:
+    """Return a table of the steps that came to something last."""
+    rows = table(
+        "call", "step", "state", "tries", "duration", "ended", "", right=("tries", "duration"), wraps=("",)
+    )
+    for story in steps[-STEPS_SHOWN:]:
+        is_over = story.retry_at is None
+        length = story.length if is_over else max(0, now - story.started_at)
+        rows.add_row(
+            story.call,
+            safe(story.step),
+            status_text(story.state),
+            str(story.tries),
+            span(length),
+            screen.instant(story.last_at) if is_over else "",
+            Text(_remark(story, now), style="dim"),
+        )
+    return rows
+
+
+def _remark(story: StepStory, now: Micros) -> str:
+    parts = [safe(story.site)] if story.site else []
+    if story.retry_at is not None:
+        left = story.retry_at - now
+        parts.append(f"again in {span(left)}" if left > 0 else "again now")
+    if story.error is not None:
+        parts.append(f"{'' if story.state == 'failed' else 'last failed by '}{one_line(story.error)}")
+    return ", ".join(parts)

@@ -1,0 +1,267 @@
+"""One attempt to drive a function: what its history tells its machine, and what is to be done and recorded now.
+
+No threads, no waiting and no clock in here. `open` and `take` run the function, so they are for a thread of their own.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias, cast
+
+import attrs
+
+from holdfast.kernel.commands import JobRecorded, Recorded
+from holdfast.kernel.functions import limits
+from holdfast.kernel.functions.asked import (
+    Cancelling,
+    ChildAsked,
+    ChildEnded,
+    ChildStarted,
+    Ended,
+    Failed,
+    Raised,
+    Row,
+    SignalReceived,
+    StepAsked,
+    StepCompleted,
+    StepFailed,
+    TimerAsked,
+    TimerFired,
+    Told,
+    Turn,
+)
+from holdfast.kernel.functions.loop import CancelledError
+from holdfast.kernel.functions.machine import FunctionMachine
+from holdfast.ports.errors import HistoryFullError, HoldfastError, UnavailableError
+from holdfast.ports.json import parse
+from holdfast.ports.records import HistoryRow, Micros, Payload, RunStatus
+
+PATCHED: Final = "patch.marked"
+RETRYING: Final = "step.retrying"
+BLOCKED: Final = "run.blocked"
+TOLD: Final = frozenset(
+    {
+        "step.completed",
+        "step.failed",
+        "timer.fired",
+        "child.started",
+        "child.completed",
+        "child.failed",
+        "signal.received",
+        "run.cancelling",
+    }
+)
+"""The types of the rows that a function is told. Others, such as pauses, say nothing to it."""
+
+_OF_DRIVERS: Final = frozenset({"step.completed", "step.failed", RETRYING, "timer.fired", "child.started"})
+"""The types of the rows that are there only because some code has asked for something."""
+
+Texts: TypeAlias = Callable[[Payload], str]
+
+
+@attrs.frozen(kw_only=True)
+class Try:
+    """A step that is to be done: for the how-manieth time, and not before `at`, if that is set."""
+
+    asked: StepAsked
+    number: int = 1
+    at: Micros | None = None
+
+
+class Drive:
+    """Tells a machine the rows of its history, and knows what its function waits for.
+
+    `text` gives the JSON text of a payload.
+    """
+
+    def __init__(self, machine: FunctionMachine, text: Texts) -> None:
+        self._machine = machine
+        self._text = text
+        self.seen = 0
+        """The number of the last row that is known."""
+        self.ended: Ended | None = None
+        self.fault: HoldfastError | None = None
+        """Why the function can't go on, if it can't."""
+        self.is_paused = False
+        self._was_full = 0
+        """How often its run was blocked because its history was full."""
+        self._new: list[StepAsked] = []
+        self._dropped: list[str] = []
+        self._tries: dict[str, Try] = {}
+        self._children: dict[str, ChildAsked] = {}
+        """The runs that the function has asked for, and that are not there yet."""
+        self._patches: dict[str, None] = {}
+        """What the function was told that its run has, which is not recorded yet."""
+
+    def open(self, history: Sequence[HistoryRow]) -> None:
+        """Call the function, and tell it all that there is."""
+        patches = [str(_facts(row)["call"]) for row in history if row.type == PATCHED]
+        # Up to here some code has come before. A message says nothing of that: it may come before anything else.
+        past = max((row.number for row in history if _is_of_driver(row)), default=0)
+        try:
+            self._note(self._machine.begin(more=past > 0, patches=patches))
+        except HoldfastError as error:
+            self.fault = error
+        else:
+            self._tell(history, past)
+
+    def take(self, answer: JobRecorded) -> None:
+        """Tell the function what has been recorded, by whomever."""
+        self.is_paused = answer.run_status is RunStatus.PAUSED
+        # What is new has been met by no other code, also if it comes together.
+        self._tell(answer.rows, past=0)
+
+    def close(self) -> None:
+        """Take the function out of memory."""
+        self._machine.evict()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing more to drive: the function has ended, or can't go on."""
+        return self.ended is not None or self.fault is not None
+
+    @property
+    def waits_for_others(self) -> bool:
+        """Whether the function waits for a message, or for the end of a run."""
+        return self._machine.waits_for_others
+
+    @property
+    def is_full(self) -> bool:
+        """Whether its history has no room left. For a function to clean up there always is some."""
+        return not self._machine.is_ending and limits.is_full(self.seen, self._was_full)
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the function was told to end, and did."""
+        ended = self.ended
+        was_told = self._machine.is_cancelled
+        return was_told and isinstance(ended, Failed) and isinstance(ended.error, CancelledError)
+
+    def children(self) -> list[ChildAsked]:
+        """Return the runs that are to be started."""
+        return list(self._children.values())
+
+    def patches(self) -> list[Recorded]:
+        """Return what is to be recorded before anything else is done."""
+        return [Recorded(type=PATCHED, call=name) for name in self._patches]
+
+    def tries(self) -> list[Try]:
+        """Return the steps that have been asked for since the last time, in order."""
+        new, self._new = self._new, []
+        waiting = {asked.call for asked in self._machine.asked}
+        return [self._tries.get(one.call) or Try(asked=one) for one in new if one.call in waiting]
+
+    def under_way(self, now: Micros) -> list[Try]:
+        """Return the tries of steps that are asked for, but for those whose time has not come."""
+        asked = [one for one in self._machine.asked if isinstance(one, StepAsked)]
+        tries = [self._tries.get(one.call) or Try(asked=one) for one in asked]
+        return [one for one in tries if one.at is None or one.at <= now]
+
+    def dropped(self) -> list[str]:
+        """Return the calls that nobody has been interested in since the last time."""
+        dropped, self._dropped = self._dropped, []
+        return dropped
+
+    def timers(self) -> list[TimerAsked]:
+        """Return the timers that the function waits for, the first to fire first."""
+        timers = [one for one in self._machine.asked if isinstance(one, TimerAsked)]
+        return sorted(timers, key=lambda one: one.at)
+
+    def due(self, now: Micros) -> list[Recorded]:
+        """Return what is to be recorded of timers whose time has come."""
+        return [
+            Recorded(type="timer.fired", call=one.call, due=one.at, site=one.site)
+            for one in self.timers()
+            if one.at <= now
+        ]
+
+    def _tell(self, history: Sequence[HistoryRow], past: int) -> None:
+        try:
+            for row in history:
+                if row.number <= self.seen:
+                    continue
+                told = self._told(row)  # before it counts as seen: a blob store may be away
+                self.seen = row.number
+                if told is not None:
+                    self._note(self._machine.feed(told, more=row.number < past))
+        except UnavailableError:
+            raise
+        except HoldfastError as error:
+            self.fault = error
+
+    def _note(self, turn: Turn) -> None:
+        self._new += (one for one in turn.asked if isinstance(one, StepAsked))
+        self._children.update((one.call, one) for one in turn.asked if isinstance(one, ChildAsked))
+        self._dropped += turn.dropped
+        self._patches.update(dict.fromkeys(turn.patches))
+        self.ended = self.ended or turn.ended
+
+    def _told(self, row: HistoryRow) -> Row | None:
+        """Return what a row tells the function; None if it is not for it."""
+        facts = _facts(row)
+        call, step = str(facts.get("call", "")), str(facts.get("step", ""))
+        if row.type.startswith("child."):
+            self._children.pop(call, None)
+        told: Told
+        match row.type:
+            case "timer.fired":
+                told = TimerFired(call=call)
+            case "step.completed":
+                told = StepCompleted(call=call, step=step, output=self._text(_payload(row)))
+            case "step.failed":
+                told = StepFailed(call=call, step=step, error=raised_from_facts(facts))
+            case "child.started" | "child.failed" if call:
+                error = str(facts["message"]) if row.type == "child.failed" else None
+                told = ChildStarted(
+                    call=call, workflow=str(facts["workflow"]), run=str(facts["run"]), error=error
+                )
+            case "child.completed":
+                told = ChildEnded(run=str(facts["run"]), output=self._text(_payload(row)))
+            case "child.failed":
+                is_cancelled = facts["code"] == "child_cancelled"
+                told = ChildEnded(
+                    run=str(facts["run"]), is_cancelled=is_cancelled, message=str(facts["message"])
+                )
+            case "signal.received":
+                told = SignalReceived(channel=str(facts["channel"]), text=self._text(_payload(row)))
+            case "run.cancelling":
+                told = Cancelling(reason=str(facts.get("reason", "")))
+            case _:
+                if row.type == RETRYING:
+                    self._try_again(call, facts)
+                elif row.type == PATCHED:
+                    self._patches.pop(call, None)
+                elif row.type == BLOCKED and facts.get("code") == HistoryFullError.code:
+                    self._was_full += 1
+                return None
+        return Row(number=row.number, at=row.at, told=told, site=str(facts.get("site", "")))
+
+    def _try_again(self, call: str, facts: Mapping[str, object]) -> None:
+        asked = next((one for one in self._machine.asked if one.call == call), None)
+        if isinstance(asked, StepAsked):
+            number, at = cast("int", facts["attempt"]) + 1, cast("int", facts["retry_at"])
+            self._tries[call] = Try(asked=asked, number=number, at=at)
+            self._new.append(asked)
+
+
+def _is_of_driver(row: HistoryRow) -> bool:
+    """Whether a row is there only because some code has asked for something: a run that was refused, too."""
+    return row.type in _OF_DRIVERS or (row.type == "child.failed" and "call" in _facts(row))
+
+
+def _facts(row: HistoryRow) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", parse(row.data or "{}"))
+
+
+def _payload(row: HistoryRow) -> Payload:
+    assert row.payload is not None, f"row {row.number} of run {row.run} has no payload"
+    return row.payload
+
+
+def raised_from_facts(facts: Mapping[str, object]) -> Raised:
+    """Return the exception that a row tells of."""
+    error = cast("Mapping[str, str | None]", facts.get("error") or {})
+    return Raised(
+        type=str(error.get("type", "")),
+        message=str(error.get("message", "")),
+        arguments=error.get("arguments"),
+        code=str(error.get("code", "body_error")),
+    )

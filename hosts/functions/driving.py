@@ -1,0 +1,410 @@
+"""Drives a function until it has ended or waits for what is far off: runs its steps, and records what comes of them."""
+
+import logging
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar, cast
+
+import anyio
+import attrs
+from anyio import CancelScope, CapacityLimiter
+from anyio.abc import TaskGroup
+
+from holdfast.hosts.bodies import Body, child_id
+from holdfast.hosts.failures import MESSAGE_MAX
+from holdfast.hosts.functions.drive import Drive, Try
+from holdfast.hosts.functions.recording import recorder_here
+from holdfast.hosts.functions.steps import lost_step, run_step
+from holdfast.hosts.loops import caller_into_loop
+from holdfast.hosts.payloads import INLINE_MAX
+from holdfast.hosts.process.threads import result_in_thread
+from holdfast.kernel.authoring.functions import FunctionStage
+from holdfast.kernel.commands import (
+    Blocked,
+    Cancelled,
+    Completed,
+    Failed,
+    Failure,
+    JobRecord,
+    Outcome,
+    Parked,
+    Recorded,
+    Started,
+)
+from holdfast.kernel.functions import limits
+from holdfast.kernel.functions.asked import ChildAsked, Returned
+from holdfast.ports.clock import micros
+from holdfast.ports.errors import (
+    BlobCorruptError,
+    BlobMissingError,
+    CommandError,
+    CompensationError,
+    HistoryFullError,
+    HoldfastError,
+    UnavailableError,
+)
+from holdfast.ports.json import parse
+from holdfast.ports.persistence import HistoryOf
+from holdfast.ports.records import HISTORY_LONG, ClosePolicy, HistoryRow, Micros, Payload
+
+HEAR_EVERY: Final[Micros] = 5_000_000
+"""How long, in microseconds, a driver does without a look at the history, whatever it is told: hints may be lost."""
+MISREAD_MAX: Final = 10
+"""How often a blob is asked for again that is missing or torn: for some twenty seconds. Then its run is blocked."""
+_EARLY: Final[Micros] = 20_000
+"""How long, in microseconds, to wait with a timer that is due here, and not yet where it is recorded."""
+_PAGE: Final = 1_000
+_RETRY_MIN: Final = 0.05
+_RETRY_MAX: Final = 5.0
+
+T = TypeVar("T")
+
+_log = logging.getLogger("holdfast.functions")
+
+
+async def drive(body: Body, threads: CapacityLimiter) -> Outcome:
+    """Drive the function of an attempt, and return how that ended. Raises only the cancellation of whoever drives it.
+
+    What can't be recorded, for whatever reason, blocks its run, and no other.
+    """
+    driver = _Driver(body, threads)
+    try:
+        outcome = await driver.run()
+        if isinstance(outcome, Blocked):
+            run = body.work.run
+            _log.warning("run %s of %s is blocked: %s", run.id, run.workflow, outcome.failure.message)
+        return outcome
+    except Exception as error:  # noqa: BLE001  # whatever it is, it is this function's
+        first = _first(error)
+        _log.exception("job %s can't be driven", body.attempt.job)
+        code = first.code if isinstance(first, CommandError) else "not_driven"
+        return _blocked(code, f"{type(first).__name__}: {first}")
+    finally:
+        with CancelScope(shield=True):
+            await driver.close()
+
+
+class _Driver:
+    def __init__(self, body: Body, threads: CapacityLimiter) -> None:
+        self._body = body
+        self._threads = threads
+        self._parts = body.parts
+        self._drive: Drive | None = None
+        self._running: dict[str, CancelScope] = {}
+        self._later: dict[str, Try] = {}
+        """Steps that are to be tried again, but not yet."""
+        self._done: list[Recorded] = []
+        self._failure: Failure | None = None
+        """Why somebody has to look at the run, though its function could go on."""
+        self._stirred = anyio.Event()
+        self._has_news = False
+        self._looked_at: Micros = 0
+        self._timers_after: Micros = 0
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._misread = 0
+        """How often a blob could not be read, since one could."""
+        self._is_fenced = False
+        """Whether somebody else drives it by now, or nobody does."""
+
+    async def run(self) -> Outcome:
+        try:
+            drive = await _until_available(self._opened, "a function can't be driven yet")
+        except HoldfastError as error:
+            return self._body.failed(error)
+        rests: Outcome | None = None
+        in_loop = caller_into_loop()
+        with self._parts.news.listening(self._body.attempt.run, lambda: in_loop(self._hear)):
+            async with anyio.create_task_group() as group:
+                rests = await self._drive_on(group, drive)
+                group.cancel_scope.cancel()
+        return await self._outcome(drive) if rests is None else rests
+
+    async def _drive_on(self, group: TaskGroup, drive: Drive) -> Outcome | None:
+        """Drive the function until it rests, and return how; None if there is nothing more to drive."""
+        self._looked_at = self._now()
+        if self._body.attempt.losses and not drive.is_over:
+            # Whatever was under way counts: nobody knows how far it came.
+            lost = [lost_step(one, self._looked_at) for one in drive.under_way(self._looked_at)]
+            await self._record(drive, (*drive.patches(), *lost))
+        while not drive.is_over and not self._is_fenced:
+            now = self._now()
+            if drive.is_full and self._failure is None:
+                full = HistoryFullError(drive.seen, limits.ROWS_MORE)
+                self._failure = Failure(code=full.code, message=str(full))
+            patches = drive.patches()
+            if not patches:  # whatever is begun may rely on them
+                self._start(group, drive, now)
+            is_time = self._failure is None and now >= self._timers_after
+            due = drive.due(now) if is_time else ()
+            rows = (*patches, *self._taken(), *due)
+            if not patches and not drive.is_paused and self._failure is None:
+                rows = (*rows, *await self._children(drive))
+            if rows or self._has_news or now - self._looked_at >= HEAR_EVERY:
+                self._has_news = False
+                await self._record(drive, rows)
+                self._looked_at = now
+                if due and drive.due(now):  # by the store's clock it is not time yet
+                    self._timers_after = now + _EARLY
+            elif (rests := self._rests(drive, now)) is not None:
+                return rests
+            else:
+                await self._wait(drive, now)
+        if drive.ended is not None and not self._is_fenced and (patches := drive.patches()):
+            await self._record(drive, patches)  # or else a replay would not end as it did
+        # Whatever a fenced attempt is settled with is fenced too, and so counted.
+        return Parked(seen=drive.seen, wake_at=self._now()) if self._is_fenced else None
+
+    def _hear(self) -> None:
+        self._has_news = True
+        self._stirred.set()
+
+    async def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            drive = self._drive
+        if drive is not None:
+            await result_in_thread(drive.close)
+
+    def _now(self) -> Micros:
+        return micros(self._parts.clock.now())
+
+    def _opened(self) -> Drive:
+        body = self._body
+        stage = cast("FunctionStage[Any, object]", body.stage)
+        run = body.work.run
+        if body.work.error is not None:
+            raise body.work.error
+        machine = stage.workflow.machine(body.work.input, began_at=run.created_at, seed=run.key)
+        drive = Drive(machine, self._text)
+        try:
+            drive.open(self._history())
+        except BaseException:
+            drive.close()
+            raise
+        with self._lock:
+            self._drive = drive
+            is_given_up = self._is_closed
+        if is_given_up:  # nobody waits for this thread any more
+            drive.close()
+        return drive
+
+    def _text(self, payload: Payload) -> str:
+        """Return the text of a value. A blob that is not there, for copies lag, is asked for again for a while."""
+        try:
+            text = self._body.payloads.get(payload)
+        except (BlobCorruptError, BlobMissingError) as error:
+            self._misread += 1
+            if self._misread > MISREAD_MAX:
+                raise
+            raise UnavailableError(str(error)) from error
+        self._misread = 0
+        return text
+
+    def _history(self) -> list[HistoryRow]:
+        rows: list[HistoryRow] = []
+        while True:
+            after = rows[-1].number if rows else 0
+            page = self._parts.persistence.read(HistoryOf(self._body.attempt.run, after, _PAGE))
+            rows += page
+            if len(page) < _PAGE:
+                return rows
+
+    # Steps ----------------------------------------------------------------------------------------------------------
+
+    def _start(self, group: TaskGroup, drive: Drive, now: Micros) -> None:
+        """Start what has been asked for, unless the run is paused, and stop what nobody is interested in any more."""
+        self._later.update((one.asked.call, one) for one in drive.tries())
+        for call in drive.dropped():
+            self._later.pop(call, None)
+            if call in self._running:
+                self._running[call].cancel()
+        if drive.is_paused or self._failure is not None or self._is_out_of_time(now):
+            return
+        for call, one in list(self._later.items()):
+            if one.at is None or one.at <= now:
+                del self._later[call]
+                self._running[call] = CancelScope()
+                group.start_soon(self._run, one)
+
+    async def _run(self, one: Try) -> None:
+        call = one.asked.call
+        try:
+            with self._running[call]:
+                recorded = await run_step(self._body, one, self._parts.clock, self._threads)
+                if recorded.type == "step.failed" and one.asked.undoes:
+                    recorded = self._not_undone(recorded)
+                self._done.append(recorded)
+        finally:
+            del self._running[call]
+            self._stirred.set()
+
+    async def _children(self, drive: Drive) -> list[Recorded]:
+        """Return what starts the runs that are asked for."""
+        children = drive.children()
+        if all(len(one.input) <= INLINE_MAX for one in children):
+            return [self._child(one) for one in children]
+        put = partial(lambda: [self._child(one) for one in children])
+        return await _until_available(put, "what a run is started with can't be stored yet")
+
+    def _child(self, asked: ChildAsked) -> Recorded:
+        run = self._body.work.run
+        # Not in a place of this run's: it is the child's, and goes with that.
+        place = attrs.evolve(self._body.place, run=f"{run.key}-{asked.call.replace('.', '-')}")
+        child = Started(
+            run_id=asked.run or child_id(run, asked.call),
+            workflow=asked.workflow,
+            version=asked.version,
+            input=self._body.payloads.put(asked.input, place),
+            close_policy=ClosePolicy(asked.parent_end),
+        )
+        return Recorded(type="child.started", call=asked.call, site=asked.site, child=child)
+
+    def _not_undone(self, recorded: Recorded) -> Recorded:
+        """Have the run blocked. Once somebody has resumed it, it is tried again: to be taken back is a must."""
+        error = cast("dict[str, str]", parse(recorded.error or "{}"))
+        what = f"what takes back a step, {recorded.step!r}, has failed {recorded.attempt} times"
+        message = f"{what}: {error.get('type')}: {error.get('message')}; `run resume` has it tried again"
+        self._failure = Failure(code=CompensationError.code, message=message[:MESSAGE_MAX])
+        return attrs.evolve(recorded, type="step.retrying", retry_at=self._now())
+
+    def _taken(self) -> list[Recorded]:
+        done, self._done = self._done, []
+        return done
+
+    async def _record(self, drive: Drive, rows: Sequence[Recorded]) -> None:
+        """Store rows and tell the function. What may have been stored is sent again: it is stored once."""
+        attempt = self._body.attempt
+        wait = _RETRY_MIN
+        seen = (
+            drive.seen
+        )  # of the first time it is sent: what that stored is looked for among the rows after this
+        while True:
+            command = JobRecord(
+                namespace=self._body.work.run.namespace,
+                job=attempt.job,
+                epoch=attempt.epoch,
+                seen=seen,
+                rows=tuple(rows),
+                host=self._body.host,
+            )
+            try:
+                answer = await recorder_here().record(self._parts.kernel, drive, command)
+            except UnavailableError as error:
+                _log.warning("what job %s has come to can't be recorded yet: %s", attempt.job, error)
+                await anyio.sleep(wait)
+                wait = min(2 * wait, _RETRY_MAX)
+                continue
+            except CommandError:
+                if len(rows) == 1:
+                    raise
+                await self._record_each(drive, rows)
+                return
+            break
+        self._is_fenced = answer.status == "fenced"
+        if any(row.type == HISTORY_LONG for row in answer.rows):
+            _log.warning(
+                "the history of run %r has %s rows, and may have %s: each wake-up reads them all",
+                self._body.work.run.id,
+                drive.seen,
+                limits.ROWS_MAX,
+            )
+
+    async def _record_each(self, drive: Drive, rows: Sequence[Recorded]) -> None:
+        """Store rows one by one, so that what can be stored is. Raises what was refused first."""
+        refused: CommandError | None = None
+        for row in rows:
+            try:
+                if not self._is_fenced:
+                    await self._record(drive, (row,))
+            except CommandError as error:
+                refused = refused or error
+        if refused is not None:
+            raise refused
+
+    async def _wait(self, drive: Drive, now: Micros) -> None:
+        look_at = self._looked_at + HEAR_EVERY
+        # Once somebody has to look at it, nothing that is due is begun: only what is under way is waited for.
+        following = self._next(drive)
+        if following is None or self._failure is not None:
+            at = look_at
+        else:
+            at = min(max(following, self._timers_after), look_at)
+        with anyio.move_on_after(max(0.0, (at - now) / 1_000_000)):
+            await self._stirred.wait()
+        self._stirred = anyio.Event()
+
+    # Ends -----------------------------------------------------------------------------------------------------------
+
+    def _next(self, drive: Drive) -> Micros | None:
+        """Return when something is due; None if nothing is."""
+        times = [one.at for one in drive.timers()]
+        times += (one.at for one in self._later.values() if one.at is not None)
+        return min(times, default=None)
+
+    def _rests(self, drive: Drive, now: Micros) -> Outcome | None:
+        """Return that the function is to rest, if nothing of it is under way and nothing is soon."""
+        if self._running or self._done:
+            return None
+        if self._failure is not None:
+            return Blocked(failure=self._failure)
+        if self._later and self._is_out_of_time(now):
+            return Parked(seen=drive.seen, wake_at=now)  # for whoever drives it next
+        at = self._next(drive)
+        if drive.is_paused:
+            return Parked(seen=drive.seen, wake_at=now if at is None or self._later else at)
+        if at is None and drive.waits_for_others:
+            return Parked(seen=drive.seen)
+        if at is None:
+            message = "the function waits for something that nobody will ever bring, an asyncio.Event say"
+            return _blocked("stuck", message)
+        return Parked(seen=drive.seen, wake_at=at) if at - now > self._parts.park_after else None
+
+    def _is_out_of_time(self, now: Micros) -> bool:
+        """Whether nothing more of it is to begin here."""
+        limit = self._parts.drive_for
+        return limit is not None and now - self._body.started_at > limit
+
+    async def _outcome(self, drive: Drive) -> Outcome:
+        if drive.fault is not None:
+            return _blocked(drive.fault.code, str(drive.fault))
+        ended = drive.ended
+        if isinstance(ended, Returned):
+            payloads, place, text = self._body.payloads, self._body.place, ended.output
+            if len(text) <= INLINE_MAX:
+                return Completed(output=payloads.put(text, place))
+            put = partial(payloads.put, text, place)
+            return Completed(output=await _until_available(put, "what a function gave can't be stored yet"))
+        assert ended is not None
+        if drive.is_cancelled:
+            return Cancelled()
+        if isinstance(ended.error, Exception):
+            return self._body.failed(ended.error)
+        said = "".join(traceback.format_exception_only(ended.error)).strip()
+        kind = type(ended.error).__name__
+        return Failed(failure=Failure(code="body_error", message=said, type=kind, retryable=False))
+
+
+def _blocked(code: str, message: str) -> Outcome:
+    return Blocked(failure=Failure(code=code, message=message[:MESSAGE_MAX]))
+
+
+def _first(error: BaseException) -> BaseException:
+    """Return what was raised first in a group of task groups' errors."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error
+
+
+async def _until_available(call: Callable[[], T], what: str) -> T:
+    """Make a call in a thread, again and again while a store is away."""
+    wait = _RETRY_MIN
+    while True:
+        try:
+            return await result_in_thread(call)
+        except UnavailableError as error:
+            _log.warning("%s: %s", what, error)
+            await anyio.sleep(wait)
+            wait = min(2 * wait, _RETRY_MAX)

@@ -1,0 +1,152 @@
+"""Runs the body of a step that a function has asked for, and says what is to be recorded of it."""
+
+from collections.abc import Awaitable
+from typing import Any, Final, cast
+
+import anyio
+from anyio import CapacityLimiter, lowlevel
+
+from holdfast.hosts.bodies import Body
+from holdfast.hosts.failures import MESSAGE_MAX, traceback_text
+from holdfast.hosts.functions.drive import Try
+from holdfast.hosts.payloads import INLINE_MAX
+from holdfast.hosts.process.threads import result_in_thread
+from holdfast.kernel.authoring.design import policy_from
+from holdfast.kernel.authoring.options import Retry
+from holdfast.kernel.authoring.step_context import StepContext, enter_step
+from holdfast.kernel.authoring.steps import Step
+from holdfast.kernel.commands import Recorded
+from holdfast.kernel.decide.failures import RETRY_AFTER_MAX, backoff
+from holdfast.kernel.functions.raising import raised_from
+from holdfast.kernel.values import encode
+from holdfast.ports.clock import Clock, instant, micros
+from holdfast.ports.errors import (
+    GiveUp,
+    InvalidValueError,
+    RetryAfter,
+    StepLostError,
+    UnstorableValueError,
+)
+from holdfast.ports.json import canonical
+from holdfast.ports.records import JobKey, Micros, job_key
+
+_NEVER_AGAIN: Final = (GiveUp, InvalidValueError, UnstorableValueError)
+_MICROSECOND: Final = 1_000_000
+_TRACEBACK_MAX: Final = 2_000
+"""How much of a try's traceback is kept: its row is read whenever the function is replayed."""
+
+
+async def run_step(body: Body, one: Try, clock: Clock, threads: CapacityLimiter) -> Recorded:
+    """Do a step, and return what is to be recorded of that. Raises only the cancellation of whoever runs it."""
+    step = cast("Step[..., object]", one.asked.definition)
+    started_at = micros(clock.now())
+    enter_step(_context(body, one, step, started_at))
+    try:
+        given = step.form.decode(one.asked.arguments)
+        value = await _called(body.parts.step(step), given.args, given.kwargs, threads)
+        text = encode(value, step.form.output)
+        put = body.payloads.put
+        if len(text) <= INLINE_MAX:
+            output = put(text, body.place)
+        else:
+            output = await result_in_thread(lambda: put(text, body.place))
+    except BaseException as error:  # noqa: BLE001  # a step may raise what it likes, CancelledError too
+        if not isinstance(error, GeneratorExit):
+            await lowlevel.checkpoint_if_cancelled()  # raises if it is we who are cancelled
+        return _failed(body, one, step, error, started_at, micros(clock.now()))
+    return Recorded(
+        type="step.completed",
+        call=one.asked.call,
+        step=step.name,
+        site=one.asked.site,
+        output=output,
+        attempt=one.number,
+        started_at=started_at,
+    )
+
+
+async def _called(
+    step: Step[..., object], args: tuple[object, ...], kwargs: dict[str, object], threads: CapacityLimiter
+) -> object:
+    seconds = None if step.timeout is None else step.timeout.total_seconds()
+    if step.is_async:
+        with anyio.fail_after(seconds):
+            return await cast("Awaitable[object]", step.body(*args, **kwargs))
+    async with threads:
+        with anyio.fail_after(seconds):  # to wait for a thread is not its time
+            return await result_in_thread(lambda: step.body(*args, **kwargs))
+
+
+def _context(body: Body, one: Try, step: Step[..., object], started_at: Micros) -> StepContext:
+    until = None if step.timeout is None else started_at + round(step.timeout.total_seconds() * _MICROSECOND)
+    return StepContext(
+        run_id=body.work.run.id,
+        workflow=body.work.run.workflow,
+        step=step.name,
+        attempt=one.number,
+        idempotency_key=f"{body.attempt.run}/{body.attempt.node}/{one.asked.call}",
+        deadline=None if until is None else instant(until),
+    )
+
+
+def _failed(
+    body: Body, one: Try, step: Step[..., object], error: BaseException, started_at: Micros, now: Micros
+) -> Recorded:
+    raised = raised_from(error)
+    retry_at = _retry_at(body, one, step, error, now)
+    facts = {
+        "type": raised.type,
+        "message": raised.message[:MESSAGE_MAX],
+        "code": raised.code,
+        "traceback": traceback_text(error, _TRACEBACK_MAX),
+    }
+    if retry_at is None and raised.arguments is not None:
+        facts["arguments"] = raised.arguments
+    return Recorded(
+        type="step.failed" if retry_at is None else "step.retrying",
+        call=one.asked.call,
+        step=step.name,
+        site=one.asked.site,
+        error=canonical(facts),
+        attempt=one.number,
+        retry_at=retry_at,
+        started_at=started_at,
+    )
+
+
+def lost_step(one: Try, now: Micros) -> Recorded:
+    """Return what is to be recorded of a try that may have been under way when its worker was lost: it counts."""
+    step = cast("Step[..., object]", one.asked.definition)
+    may_again = one.asked.undoes or one.number < policy_from(step.retry or Retry()).attempts
+    raised = raised_from(StepLostError(step.name, one.number))
+    facts = {"type": raised.type, "message": raised.message, "code": raised.code}
+    if not may_again and raised.arguments is not None:
+        facts["arguments"] = raised.arguments
+    return Recorded(
+        type="step.retrying" if may_again else "step.failed",
+        call=one.asked.call,
+        step=step.name,
+        site=one.asked.site,
+        error=canonical(facts),
+        attempt=one.number,
+        retry_at=now if may_again else None,
+    )
+
+
+def _retry_at(
+    body: Body, one: Try, step: Step[..., object], error: BaseException, now: Micros
+) -> Micros | None:
+    """Return when a step is tried again that raised this; None if it is not."""
+    retry = step.retry or Retry()
+    if isinstance(error, (*_NEVER_AGAIN, *retry.give_up_on)):
+        return None
+    kinds: dict[type[Exception], Any] = dict(retry.by_error)
+    kind = next((each for each in type(error).__mro__ if each in kinds), None)
+    policy = policy_from(retry if kind is None else kinds[kind])
+    if one.number >= policy.attempts:
+        return None
+    if isinstance(error, RetryAfter):
+        wait = min(round(error.wait.total_seconds() * _MICROSECOND), RETRY_AFTER_MAX)
+        return now + max(0, wait)
+    key = JobKey(f"{body.attempt.run}/{one.asked.call}", job_key(body.attempt.job).number)
+    return now + backoff(policy, key, one.number)

@@ -1,0 +1,122 @@
+"""What the linter looks for: a code for each kind of finding, and what to do about it."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+DOCS: Final = "docs/reference/lint.md"
+
+
+@attrs.frozen(kw_only=True)
+class Rule:
+    """One kind of finding.
+
+    Attributes:
+        code: What it is called. Never changes, and is never used for anything else.
+        title: What is wrong, as a heading.
+        advice: What to write instead. Ends the message of a finding.
+    """
+
+    code: str
+    title: str
+    advice: str
+
+
+CLOCK: Final = "HF001"
+BLOCKING_SLEEP: Final = "HF002"
+CHANCE: Final = "HF003"
+ENVIRONMENT: Final = "HF004"
+OUTSIDE: Final = "HF005"
+THREADS: Final = "HF006"
+SHARED: Final = "HF007"
+SET_ORDER: Final = "HF008"
+ADDRESSES: Final = "HF009"
+UNAWAITED: Final = "HF010"
+DROPPED_TASK: Final = "HF011"
+DROPPED_CALL: Final = "HF012"
+SWALLOWED: Final = "HF013"
+EXITS: Final = "HF014"
+UNKNOWN_CODE: Final = "HF100"
+
+RULES: Final[Mapping[str, Rule]] = {
+    rule.code: rule
+    for rule in (
+        Rule(
+            code=CLOCK,
+            title="Reads the machine's clock",
+            advice="use holdfast.now(), or read it in a step",
+        ),
+        Rule(
+            code=BLOCKING_SLEEP,
+            title="Sleeps without letting others go on",
+            advice="write `await holdfast.sleep(...)` or `await asyncio.sleep(...)`, which are durable",
+        ),
+        Rule(
+            code=CHANCE,
+            title="Draws at random",
+            advice="use holdfast.random() or holdfast.uuid4(), or draw it in a step",
+        ),
+        Rule(
+            code=ENVIRONMENT,
+            title="Asks the machine or the process what it is like",
+            advice="pass it to the workflow as an argument, or read it in a step",
+        ),
+        Rule(
+            code=OUTSIDE,
+            title="Reaches the world outside",
+            advice="make it a step: a function with @step, and await that",
+        ),
+        Rule(
+            code=THREADS,
+            title="Uses threads, processes or another event loop",
+            advice="make it a step: a step that is not async runs in a thread",
+        ),
+        Rule(
+            code=SHARED,
+            title="Uses what other runs in the process change",
+            advice="keep it in a local variable, or pass it in as an argument",
+        ),
+        Rule(
+            code=SET_ORDER,
+            title="Depends on the order of a set",
+            advice="use a list, a tuple or a dict, or `sorted(...)`",
+        ),
+        Rule(
+            code=ADDRESSES,
+            title="Depends on hash() or id()",
+            advice="use what the value says of itself, such as a key or a name of it",
+        ),
+        Rule(
+            code=UNAWAITED,
+            title="Is not awaited, so it is not done",
+            advice="write `await`, or hand it to asyncio.gather or to a TaskGroup",
+        ),
+        Rule(
+            code=DROPPED_TASK,
+            title="Makes a task that nobody waits for",
+            advice="keep it and await it, or make it with `create_task` of an asyncio.TaskGroup",
+        ),
+        Rule(
+            code=DROPPED_CALL,
+            title="Makes a call or a signal, and does nothing with it",
+            advice="hand it to whom it is for: `await` it in a workflow, or give it to engine.start or run.signal",
+        ),
+        Rule(
+            code=SWALLOWED,
+            title="Swallows cancellation",
+            advice="catch Exception, or end the handler with `raise`",
+        ),
+        Rule(
+            code=EXITS,
+            title="Ends the process",
+            advice="raise an exception, which fails the run, or return",
+        ),
+        Rule(
+            code=UNKNOWN_CODE,
+            title="Quiets a code that there is not",
+            advice="correct the comment",
+        ),
+    )
+}
+"""All kinds of findings, by code."""

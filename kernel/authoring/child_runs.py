@@ -1,0 +1,100 @@
+"""Runs of other workflows that a durable function starts, waits for, or lets go."""
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, cast
+
+from typing_extensions import TypeVar
+
+from holdfast.kernel.authoring.options import StartOptions, check_options
+from holdfast.kernel.functions.asked import ChildAsked
+from holdfast.kernel.functions.frames import call_site
+from holdfast.kernel.functions.loop import FunctionLoop, loop_for
+from holdfast.kernel.values import decode, encode
+from holdfast.kernel.values.forms import Form
+from holdfast.ports.arguments import Wanted, check
+from holdfast.ports.errors import RunCancelledError, RunFailedError
+from holdfast.ports.records import ClosePolicy
+
+if TYPE_CHECKING:
+    from holdfast.kernel.authoring.calls import Call
+
+R = TypeVar("R")
+Out = TypeVar("Out", covariant=True)
+
+ParentEnd: TypeAlias = Literal["cancel", "terminate", "abandon"]
+_PARENT_END: Final = Wanted(
+    "one of 'cancel', 'terminate' and 'abandon'",
+    lambda value: value in [policy.value for policy in ClosePolicy],
+)
+
+
+class ChildRun(Generic[Out]):
+    """A run that a durable function has started. Its `id` is that of any run: engines have handles of it, too."""
+
+    def __init__(self, loop: FunctionLoop, id: str, output: Form) -> None:
+        self._loop = loop
+        self._output = output
+        self.id = id
+
+    async def result(self) -> Out:
+        """Wait until it ends, and return what it gave.
+
+        Raises:
+            RunFailedError: It failed.
+            RunCancelledError: It was cancelled.
+        """
+        ended = await self._loop.children.ended(self.id)
+        if ended.output is not None:
+            return cast("Out", decode(ended.output, self._output))
+        raise (RunCancelledError if ended.is_cancelled else RunFailedError)(self.id, ended.message)
+
+
+async def start_child(
+    call: "Call[R]", /, *, id: str | None = None, parent_end: ParentEnd = "cancel"
+) -> ChildRun[R]:
+    """Start a run of another workflow, a durable function or a pipeline, and go on. It is stored when this returns.
+
+    To wait for it right away, await the call itself: `parcel = await fulfil(order)`.
+
+    Args:
+        call: The workflow with its input. The engine must know it, in this version.
+        id: The id of the run; one that is made of this run's if left out.
+        parent_end: What becomes of it if this run ends first: it is cancelled, terminated, or left alone.
+
+    Raises:
+        ChildRefusedError: There is a run of this id already.
+        InvalidArgumentError: An argument is of another kind.
+        RuntimeError: No durable function calls.
+    """
+    return await started(loop_for("holdfast.start_child()"), call, id, parent_end)
+
+
+def started(
+    loop: FunctionLoop, call: "Call[R]", id: str | None, parent_end: ParentEnd
+) -> Coroutine[Any, Any, ChildRun[R]]:
+    """Ask for a run, by a call that is numbered now."""
+    if id is not None:
+        check_options({"id": id}, StartOptions, "start_child")
+    check("start_child", _PARENT_END, parent_end=parent_end)
+    definition = call.definition
+    asked = ChildAsked(
+        call=loop.next_call(),
+        workflow=definition.name,
+        version=definition.version,
+        input=encode(call.value, definition.input_type),
+        run=id,
+        parent_end=parent_end,
+        site=call_site(),
+    )
+    return loop.made(asked.call, _started(loop, asked, definition.output_type))
+
+
+async def _started(loop: FunctionLoop, asked: ChildAsked, output: object) -> ChildRun[Any]:
+    # Once it is asked for it is started, whoever is cancelled: nobody could tell whether it is there.
+    run = cast("str", await loop.ask(asked))
+    return ChildRun(loop, run, output)
+
+
+async def result_of(loop: FunctionLoop, call: "Call[R]") -> R:
+    """Start a run, and wait for what it gives."""
+    return await (await started(loop, call, None, "cancel")).result()

@@ -1,0 +1,272 @@
+"""`@step`: a function whose calls a durable function records. Called anywhere else, it is just the function."""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import timedelta
+from typing import (
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    ParamSpec,
+    Self,
+    TypeAlias,
+    TypedDict,
+    Unpack,
+    cast,
+    overload,
+)
+
+import attrs
+from typing_extensions import TypeVar, get_type_hints
+
+from holdfast.kernel.authoring.options import Retry, check_name, check_options, kept_length
+from holdfast.kernel.authoring.shapes import is_async_body
+from holdfast.kernel.authoring.signatures import CallForm, read_call_form
+from holdfast.kernel.functions.asked import StepAsked
+from holdfast.kernel.functions.frames import call_site
+from holdfast.kernel.functions.loop import FunctionLoop, loop_for, running_loop
+from holdfast.kernel.functions.sagas import Due
+from holdfast.kernel.values import check_type, decode
+from holdfast.kernel.values.forms import Form
+from holdfast.ports.durations import Duration
+from holdfast.ports.errors import DefinitionError, InvalidValueError
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+Out = TypeVar("Out", covariant=True)
+
+# Not Awaitable: see `holdfast.kernel.authoring.decorators`.
+Async: TypeAlias = Coroutine[Any, Any, R]
+
+
+class StepOptions(TypedDict, total=False):
+    """What `@step` takes."""
+
+    name: str
+    retry: Retry
+    timeout: Duration
+
+
+@attrs.define(eq=False)
+class _Undo:
+    """How a step is taken back, if it is: by another, which takes its result, and those of its arguments by name.
+
+    `takes_unknown` says whether it can do without the result.
+    """
+
+    step: "Step[..., object] | None" = None
+    names: tuple[str, ...] = ()
+    takes_unknown: bool = False
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Step(Generic[P, Out]):
+    """A function whose calls are recorded, where a durable function makes them. Its calls are always awaited."""
+
+    name: str
+    body: Callable[..., object]
+    form: CallForm
+    retry: Retry | None = None
+    timeout: timedelta | None = attrs.field(default=None, converter=kept_length)
+    _undo: _Undo = attrs.field(factory=_Undo, alias="_undo", repr=False)
+
+    # Not Coroutine[Any, Any, Out]: with an Any in it mypy gives up on `asyncio.gather` of several steps.
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, None, Out]:
+        """In a durable function: done once, and remembered. Anywhere else: just the function.
+
+        Raises:
+            TypeError: It can't be called so.
+            UnstorableValueError: In a durable function, an argument is not of its parameter's type.
+        """
+        loop = running_loop()
+        if loop is None:
+            return self._called(*args, **kwargs)
+        asked = self._asked(loop, args, kwargs)
+        return loop.made(asked.call, self._recorded(loop, asked))
+
+    def compensate(
+        self, undo: "Callable[Concatenate[Out, Q], Async[None]] | Callable[Concatenate[Out, Q], None]", /
+    ) -> "Step[Concatenate[Out, Q], None]":
+        """Make a step of `undo`, or take a step, that takes this one back should the run fail or be cancelled.
+
+        It gets what this step gave, and by name those of its arguments that it has parameters for. If it takes None
+        as well, it is also called where nobody knows whether this step happened: it was under way when the run was
+        cancelled, it timed out, or its worker was lost. Otherwise this step's outcome is waited for then.
+
+        It is tried as its own options say. If it fails for good, the run is blocked until somebody has resumed it.
+
+        Raises:
+            DefinitionError: Its parameters are not this step's result and arguments, or there is one already.
+        """
+        given: object = undo
+        made = cast("Step[Any, None]", given if isinstance(given, Step) else _made(given, {}))
+        if self._undo.step is not None:
+            raise DefinitionError(f"step {self.name!r} is taken back by {self._undo.step.name!r} already")
+        self._undo.names = self._names_for(made.form)
+        self._undo.takes_unknown = _takes_none(made.form)
+        self._undo.step = made
+        return made
+
+    def _names_for(self, form: CallForm) -> tuple[str, ...]:
+        names = tuple(form.signature.parameters)
+        if not names:
+            raise DefinitionError(
+                f"what takes back step {self.name!r} takes what that gave, as its first parameter"
+            )
+        ours = self.form.hints
+        for name in names[1:]:
+            if name not in ours or form.hints[name] != ours[name]:
+                raise DefinitionError(
+                    f"what takes back step {self.name!r} takes {name!r}; beside the result it can take what that takes,"
+                    f" of the same name and type: {', '.join(ours) or 'nothing'}"
+                )
+        return names[1:]
+
+    def _asked(
+        self, loop: FunctionLoop, args: tuple[object, ...], kwargs: Mapping[str, object], undoes: str = ""
+    ) -> StepAsked:
+        return StepAsked(
+            call=loop.next_call(),
+            step=self.name,
+            arguments=self.form.encode(args, kwargs),
+            definition=self,
+            site=call_site(),
+            undoes=undoes,
+        )
+
+    def _due(self, loop: FunctionLoop, asked: StepAsked) -> Due | None:
+        """Return how this call is taken back, should it be; None if by nothing."""
+        undo, undoing = self._undo, self._undo.step
+        if undoing is None:
+            return None
+
+        def take_back(output: str | None) -> Coroutine[Any, Any, object]:
+            result = None if output is None else decode(output, self.form.output)
+            given = self.form.decode(asked.arguments)
+            given.apply_defaults()
+            named = {name: given.arguments[name] for name in undo.names}
+            return undoing.undone(loop, (result,), named, asked.call)
+
+        return loop.saga.expect(Due(f"step {self.name!r}", take_back, undo.takes_unknown))
+
+    async def undone(
+        self, loop: FunctionLoop, args: tuple[object, ...], kwargs: Mapping[str, object], call: str
+    ) -> object:
+        """Take back what a call did, by this step. In a durable function."""
+        return await loop.ask(self._asked(loop, args, kwargs, call))
+
+    def options(self, **changes: Unpack[StepOptions]) -> Self:
+        """Return the same step, told otherwise. DefinitionError, TypeError as `@step`."""
+        check_options(changes, StepOptions, f"step {self.name!r}")
+        return attrs.evolve(self, **cast("Any", changes))
+
+    async def _recorded(self, loop: FunctionLoop, asked: StepAsked) -> Out:
+        future = loop.ask(asked)
+        due = self._due(loop, asked)
+        # What can only be taken back with its result goes on although nobody wants it any more.
+        goes_on = due is not None and not due.takes_unknown
+        if due is not None and goes_on:
+            due.future = future
+        try:
+            output = await (asyncio.shield(future) if goes_on else future)
+        except asyncio.CancelledError:
+            if not goes_on:
+                loop.drop(asked.call)
+            raise
+        except Exception as error:
+            if due is not None:
+                loop.saga.failed(due, error)
+            raise
+        if due is not None:
+            due.output = output
+        return cast("Out", decode(output, self.form.output))
+
+    async def _called(self, *args: P.args, **kwargs: P.kwargs) -> Out:
+        given = self.body(*args, **kwargs)
+        return cast("Out", await given if inspect.isawaitable(given) else given)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether calling the body gives something to await."""
+        return is_async_body(self.body)
+
+
+@attrs.frozen(eq=False)
+class StepDecorator:
+    """`@step`, `@step(retry=...)`, and presets: `careful = step(retry=...)` and then `@careful`."""
+
+    _options: Mapping[str, object] = attrs.field(factory=dict[str, object])
+
+    @overload
+    def __call__(self, fn: Callable[P, Async[R]], /) -> Step[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> Step[P, R]: ...
+    @overload
+    def __call__(self, /, **options: Unpack[StepOptions]) -> "StepDecorator": ...
+    def __call__(self, fn: object = None, /, **options: Unpack[StepOptions]) -> object:
+        """Make a step of a function, or, given options, a decorator that does so with them.
+
+        Raises:
+            DefinitionError: The function's annotations do not say what it takes and gives, no value of such a type can
+                be stored, or an option is not what it must be.
+            TypeError: There is no such option.
+        """
+        check_options(options, StepOptions, "step")
+        said = {**self._options, **options}
+        return StepDecorator(said) if fn is None else _made(fn, said)
+
+
+def _made(fn: object, said: dict[str, object]) -> Step[Any, object]:
+    if not inspect.isroutine(fn):
+        raise DefinitionError(f"a step is made of a function, not of {fn!r}")
+    body = cast("Callable[..., object]", fn)
+    name = said.pop("name", body.__name__)
+    check_name(name, f"the name of the step {body.__qualname__}")
+    form = read_call_form(body, f"step {name!r}")
+    return Step[Any, object](name=cast("str", name), body=body, form=form, **cast("Any", said))
+
+
+def step_of_anything(fn: Callable[[], object], name: str) -> Step[[], object]:
+    """Return a step that calls a function. What has no annotation gives plain JSON."""
+    form = CallForm(
+        signature=inspect.Signature(), hints={}, arguments=cast("Any", TypedDict)(name, {}), output=_given(fn)
+    )
+    return Step[[], object](name=name, body=fn, form=form)
+
+
+def _given(fn: Callable[[], object]) -> Form:
+    try:
+        form = cast("dict[str, Form]", get_type_hints(fn, include_extras=True)).get("return", object)
+    except (NameError, TypeError, AttributeError):
+        form = object
+    check_type(form)
+    return form
+
+
+def compensating(undo: Step[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]) -> Due:
+    """Return that a step is to be done with these arguments. TypeError, UnstorableValueError."""
+    loop = loop_for("a compensation")
+    text = undo.form.encode(args, kwargs)
+
+    def take_back(_: str | None) -> Coroutine[Any, Any, object]:
+        given = undo.form.decode(text)
+        return undo.undone(loop, given.args, given.kwargs, "")
+
+    return Due(f"compensation {undo.name!r}", take_back)
+
+
+def _takes_none(form: CallForm) -> bool:
+    """Whether a step can be called with None."""
+    first = next(iter(form.signature.parameters))
+    try:
+        decode("null", form.hints[first])
+    except InvalidValueError:
+        return False
+    return True
+
+
+step: Final = StepDecorator()
+"""The decorator that makes a step of a function, sync or async."""

@@ -1,0 +1,98 @@
+"""Commands on driven functions, and their replies: what the calls of a function have come to."""
+
+from typing import ClassVar, Final, Literal
+
+import attrs
+
+from holdfast.kernel.commands.command import Command
+from holdfast.kernel.commands.jobs import Started
+from holdfast.ports.records import HistoryRow, Micros, Payload, RunStatus
+
+RecordedType = Literal[
+    "step.completed", "step.failed", "step.retrying", "timer.fired", "patch.marked", "child.started"
+]
+SIGNALS_MAX: Final = 100
+"""With how many signals a run may be started."""
+
+
+@attrs.frozen(kw_only=True)
+class Recorded:
+    """What a call of a durable function has come to: a row of its history.
+
+    `call` names the call, or what is patched; `step` is what was called, `site` where in the code. `output` is what a
+    step gave, `error` the JSON text of what it raised. `attempt` is how often it was tried, `retry_at` when that is
+    done again. A timer is recorded only once its time `due` has come. `child` is the run that is started with it; if
+    its id is somebody else's, a `child.failed` is recorded instead.
+    """
+
+    type: RecordedType
+    call: str
+    step: str | None = None
+    site: str = ""
+    output: Payload | None = None
+    error: str | None = None
+    attempt: int = 1
+    retry_at: Micros | None = None
+    due: Micros | None = None
+    started_at: Micros | None = None
+    child: Started | None = None
+
+
+@attrs.frozen(kw_only=True)
+class JobRecorded:
+    """`recorded`, or `fenced`. `rows` are all rows of the history after those that were seen, what was recorded too.
+
+    `run_status` is where the run is: of one that is paused nothing more is to be started. `admits_jobs` as in
+    RunCreated.
+    """
+
+    status: Literal["recorded", "fenced"]
+    rows: tuple[HistoryRow, ...] = ()
+    run_status: RunStatus | None = None
+    admits_jobs: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class JobRecord(Command[JobRecorded]):
+    """Store what calls of a driven function have come to, without ending its attempt. `seen` is the last row it knows.
+
+    Never refused for being late: `fenced`.
+    """
+
+    type: ClassVar[Literal["job.record"]] = "job.record"
+    job: str
+    epoch: int
+    seen: int
+    rows: tuple[Recorded, ...] = ()
+    host: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Sent:
+    """A message for one of a run's channels."""
+
+    channel: str
+    payload: Payload
+
+
+@attrs.frozen(kw_only=True)
+class RunSignalled:
+    """The signal is stored, as row `number` of the history of `run`. `status` is where the run is."""
+
+    run: str
+    number: int
+    status: RunStatus
+
+
+@attrs.frozen(kw_only=True)
+class RunSignal(Command[RunSignalled]):
+    """Store a message for a run's function, which is told of it wherever it is, paused or blocked runs too.
+
+    With a `generation`, it is refused unless that is the newest one. RunNotFoundError; SignalRefusedError if the run
+    has ended, or is none of a durable function.
+    """
+
+    type: ClassVar[Literal["run.signal"]] = "run.signal"
+    run_id: str
+    signal: Sent
+    generation: int | None = None

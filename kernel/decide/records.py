@@ -1,0 +1,140 @@
+"""Rules for durable functions: what their calls come to is recorded, and they rest while they wait."""
+
+from typing import cast
+
+from attrs import evolve
+
+from holdfast.kernel.commands import (
+    Failure,
+    JobRecord,
+    JobRecorded,
+    JobSettled,
+    Parked,
+    Recorded,
+)
+from holdfast.kernel.decide.children import begin_child
+from holdfast.kernel.decide.failures import failure_facts
+from holdfast.kernel.decide.leases import held_job, hints_of, named_job
+from holdfast.kernel.draft import RunDraft, rested
+from holdfast.kernel.functions import limits
+from holdfast.kernel.state import Decision, Reads, State
+from holdfast.ports.changes import Change, UpdateJob
+from holdfast.ports.clock import Ids
+from holdfast.ports.errors import InvalidCommandError
+from holdfast.ports.json import parse
+from holdfast.ports.records import HISTORY_LONG, HistoryRow, Job, JobKind, Micros, Run, RunName, RunStatus
+
+
+def reads_of_record(command: JobRecord) -> Reads:
+    """Read the run, then the job, and the rows that the function has not been told."""
+    if command.seen < 0:
+        raise InvalidCommandError(f"seen is {command.seen}; it must be the number of a row, or 0")
+    key = named_job(command.job)
+    children = tuple(
+        RunName(command.namespace, row.child.run_id) for row in command.rows if row.child is not None
+    )
+    return Reads(runs=(key.run,), names=children, jobs=(key,), unseen=((key.run, command.seen),))
+
+
+def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> Decision[JobRecorded]:
+    """Append a row for each; if the attempt is not held any more, change nothing.
+
+    A timer whose time has not come by the store's clock is left out: the function is told when it has.
+    """
+    held = held_job(state, command.job, command.epoch, command.namespace)
+    if held is None:
+        return Decision(JobRecorded(status="fenced"))
+    run, job = held
+    if job.kind is not JobKind.DRIVE:
+        raise InvalidCommandError(f"job {command.job} is of kind {job.kind}; only functions are recorded")
+    unseen = tuple(row for row in state.unseen[run.key] if row.number > command.seen)
+    draft = RunDraft(run, now)
+    known = {_named(row) for row in unseen}
+    more: tuple[Change, ...] = ()
+    admits: dict[str, None] = {}
+    for recorded in command.rows:
+        is_early = recorded.due is not None and recorded.due > now
+        # Whoever has heard no answer sends the same again: what was stored then is among what it has not seen.
+        if is_early or (recorded.type, recorded.call, recorded.attempt) in known:
+            continue
+        if recorded.child is None:
+            _append(draft, job, recorded, command.host)
+        elif (made := begin_child(state, draft, run, job, recorded, now, ids)) is not None:
+            more = (*more, *made.changes)
+            draft.hints += made.hints
+            admits.update(dict.fromkeys(made.reply))
+    if limits.gets_long(run.last_row, run.last_row + len(draft.rows)):
+        draft.append(HISTORY_LONG, data={"most": limits.ROWS_MAX})
+    reply = JobRecorded(
+        status="recorded", rows=(*unseen, *draft.rows), run_status=run.status, admits_jobs=tuple(admits)
+    )
+    changes: tuple[Change, ...] = (*draft.changes(), *more) if draft.rows else ()
+    if draft.rows and (job.losses or job.attempts > 1):
+        # It has come further than before, so what was lost until now is forgiven.
+        changes = (*changes, UpdateJob(evolve(job, attempts=1, losses=0)))
+    return Decision(reply, changes, tuple(draft.hints))
+
+
+def _named(row: HistoryRow) -> tuple[str, str, int]:
+    facts = cast("dict[str, object]", parse(row.data or "{}"))
+    return row.type, str(facts.get("call")), cast("int", facts.get("attempt", 1))
+
+
+def _append(draft: RunDraft, job: Job, recorded: Recorded, host: str) -> None:
+    facts: dict[str, object] = {"call": recorded.call}
+    told = {
+        "step": recorded.step,
+        "site": recorded.site or None,
+        "attempt": recorded.attempt if recorded.step is not None else None,
+        "retry_at": recorded.retry_at,
+        "started_at": recorded.started_at,
+        "host": host or None if recorded.step is not None else None,
+    }
+    facts |= {name: value for name, value in told.items() if value is not None}
+    if recorded.error is not None:
+        facts["error"] = parse(recorded.error)
+    draft.append(
+        recorded.type, node=job.node, item=job.item, epoch=job.epoch, payload=recorded.output, data=facts
+    )
+
+
+def park(run: Run, job: Job, parked: Parked, now: Micros) -> Decision[JobSettled]:
+    """Let a function rest, unless there are rows that it has not been told: then it is driven again at once."""
+    wake_at = None if parked.wake_at is None else max(parked.wake_at, now)
+    if parked.seen < run.last_row:
+        wake_at = now
+    resting = rested(evolve(job, attempts=0, losses=0), wake_at, now, run.status)
+    reply = JobSettled(status="settled", run_status=run.status, retry_at=wake_at)
+    return Decision(reply, (UpdateJob(resting),), hints_of(resting))
+
+
+def function_cancelled(state: State, run: Run, job: str, now: Micros) -> RunDraft:
+    """End a run whose function was told to end, and has."""
+    if run.error is None:
+        raise InvalidCommandError(f"nobody has cancelled the run of job {job}: its function has failed")
+    error = cast("dict[str, object]", parse(run.error))
+    draft = RunDraft(run, now)
+    draft.append("run.cancelled", data={"reason": error["message"]} if error["message"] else None)
+    draft.end(RunStatus.CANCELLED, cancels=state.cancels_of(run), error=error)
+    return draft
+
+
+def block(
+    run: Run, job: Job, failure: Failure, now: Micros, circumstances: dict[str, object]
+) -> Decision[JobSettled]:
+    """Hold a function that can't go on until somebody has resumed its run."""
+    draft = RunDraft(run, now)
+    block_run(draft, job, failure, now, circumstances)
+    return Decision(
+        JobSettled(status="settled", run_status=draft.status), draft.changes(), tuple(draft.hints)
+    )
+
+
+def block_run(
+    draft: RunDraft, job: Job, failure: Failure, now: Micros, circumstances: dict[str, object]
+) -> None:
+    """Block a run: its function is held, and nothing of it is lost."""
+    facts = {**failure_facts(job, failure), **circumstances}
+    draft.append("run.blocked", node=job.node, item=job.item, epoch=job.epoch, data=facts)
+    draft.block()
+    draft.rest_job(evolve(job, attempts=0, losses=0), now)

@@ -1,0 +1,96 @@
+"""Rules for what reaches a function from outside: messages for its channels, and that it is to be cancelled."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from attrs import evolve
+
+from holdfast.kernel.commands import RunEnded, RunSignal, RunSignalled, Sent
+from holdfast.kernel.draft import RunDraft
+from holdfast.kernel.names import check_name
+from holdfast.kernel.plan import Plan
+from holdfast.kernel.progress import driver_of
+from holdfast.kernel.state import Decision, Reads, State
+from holdfast.ports.clock import Ids
+from holdfast.ports.errors import InvalidCommandError, RunNotFoundError, SignalRefusedError
+from holdfast.ports.records import TERMINAL, JobState, Micros, Run, RunName, RunStatus
+from holdfast.ports.transport import RunHint
+
+CHANNEL_MAX: Final = 128
+"""How many characters the name of a channel may have."""
+
+
+def reads_of_signal(command: RunSignal) -> Reads:
+    """Read the newest generation of the run, and the job that drives it."""
+    return Reads(names=(RunName(command.namespace, command.run_id),), drivers=True)
+
+
+def decide_signal(state: State, command: RunSignal, now: Micros, _: Ids) -> Decision[RunSignalled]:
+    """Append the message to the history, and wake the function if it sleeps."""
+    run = state.tables.run_named(RunName(command.namespace, command.run_id))
+    if run is None:
+        raise RunNotFoundError(command.run_id)
+    if command.generation is not None and command.generation != run.generation:
+        why = f"generation {command.generation} was meant, and {run.generation} is the newest"
+        raise SignalRefusedError(run.id, why)
+    draft = RunDraft(run, now)
+    receive(state, draft, run, (command.signal,), now)
+    reply = RunSignalled(run=run.key, number=draft.rows[-1].number, status=run.status)
+    return Decision(reply, draft.changes(), tuple(draft.hints))
+
+
+def receive(state: State, draft: RunDraft, run: Run, signals: Sequence[Sent], now: Micros) -> None:
+    """Append messages to the history of a run that is there, and wake its function. SignalRefusedError."""
+    check_signals(state.plan_of(run), run.id, signals)
+    if run.status in TERMINAL:
+        raise SignalRefusedError(run.id, f"it has ended, as {run.status}")
+    append_signals(draft, signals)
+    wake_driver(state, draft, run, now)
+
+
+def check_signals(plan: Plan, run_id: str, signals: Sequence[Sent]) -> None:
+    """Raise if messages can't be meant for a run of this plan. SignalRefusedError, InvalidCommandError."""
+    if plan.function is None:
+        raise SignalRefusedError(run_id, f"{plan.workflow!r} is a pipeline; only durable functions receive")
+    for signal in signals:
+        check_name("the channel", signal.channel)
+        if not 1 <= len(signal.channel) <= CHANNEL_MAX:
+            raise InvalidCommandError(
+                f"a channel's name has 1 to {CHANNEL_MAX} characters, not {len(signal.channel)}"
+            )
+
+
+def append_signals(draft: RunDraft, signals: Sequence[Sent]) -> None:
+    """Append messages to the history."""
+    for signal in signals:
+        draft.append("signal.received", payload=signal.payload, data={"channel": signal.channel})
+
+
+def wake_driver(state: State, draft: RunDraft, run: Run, now: Micros) -> None:
+    """Have a function look at its history, in which there is something new. One that has not begun will."""
+    key = driver_of(run)
+    job = None if key is None else state.tables.job(key)
+    if job is None:
+        return
+    match job.state:
+        case JobState.LEASED:
+            draft.hints.append(RunHint(run=run.key))
+        case JobState.SLEEPING:
+            draft.rest_job(job, now)
+        case JobState.HELD if draft.status is RunStatus.CANCELLING:
+            draft.rest_job(job, now)
+        case JobState.HELD if job.wake_at is not None:
+            draft.update_job(evolve(job, wake_at=None))
+        case _:
+            pass
+
+
+def ask_to_end(state: State, run: Run, reason: str, now: Micros) -> Decision[RunEnded]:
+    """Have a function cancelled: it is told so, and ends when it has cleaned up."""
+    if run.error is not None:
+        return Decision(RunEnded(status=run.status, changed=False))
+    draft = RunDraft(run, now)
+    draft.append("run.cancelling", data={"reason": reason} if reason else None)
+    draft.cancel({"code": "cancelled", "message": reason})
+    wake_driver(state, draft, run, now)
+    return Decision(RunEnded(status=draft.status, changed=True), draft.changes(), tuple(draft.hints))

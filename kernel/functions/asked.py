@@ -1,0 +1,209 @@
+"""What a durable function asks for, and what it is told: plain values on both sides of its machine."""
+
+from typing import TypeAlias
+
+import attrs
+
+from holdfast.ports.records import Micros
+
+
+@attrs.frozen(kw_only=True)
+class StepAsked:
+    """A step is to be done.
+
+    `call` names this call in its run, the same in every replay. `step` is the step's name, `arguments` the JSON text of
+    what it was called with, `definition` what was called, for whoever runs it. `site` is where: `<file>:<line>`.
+    `undoes` is the call that it takes back, if it does that: then it must not fail for good.
+    """
+
+    call: str
+    step: str
+    arguments: str
+    definition: object = attrs.field(default=None, eq=False, repr=False)
+    site: str = ""
+    undoes: str = ""
+
+    @property
+    def what(self) -> str:
+        """What was asked for, in words."""
+        return f"step {self.step!r}"
+
+
+@attrs.frozen(kw_only=True)
+class TimerAsked:
+    """Time is to pass until `at`. `call` and `site` as in StepAsked."""
+
+    call: str
+    at: Micros
+    site: str = ""
+
+    @property
+    def what(self) -> str:
+        """What was asked for, in words."""
+        return "a timer"
+
+
+@attrs.frozen(kw_only=True)
+class ChildAsked:
+    """A run of another workflow is to be started, and its end waited for. `call` and `site` as in StepAsked.
+
+    `run` is its id, if it is to have one of the author's. `input` is the JSON text of what it gets, `parent_end` what
+    becomes of it if this run ends first.
+    """
+
+    call: str
+    workflow: str
+    version: str
+    input: str
+    run: str | None = None
+    parent_end: str = "cancel"
+    site: str = ""
+
+    @property
+    def what(self) -> str:
+        """What was asked for, in words."""
+        return f"a run of {self.workflow!r}"
+
+
+Asked: TypeAlias = StepAsked | TimerAsked | ChildAsked
+
+
+@attrs.frozen(kw_only=True)
+class StepCompleted:
+    """A step gave this: the JSON text of its result."""
+
+    call: str
+    step: str
+    output: str
+
+    @property
+    def what(self) -> str:
+        """What was recorded, in words."""
+        return f"step {self.step!r}"
+
+
+@attrs.frozen(kw_only=True)
+class StepFailed:
+    """A step failed for good. `error` is what it raised, as far as it could be kept."""
+
+    call: str
+    step: str
+    error: "Raised"
+
+    @property
+    def what(self) -> str:
+        """What was recorded, in words."""
+        return f"step {self.step!r}"
+
+
+@attrs.frozen(kw_only=True)
+class TimerFired:
+    """The time that was asked for has passed."""
+
+    call: str
+
+    @property
+    def what(self) -> str:
+        """What was recorded, in words."""
+        return "a timer"
+
+
+@attrs.frozen(kw_only=True)
+class ChildStarted:
+    """A run that was asked for is there, by this id; if `error` says why not, it is not."""
+
+    call: str
+    workflow: str
+    run: str
+    error: str | None = None
+
+    @property
+    def what(self) -> str:
+        """What was recorded, in words."""
+        return f"a run of {self.workflow!r}"
+
+
+@attrs.frozen(kw_only=True)
+class ChildEnded:
+    """A run that was started has ended: the JSON text of what it gave, or why it gave nothing."""
+
+    run: str
+    output: str | None = None
+    is_cancelled: bool = False
+    message: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class SignalReceived:
+    """A message has come for a channel: its JSON text."""
+
+    channel: str
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class Cancelling:
+    """Somebody has cancelled the run: CancelledError is raised where the function waits."""
+
+    reason: str = ""
+
+
+Answer: TypeAlias = StepCompleted | StepFailed | TimerFired | ChildStarted
+"""What comes of a call."""
+
+Told: TypeAlias = Answer | ChildEnded | SignalReceived | Cancelling
+
+
+@attrs.frozen(kw_only=True)
+class Row:
+    """One row of a run's history that its function is told. `site` is where the call was made when it was recorded."""
+
+    number: int
+    at: Micros
+    told: Told
+    site: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Raised:
+    """An exception as it is stored: its class by module and qualified name, and the JSON text of its arguments.
+
+    `arguments` is None if they can't be stored; then there is only the `message`.
+    """
+
+    type: str
+    message: str
+    arguments: str | None = None
+    code: str = "body_error"
+
+
+@attrs.frozen
+class Returned:
+    """The function has returned: the JSON text of what."""
+
+    output: str
+
+
+@attrs.frozen
+class Failed:
+    """The function has raised this."""
+
+    error: BaseException
+
+
+Ended: TypeAlias = Returned | Failed
+
+
+@attrs.frozen(kw_only=True)
+class Turn:
+    """What a function has come to after it was told something: it waits, or has ended.
+
+    `asked` is new since the turn before, in the order in which it was asked for; `dropped` are the calls in which
+    nobody is interested any more. `patches` are names that it has asked for the first time, and was told yes: that is
+    to be recorded before anything else is done.
+    """
+
+    asked: tuple[Asked, ...] = ()
+    dropped: tuple[str, ...] = ()
+    patches: tuple[str, ...] = ()
+    ended: Ended | None = None

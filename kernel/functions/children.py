@@ -1,0 +1,39 @@
+"""The runs that a function has started, and what came of them."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.kernel.functions.asked import ChildEnded
+
+
+class Children:
+    """Keeps the ends of runs, whether anybody waits for them or not.
+
+    `new_future` makes a future of the loop that the function runs on.
+    """
+
+    def __init__(self, new_future: "Callable[[], asyncio.Future[Any]]") -> None:
+        self._new_future = new_future
+        self._ends: dict[str, ChildEnded] = {}
+        self._waiting: dict[str, list[asyncio.Future[ChildEnded]]] = {}
+
+    @property
+    def are_waited_for(self) -> bool:
+        """Whether anybody waits for the end of one."""
+        return any(not future.done() for futures in self._waiting.values() for future in futures)
+
+    def end(self, ended: ChildEnded) -> None:
+        """Take in that one has ended. What is told again changes nothing."""
+        self._ends.setdefault(ended.run, ended)
+        for future in self._waiting.pop(ended.run, ()):
+            if not future.done():
+                future.set_result(self._ends[ended.run])
+
+    async def ended(self, run: str) -> ChildEnded:
+        """Wait for the end of one, and return it."""
+        if run not in self._ends:
+            future: asyncio.Future[ChildEnded] = self._new_future()
+            self._waiting.setdefault(run, []).append(future)
+            return await future
+        return self._ends[run]

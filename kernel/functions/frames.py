@@ -1,0 +1,49 @@
+"""Who calls: where in the user's code, and which function of asyncio makes a task."""
+
+import asyncio
+from inspect import currentframe
+from types import FrameType
+from typing import Final, cast
+
+_OURS: Final = ("asyncio.", "holdfast.kernel.", "contextlib")
+_BETWEEN: Final = ("caller", "create_task", "ensure_future", "_ensure_future", "<setcomp>")
+"""What is between a loop's `create_task` and the function that wants the task, in asyncio and here."""
+
+
+def call_site() -> str:
+    """Return where the code is that a durable function is in, as `<file>:<line>`; "" if it is none of the user's."""
+    frame = currentframe()
+    while frame is not None and frame.f_code.co_name != "run_until_quiet":
+        if not _module(frame).startswith(_OURS):
+            return f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+def caller() -> FrameType | None:
+    """Return the frame of the function that wants a task."""
+    frame = currentframe()
+    while frame is not None and frame.f_code.co_name in _BETWEEN and _module(frame).startswith(_OURS):
+        frame = frame.f_back
+    return frame
+
+
+def is_wait_for(frame: FrameType | None) -> bool:
+    """Whether a task is made by `asyncio.wait_for`. It does so up to Python 3.11 only."""
+    return frame is not None and frame.f_code is asyncio.wait_for.__code__
+
+
+def given_together(frame: FrameType | None) -> object:
+    """Return what `asyncio.as_completed` was given, if a task is made by it; None if not."""
+    if frame is None or frame.f_code is not _as_completed():
+        return None
+    return cast("object", frame.f_locals.get("fs", frame.f_locals.get("aws")))
+
+
+def _as_completed() -> object:
+    iterator = getattr(asyncio.tasks, "_AsCompletedIterator", None)  # since Python 3.13
+    return (iterator.__init__ if iterator else asyncio.as_completed).__code__
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))

@@ -1,0 +1,427 @@
+"""The event loop of durable functions: deterministic, without time, files, sockets or threads of its own.
+
+It runs callbacks first in, first out. Its clock is what it is set to. Tasks and futures hash by the number in which
+they were made, so a set of them has one order on every Python. Each task has a path in the tree of tasks, and calls
+are numbered within their task: what a call is named does not depend on what other tasks did before.
+"""
+
+import asyncio
+import sys
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
+from contextlib import suppress
+from contextvars import Context, copy_context
+from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack, cast
+
+from typing_extensions import override
+
+from holdfast.kernel.functions.asked import Asked, TimerAsked
+from holdfast.kernel.functions.children import Children
+from holdfast.kernel.functions.frames import call_site, caller, given_together, is_wait_for
+from holdfast.kernel.functions.inboxes import Inboxes
+from holdfast.kernel.functions.patches import Patches
+from holdfast.kernel.functions.sagas import Saga
+from holdfast.kernel.functions.tasks import Numbers, RunFuture, RunTask
+from holdfast.ports.errors import NotDurableError, RestlessError
+from holdfast.ports.records import Micros
+
+T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
+CancelledError = asyncio.CancelledError
+
+CALLBACKS_MAX: Final = 100_000
+"""How many callbacks may run before the loop has nothing left to do."""
+TIMER_MAX: Final = 1_000 * 366 * 86_400
+"""How many seconds ahead a timer may be set: a thousand years."""
+_CLOSES_MAX: Final = 100
+_KEPT_MIN: Final = 16
+_REFUSALS_MAX: Final = 1_000
+_ABANDONED: Final[list[object]] = []
+"""Coroutines that can't be closed. Nobody must do so for us: then code of theirs would run."""
+
+
+class Evicted(BaseException):
+    """The function is taken out of memory: no error. Its run goes on from its history, as if this had not been."""
+
+
+class FunctionLoop(asyncio.AbstractEventLoop):
+    """Runs one durable function, in turns: callbacks until there are none. Not thread-safe.
+
+    `began_at` is the instant at which its clock stands at 0. `seed` makes what it draws that run's own.
+    """
+
+    def __init__(self, *, began_at: Micros, seed: str) -> None:
+        self.seed = seed
+        self.asked: list[Asked] = []
+        """What was asked for since this was emptied, in order."""
+        self.dropped: list[str] = []
+        """The calls in which interest was lost since this was emptied."""
+        self.unawaited: dict[str, Coroutine[Any, Any, Any]] = {}
+        """The calls of steps that nobody has awaited."""
+        self.inboxes = Inboxes(self.create_future)
+        self.children = Children(self.create_future)
+        self.saga = Saga()
+        self.patches = Patches()
+        self._began_at = began_at
+        self._now = began_at
+        self._ready: deque[asyncio.Handle] = deque()
+        self._made = 0
+        self._tasks: list[RunTask[Any]] = []
+        self._generators: list[AsyncGenerator[Any, Any]] = []
+        self._kept_max = _KEPT_MIN
+        self._waiting: dict[str, asyncio.Future[Any]] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._calls_of_timers: dict[int, str] = {}
+        self._together: dict[int, RunTask[Any]] = {}
+        self._outside = Numbers("0")
+        self._is_running = False
+        self.is_evicted = False
+        self._refusals = 0
+
+    # Turns ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> Micros:
+        """The instant at which the run is."""
+        return self._now
+
+    def set_clock(self, at: Micros) -> None:
+        """Let the clock stand at an instant. It is never set back."""
+        self._now = max(self._now, at)
+
+    def begin(self, coroutine: Coroutine[Any, Any, T], context: Context, *, path: str = "") -> RunTask[T]:
+        """Make the function's own task, or, with a path, one that goes on after it."""
+        return self._make_task(coroutine, Numbers(path), None, context)
+
+    def tasks(self) -> Sequence[RunTask[Any]]:
+        """Return the tasks that have not ended, in the order in which they were made."""
+        return [task for task in self._tasks if not task.done()]
+
+    @property
+    def kept(self) -> int:
+        """How many tasks and async generators are kept in memory, ended ones too."""
+        return len(self._tasks) + len(self._generators)
+
+    def run_until_quiet(self) -> None:
+        """Run callbacks until there are none. RestlessError if that does not come to an end.
+
+        SystemExit and KeyboardInterrupt, if code raises them, and whatever else is no Exception.
+        """
+        with _Running(self):
+            for _ in range(CALLBACKS_MAX):
+                if not self._ready:
+                    break
+                handle = self._ready.popleft()
+                if not handle.cancelled():
+                    handle._run()
+            else:
+                raise RestlessError(CALLBACKS_MAX)
+        # What has ended needs no strong reference. That is looked at so seldom that it costs nothing.
+        if self.kept > self._kept_max:
+            self._tasks = [task for task in self._tasks if not task.done()]
+            self._generators = [one for one in self._generators if cast("Any", one).ag_frame is not None]
+            self._kept_max = 2 * self.kept + _KEPT_MIN
+
+    def evict(self, context: Context) -> None:
+        """Close all that waits, so that no code of the function has any effect. Nothing is to be run after this."""
+        self.is_evicted = True
+        self._ready.clear()
+        context.run(self._close_all)
+
+    def _close_all(self) -> None:
+        with _Running(self):
+            for task in self._tasks:
+                cast("Any", task)._log_destroy_pending = False
+                coroutine = cast("Coroutine[Any, Any, Any]", task.get_coro())
+                _close(coroutine.close, coroutine)
+            for coroutine in self.unawaited.values():
+                coroutine.close()
+            for generator in self._generators:
+                _close(_closing(generator), generator)
+            self._ready.clear()
+
+    # Calls ----------------------------------------------------------------------------------------------------------
+
+    def next_call(self) -> str:
+        """Return the name of the call that is being made. Evicted if the function is being taken out of memory."""
+        self._check()
+        return self._numbers().next()
+
+    def made(self, call: str, coroutine: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """Keep a call until it is awaited, and return it. Where that never happens, it is closed without a warning."""
+        self.unawaited[call] = coroutine
+        return coroutine
+
+    def ask(self, asked: Asked) -> "asyncio.Future[Any]":
+        """Have something asked for; return the future of what comes of it."""
+        self._check()
+        self.unawaited.pop(asked.call, None)
+        self.asked.append(asked)
+        self._waiting[asked.call] = future = self.create_future()
+        return future
+
+    def drop(self, call: str) -> None:
+        """Note that nobody waits for a call any more."""
+        self._waiting.pop(call, None)
+        self.dropped.append(call)
+
+    def answer(self, call: str, result: object) -> None:
+        """Give a call its result."""
+        future = self._waiting.pop(call)
+        if not future.done():
+            future.set_result(result)
+
+    def fail(self, call: str, error: Exception) -> None:
+        """Have a call raise an error."""
+        future = self._waiting.pop(call)
+        if not future.done():
+            future.set_exception(error)
+
+    def fire(self, call: str) -> None:
+        """Have the callback of a timer run."""
+        timer = self._timers.pop(call)
+        del self._calls_of_timers[id(timer)]
+        self._ready.append(timer)
+
+    def _numbers(self) -> Numbers:
+        task = asyncio.current_task(self) if self._is_running else None
+        return task.numbers if isinstance(task, RunTask) else self._outside
+
+    def _check(self) -> None:
+        """Raise Evicted while the function is taken out of memory, unless it goes on and on: then let it wait."""
+        if self.is_evicted and self._refusals < _REFUSALS_MAX:
+            self._refusals += 1
+            raise Evicted
+
+    # What asyncio asks of a loop --------------------------------------------------------------------------------------
+
+    @override
+    def time(self) -> float:
+        return (self._now - self._began_at) / 1_000_000
+
+    @override
+    def is_running(self) -> bool:
+        return self._is_running
+
+    @override
+    def is_closed(self) -> bool:
+        return False
+
+    @override
+    def get_debug(self) -> bool:
+        return False
+
+    @override
+    def set_debug(self, enabled: bool) -> None:
+        """Do nothing: what asyncio looks at then is not the run's."""
+
+    @override
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Do nothing: when asyncio would tell of a task that nobody asked depends on when it is collected."""
+
+    @override
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        """Do nothing, as `call_exception_handler`."""
+
+    @override
+    def call_soon(
+        self,
+        callback: Callable[[Unpack[Arguments]], object],
+        *args: *Arguments,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        self._check()
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    @override
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[Unpack[Arguments]], object],
+        *args: *Arguments,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    @override
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[Unpack[Arguments]], object],
+        *args: *Arguments,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        self._check()
+        if not when - self.time() <= TIMER_MAX:
+            raise ValueError(f"a timer is set for in {when - self.time():g} s; it must be within 1,000 years")
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        if when <= self.time():
+            self._ready.append(timer)
+            return timer
+        call = self._numbers().next()
+        self._timers[call] = timer
+        self._calls_of_timers[id(timer)] = call
+        cast("Any", timer)._scheduled = True  # only then does it say that it is cancelled
+        self.asked.append(
+            TimerAsked(call=call, at=self._began_at + round(when * 1_000_000), site=call_site())
+        )
+        return timer
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        call = self._calls_of_timers.pop(id(handle), None)
+        if call is not None:
+            del self._timers[call]
+            self.dropped.append(call)
+
+    @override
+    def create_future(self) -> "asyncio.Future[Any]":
+        self._check()
+        self._made += 1
+        return RunFuture[Any](loop=self, number=self._made)
+
+    @override
+    def create_task(
+        self,
+        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
+        *,
+        name: str | None = None,
+        context: Context | None = None,
+    ) -> "asyncio.Task[T]":
+        self._check()
+        made = self._together.pop(id(coro), None)
+        if made is not None:
+            return made
+        coroutine = cast("Coroutine[Any, Any, T]", coro)
+        maker = caller()
+        together = given_together(maker)
+        if together is not None:
+            self._make_together(together)
+            return self._together.pop(id(coro))
+        numbers = self._numbers() if is_wait_for(maker) else Numbers(self._numbers().next())
+        return self._make_task(coroutine, numbers, name, context)
+
+    def _make_together(self, given: object) -> None:
+        """Make tasks of all that `asyncio.as_completed` was given: it would do so in the order of their addresses."""
+        if not isinstance(given, list | tuple):
+            raise NotDurableError(
+                "asyncio.as_completed",
+                f"was given a {type(given).__name__}, which has no order that a replay could repeat; give it a list",
+            )
+        for one in cast("Sequence[object]", given):
+            if asyncio.iscoroutine(one) and id(one) not in self._together:
+                numbers = Numbers(self._numbers().next())
+                self._together[id(one)] = self._make_task(one, numbers, None, None)
+
+    def _make_task(
+        self, coroutine: Coroutine[Any, Any, T], numbers: Numbers, name: str | None, context: Context | None
+    ) -> RunTask[T]:
+        self._made += 1
+        task = RunTask(
+            coroutine,
+            loop=self,
+            number=self._made,
+            numbers=numbers,
+            name=name,
+            context=context or copy_context(),
+        )
+        self._tasks.append(task)
+        return task
+
+    def enter(self) -> None:
+        """Note that callbacks run now."""
+        self._is_running = True
+
+    def leave(self) -> None:
+        """Note that they do not any more."""
+        self._is_running = False
+
+    def keep(self, generator: AsyncGenerator[Any, Any]) -> None:
+        """Keep an async generator in memory: when it is collected is not the run's to know."""
+        self._generators.append(generator)
+
+
+class _Running:
+    """While it is entered, a loop is the one that runs in this thread."""
+
+    def __init__(self, loop: FunctionLoop) -> None:
+        self._loop = loop
+        self._hooks: Any = None
+
+    def __enter__(self) -> None:
+        self._hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(firstiter=self._loop.keep, finalizer=_leave_alone)
+        asyncio._set_running_loop(self._loop)
+        self._loop.enter()
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.leave()
+        asyncio._set_running_loop(None)
+        sys.set_asyncgen_hooks(*self._hooks)
+
+
+def check_thread() -> None:
+    """Raise RuntimeError if this thread's event loop runs: no function can be driven here."""
+    if asyncio._get_running_loop() is not None:
+        raise RuntimeError("a durable function can't be driven from a thread whose event loop runs")
+
+
+def new_loop(*, began_at: Micros, seed: str) -> FunctionLoop:
+    """Return a loop. Type checkers don't see the methods that only refuse, which are made below."""
+    return cast("Callable[..., FunctionLoop]", FunctionLoop)(began_at=began_at, seed=seed)
+
+
+def running_loop() -> FunctionLoop | None:
+    """Return the loop of the durable function that calls; None if none does."""
+    loop = asyncio._get_running_loop()
+    return loop if isinstance(loop, FunctionLoop) else None
+
+
+def loop_for(what: str) -> FunctionLoop:
+    """Return the loop of the durable function that calls. RuntimeError, which names what it wants, if none does."""
+    loop = running_loop()
+    if loop is None:
+        raise RuntimeError(f"{what} is for workflows: nothing outside of one is the same in every replay")
+    return loop
+
+
+def _close(close: Callable[[], object], what: object) -> None:
+    """Close what waits. Code that refuses to end is left as it is, for good."""
+    for _ in range(_CLOSES_MAX):
+        try:
+            close()
+        except RuntimeError as error:
+            if "ignored GeneratorExit" in str(error):  # it waits for something else now
+                continue
+            return
+        except BaseException:  # noqa: BLE001  # whatever it raises while it ends is nobody's
+            return
+        return
+    _ABANDONED.append(what)
+
+
+def _closing(generator: AsyncGenerator[Any, Any]) -> Callable[[], object]:
+    def close() -> None:
+        with suppress(StopIteration):
+            generator.aclose().send(None)
+            raise RuntimeError("async generator ignored GeneratorExit")
+
+    return close
+
+
+def _leave_alone(_: object) -> None:
+    """What is collected when is not the run's to know."""
+
+
+def _refusal(name: str) -> Callable[..., NoReturn]:
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise NotDurableError(f"loop.{name}")
+
+    refuse.__name__ = name
+    return refuse
+
+
+for _name in sorted(asyncio.AbstractEventLoop.__dict__.keys() - FunctionLoop.__dict__.keys()):
+    if not _name.startswith("_"):
+        setattr(FunctionLoop, _name, _refusal(_name))

@@ -1,0 +1,303 @@
+"""Drives one durable function: it is told the rows of its run's history, in order, and says what it asks for.
+
+Nothing else reaches it, live or in a replay, so it comes to the same each time. Pure but for the code that it drives:
+it neither waits nor knows what time it is.
+"""
+
+from asyncio import Task, wait
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from contextvars import Context
+from typing import Any, Final, cast
+
+from holdfast.kernel.functions.asked import (
+    Answer,
+    Asked,
+    Cancelling,
+    ChildAsked,
+    ChildEnded,
+    ChildStarted,
+    Ended,
+    Failed,
+    Returned,
+    Row,
+    SignalReceived,
+    StepAsked,
+    StepCompleted,
+    StepFailed,
+    TimerAsked,
+    TimerFired,
+    Turn,
+)
+from holdfast.kernel.functions.loop import CancelledError, check_thread, new_loop
+from holdfast.kernel.functions.raising import error_from
+from holdfast.kernel.functions.tasks import RunTask
+from holdfast.ports.errors import (
+    ChildRefusedError,
+    CompensationError,
+    DebuggerLeftError,
+    HoldfastError,
+    NondeterminismError,
+    RestlessError,
+)
+from holdfast.ports.records import Micros
+
+_IN_MEMORY: Final["set[FunctionMachine]"] = set()
+"""What must not be collected: code that tidies up would run then, and take its steps for ordinary functions."""
+
+
+class FunctionMachine:
+    """One life of one run's function. Not thread-safe, and not to be driven where an event loop runs.
+
+    Args:
+        function: Calls the function, with the loop as the one that runs.
+        encode: Gives the JSON text of what it returns. Raises what says that it can't be stored.
+        began_at: When the run began.
+        seed: What it draws is a function of this.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[], Coroutine[Any, Any, object]],
+        encode: Callable[[object], str],
+        *,
+        began_at: Micros,
+        seed: str,
+    ) -> None:
+        self._function = function
+        self._encode = encode
+        self._loop = new_loop(began_at=began_at, seed=seed)
+        self._context = Context()
+        self._task: RunTask[object] | None = None
+        self._open: dict[str, Asked] = {}
+        self._forgotten: dict[str, Asked] = {}
+        self._is_over = False
+        self._undoing: RunTask[None] | None = None
+        self._exit: BaseException | None = None
+        """What it has raised that is no Exception, `SystemExit` say."""
+        self._fault: HoldfastError | None = None
+        self.rows = 0
+        """The number of the row that it was told last."""
+        self.is_cancelled = False
+        """Whether it was told to end."""
+
+    @property
+    def asked(self) -> tuple[Asked, ...]:
+        """What it waits for, in the order in which it has asked."""
+        return tuple(self._open.values())
+
+    @property
+    def kept(self) -> int:
+        """How many tasks and async generators are kept in memory, ended ones too."""
+        return self._loop.kept
+
+    @property
+    def waits_for_others(self) -> bool:
+        """Whether it waits for what only others can bring: a message, or the end of a run."""
+        return self._loop.inboxes.is_waited_for or self._loop.children.are_waited_for
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it was told to end, or takes back what it did."""
+        return self.is_cancelled or self._undoing is not None
+
+    def begin(self, *, more: bool = False, patches: Iterable[str] = ()) -> Turn:
+        """Call the function and run it until it waits. RuntimeError if an event loop runs in this thread.
+
+        `patches` are those that are recorded in all of its history, `more` whether there are rows to tell it.
+        """
+        assert self._task is None
+        check_thread()
+        _IN_MEMORY.add(self)
+        self._loop.patches.know(patches)
+        self._task = self._loop.begin(self._function(), self._context)
+        return self._turn(more)
+
+    def feed(self, row: Row, *, more: bool = False) -> Turn:
+        """Tell it a row and run it until it waits; `more` says whether there are more of them already.
+
+        A row about a call in which nobody is interested any more changes nothing.
+
+        Raises:
+            NondeterminismError: The row is about what it did not ask for.
+            DebuggerLeftError: A debugger that stood in it was left.
+            CompensationError: It has failed, and can't take back what it did.
+        """
+        check_thread()
+        self._loop.set_clock(row.at)
+        self.rows = row.number
+        match row.told:
+            case Cancelling(reason=reason):
+                self._cancel(reason)
+            case SignalReceived(channel=channel, text=text):
+                self._loop.inboxes.put(channel, text)
+            case ChildEnded() as ended:
+                self._loop.children.end(ended)
+            case told:
+                if (asked := self._expected(row, told)) is not None:
+                    del self._open[told.call]
+                    self._answer(asked, told)
+        return self._turn(more)
+
+    def evict(self) -> None:
+        """Take the function out of memory. None of its code has any effect from here on."""
+        check_thread()
+        if self in _IN_MEMORY:
+            _IN_MEMORY.remove(self)
+            self._loop.evict(self._context)
+
+    def _cancel(self, reason: str) -> None:
+        assert self._task is not None
+        self.is_cancelled = True
+        if not self._loop.saga.is_under_way:
+            self._task.cancel(reason or None)
+
+    async def _compensate(self, others: Sequence[Task[Any]]) -> None:
+        """Take back what the function has done that has failed, once all else that it has begun is over."""
+        for task in others:
+            task.cancel()
+        if others:
+            await wait(others)
+        try:
+            await self._loop.saga.compensate()
+        except HoldfastError as error:
+            self._fault = error
+        except Exception as error:  # noqa: BLE001  # whatever it is, somebody has to look at it
+            self._fault = CompensationError("what it did", f"{type(error).__name__}: {error}")
+
+    def _expected(self, row: Row, told: Answer) -> Asked | None:
+        """Return what was asked for by the call that a row is about; None if that was dropped."""
+        asked = self._open.get(told.call)
+        known = asked or self._forgotten.get(told.call)
+        if known is not None and known.what == told.what:
+            return asked
+        recorded = f"{told.what} ({row.site})" if row.site else told.what
+        if known is not None:
+            instead = (
+                f"the code asks for {known.what} ({known.site})" if known.site else f"it is {known.what}"
+            )
+        elif self._has_ended:
+            instead = "the function has ended without it"
+        else:
+            others = ", ".join(
+                f"{one.what} ({one.site}) as {call}" if one.site else f"{one.what} as {call}"
+                for call, one in self._open.items()
+            )
+            instead = f"the code has not asked for it by then; it waits for {others or 'nothing'}"
+        raise NondeterminismError(row=row.number, call=told.call, recorded=recorded, asked=instead)
+
+    def _answer(self, asked: Asked, told: Answer) -> None:
+        match asked, told:
+            case TimerAsked(), TimerFired():
+                self._loop.fire(asked.call)
+            case ChildAsked(), ChildStarted(run=run, error=None):
+                self._loop.answer(asked.call, run)
+            case ChildAsked(), ChildStarted(run=run, error=str(error)):
+                self._loop.fail(asked.call, ChildRefusedError(run, error))
+            case StepAsked(), StepCompleted(output=output):
+                self._loop.answer(asked.call, output)
+            case StepAsked(), StepFailed(error=raised):
+                self._loop.fail(asked.call, error_from(raised))
+            case _:
+                raise AssertionError(f"{told} answers {asked}")
+
+    @property
+    def _has_ended(self) -> bool:
+        return self._is_over
+
+    def _turn(self, more: bool) -> Turn:
+        """Run the function until it waits, and return what has come of that."""
+        loop = self._loop
+        loop.patches.is_replaying = more
+        self._run_until_quiet()
+        if _left_debugger(self._error):
+            raise DebuggerLeftError
+        if self._has_failed and loop.saga and self._undoing is None:
+            loop.saga.is_under_way = True
+            self._undoing = loop.begin(self._compensate(loop.tasks()), self._context, path="undo")
+            self._run_until_quiet()
+        if self._fault is not None:
+            raise self._fault
+        asked = {one.call: one for one in loop.asked}
+        self._open.update(asked)
+        dropped: list[str] = []
+        for call in loop.dropped:
+            if (one := self._open.pop(call, None)) is not None:
+                self._forgotten[call] = one
+                if asked.pop(call, None) is None:
+                    dropped.append(call)
+        patches = tuple(loop.patches.new)
+        for list_ in (loop.asked, loop.dropped, loop.patches.new):
+            list_.clear()
+        ended = self._end()
+        if ended is not None:
+            # Tasks that were not waited for end with the function. What they wait for, nobody is interested in.
+            self._forgotten.update(self._open)
+            dropped += (call for call in self._open if call not in asked)
+            self._open.clear()
+            asked.clear()
+            self.evict()
+        return Turn(asked=tuple(asked.values()), dropped=tuple(dropped), patches=patches, ended=ended)
+
+    def _run_until_quiet(self) -> None:
+        try:
+            self._loop.run_until_quiet()
+        except RestlessError:
+            raise
+        except BaseException as error:  # noqa: BLE001  # `sys.exit()` in a function ends it, and nothing else
+            self._exit = self._exit or error
+
+    @property
+    def _has_failed(self) -> bool:
+        task = self._task
+        assert task is not None
+        return (task.done() and task.cancelled()) or self._error is not None
+
+    @property
+    def _error(self) -> BaseException | None:
+        """What it has raised, but for its cancellation."""
+        task = self._task
+        assert task is not None
+        if self._exit is not None:
+            return self._exit
+        return task.exception() if task.done() and not task.cancelled() else None
+
+    def _end(self) -> Ended | None:
+        """Return how the function has ended, if it has."""
+        task = self._task
+        assert task is not None
+        if self._is_over or (self._undoing is not None and not self._undoing.done()):
+            return None
+        if self._exit is not None:
+            self._is_over = True
+            return Failed(self._exit)
+        if not task.done():
+            return None
+        self._is_over = True
+        if task.cancelled():
+            return Failed(CancelledError())
+        raised = task.exception()
+        if raised is not None:
+            return Failed(raised)
+        try:
+            return Returned(self._encode(task.result()))
+        except Exception as error:  # noqa: BLE001  # a user's class may do anything when it is encoded
+            return Failed(error)
+
+
+def in_memory() -> frozenset[FunctionMachine]:
+    """Return the machines of all functions that are in memory."""
+    return frozenset(_IN_MEMORY)
+
+
+def evict_all(besides: Collection[FunctionMachine] = ()) -> None:
+    """Take all functions out of memory, besides these: a program does so before it ends."""
+    for machine in tuple(_IN_MEMORY):
+        if machine not in besides:
+            machine.evict()
+
+
+def _left_debugger(error: BaseException | None) -> bool:
+    """Whether a function has ended only because a debugger did that stood in it. That is no failure of its own."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(_left_debugger, cast("BaseExceptionGroup[BaseException]", error).exceptions))
+    return error is not None and (type(error).__module__, type(error).__name__) == ("bdb", "BdbQuit")

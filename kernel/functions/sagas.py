@@ -1,0 +1,72 @@
+"""What a function has done and would have to take back, should it fail or be cancelled."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import attrs
+
+from holdfast.ports.errors import CompensationError, StepLostError
+
+_UNKNOWN = (TimeoutError, StepLostError)
+"""What a step fails with of which nobody knows whether it happened."""
+
+
+@attrs.define(eq=False)
+class Due:
+    """One thing to take back. `undo` does so; it gets the JSON text of what the step gave, or None if nobody knows it.
+
+    With `takes_unknown` it can do without; otherwise the outcome is waited for, which `future` will bring.
+    """
+
+    what: str
+    undo: Callable[[str | None], Coroutine[Any, Any, object]]
+    takes_unknown: bool = True
+    future: "asyncio.Future[str] | None" = None
+    output: str | None = None
+
+
+class Saga:
+    """Keeps what is due, in the order in which it was begun, and takes it back in reverse order."""
+
+    def __init__(self) -> None:
+        self._due: list[Due] = []
+        self.is_under_way = False
+        """Whether it is being taken back: then a cancellation changes nothing any more."""
+
+    def __bool__(self) -> bool:
+        return bool(self._due)
+
+    def expect(self, due: Due) -> Due:
+        """Note that something is begun."""
+        self._due.append(due)
+        return due
+
+    def failed(self, due: Due, error: Exception) -> None:
+        """Note that a step has failed for good. If nobody knows whether it happened, it stays due."""
+        if not isinstance(error, _UNKNOWN):
+            self._due.remove(due)
+
+    async def compensate(self) -> None:
+        """Take back what is due, the last of it first. CompensationError if that can't be done."""
+        self.is_under_way = True
+        while self._due:
+            due = self._due.pop()
+            if due.output is not None or due.takes_unknown or await _has_happened(due):
+                await due.undo(due.output)
+
+
+async def _has_happened(due: Due) -> bool:
+    """Wait for what a step gives that is still under way. CompensationError if nobody will ever know."""
+    assert due.future is not None
+    try:
+        due.output = await due.future
+    except _UNKNOWN as error:
+        why = (
+            f"nobody knows whether it happened ({type(error).__name__}), and what would do it can't do without what"
+            " the step gave; have it take None, too"
+        )
+        raise CompensationError(due.what, why) from error
+    except Exception:  # noqa: BLE001  # it has failed, so there is nothing to take back
+        return False
+    return True

@@ -1,0 +1,149 @@
+"""How many bodies may start in a time: which starts still count, and when there is room for another.
+
+What counts are claims, by the store's clock: in any span of the period there are at most as many as the limit says.
+Nothing is smoothed, and nothing is saved up. A span holds its starts in full, so a start counts until a whole period
+after it.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final, cast
+
+import attrs
+
+from holdfast.ports.changes import AddRate, Change, UpdateRate
+from holdfast.ports.json import canonical, parse
+from holdfast.ports.persistence import WaitedFor
+from holdfast.ports.records import Job, JobState, Micros, RateName, RateWindow
+from holdfast.ports.tables import Tables
+
+EXACT_MAX: Final = 100
+"""Up to this limit every start is kept. Beyond it a hundredth of the period is one instant, which is its end."""
+
+
+@attrs.frozen
+class Starts:
+    """When jobs were claimed whose starts are counted together: instants, ascending, each with how many."""
+
+    at: tuple[tuple[Micros, int], ...] = ()
+
+    def free(self, job: Job, now: Micros) -> int:
+        """Return how many more may start now, by the limit of this job; negative if there were too many."""
+        return self.room(*_rate(job), now)
+
+    def room(self, limit: int, period: Micros, now: Micros) -> int:
+        """Return the same for a limit and a period."""
+        return limit - sum(many for at, many in self.at if at + period > now)
+
+    def free_at(self, job: Job, now: Micros, waiting: int) -> Micros | None:
+        """Return when there is room for one more beside those that may start already and are `waiting` for it.
+
+        None if that is not known yet: it depends on when these start.
+        """
+        limit, period = _rate(job)
+        left = waiting + sum(many for at, many in self.at if at + period > now)
+        for at, many in self.at:
+            if left < limit:
+                break
+            if at + period > now:
+                left -= many
+                if left < limit:
+                    return at + period
+        return now if left < limit else None
+
+    def with_one(self, job: Job, now: Micros) -> "Starts":
+        """Return these with a start now, without those that count no more."""
+        limit, period = _rate(job)
+        grain = 1 if limit <= EXACT_MAX else max(1, period // EXACT_MAX)
+        counted = {at: many for at, many in self.at if at + period > now}
+        when = -(-now // grain) * grain
+        counted[when] = counted.get(when, 0) + 1
+        return Starts(tuple(sorted(counted.items())))
+
+    def to_json(self) -> str:
+        """Return the text that is stored."""
+        return canonical(self.at)
+
+
+def starts_from(window: RateWindow | None) -> Starts:
+    """Return the starts that a row says, none if there is none."""
+    if window is None:
+        return Starts()
+    pairs = cast("list[tuple[Micros, int]]", parse(window.starts))
+    return Starts(tuple((at, many) for at, many in pairs))
+
+
+def free_starts(window: RateWindow | None, first: WaitedFor, now: Micros) -> int:
+    """Return how many more may start now, by the limit of the first who waits; negative if there were too many."""
+    return starts_from(window).room(first.rate_limit or 0, first.rate_period or 0, now)
+
+
+def queued_rates(tables: Tables) -> Counter[RateName]:
+    """Return how many jobs of these tables are queued of each rate: they may start at any moment."""
+    return Counter(
+        job.rate for job in tables.all_jobs() if job.rate is not None and job.state is JobState.QUEUED
+    )
+
+
+class Rates:
+    """Counts starts while a decision is made."""
+
+    def __init__(self, tables: Tables, now: Micros) -> None:
+        self._tables = tables
+        self._now = now
+        self._windows: dict[RateName, RateWindow] = {}
+
+    def window(self, name: RateName) -> RateWindow | None:
+        """Return the row as decided so far."""
+        return self._windows.get(name) or self._tables.rates.get(name)
+
+    def starts(self, name: RateName) -> Starts:
+        """Return the starts as decided so far."""
+        return starts_from(self.window(name))
+
+    def begin(self, job: Job) -> bool:
+        """Count a start of a job now, if it may start. Return whether it may: always, if nobody counts it."""
+        name = job.rate
+        if name is None:
+            return True
+        starts, now = self.starts(name), self.at(job)
+        if starts.free(job, now) < 1:
+            return False
+        self._put(name, starts=starts.with_one(job, now).to_json())
+        return True
+
+    def at(self, job: Job) -> Micros:
+        """Return the instant that a start of this job counts as: now, or when the last was if our clock is behind.
+
+        A start that counted as an earlier one would count no more when it still has to.
+        """
+        window = None if job.rate is None else self.window(job.rate)
+        return self._now if window is None else max(self._now, window.updated_at)
+
+    def wake(self, name: RateName, wakes_at: Micros) -> None:
+        """Keep when the first who waits is to wake."""
+        self._put(name, wakes_at=wakes_at)
+
+    def changes(self) -> Sequence[Change]:
+        """Return what has changed. A row that is not there can't be locked: of two that add it, one counts again."""
+        return [
+            UpdateRate(window) if name in self._tables.rates else AddRate(window)
+            for name, window in sorted(self._windows.items())
+        ]
+
+    def _put(self, name: RateName, *, starts: str | None = None, wakes_at: Micros | None = None) -> None:
+        known = self.window(name) or RateWindow(
+            namespace=name.namespace, name=name.name, updated_at=self._now
+        )
+        self._windows[name] = attrs.evolve(
+            known,
+            starts=known.starts if starts is None else starts,
+            wakes_at=known.wakes_at if wakes_at is None else wakes_at,
+            updated_at=max(known.updated_at, self._now),
+        )
+
+
+def _rate(job: Job) -> tuple[int, Micros]:
+    assert job.rate_limit is not None
+    assert job.rate_period is not None
+    return job.rate_limit, job.rate_period

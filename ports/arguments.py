@@ -1,0 +1,131 @@
+"""What callers hand to a public function, checked there: a mistake is told where it is made, before anything is done.
+
+Type checkers find most of these before. These checks are for those who use none, and for what comes from elsewhere.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Final, TypeVar, cast
+
+import attrs
+
+from holdfast.ports.durations import SHORTEST, Duration, length_within, wanted_length
+from holdfast.ports.errors import InvalidArgumentError
+
+T = TypeVar("T")
+
+_SHOWN_MAX: Final = 100
+
+
+@attrs.frozen
+class Wanted:
+    """What an argument must be: in words, as a message says after `it must be`, and as a test."""
+
+    words: str
+    test: Callable[[object], bool]
+
+    @property
+    def or_none(self) -> "Wanted":
+        """The same, or None."""
+        return Wanted(f"{self.words}, or None", lambda value: value is None or self.test(value))
+
+
+def an(words: str, *classes: type) -> Wanted:
+    """Return the kind of instances of these classes."""
+    return Wanted(words, lambda value: isinstance(value, classes))
+
+
+def integer(least: int, most: int | None = None) -> Wanted:
+    """Return the kind of integers from `least` on, or to `most`. True and False are none."""
+    bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
+    return Wanted(
+        f"an integer {bounds}",
+        lambda value: (
+            isinstance(value, int)
+            and not isinstance(value, bool)
+            and value >= least
+            and (most is None or value <= most)
+        ),
+    )
+
+
+def with_methods(words: str, *methods: str) -> Wanted:
+    """Return the kind of objects that have these methods, and are no classes."""
+    return Wanted(
+        words,
+        lambda value: (
+            not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in methods)
+        ),
+    )
+
+
+TEXT: Final = an("a string", str)
+TRUTH: Final = an("True or False", bool)
+DATA: Final = an("bytes", bytes, bytearray, memoryview)
+FUNCTION: Final = Wanted("a function", callable)
+AWARE: Final = Wanted(
+    "an aware datetime, as datetime.now(UTC) is",
+    lambda value: isinstance(value, datetime) and value.utcoffset() is not None,
+)
+SINK: Final = with_methods("a sink of events: an object with a method `emit`", "emit")
+
+
+def check(where: str, kind: Wanted, /, **given: object) -> None:
+    """Raise InvalidArgumentError if one of these arguments of `where` is not of this kind."""
+    for argument, value in given.items():
+        if not kind.test(value):
+            raise refused(where, argument, value, kind.words)
+
+
+def refused(where: str, argument: str, value: object, words: str) -> InvalidArgumentError:
+    """Return the error for an argument that must be something else, which `words` say."""
+    return InvalidArgumentError(argument, f"{where}: {argument} is {shown(value)}; it must be {words}")
+
+
+def duration(
+    where: str,
+    argument: str,
+    value: Duration,
+    least: timedelta = SHORTEST,
+    most: timedelta = timedelta.max,
+) -> timedelta:
+    """Return a length of time that was given as a timedelta or as seconds. InvalidArgumentError."""
+    length = length_within(value, least, most)
+    if length is None:
+        raise refused(where, argument, value, wanted_length(least, most))
+    return length
+
+
+def several(where: str, argument: str, value: Iterable[T], words: str) -> tuple[T, ...]:
+    """Return what is in an iterable that is no string. InvalidArgumentError."""
+    if isinstance(value, str | bytes | Mapping) or not _is_iterable(value):
+        raise refused(where, argument, cast("object", value), words)
+    return tuple(value)
+
+
+def by_name(where: str, argument: str, value: Mapping[str, T], words: str, kind: Wanted) -> dict[str, T]:
+    """Return a mapping as a dict, whose keys are strings and whose values are of a kind. InvalidArgumentError."""
+    if not isinstance(value, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise refused(where, argument, value, words)
+    for name, one in value.items():
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise refused(where, argument, value, words)
+        check(where, kind, **{f"{argument}[{name!r}]": one})
+    return dict(value)
+
+
+def shown(value: object) -> str:
+    """Return what a value is, for a message: a short one, and no error whatever its class does."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001  # a class of the caller's may raise anything
+        text = f"an object of the class {type(value).__qualname__}"
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
+
+
+def _is_iterable(value: object) -> bool:
+    try:
+        iter(cast("Iterable[object]", value))
+    except TypeError:
+        return False
+    return True

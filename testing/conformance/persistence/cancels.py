@@ -1,0 +1,180 @@
+"""What a store promises about checks of external work that are made what cancels it, and about what runs then owe."""
+
+from collections.abc import Sequence
+
+import pytest
+from attrs import evolve
+
+from holdfast.ports.changes import (
+    AddJob,
+    CancelWork,
+    Change,
+    CloseJob,
+    CloseJobs,
+    CloseNode,
+    CreateRun,
+    RemoveRun,
+    UpdateJob,
+)
+from holdfast.ports.persistence import Persistence
+from holdfast.ports.records import Job, JobKey, JobKind, JobState, RunName, RunStatus, cancelling
+from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_job, a_key, a_leased_job, a_run
+from holdfast.testing.conformance.persistence.case import (
+    PersistenceCase,
+    ask,
+    claim,
+    jobs_of,
+    put,
+    put_jobs,
+    put_run,
+)
+from holdfast.testing.conformance.persistence.jobs import FULL_JOB
+
+_CHECK = a_job(1, 1, kind=JobKind.CHECK, state=JobState.SLEEPING, wake_at=NOW, waits_for="work")
+_CANCEL = cancelling(_CHECK, 4)
+_WORK = CancelWork(a_key(1), _CHECK.node, attempts=4)
+_ALL, _NODE = CloseJobs(a_key(1)), CloseNode(a_key(1), _CHECK.node)
+_NEW = evolve(_CHECK, number=2)
+_LEASED = evolve(
+    a_leased_job(session=a_key(8)), kind=JobKind.CHECK, waits_for="work", check_after=5, give_up_at=9
+)
+
+NET_EFFECTS: Sequence[tuple[str, tuple[Change, ...], tuple[Job, ...]]] = (
+    ("cancel", (_WORK,), (_CANCEL,)),
+    ("cancel, twice", (_WORK, _WORK), (_CANCEL,)),
+    ("cancel, close all", (_WORK, _ALL), (_CANCEL,)),
+    ("cancel, close all, twice", (_WORK, _ALL, _WORK, _ALL), (_CANCEL,)),
+    ("cancel, close the node", (_WORK, _NODE), (_CANCEL,)),
+    ("cancel, close that", (_WORK, CloseJob(_CHECK.key)), ()),
+    ("cancel, close that, close all", (_WORK, CloseJob(_CHECK.key), _ALL), ()),
+    ("close, cancel, close all", (CloseJob(_CHECK.key), _WORK, _ALL), ()),
+    ("close, cancel, close the node", (CloseJob(_CHECK.key), _WORK, _NODE), ()),
+    ("close all, cancel", (_ALL, _WORK), ()),
+    ("close the node, cancel", (_NODE, _WORK), ()),
+    ("close all, add, cancel, close all", (_ALL, AddJob(_NEW), _WORK, _ALL), (cancelling(_NEW, 4),)),
+    ("cancel, cancel more often", (_WORK, CancelWork(a_key(1), _CHECK.node, attempts=9)), (_CANCEL,)),
+    ("add, cancel, close all", (AddJob(_NEW), _WORK, _ALL), (_CANCEL, cancelling(_NEW, 4))),
+    ("add, cancel, close that", (AddJob(_NEW), _WORK, CloseJob(_NEW.key)), (_CANCEL,)),
+    ("update, cancel, close all", (UpdateJob(_LEASED), _WORK, _ALL), (cancelling(_LEASED, 4),)),
+    (
+        "cancel, close all, update",
+        (_WORK, _ALL, UpdateJob(evolve(_CANCEL, epoch=1, attempts=1))),
+        (evolve(_CANCEL, epoch=1, attempts=1),),
+    ),
+    ("cancel of another node, close all", (CancelWork(a_key(1), "ship", attempts=4), _ALL), ()),
+    ("add of another kind, cancel, close all", (AddJob(a_job(1, 2)), _WORK, _ALL), (_CANCEL,)),
+)
+"""Changes to run 1, which has a check, job 1; and the jobs that it has after them."""
+
+
+class CancelledWork(PersistenceCase):
+    """`CancelWork`, and that jobs which cancel are none of those by which a run goes on."""
+
+    @pytest.mark.parametrize(
+        ("changes", "expected"),
+        [(changes, expected) for _, changes, expected in NET_EFFECTS],
+        ids=[name for name, _, _ in NET_EFFECTS],
+    )
+    def test_in_one_transaction_changes_are_made_in_order(
+        self, store: Persistence, changes: Sequence[Change], expected: Sequence[Job]
+    ) -> None:
+        """As if each had one of its own."""
+        put_jobs(store, _CHECK)
+        put(store, *changes)
+
+        assert jobs_of(store, a_key(1)) == list(expected)
+
+    @pytest.mark.parametrize("state", JobState)
+    def test_a_check_is_made_what_cancels_whatever_it_was(self, store: Persistence, state: JobState) -> None:
+        """Every field is as `cancelling` says, and can be claimed at once."""
+        check = evolve(FULL_JOB, kind=JobKind.CHECK, state=state)
+        put_jobs(store, check)
+        put(store, CancelWork(check.run, check.node, attempts=7))
+
+        assert jobs_of(store, check.run) == [cancelling(check, 7)]
+
+    def test_it_can_be_claimed_at_once(self, store: Persistence) -> None:
+        """By who asks for its queue and its code, like any job."""
+        put_run(store, a_run(1), evolve(_CHECK, epoch=3))
+        put(store, _WORK, _ALL)
+
+        (job,) = claim(store, a_key(9), 10)
+        assert (job.kind, job.key, job.epoch, job.attempts) == (JobKind.CANCEL, _CHECK.key, 4, 1)
+
+    def test_nothing_else_is_touched(self, store: Persistence) -> None:
+        """No other node, run or kind, however alike their names."""
+        others = [
+            *(a_job(1, 10 + at, node=node, kind=JobKind.CHECK) for at, node in enumerate(("Bill", "bil"))),
+            *(a_job(1, 20 + at, kind=kind) for at, kind in enumerate(JobKind) if kind is not JobKind.CHECK),
+            a_job(2, 1, kind=JobKind.CHECK),
+        ]
+        put_jobs(store, _CHECK, *others)
+        put(store, _WORK)
+
+        expected = sorted([_CANCEL, *others], key=lambda job: job.key)
+        assert jobs_of(store, a_key(1), a_key(2)) == expected
+
+    def test_many_nodes_of_many_runs_each_by_its_own_number(self, store: Persistence) -> None:
+        """In one transaction, with jobs that are closed beside them."""
+        checks = [
+            a_job(run, number, node=node, kind=JobKind.CHECK, item=number)
+            for run in range(1, 41)
+            for node, numbers in (("bill", range(1, 6)), ("ship", range(6, 9)))
+            for number in numbers
+        ]
+        put_jobs(store, *checks, *(a_job(run, 9) for run in range(1, 41)))
+        put(
+            store,
+            *(CancelWork(a_key(run), "bill", attempts=run) for run in range(1, 41)),
+            *(CancelWork(a_key(run), "ship", attempts=100) for run in range(1, 41, 2)),
+            *(CloseJobs(a_key(run)) for run in range(1, 41)),
+        )
+
+        expected = [
+            cancelling(check, int(check.run[-3:]) if check.node == "bill" else 100)
+            for check in checks
+            if check.node == "bill" or int(check.run[-3:]) % 2
+        ]
+        assert jobs_of(store, *map(a_key, range(1, 41))) == expected
+
+    def test_where_there_is_no_work_nothing_happens(self, store: Persistence) -> None:
+        """Neither in a run without jobs nor where there is no such run."""
+        put(store, CreateRun(a_run(1)))
+        put(store, _WORK, CancelWork(a_key(9), "bill", attempts=1))
+
+        assert jobs_of(store, a_key(1), a_key(9)) == []
+
+    def test_what_cancels_is_none_of_the_jobs_by_which_a_run_goes_on(self, store: Persistence) -> None:
+        """A run is sound with it beside its own, and unsound without any other."""
+        put_run(store, a_run(1), a_job(1, 2))
+        put(store, AddJob(_CANCEL))
+        put(store, CreateRun(a_run(2, last_job=1)), AddJob(evolve(_CANCEL, run=a_key(2))))
+        put(store, CreateRun(a_run(3, status=RunStatus.CANCELLED)), AddJob(evolve(_CANCEL, run=a_key(3))))
+
+        keys = [a_key(1), a_key(2), a_key(3)]
+        assert ask(store, lambda tx: tx.unsound_runs(keys)) == [a_key(2)]
+
+    def test_work_that_is_cancelled_can_not_be_woken(self, store: Persistence) -> None:
+        """Neither by its key nor by its run and stage."""
+        put_run(store, a_run(1, id="order"), _CHECK)
+        put(store, _WORK)
+
+        assert ask(store, lambda tx: tx.external_jobs(NAMESPACE, "work")) == []
+        name = RunName(NAMESPACE, "order")
+        assert ask(store, lambda tx: tx.stage_jobs(name, _CHECK.node, None)) == []
+
+    def test_what_sleeps_until_it_is_tried_again_is_due_like_any_job(self, store: Persistence) -> None:
+        """Also of a run that has ended."""
+        asleep = evolve(_CANCEL, state=JobState.SLEEPING, wake_at=NOW)
+        put(store, CreateRun(a_run(1, status=RunStatus.CANCELLED)), AddJob(asleep))
+
+        assert ask(store, lambda tx: tx.due(NOW, 10)) == [asleep]
+        assert ask(store, lambda tx: tx.due(NOW - 1, 10)) == []
+
+    def test_a_run_that_is_removed_in_the_same_transaction_leaves_nothing(self, store: Persistence) -> None:
+        """Nor does what it was about to owe."""
+        put(store, CreateRun(a_run(1, status=RunStatus.CANCELLED)))
+        put(store, AddJob(_CHECK), _WORK, _ALL, CloseJob(_CHECK.key), RemoveRun(a_key(1)))
+
+        assert jobs_of(store, a_key(1)) == []
+        assert ask(store, lambda tx: tx.jobs([JobKey(a_key(1), 1)])) == []

@@ -1,0 +1,164 @@
+"""A ledger of what durable functions asked for after each row of their histories, in every life that they had.
+
+Live and replayed, a function sees the same rows in the same order, and so it asks for the same (invariant D2). Whoever
+watches machines finds out when that is not so: it does not matter which of two lives was first.
+"""
+
+import threading
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Final, TypeAlias, cast
+
+import attrs
+
+from holdfast.hosts.core import Core
+from holdfast.hosts.functions.drive import PATCHED, TOLD, Drive
+from holdfast.hosts.run_histories import RunHistory, read_history, text_of
+from holdfast.kernel.authoring.functions import Workflow
+from holdfast.kernel.commands import JobRecorded
+from holdfast.kernel.functions.asked import Asked, Failed, Row, Turn
+from holdfast.kernel.functions.machine import FunctionMachine
+from holdfast.ports.errors import RestlessError
+from holdfast.ports.persistence import RunsByKey
+from holdfast.ports.records import HistoryRow
+
+Code: TypeAlias = Workflow[..., object]
+Life: TypeAlias = tuple[Code, str]
+"""What a life is one of: the code, and the key of the run."""
+
+MANY: Final = 20
+"""How many runs of one store are replayed at every prefix: of very many that are alike, the rest tells nothing new."""
+
+
+@attrs.frozen
+class Seen:
+    """What a function had come to after a row."""
+
+    told: object
+    asked: tuple[Asked, ...]
+    waits_for_others: bool
+    dropped: tuple[str, ...]
+    ended: str
+
+
+class Ledger:
+    """What was seen of functions. `problems` are where two lives of one run did not agree, in words."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self._lock = threading.Lock()
+        self._seen: dict[tuple[Life, int], Seen] = {}
+        self._restless: set[Life] = set()
+        """Those that did not come to rest. A replay would take as long, and tell nothing new."""
+        self._reached: dict[Life, set[int]] = {}
+        """The rows after which there was nothing more to tell, for a while: only there a replay may end."""
+
+    @property
+    def lives(self) -> tuple[Life, ...]:
+        """The runs that are replayed, with the code that they had: of those that were seen the first."""
+        return tuple(life for life in self._reached if life not in self._restless)[:MANY]
+
+    @contextmanager
+    def watching(self) -> Generator[None]:
+        """Note what all functions ask for that are driven meanwhile, in whichever thread."""
+        made = cast("Callable[..., FunctionMachine]", Workflow.machine)  # pyright: ignore[reportUnknownMemberType]
+
+        def machine(code: Code, text: str, *, began_at: int, seed: str) -> FunctionMachine:
+            return self._watched(made(code, text, began_at=began_at, seed=seed), (code, seed))
+
+        set_machine: Callable[[object], None] = partial(setattr, Workflow, "machine")
+        set_machine(machine)
+        try:
+            yield
+        finally:
+            set_machine(made)
+
+    def replay(self, core: Core) -> int:
+        """Replay the runs of a store that were seen, at every prefix of their histories. Return how many replays.
+
+        To be called while machines are watched: what comes of the replays is noted too.
+        """
+        replays = 0
+        for code, key in self.lives:
+            for run in core.stores.persistence.read(RunsByKey((key,))):
+                replays += self._replay(code, read_history(core, run))
+        return replays
+
+    def _replay(self, code: Code, history: RunHistory) -> int:
+        """Tell a run's history to new machines: up to each row at once, and what comes after that as news."""
+        replays = 0
+        for end in range(len(history.rows) + 1):
+            known, news = history.rows[:end], history.rows[end:]
+            if _last_told(known) not in self._reached[code, history.key]:
+                continue
+            if (
+                news and news[0].type == PATCHED
+            ):  # what was said yes to is recorded before anything relies on it
+                continue
+            replays += 1
+            machine = code.machine(history.input, began_at=history.began_at, seed=history.key)
+            drive = Drive(machine, text_of)
+            try:
+                drive.open(known)
+                if not drive.is_over and self._could_follow(code, history.key, news):
+                    drive.take(JobRecorded(status="recorded", rows=news))
+            finally:
+                drive.close()
+        return replays
+
+    def _could_follow(self, code: Code, key: str, news: Sequence[HistoryRow]) -> bool:
+        """Whether a driver could hear of these rows only now: all were told to this code, and none is its own patch."""
+        told = [row.number for row in news if row.type in TOLD]
+        is_patched = any(row.type == PATCHED for row in news)
+        return not is_patched and all(((code, key), number) in self._seen for number in told)
+
+    def _watched(self, machine: FunctionMachine, life: Life) -> FunctionMachine:
+        begin, feed = machine.begin, machine.feed
+
+        def begin_and_note(*, more: bool = False, patches: Iterable[str] = ()) -> Turn:
+            return self._noted(machine, life, 0, None, more, lambda: begin(more=more, patches=patches))
+
+        def feed_and_note(row: Row, *, more: bool = False) -> Turn:
+            return self._noted(machine, life, row.number, row, more, lambda: feed(row, more=more))
+
+        for name, call in (("begin", begin_and_note), ("feed", feed_and_note)):
+            setattr(machine, name, call)
+        return machine
+
+    def _noted(
+        self,
+        machine: FunctionMachine,
+        life: Life,
+        number: int,
+        told: Row | None,
+        more: bool,
+        turn: Callable[[], Turn],
+    ) -> Turn:
+        try:
+            come_to = turn()
+        except Exception as error:
+            if isinstance(error, RestlessError):
+                self._restless.add(life)
+            self._note(life, number, Seen(told, (), False, (), f"{type(error).__name__}: {error}"), more)
+            raise
+        ended = come_to.ended
+        said = repr(ended.error) if isinstance(ended, Failed) else repr(ended)
+        dropped = come_to.dropped
+        self._note(life, number, Seen(told, machine.asked, machine.waits_for_others, dropped, said), more)
+        return come_to
+
+    def _note(self, life: Life, number: int, seen: Seen, more: bool) -> None:
+        with self._lock:
+            reached = self._reached.setdefault(life, set())
+            if not more:
+                reached.add(number)
+            before = self._seen.setdefault((life, number), seen)
+            if before != seen:
+                code, key = life
+                where = f"{code.name}@{code.version}, run {key}, row {number}"
+                self.problems.append(f"{where}: one life came to {before}, another to {seen}")
+
+
+def _last_told(rows: Sequence[HistoryRow]) -> int:
+    return max((row.number for row in rows if row.type in TOLD), default=0)

@@ -1,0 +1,137 @@
+"""What is drawn for a seed of durable functions: which there are, which runs clients start, and what these are sent."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+from typing import Final
+
+import attrs
+
+from holdfast.hosts.sync_engine import SyncEngine
+from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.functions import Workflow
+from holdfast.ports.records import ACTIVE, Run, RunStatus
+from holdfast.ports.tables import Tables
+from holdfast.testing.simulation.functions import GO, draw_function, draw_sleeper
+from holdfast.testing.simulation.processes import Deed
+from holdfast.testing.simulation.programs import Program
+from holdfast.testing.simulation.tally import Tally
+
+_SECOND: Final = 1_000_000
+_SHARE: Final = 0.5
+"""In how many of all seeds there are functions."""
+
+
+@attrs.frozen(kw_only=True)
+class Planned:
+    """A run that a client starts."""
+
+    id: str
+    program: Program
+    number: int
+    at: int
+
+
+@attrs.frozen(kw_only=True)
+class Functions:
+    """The functions of a seed, and what is done with them.
+
+    Attributes:
+        programs: Those that end by themselves, and what they give.
+        runs: Which runs of them are started.
+        deeds: What else clients do: they send messages, and start what sleeps for years and end it.
+        workflows: The code of all.
+        tally: What the functions do outside.
+    """
+
+    programs: Sequence[Program] = ()
+    runs: Sequence[Planned] = ()
+    deeds: Sequence[Deed] = ()
+    workflows: Sequence[Definition[object]] = ()
+    tally: Tally = attrs.field(factory=Tally)
+
+    def missing(self, tables: Tables) -> list[Callable[[SyncEngine], object]]:
+        """Return what sends the messages that runs still wait for: as many as their functions take, and no more."""
+        programs = {one.workflow.name: one for one in self.programs if one.receives}
+        return [
+            partial(_sent, program=programs[run.workflow], run=run)
+            for run in tables.runs.values()
+            if run.status in ACTIVE
+            and run.status is not RunStatus.PENDING
+            and run.workflow in programs
+            and _messages(tables, run) < programs[run.workflow].receives
+        ]
+
+
+def draw_functions(random: Random) -> Functions:
+    """Draw the functions of a seed, and what is done with their runs; in most seeds none."""
+    if random.random() >= _SHARE:
+        return Functions()
+    tally = Tally()
+    programs = [draw_function(random, name, tally) for name in ("first", "second")]
+    sleeper = draw_sleeper(random, "sleeper")
+    runs = [
+        Planned(
+            id=f"function-{number}",
+            program=random.choice(programs),
+            number=random.randrange(1_000),
+            at=random.randrange(15 * _SECOND),
+        )
+        for number in range(random.choice((1, 2, 3)))
+    ]
+    deeds = [deed for run in runs for deed in _sending(random, run)]
+    if random.random() < 0.3:
+        deeds += _sleeping(random, sleeper)
+    workflows: list[Definition[object]] = [*(one.workflow for one in programs), sleeper]
+    return Functions(programs=programs, runs=runs, deeds=deeds, workflows=workflows, tally=tally)
+
+
+def _sending(random: Random, run: Planned) -> list[Deed]:
+    """Draw when messages are sent to a run: before it begins too, and more than it takes."""
+    workflow = run.program.workflow
+    times = sorted(
+        run.at + random.randrange(-_SECOND, 30 * _SECOND) for _ in range(random.choice((0, 1, 2, 3)))
+    )
+    return [
+        Deed(
+            at=max(0, at),
+            what=f"send {run.id} {number}",
+            do=lambda engine, number=number: (  # type: ignore[misc]
+                engine.handle(workflow, run.id)
+                .signal(GO(number), idempotency_key=f"{run.id}/{number}")
+                .number
+            ),
+            is_keyed=True,
+        )
+        for number, at in enumerate(times)
+    ]
+
+
+def _sleeping(random: Random, sleeper: Workflow[[int], int]) -> list[Deed]:
+    """A run that would go on for years, and somebody who ends it."""
+    at, ends = random.randrange(10 * _SECOND), random.choice(("cancel", "terminate"))
+
+    def end(engine: SyncEngine) -> object:
+        handle = engine.handle(sleeper, "sleeping")
+        return (handle.cancel(reason="enough") if ends == "cancel" else handle.terminate()).status
+
+    return [
+        Deed(
+            at=at,
+            what="start sleeping",
+            do=lambda engine: engine.start(sleeper(1), id="sleeping", if_exists="return").id,
+        ),
+        Deed(at=at + random.randrange(20 * _SECOND), what=f"{ends} sleeping", do=end),
+    ]
+
+
+def _sent(engine: SyncEngine, *, program: Program, run: Run) -> object:
+    return (
+        engine.handle(program.workflow, run.id)
+        .signal(GO(0), idempotency_key=f"{run.key}/{run.last_row}")
+        .number
+    )
+
+
+def _messages(tables: Tables, run: Run) -> int:
+    return sum(row.type == "signal.received" for row in tables.history.get(run.key, ()))

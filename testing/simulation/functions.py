@@ -1,0 +1,404 @@
+"""Random durable functions over what asyncio and Holdfast offer, with steps that are pure, and what each must give."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import timedelta
+from random import Random
+from typing import Any, Final, Literal, TypeAlias
+
+import attrs
+
+from holdfast.kernel.authoring.channels import Channel
+from holdfast.kernel.authoring.functions import (
+    Workflow,
+    compensate_with,
+    now,
+    patched,
+    random,
+    side_effect,
+    sleep,
+    uuid4,
+    workflow,
+)
+from holdfast.kernel.authoring.options import Retry
+from holdfast.kernel.authoring.step_context import step_context
+from holdfast.kernel.authoring.steps import Step, step
+from holdfast.ports.errors import GiveUp, RetryAfter
+from holdfast.testing.simulation.fibers import spend
+from holdfast.testing.simulation.programs import Model, Program, mixed
+from holdfast.testing.simulation.tally import Tally
+
+_BIG: Final = 70_000
+_MODULUS: Final = 1_000_003
+_YEARS: Final = timedelta(days=900)
+
+Go: TypeAlias = Callable[[int], Awaitable[int]]
+"""A part of a function: from number to number."""
+
+GO: Final = Channel("go", int)
+"""The channel of which functions take messages. What is in them is of no account, for nobody knows which come first."""
+
+
+class NoFundsError(Exception):
+    """A step says no, with a code that whoever catches it can read."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+@attrs.frozen(kw_only=True)
+class Calling:
+    """How the body of a step behaves. Each try up to `fails` fails, as `how` says; one that runs takes `seconds`."""
+
+    salt: int
+    seconds: float
+    fails: int
+    how: Literal["error", "retry_after", "hang"]
+
+
+def draw_function(draw: Random, name: str, tally: Tally) -> Program:
+    """Draw a durable function of some parts, each of a kind that is drawn."""
+    draft = _Draft(draw, tally)
+    kinds = draw.choices(draft.kinds, k=draw.choice((1, 2, 3, 4)))
+    for kind in kinds:
+        kind()
+    parts, tidy = tuple(draft.parts), draft.step()
+    is_tidy = draw.random() < 0.3
+
+    @workflow(name=name)
+    async def function(number: int) -> int:
+        try:
+            for part in parts:
+                number = await part(number)
+        finally:
+            if is_tidy:
+                await tidy(0)
+        return number
+
+    return Program(workflow=function, model=draft.model, nodes=(), receives=draft.receives)
+
+
+def draw_sleeper(draw: Random, name: str) -> Workflow[[int], int]:
+    """Draw a function that does not end by itself for years."""
+    early = draw.random() < 0.5
+
+    @workflow(name=name)
+    async def sleeper(number: int) -> int:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(sleep(_YEARS))
+            if early:
+                group.create_task(_nothing(number))
+        return number
+
+    return sleeper
+
+
+class _Draft:
+    """A function that grows, from number to number."""
+
+    def __init__(self, draw: Random, tally: Tally) -> None:
+        self.parts: list[Go] = []
+        self.receives = 0
+        self._draw = draw
+        self._tally = tally
+        self._steps = 0
+        self._models: list[Model] = []
+        self.kinds: tuple[Callable[[], None], ...] = (
+            self.add_chain,
+            self.add_chain,
+            self.add_gather,
+            self.add_group,
+            self.add_race,
+            self.add_first,
+            self.add_sleep,
+            self.add_error,
+            self.add_big,
+            self.add_drawn,
+            self.add_message,
+            self.add_message,
+            self.add_saga,
+            self.add_failure,
+        )
+
+    def model(self, number: int) -> int | None:
+        """Return what the function gives for a number; None if it fails, or nobody knows."""
+        given: int | None = number
+        for model in self._models:
+            given = None if given is None else model(given)
+        return given
+
+    # Parts ----------------------------------------------------------------------------------------------------------
+
+    def add_chain(self) -> None:
+        """One step after the other."""
+        steps, salts = self._several(self._draw.choice((1, 1, 2, 4)))
+
+        async def chain(number: int) -> int:
+            for one in steps:
+                number = await one(number)
+            return number
+
+        self._add(chain, lambda number: _folded(salts, number))
+
+    def add_gather(self) -> None:
+        """Steps at once."""
+        steps, salts = self._several(self._draw.randrange(2, 5))
+
+        async def gather(number: int) -> int:
+            return sum(await asyncio.gather(*(one(number) for one in steps))) % _MODULUS
+
+        self._add(gather, lambda number: sum(mixed(salt, number) for salt in salts) % _MODULUS)
+
+    def add_group(self) -> None:
+        """Tasks at once, each of two steps, of which two may run at a time."""
+        steps, salts = self._several(self._draw.randrange(2, 4))
+        wait = self._draw.choice((0.0, 0.4, 2.0))
+
+        async def group(number: int) -> int:
+            limit = asyncio.Semaphore(2)
+
+            async def twice(one: Step[[int], int]) -> int:
+                async with limit:
+                    gave = await one(number)
+                await asyncio.sleep(wait)
+                return await one(gave)
+
+            async with asyncio.TaskGroup() as tasks:
+                made = [tasks.create_task(twice(one)) for one in steps]
+            return sum(task.result() for task in made) % _MODULUS
+
+        self._add(group, lambda number: sum(_folded((salt, salt), number) for salt in salts) % _MODULUS)
+
+    def add_race(self) -> None:
+        """A step that is in time, or is not: whatever comes of it, it goes on alike."""
+        (one,), (salt,) = self._several(1)
+        seconds = self._draw.choice((0.2, 0.9, 3.0, 10.0))
+
+        async def race(number: int) -> int:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    assert await one(number) == mixed(salt, number)
+            return mixed(salt, number)
+
+        self._add(race, lambda number: mixed(salt, number))
+
+    def add_first(self) -> None:
+        """A step and a sleep, of which the first to be done ends the other."""
+        (one,), _ = self._several(1)
+        seconds = self._draw.choice((0.1, 1.0, 5.0))
+
+        async def first(number: int) -> int:
+            tasks = [asyncio.ensure_future(one(number)), asyncio.ensure_future(asyncio.sleep(seconds, 0))]
+            _, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in pending:
+                task.cancel()
+            await asyncio.gather(*pending, return_exceptions=True)
+            return number
+
+        self._add(first, lambda number: number)
+
+    def add_sleep(self) -> None:
+        """Time that passes, and no less of it than was said."""
+        wait = timedelta(seconds=self._draw.choice((0.01, 0.8, 1.5, 4.0, 25.0)))
+
+        async def nap(number: int) -> int:
+            before = now()
+            await sleep(wait)
+            assert now() - before >= wait, f"{wait} were to pass, and {now() - before} have"
+            return number
+
+        self._add(nap, lambda number: number)
+
+    def add_error(self) -> None:
+        """A step that fails for good, with an error that is caught."""
+        salt = self._draw.randrange(1_000)
+
+        @step(name=self._name("refuse"), retry=Retry(attempts=20, give_up_on=(NoFundsError,)))
+        def refuse(number: int) -> int:
+            raise NoFundsError(number + salt)
+
+        async def careful(number: int) -> int:
+            try:
+                return await refuse(number)
+            except NoFundsError as error:
+                return mixed(salt, error.code)
+
+        self._add(careful, lambda number: mixed(salt, number + salt))
+
+    def add_big(self) -> None:
+        """A value that is too large for a row, and a step that takes it."""
+
+        @step(name=self._name("blow_up"), retry=_PATIENT)
+        async def blow_up(number: int) -> str:
+            return str(number % 10) * _BIG
+
+        @step(name=self._name("shrink"), retry=_PATIENT)
+        def shrink(text: str) -> int:
+            assert len(text) == _BIG
+            return int(text[0])
+
+        async def big(number: int) -> int:
+            return await shrink(await blow_up(number))
+
+        self._add(big, lambda number: number % 10)
+
+    def add_drawn(self) -> None:
+        """What looks random, which a step is given: the same in every replay."""
+
+        @step(name=self._name("echo"), retry=_PATIENT)
+        async def echo(text: str) -> str:
+            return text
+
+        async def drawn(number: int) -> int:
+            text = f"{uuid4()} {random().random()} {await side_effect(lambda: number)} {patched('new')}"
+            assert await echo(text) == text, "what was drawn is not what it was"
+            return number
+
+        self._add(drawn, lambda number: number)
+
+    def add_message(self) -> None:
+        """A message that is waited for: for ever, or for a while."""
+        seconds = self._draw.choice((None, None, 0.5, 6.0))
+        self.receives += 1  # one that is not waited for long may take it, too
+        salt = self._draw.randrange(1_000)
+
+        async def message(number: int) -> int:
+            with suppress(TimeoutError):
+                await GO.receive(timeout=seconds)
+            return mixed(salt, number)
+
+        # One that is waited for in vain leaves the message that comes too late to the next that waits.
+        self._add(message, lambda number: mixed(salt, number))
+
+    def add_saga(self) -> None:
+        """Something that is taken back should the run fail, or be cancelled."""
+        tally, draw = self._tally, self._draw
+        calling = self._calling()
+        undo_fails = draw.choice((0, 0, 1, 2))
+
+        @step(name=self._name("charge"), retry=_PATIENT)
+        async def charge(key: str, number: int) -> int:
+            tally.charge(_run(), key)
+            await asyncio.sleep(calling.seconds)
+            _fail(calling)
+            return mixed(calling.salt, number)
+
+        takes_back = step(name=self._name("refund"), retry=_PATIENT)
+
+        async def undo(receipt: int | None, key: str) -> None:
+            if step_context().attempt <= undo_fails:
+                raise ConnectionError("the bank is away")
+            tally.refund(_run(), key)
+
+        refund = takes_back(undo)
+        is_by_hand = draw.random() < 0.3
+        if not is_by_hand:
+            charge.compensate(refund)
+
+        async def saga(number: int) -> int:
+            key = str(uuid4())
+            if is_by_hand:
+                compensate_with(refund, None, key)
+            return await charge(key, number)
+
+        self._add(saga, lambda number: mixed(calling.salt, number))
+
+    def add_failure(self) -> None:
+        """An error that nobody catches: the run fails, mostly."""
+        if self._draw.random() < 0.6:
+            return
+
+        async def fail(number: int) -> int:
+            raise NoFundsError(number)
+
+        self._add(fail, lambda _: None)
+
+    # What they are made of ------------------------------------------------------------------------------------------
+
+    def step(self) -> Step[[int], int]:
+        """Return a step."""
+        (one,), _ = self._several(1)
+        return one
+
+    def _several(self, count: int) -> tuple[list[Step[[int], int]], list[int]]:
+        callings = [self._calling() for _ in range(count)]
+        return [self._step(one) for one in callings], [one.salt for one in callings]
+
+    def _calling(self) -> Calling:
+        draw = self._draw
+        return Calling(
+            salt=draw.randrange(1_000),
+            seconds=draw.choice((0.0, 0.0, 0.1, 1.0, 4.0)),
+            fails=draw.choice((0, 0, 0, 0, 1, 2)),
+            how=draw.choice(("error", "error", "retry_after", "hang")),
+        )
+
+    def _step(self, calling: Calling) -> Step[[int], int]:
+        make = _async_body if self._draw.random() < 0.5 else _sync_body
+        limit = timedelta(seconds=3) if calling.how == "hang" else None
+        decorate = step(name=self._name("step"), retry=_PATIENT)
+        made = decorate(make(calling))
+        return made if limit is None else made.options(timeout=limit)
+
+    def _name(self, kind: str) -> str:
+        self._steps += 1
+        return f"{kind}{self._steps}"
+
+    def _add(self, part: Go, model: Model) -> None:
+        self.parts.append(part)
+        self._models.append(model)
+
+
+_PATIENT: Final = Retry(attempts=60, wait=timedelta(seconds=0.3), backoff=1.5, wait_max=timedelta(seconds=4))
+"""So that lost workers never use up what a step has of tries: what a function gives is known then."""
+
+
+def _async_body(calling: Calling) -> Callable[[int], Any]:
+    async def body(number: int) -> int:
+        await asyncio.sleep(3_600.0 if _hangs(calling) else calling.seconds)
+        _fail(calling)
+        return mixed(calling.salt, number)
+
+    return body
+
+
+def _sync_body(calling: Calling) -> Callable[[int], Any]:
+    def body(number: int) -> int:
+        if calling.seconds:
+            spend(calling.seconds)
+        _fail(calling)
+        return mixed(calling.salt, number)
+
+    return body
+
+
+def _hangs(calling: Calling) -> bool:
+    return calling.how == "hang" and step_context().attempt <= calling.fails
+
+
+def _fail(calling: Calling) -> None:
+    if step_context().attempt > calling.fails:
+        return
+    if calling.how == "retry_after":
+        raise RetryAfter(timedelta(seconds=2), "not yet")
+    raise (KeyError if calling.salt % 2 else ValueError)("not yet")
+
+
+@step(retry=_PATIENT)
+async def _nothing(number: int) -> int:
+    if number < 0:
+        raise GiveUp("it is negative")
+    return number
+
+
+def _run() -> str:
+    """Return the key of the run whose step calls."""
+    return step_context().idempotency_key.partition("/")[0]
+
+
+def _folded(salts: "list[int] | tuple[int, ...]", number: int) -> int:
+    for salt in salts:
+        number = mixed(salt, number)
+    return number

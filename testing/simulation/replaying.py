@@ -1,0 +1,166 @@
+"""Replays what durable functions have lived through: told the same rows, they ask for the same, and end the same."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+from typing import Any, Final, cast
+
+from holdfast.hosts.functions.drive import Drive
+from holdfast.hosts.inputs import Inputs
+from holdfast.hosts.payloads import Payloads
+from holdfast.kernel.authoring.functions import Workflow
+from holdfast.kernel.functions.asked import Failed, Returned, Row, StepAsked, TimerAsked, TimerFired, Turn
+from holdfast.kernel.functions.machine import FunctionMachine
+from holdfast.kernel.invariants import Violation
+from holdfast.ports.json import parse
+from holdfast.ports.records import STAGE_COMPLETED, HistoryRow, Run, RunStatus
+from holdfast.ports.tables import Tables
+from holdfast.testing.simulation.steps import Begun
+from holdfast.testing.simulation.worlds import World
+
+_PREFIXES: Final = 2
+"""At how many places of each history somebody else takes over in the replay, beside the beginning."""
+
+
+def replayed(world: World, tables: Tables) -> Iterator[Violation]:
+    """D2: yield where functions that lived do not come to the same when their histories are replayed."""
+    functions = {
+        (one.name, one.version): one for one in world.scenario.workflows if isinstance(one, Workflow)
+    }
+    inputs = Inputs(world.store.inner, Payloads(world.blobs))
+    for run in tables.runs.values():
+        function = functions.get((run.workflow, run.version))
+        if function is None:
+            continue
+        begun = {call: tries for (key, call), tries in world.watch.steps.begun.items() if key == run.key}
+        replay = _Replay(
+            function, run, inputs.text(run.key, 1), tables.history[run.key], Payloads(world.blobs)
+        )
+        for invariant, what in replay.wrong(begun):
+            yield Violation(invariant, f"{run.id}.{run.generation}", what)
+
+
+class _Replay:
+    """The history of one run, told to new machines."""
+
+    def __init__(
+        self,
+        function: Workflow[..., Any],
+        run: Run,
+        text: str,
+        rows: Sequence[HistoryRow],
+        payloads: Payloads,
+    ) -> None:
+        self._function = function
+        self._run = run
+        self._text = text
+        self._rows = rows
+        self._payloads = payloads
+
+    def wrong(self, begun: Mapping[str, Sequence[Begun]]) -> Iterator[tuple[str, str]]:
+        """Yield what is wrong, by invariant."""
+        noted, drive = self._opened(self._rows)
+        if drive.fault is not None:
+            yield "D2", f"it can't be replayed past row {noted.row}: {drive.fault}"
+        else:
+            yield from noted.early
+            yield from self._of_end(drive)
+            yield from _unasked(begun, noted.steps)
+            yield from self._taken_over(noted.asks)
+        drive.close()
+
+    def _opened(self, rows: Sequence[HistoryRow]) -> "tuple[_Noted, Drive]":
+        machine = self._function.machine(self._text, began_at=self._run.created_at, seed=self._run.key)
+        noted = _Noted(machine)
+        drive = Drive(cast("FunctionMachine", noted), self._payloads.get)
+        drive.open(rows)
+        return noted, drive
+
+    def _taken_over(self, asks: Mapping[int, Sequence[object]]) -> Iterator[tuple[str, str]]:
+        """Yield where somebody who takes over at some row waits for something else than who has gone on."""
+        draw = Random(self._run.key)
+        for at in sorted(draw.sample(range(len(self._rows) + 1), min(_PREFIXES, len(self._rows) + 1))):
+            noted, drive = self._opened(self._rows[:at])
+            waits, did = noted.asks[noted.row], asks[noted.row]
+            if waits != did:
+                yield "D2", f"after row {noted.row} it waits for {waits}, and did for {did}"
+            drive.close()
+
+    def _of_end(self, drive: Drive) -> Iterator[tuple[str, str]]:
+        """S4: yield if a run ended otherwise than its function does. Those that were ended from outside may have."""
+        ended, run = drive.ended, self._run
+        types = {row.type for row in self._rows}
+        if "run.cancelled" in types and "step.completed" in types and "run.cancelling" not in types:
+            yield "S6", "it was cancelled after it had begun, and its function was never told"
+        if run.status is RunStatus.COMPLETED:
+            gave = [
+                self._payloads.get(row.payload)
+                for row in self._rows
+                if row.type == STAGE_COMPLETED and row.payload is not None
+            ]
+            if not isinstance(ended, Returned) or [ended.output] != gave:
+                yield "S4", f"it gave {gave}, and its function ends with {ended}"
+        elif isinstance(ended, Returned) and run.status is RunStatus.FAILED and _is_own(run):
+            yield "S6", f"it failed, with {run.error}, and its function gives {ended.output}"
+        elif isinstance(ended, Failed) and run.status is RunStatus.FAILED and _is_own(run):
+            raised = type(ended.error).__name__
+            if raised not in (run.error or ""):
+                yield "S6", f"it failed, with {run.error}, and its function raises {raised}"
+
+
+class _Noted:
+    """A machine, of which is noted what it waits for after each row, and which timers have fired before their time."""
+
+    def __init__(self, machine: FunctionMachine) -> None:
+        self._machine = machine
+        self.row = 0
+        self.asks: dict[int, list[object]] = {}
+        """What it waits for, by the row that it was told last. Arguments may hang on patches, which come in time."""
+        self.steps: dict[str, StepAsked] = {}
+        self.early: list[tuple[str, str]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._machine, name)
+
+    def begin(self, *, more: bool, patches: Sequence[str]) -> Turn:
+        """See `FunctionMachine.begin`."""
+        turn = self._machine.begin(more=more, patches=patches)
+        self._note()
+        return turn
+
+    def feed(self, row: Row, *, more: bool = False) -> Turn:
+        """See `FunctionMachine.feed`."""
+        if isinstance(row.told, TimerFired):
+            for one in self._machine.asked:
+                if isinstance(one, TimerAsked) and one.call == row.told.call and row.at < one.at:
+                    early = (one.at - row.at) / 1_000_000
+                    self.early.append(
+                        ("T1", f"row {row.number}: timer {one.call} has fired {early:.3f} s early")
+                    )
+        turn = self._machine.feed(row, more=more)
+        self.row = row.number
+        self._note()
+        return turn
+
+    def _note(self) -> None:
+        asked = self._machine.asked
+        self.asks[self.row] = [(one.call, one.what, getattr(one, "at", None)) for one in asked]
+        self.steps |= {one.call: one for one in asked if isinstance(one, StepAsked)}
+
+
+def _unasked(
+    begun: Mapping[str, Sequence[Begun]], steps: Mapping[str, StepAsked]
+) -> Iterator[tuple[str, str]]:
+    """Yield the steps that were begun and are not asked for in the replay, or otherwise."""
+    for call, tries in begun.items():
+        asked = steps.get(call)
+        for one in tries[:1]:
+            if asked is None:
+                yield "D2", f"call {call}, step {one.step!r}, was begun, and the replay does not ask for it"
+            elif (asked.step, asked.arguments) != (one.step, one.arguments):
+                yield "D2", f"call {call} was {one.step}{one.arguments}, and is {asked.step}{asked.arguments}"
+
+
+def _is_own(run: Run) -> bool:
+    """Whether a run failed by what its function raised."""
+    error = parse(run.error or "{}")
+    return error.get("code") == "body_error" and error.get("stage") is not None

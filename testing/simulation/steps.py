@@ -1,0 +1,106 @@
+"""What is known of the steps of durable functions: which tries have begun, and what is recorded of each call."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final, cast
+
+import attrs
+
+from holdfast.kernel.invariants import Violation
+from holdfast.ports.json import parse
+from holdfast.ports.records import HistoryRow, Job, JobState, Micros
+
+_ENDS: Final = frozenset({"step.completed", "step.failed", "timer.fired"})
+_OF_CALLS: Final = _ENDS | {"step.retrying"}
+
+
+@attrs.frozen(kw_only=True)
+class Begun:
+    """A try of a step that has begun: of which claim, of which call, the how-manieth, and with what."""
+
+    job: str
+    epoch: int
+    run: str
+    run_id: str
+    call: str
+    step: str
+    attempt: int
+    arguments: str
+
+
+@attrs.define
+class _Call:
+    """What is recorded of a call."""
+
+    ended: str = ""
+    tries: int = 0
+    retry_at: Micros = 0
+
+
+class Steps:
+    """Knows all tries that have begun and all rows of calls in one simulation, and what of it must not be."""
+
+    def __init__(self) -> None:
+        self.begun: dict[tuple[str, str], list[Begun]] = {}
+        """By run and call."""
+        self._known: set[tuple[str, int, str, int]] = set()
+        self._calls: dict[tuple[str, str], _Call] = {}
+        self._lost: set[tuple[str, int | None]] = set()
+        """The epochs that were lost, by run."""
+
+    def recorded(self, row: HistoryRow) -> Iterator[Violation]:
+        """S4: what was recorded of a call stays. S8: its tries are counted, each once."""
+        if row.type == "stage.lost":
+            self._lost.add((row.run, row.epoch))
+        if row.type not in _OF_CALLS:
+            return
+        facts = cast("dict[str, object]", parse(row.data or "{}"))
+        call = self._calls.setdefault((row.run, str(facts["call"])), _Call())
+        where = f"row {row.number}, {row.type} of call {facts['call']}"
+        if call.ended:
+            yield Violation("S4", row.run, f"{where}: it is {call.ended} already")
+        if row.type != "timer.fired":
+            call.tries += 1
+            if facts["attempt"] != call.tries:
+                yield Violation(
+                    "S8", row.run, f"{where}: try {facts['attempt']} is recorded as number {call.tries}"
+                )
+        if row.type in _ENDS:
+            call.ended = row.type
+        else:
+            call.retry_at = cast("int", facts["retry_at"])
+
+    def begins(self, begun: Begun, job: Job | None, now: float) -> Iterator[Violation]:
+        """S2: each try begins once for a claim. Where that is held: none of what is recorded, and none too early."""
+        before = self.begun.setdefault((begun.run, begun.call), [])
+        uncounted = [one.epoch for one in before if one.attempt == begun.attempt and self._is_lost(one)]
+        before.append(begun)
+        key = (begun.job, begun.epoch, begun.call, begun.attempt)
+        where = f"try {begun.attempt} of call {begun.call}, step {begun.step!r}"
+        if key in self._known:
+            yield Violation("S2", begun.job, f"{where} begins again in epoch {begun.epoch}")
+        self._known.add(key)
+        if job is None or job.state is not JobState.LEASED or job.epoch != begun.epoch:
+            return  # it was lost, and does not know
+        call = self._calls.get((begun.run, begun.call), _Call())
+        if call.ended:
+            yield Violation("S4", begun.job, f"{where} begins, and it is {call.ended}")
+        if begun.attempt != call.tries + 1:
+            yield Violation("S8", begun.job, f"{where} begins, and {call.tries} tries are recorded")
+        if uncounted:
+            yield Violation(
+                "S8", begun.job, f"{where} begins again: epoch {uncounted[0]} was lost, and not counted"
+            )
+        if call.retry_at > now:
+            early = (call.retry_at - now) / 1_000_000
+            yield Violation("T1", begun.job, f"{where} begins {early:.3f} s before its time")
+
+    def _is_lost(self, begun: Begun) -> bool:
+        return (begun.run, begun.epoch) in self._lost
+
+    def wasted(self) -> Iterator[Violation]:
+        """W1: where nothing goes wrong, each try of each call begins once."""
+        for (run, call), tries in self.begun.items():
+            for attempt, times in Counter(one.attempt for one in tries).items():
+                if times > 1:
+                    yield Violation("W1", run, f"try {attempt} of call {call} began {times} times")

@@ -1,0 +1,49 @@
+"""What simulated functions do outside and take back again: it outlives every process, and forgets nothing."""
+
+from typing import Final
+
+from holdfast.ports.records import Run, RunStatus
+from holdfast.ports.tables import Tables
+
+_AT_ONCE: Final = ('"deadline_exceeded"', '"terminated"')
+"""How runs end that are not told to: nothing is taken back then."""
+
+
+class Tally:
+    """A bank that honours keys: what was charged under one, and what was given back. What is given back stays so."""
+
+    def __init__(self) -> None:
+        self._charged: dict[str, set[str]] = {}
+        self._refunded: dict[str, set[str]] = {}
+
+    def charge(self, run: str, key: str) -> None:
+        """Charge for a run; again under the same key is once."""
+        self._charged.setdefault(run, set()).add(key)
+
+    def refund(self, run: str, key: str) -> None:
+        """Give back what was charged under a key, now and should somebody come late and charge it again."""
+        self._refunded.setdefault(run, set()).add(key)
+
+    def wrong(self, tables: Tables) -> list[str]:
+        """Return what is wrong when all has ended: runs that came to nothing and charged, and the other way round."""
+        found: list[str] = []
+        for run in tables.runs.values():
+            charged = self._charged.get(run.key, set[str]())
+            stands = charged - self._refunded.get(run.key, set())
+            if run.status is RunStatus.COMPLETED and stands != charged:
+                found.append(
+                    f"run {run.id}.{run.generation} was completed, and {len(charged - stands)} taken back"
+                )
+            elif stands and _is_told(run, tables):
+                found.append(
+                    f"run {run.id}.{run.generation} is {run.status}, and {len(stands)} were not taken back"
+                )
+        return found
+
+
+def _is_told(run: Run, tables: Tables) -> bool:
+    """Whether a run has failed by itself, or was cancelled: it has taken back what it did."""
+    ends = {row.type for row in tables.history.get(run.key, ())}
+    if any(mark in (run.error or "") for mark in _AT_ONCE) or "run.terminated" in ends:
+        return False
+    return run.status in (RunStatus.FAILED, RunStatus.CANCELLED)

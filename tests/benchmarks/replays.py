@@ -1,0 +1,88 @@
+"""Wakes a function whose history is long: it is read from the store, and told to the code."""
+
+from typing import Final
+
+from holdfast.hosts.engine import Engine
+from holdfast.hosts.functions.replaying import replay_here
+from holdfast.hosts.run_histories import read_history
+from holdfast.hosts.sync_engine import SyncEngine
+from holdfast.kernel.authoring.channels import Channel
+from holdfast.kernel.authoring.functions import workflow
+from holdfast.kernel.authoring.steps import step
+from holdfast.kernel.commands import JobClaim, JobRecord, Recorded, SessionOpen
+from holdfast.ports.json import canonical
+from holdfast.ports.persistence import FindRun, Lane
+from holdfast.ports.records import Payload, RunName
+from tests.benchmarks.floors import check
+from tests.benchmarks.meter import Meter, Sample
+from tests.benchmarks.sites import Site
+
+_BATCH: Final = 500
+_HOUR: Final = 3_600_000_000
+_NAMESPACE: Final = "default"
+
+over: Final = Channel("over", bool)
+
+
+@step
+async def one(number: int) -> int:
+    """Give a number: it is recorded already, so this is never called."""
+    return number
+
+
+@workflow
+async def chain(length: int) -> int:
+    """Add the numbers that steps give, one after the other, and wait for a word."""
+    total = 0
+    for number in range(length):
+        total += await one(number)
+    await over.receive()
+    return total
+
+
+def replay(site: Site, steps: int) -> Sample:
+    """Read a history of so many steps, and tell it to the function."""
+    with Engine.open(site.url, workflows=[chain]).sync as engine:
+        _record(engine, steps)
+    with Meter(site) as meter, Engine.open(site.url, workflows=[chain]).sync as engine:
+        run = engine.core.stores.persistence.read(FindRun(RunName(_NAMESPACE, "x")))
+        assert run is not None
+        meter.start()
+        replayed = replay_here(read_history(engine.core, run), chain)
+        meter.stop()
+    check(not replayed.is_stuck and replayed.ended is None, f"{replayed}")
+    return meter.sample(steps)
+
+
+def _record(engine: SyncEngine, steps: int) -> None:
+    """Start a run, and record so many steps of it, without doing them."""
+    engine.start(chain(steps), id="x")
+    kernel = engine.core.kernel
+    session = kernel.dispatch(SessionOpen(namespace=_NAMESPACE, host="bench", lease=_HOUR)).session
+    lane = Lane(queue="default", definitions=("chain@1",), limit=1)
+    claim = JobClaim(namespace=_NAMESPACE, session=session, lanes=(lane,), limit=1)
+    (attempt,) = kernel.dispatch(claim).attempts
+    seen = 1
+    for first in range(0, steps, _BATCH):
+        rows = tuple(
+            Recorded(
+                type="step.completed",
+                call=str(number + 1),
+                step="one",
+                output=Payload(inline=canonical(number)),
+                site="replays.py:38",
+                started_at=0,
+            )
+            for number in range(first, min(first + _BATCH, steps))
+        )
+        command = JobRecord(
+            namespace=_NAMESPACE,
+            job=attempt.job,
+            epoch=attempt.epoch,
+            seen=seen,
+            rows=rows,
+            host="bench",
+        )
+        stored = kernel.dispatch(command).rows
+        check(len(stored) >= len(rows), "not all is recorded")  # a mark that it gets long may be among them
+        seen = stored[-1].number

@@ -1,0 +1,68 @@
+"""Write golden histories of runs: `python -m tests.golden.exported`, from the root of the repository.
+
+They are documents as `holdfast history export` writes them. As with golden recordings, one that is there is never
+written again: every release that comes must read it, and replay it with the code that its run was begun with.
+"""
+
+import platform
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import anyio
+
+from holdfast import Engine, RunCancelledError, RunFailedError, RunHandle, Worker
+from tests.golden.begun import CALLS, WAITING, WORKFLOWS, approval, withdrawal
+
+FOLDER: Final = Path(__file__).parent / "histories"
+_LOOK_SECONDS: Final = 0.02
+
+
+def main() -> None:
+    """Write those that are not there."""
+    FOLDER.mkdir(exist_ok=True)
+    missing = [name for name in CALLS if not list(FOLDER.glob(f"{name}-*.json"))]
+    if missing:
+        anyio.run(_write, missing)
+
+
+async def _write(names: list[str]) -> None:
+    with TemporaryDirectory() as folder:
+        url = f"sqlite:///{folder}/golden.db"
+        engine = Engine.open(url, workflows=WORKFLOWS, blobs=f"file://{folder}/blobs")
+        engine.core.host = "golden"
+        async with engine, Worker(engine):
+            for name in names:
+                run = await engine.start(CALLS[name], id=f"{name}-1")
+                await _accompany(name, run)
+                path = FOLDER / f"{name}-{platform.python_version()}.json"
+                path.write_text((await run.export_history()).to_json(), encoding="utf-8")
+                print(path.name)
+
+
+async def _accompany(name: str, run: RunHandle[Any]) -> None:
+    """Do what else a run needs, and wait until it is where its history is to be written."""
+    if name == "is_told":
+        await run.signal(approval(True))
+        await _until(run, "signal.received")
+        await run.signal(withdrawal("no more"))
+    if name == "listens":
+        await run.signal(approval(False))
+        await _until(run, "signal.received")
+    if name in {"sleeps", "is_cancelled"}:
+        await _until(run, "step.completed")
+    if name == "is_cancelled":
+        await run.cancel(reason="changed their mind")
+    if name not in WAITING:
+        with suppress(RunFailedError, RunCancelledError):
+            await run.result()
+
+
+async def _until(run: RunHandle[Any], type: str) -> None:
+    while all(event.type != type for event in await run.history()):  # noqa: ASYNC110
+        await anyio.sleep(_LOOK_SECONDS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""Write golden histories of durable functions: `python -m tests.golden.functions`, from the root of the repository.
+
+As with golden recordings, one that is there is never written again: a run that was begun with this release, on any
+Python, is replayed by all that come, on every other Python.
+"""
+
+import json
+import platform
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from holdfast.kernel.authoring.calls import Call
+from holdfast.kernel.functions.asked import (
+    Asked,
+    Cancelling,
+    ChildAsked,
+    Ended,
+    Failed,
+    Raised,
+    Returned,
+    Row,
+    SignalReceived,
+    StepAsked,
+    StepCompleted,
+    StepFailed,
+    TimerAsked,
+    TimerFired,
+    Told,
+)
+from tests.unit.kernel.functions.corpus import CORPUS, WHEN_SENT
+from tests.unit.kernel.functions.player import Played, play
+
+FOLDER: Final = Path(__file__).parent / "functions"
+_TOLD: Final = {
+    one.__name__: one for one in (StepCompleted, StepFailed, TimerFired, SignalReceived, Cancelling)
+}
+
+
+def main() -> None:
+    """Write those that are not there."""
+    FOLDER.mkdir(exist_ok=True)
+    for name, (call, then) in plays().items():
+        path = FOLDER / f"{name}.json"
+        if not path.exists():
+            seed = int(name.rpartition("-")[2])
+            text = json.dumps(to_data(play(call, seed=seed, then=then)), indent=1)
+            path.write_text(text + "\n", encoding="utf-8")
+            print(path)
+
+
+def plays() -> dict[str, tuple[Call[Any], list[tuple[float, Told]]]]:
+    """Return what golden histories are of, by name: a call, and what it is told from outside."""
+    alone: dict[str, tuple[Call[Any], list[tuple[float, Told]]]] = {
+        f"{call.definition.name}-{number:02}": (call, []) for number, call in enumerate(CORPUS)
+    }
+    sent = {
+        f"{call.definition.name}-sent-{number:02}": (call, then)
+        for number, (call, then) in enumerate(WHEN_SENT)
+    }
+    return {**alone, **sent}
+
+
+def to_data(played: Played) -> dict[str, object]:
+    """Return what is kept of a run that was played."""
+    return {
+        "python": platform.python_version(),
+        "rows": [
+            {"at": row.at, "kind": type(row.told).__name__, "told": attrs.asdict(row.told)}
+            for row in played.rows
+        ],
+        "waited": [[asked_data(one) for one in waited] for waited in played.waited],
+        "ended": ended_text(played.ended),
+        **({"patches": played.patches} if any(played.patches) else {}),
+    }
+
+
+def asked_data(asked: Asked) -> list[object]:
+    """Return what must never change of what was asked for."""
+    match asked:
+        case StepAsked():
+            return [asked.call, asked.step, asked.arguments]
+        case TimerAsked():
+            return [asked.call, asked.at]
+        case ChildAsked():
+            return [asked.call, asked.workflow, asked.version, asked.input, asked.run, asked.parent_end]
+
+
+def ended_text(ended: Ended | None) -> str:
+    """Return how a function has ended, in words."""
+    match ended:
+        case Returned(output):
+            return f"returned {output}"
+        case Failed(error):
+            return f"raised {type(error).__name__}({', '.join(map(repr, error.args))})"
+        case None:
+            return "waits"
+
+
+def rows_from(data: dict[str, Any]) -> list[Row]:
+    """Return the rows of what `to_data` gave."""
+    return [
+        Row(number=number, at=row["at"], told=_told(row["kind"], row["told"]))
+        for number, row in enumerate(data["rows"], 1)
+    ]
+
+
+def _told(kind: str, told: dict[str, Any]) -> Told:
+    if kind == StepFailed.__name__:
+        told = {**told, "error": Raised(**told["error"])}
+    return _TOLD[kind](**told)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""What durable functions cost: a commit for each step of a chain, one for many runs at once, no more for a wake-up."""
+
+from datetime import timedelta
+
+import pytest
+
+from holdfast.hosts.serverless.host import ServerlessHost
+from holdfast.kernel.authoring.channels import Channel
+from holdfast.kernel.authoring.functions import sleep, workflow
+from holdfast.kernel.authoring.steps import step
+from holdfast.kernel.commands import (
+    Attempt,
+    JobClaim,
+    JobRecord,
+    JobSettle,
+    Parked,
+    Recorded,
+    RunCreate,
+    RunSignal,
+    Sent,
+    SessionOpen,
+)
+from holdfast.kernel.kernel import Kernel
+from holdfast.ports.errors import CommandError
+from holdfast.ports.json import canonical
+from holdfast.ports.persistence import Lane
+from holdfast.ports.records import Payload
+from tests.integration.counts.conftest import OpenEngine
+from tests.integration.counts.statements import Statements
+
+HOUR = 3_600_000_000
+FEW, MANY = 5, 500
+
+go = Channel("go", int)
+
+
+@step
+async def add(number: int) -> int:
+    return number + 1
+
+
+@workflow
+async def chain(steps: int) -> int:
+    number = 0
+    for _ in range(steps):
+        number = await add(number)
+    return number
+
+
+@workflow
+async def chain_and_wait(steps: int) -> int:
+    number = 0
+    for _ in range(steps):
+        number = await add(number)
+    return number + await go.receive()
+
+
+@workflow
+async def nap() -> None:
+    await sleep(timedelta(days=90))
+
+
+@pytest.mark.parametrize("steps", [FEW, 50])
+def test_a_chain_of_steps_is_a_commit_for_each_and_two_more(
+    open_engine: OpenEngine, statements: Statements, steps: int
+) -> None:
+    engine = open_engine(chain)
+    engine.sync.start(chain(steps), id="x")
+    host = ServerlessHost(engine)
+    with statements.of() as counted:
+        assert host.process_available_jobs(max_jobs=1, concurrency=1).completed == 1
+    recorded = [sql for sql in counted.sent.elements() if "INSERT INTO holdfast_history" in sql]
+    assert len(recorded) == steps + 1
+    # The session is opened and closed around it, and the next claim finds nothing.
+    assert steps + 2 <= counted.commits <= steps + 4
+
+
+def test_steps_of_many_runs_share_commits(open_engine: OpenEngine, statements: Statements) -> None:
+    steps, runs = 10, 50
+    engine = open_engine(chain)
+    for number in range(runs):
+        engine.sync.start(chain(steps), id=str(number))
+    host = ServerlessHost(engine)
+    with statements.of() as counted:
+        assert host.process_available_jobs(max_jobs=runs, concurrency=runs).completed == runs
+    assert counted.commits < steps * runs / 2
+
+
+class Driven:
+    """Runs of a function that are driven, one command at a time."""
+
+    def __init__(self, kernel: Kernel, namespace: str, runs: int) -> None:
+        self.kernel, self.namespace = kernel, namespace
+        create = RunCreate(
+            namespace=namespace, workflow="nap", input=Payload(inline=canonical(dict[str, object]()))
+        )
+        kernel.dispatch_many([create] * runs)
+        session = kernel.dispatch(SessionOpen(namespace=namespace, host="h", lease=HOUR)).session
+        lane = Lane(queue="default", definitions=("nap@1",), limit=runs)
+        claim = JobClaim(namespace=namespace, session=session, lanes=(lane,), limit=runs)
+        self.attempts: tuple[Attempt, ...] = kernel.dispatch(claim).attempts
+        assert len(self.attempts) == runs
+
+    def record(self, call: str) -> None:
+        row = Recorded(type="step.completed", call=call, step="add", output=Payload(inline="1"))
+        commands = [
+            JobRecord(namespace=self.namespace, job=one.job, epoch=one.epoch, seen=int(call), rows=(row,))
+            for one in self.attempts
+        ]
+        answers = self.kernel.dispatch_many(commands)
+        assert all(not isinstance(one, CommandError) and one.status == "recorded" for one in answers)
+
+    def look(self) -> None:
+        self.kernel.dispatch_many(
+            [
+                JobRecord(namespace=self.namespace, job=one.job, epoch=one.epoch, seen=1)
+                for one in self.attempts
+            ]
+        )
+
+    def park(self) -> None:
+        commands = [
+            JobSettle(namespace=self.namespace, job=one.job, epoch=one.epoch, outcome=Parked(seen=1))
+            for one in self.attempts
+        ]
+        answers = self.kernel.dispatch_many(commands)
+        assert all(not isinstance(one, CommandError) and one.status == "settled" for one in answers)
+
+
+def costs(open_engine: OpenEngine, statements: Statements, what: str, runs: int) -> tuple[int, int]:
+    """Return how many statements and commits it takes to do something of so many runs."""
+    engine = open_engine(nap)
+    driven = Driven(engine.kernel, engine.core.namespace, runs)
+    if what == "record again":
+        driven.record("1")
+    with statements.of() as counted:
+        match what:
+            case "record":
+                driven.record("1")
+            case "record again":
+                driven.record("2")
+            case "look":
+                driven.look()
+            case _:
+                driven.park()
+    return counted.queries, counted.commits
+
+
+@pytest.mark.parametrize("what", ["record", "record again", "look", "park"])
+def test_many_cost_as_many_statements_as_few(
+    open_engine: OpenEngine, statements: Statements, what: str
+) -> None:
+    few, commits = costs(open_engine, statements, what, FEW)
+    many, more_commits = costs(open_engine, statements, what, MANY)
+    assert few == many
+    assert commits == more_commits == 1
+    assert many <= {"record": 7, "record again": 7, "look": 4, "park": 6}[what]
+
+
+@pytest.mark.parametrize("steps", [FEW, 200])
+def test_what_a_message_costs_does_not_depend_on_the_history(
+    open_engine: OpenEngine, statements: Statements, steps: int
+) -> None:
+    engine = open_engine(chain_and_wait)
+    engine.sync.start(chain_and_wait(steps), id="x")
+    host = ServerlessHost(engine)
+    host.process_available_jobs(max_jobs=1)
+    signal = Sent(channel="go", payload=Payload(inline="1"))
+    with statements.of() as counted:
+        engine.kernel.dispatch(RunSignal(namespace=engine.core.namespace, run_id="x", signal=signal))
+    assert counted.commits == 1
+    assert counted.queries <= 7
+
+
+@pytest.mark.parametrize("steps", [FEW, 200])
+def test_a_wake_up_reads_the_history_once_and_records_nothing_anew(
+    open_engine: OpenEngine, statements: Statements, steps: int
+) -> None:
+    engine = open_engine(chain_and_wait)
+    run = engine.sync.start(chain_and_wait(steps), id="x")
+    ServerlessHost(engine).process_available_jobs(max_jobs=1)
+    run.signal(go(1))
+    woken = open_engine(chain_and_wait)
+    host = ServerlessHost(woken)
+    with statements.of() as counted:
+        assert host.process_available_jobs(max_jobs=1).completed == 1
+    assert run.result() == steps + 1
+    reads = [sql for sql in counted.sent.elements() if "FROM holdfast_history" in sql and "number > " in sql]
+    assert len(reads) == 1
+    assert counted.written <= 12

@@ -1,0 +1,267 @@
+"""What a function, or a step of it, does wrong is its own run's trouble, and no other's."""
+
+import asyncio
+import gc
+import sys
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import anyio
+import pytest
+
+from holdfast.hosts.functions import driving
+from holdfast.hosts.functions.drive import Drive
+from holdfast.hosts.functions.recording import Recorder
+from holdfast.hosts.process.worker import Worker
+from holdfast.kernel.authoring.functions import Workflow, workflow
+from holdfast.kernel.authoring.options import Retry
+from holdfast.kernel.authoring.steps import step
+from holdfast.kernel.commands import JobRecorded
+from holdfast.kernel.functions.machine import FunctionMachine, in_memory
+from holdfast.ports.errors import RunFailedError, UnavailableError
+from holdfast.ports.records import Payload
+from tests.integration.hosts.conftest import OpenEngine
+from tests.integration.hosts.waiting import until
+
+SOON = 20
+ONCE = Retry(attempts=1)
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick")]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Workers are tested on both backends elsewhere."""
+    return "asyncio"
+
+
+@pytest.fixture
+def url() -> str:
+    """Whatever the store is: this is about what is before it."""
+    return "memory://"
+
+
+async def _fails() -> None:
+    raise ValueError("a")
+
+
+@step(retry=ONCE)
+async def in_a_group() -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_fails())
+
+
+@step(retry=ONCE)
+async def waits_for_what_it_cancelled() -> None:
+    task = asyncio.create_task(asyncio.sleep(10))
+    await asyncio.sleep(0)
+    task.cancel()
+    await task
+
+
+@step(retry=ONCE)
+async def exits() -> None:
+    sys.exit(3)
+
+
+@step(retry=ONCE)
+def exits_in_a_thread() -> None:
+    sys.exit(3)
+
+
+@step
+async def fine(number: int = 1) -> int:
+    return number
+
+
+@workflow
+async def grouped() -> None:
+    await in_a_group()
+
+
+@workflow
+async def cancelled() -> None:
+    await waits_for_what_it_cancelled()
+
+
+@workflow
+async def exited() -> None:
+    await exits()
+
+
+@workflow
+async def exited_in_a_thread() -> None:
+    await exits_in_a_thread()
+
+
+@workflow
+async def neighbour() -> int:
+    return sum([await fine() for _ in range(10)])
+
+
+@pytest.mark.parametrize("wrong", [grouped, cancelled, exited, exited_in_a_thread], ids=lambda one: one.name)
+async def test_what_a_step_raises_fails_its_run_and_no_other(
+    open_engine: OpenEngine, wrong: Workflow[[], None]
+) -> None:
+    engine = open_engine(wrong, neighbour)
+    async with Worker(engine):
+        good = [await engine.start(neighbour()) for _ in range(5)]
+        bad = await engine.start(wrong())
+        with anyio.fail_after(SOON):
+            assert [await one.result() for one in good] == [10] * 5
+            with pytest.raises(RunFailedError):
+                await bad.result()
+
+
+@workflow
+async def two() -> list[int]:
+    return list(await asyncio.gather(fine(1), fine(2)))
+
+
+async def test_a_blob_store_that_is_away_for_a_moment_has_nothing_recorded_twice(
+    open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two results are recorded together; the function is told the first, and the second can't be read yet."""
+    asked: list[Payload] = []
+
+    def drive(machine: FunctionMachine, text: Callable[[Payload], str]) -> Drive:
+        def once_away(payload: Payload) -> str:
+            asked.append(payload)
+            if len(asked) == 2:
+                raise UnavailableError("the blob store is away")
+            return text(payload)
+
+        return Drive(machine, once_away)
+
+    monkeypatch.setattr(driving, "Drive", drive)
+    engine = open_engine(two)
+    async with Worker(engine):
+        run = await engine.start(two())
+        with anyio.fail_after(SOON):
+            assert await run.result() == [1, 2]
+    assert [event.type for event in await run.history()].count("step.completed") == 2
+    assert len(asked) > 2
+
+
+NEIGHBOURS_ARE_DONE = threading.Event()
+
+
+@workflow
+async def computes() -> bool:
+    await fine()
+    return NEIGHBOURS_ARE_DONE.wait(SOON)  # stands for what takes a processor that long
+
+
+async def test_a_function_that_computes_for_long_holds_up_no_other(open_engine: OpenEngine) -> None:
+    NEIGHBOURS_ARE_DONE.clear()
+    engine = open_engine(computes, neighbour)
+    async with Worker(engine):
+        slow = await engine.start(computes())
+        good = [await engine.start(neighbour()) for _ in range(5)]
+        with anyio.fail_after(SOON):
+            assert [await one.result() for one in good] == [10] * 5
+            NEIGHBOURS_ARE_DONE.set()
+            assert await slow.result()
+
+
+async def test_a_function_whose_opening_is_given_up_is_not_kept_in_memory(
+    open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may, reads = threading.Event(), threading.Event()
+    real: Any = driving._Driver._history  # pyright: ignore[reportPrivateUsage]
+
+    def slow(self: Any) -> Any:
+        reads.set()
+        may.wait(SOON)
+        return real(self)
+
+    monkeypatch.setattr(driving._Driver, "_history", slow)  # pyright: ignore[reportPrivateUsage]
+    engine = open_engine(neighbour)
+    before = in_memory()
+    async with Worker(engine, drain_grace=timedelta(milliseconds=50)):
+        await engine.start(neighbour())
+        await until(reads.is_set)
+    may.set()
+    gc.collect()
+    await until(lambda: in_memory() == before)
+
+
+class _Kernel:
+    """Answers once it may."""
+
+    def __init__(self) -> None:
+        self.may = threading.Semaphore(0)
+        self.asked: list[int] = []
+
+    def dispatch_many(self, commands: list[object]) -> list[JobRecorded]:
+        self.asked.append(len(commands))
+        self.may.acquire()
+        return [JobRecorded(status="recorded") for _ in commands]
+
+
+class _Drive:
+    def __init__(self, error: Exception | None = None) -> None:
+        self.took = 0
+        self.error = error
+
+    def take(self, _: JobRecorded) -> None:
+        self.took += 1
+        if self.error is not None:
+            raise self.error
+
+
+async def test_what_has_been_sent_is_waited_for_whoever_is_cancelled() -> None:
+    kernel: Any = _Kernel()
+    recorder = Recorder()
+    left: list[int] = []
+    scopes = [anyio.CancelScope() for _ in range(3)]
+
+    async def one(number: int) -> None:
+        drive: Any = _Drive()
+        command: Any = None
+        with scopes[number]:
+            try:
+                await recorder.record(kernel, drive, command)
+            finally:
+                left.append(number)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(one, 0)
+        await until(lambda: kernel.asked == [1])
+        group.start_soon(one, 1)
+        group.start_soon(one, 2)
+        await anyio.wait_all_tasks_blocked()
+        kernel.may.release()
+        await until(lambda: kernel.asked == [1, 2])  # 1 and 2 are sent together
+        scopes[2].cancel()
+        await anyio.wait_all_tasks_blocked()
+        assert 2 not in left
+        kernel.may.release()
+    assert set(left) == {0, 1, 2}
+
+
+async def test_a_function_that_can_not_take_what_is_recorded_is_the_only_one_to_hear_of_it() -> None:
+    kernel: Any = _Kernel()
+    recorder = Recorder()
+    drives: list[Any] = [_Drive(), _Drive(TypeError("no")), _Drive()]
+    answers: dict[int, object] = {}
+
+    async def one(number: int) -> None:
+        command: Any = None
+        try:
+            answers[number] = await recorder.record(kernel, drives[number], command)
+        except TypeError as error:
+            answers[number] = error
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(one, 0)
+        await until(lambda: kernel.asked == [1])
+        group.start_soon(one, 1)
+        group.start_soon(one, 2)
+        await anyio.wait_all_tasks_blocked()
+        for _ in range(3):
+            kernel.may.release()
+    assert isinstance(answers[2], JobRecorded)
+    assert isinstance(answers[1], TypeError)

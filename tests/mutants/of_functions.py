@@ -1,0 +1,241 @@
+"""Bugs in how durable functions are driven, recorded, woken and taken back."""
+
+from typing import Final
+
+from tests.mutants.mutant import Edit, Mutant
+
+OF_FUNCTIONS: Final = (
+    Mutant(
+        name="record-without-epoch",
+        breaks="whoever once drove a function may record for it: a record's epoch is not looked at",
+        caught_by=("S3",),
+        edits=(
+            Edit(
+                "kernel/decide/records.py",
+                "    held = held_job(state, command.job, command.epoch, command.namespace)\n",
+                "    known = state.tables.job(named_job(command.job))\n"
+                "    held = held_job(state, command.job, known.epoch if known else 0, command.namespace)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        name="resent-record-stored-twice",
+        breaks="a record whose answer was lost is stored again when it is sent again",
+        caught_by=("S4", "S8"),
+        edits=(
+            Edit(
+                "kernel/decide/records.py",
+                "if is_early or (recorded.type, recorded.call, recorded.attempt) in known:",
+                "if is_early:",
+            ),
+        ),
+    ),
+    Mutant(
+        name="timer-fired-early",
+        breaks="a driver whose clock is ahead of the store's by seconds records that a timer has fired",
+        caught_by=("T1",),
+        edits=(
+            Edit(
+                "kernel/decide/records.py",
+                "recorded.due is not None and recorded.due > now",
+                "recorded.due is not None and recorded.due > now + 2_000_000",
+            ),
+            Edit(
+                "hosts/functions/drive.py",
+                "            if one.at <= now\n        ]",
+                "            if one.at <= now + 1_000_000\n        ]",
+            ),
+        ),
+    ),
+    Mutant(
+        name="parked-past-news",
+        breaks="a function is parked though there are rows that it has not been told",
+        caught_by=("L1",),
+        edits=(
+            Edit(
+                "kernel/decide/records.py",
+                "    if parked.seen < run.last_row:\n        wake_at = now\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        name="message-wakes-nobody",
+        breaks="a message is stored, and a function that is parked is not woken",
+        caught_by=("L1",),
+        edits=(
+            Edit(
+                "kernel/decide/signals.py",
+                "        case JobState.SLEEPING:\n            draft.rest_job(job, now)\n",
+                "        case JobState.SLEEPING:\n            pass\n",
+            ),
+        ),
+    ),
+    Mutant(
+        name="message-sent-again-stored-twice",
+        breaks="a message that is sent again under its idempotency key is another one",
+        caught_by=("I1",),
+        edits=(
+            Edit(
+                "hosts/sync_handles.py",
+                "            idempotency_key=idempotency_key,\n            run_id=self.id,\n            signal=",
+                "            run_id=self.id,\n            signal=",
+            ),
+        ),
+    ),
+    Mutant(
+        name="tries-forgotten-in-replay",
+        breaks="who takes over a function counts the tries of its steps from one again",
+        caught_by=("S8",),
+        edits=(
+            Edit(
+                "hosts/functions/drive.py",
+                'number, at = cast("int", facts["attempt"]) + 1, cast("int", facts["retry_at"])',
+                'number, at = 1, cast("int", facts["retry_at"])',
+            ),
+        ),
+    ),
+    Mutant(
+        name="retry-of-a-step-not-waited-for",
+        breaks="a step that has failed is tried again at once, and its row says when it was to be",
+        caught_by=("T1",),
+        edits=(
+            Edit(
+                "hosts/functions/driving.py",
+                "            if one.at is None or one.at <= now:\n                del self._later",
+                "            if True:\n                del self._later",
+            ),
+        ),
+    ),
+    Mutant(
+        name="lost-try-not-counted",
+        breaks="a step that was under way when its worker was lost is tried again under the same number",
+        caught_by=("S8", "S2"),
+        edits=(
+            Edit(
+                "hosts/functions/driving.py",
+                "if self._body.attempt.losses and not drive.is_over:",
+                "if False:",
+            ),
+        ),
+    ),
+    Mutant(
+        name="unseen-rows-not-told",
+        breaks="the answer to a record has only the rows that it has stored, and not those of others before",
+        caught_by=("L1", "D2", "S6"),
+        edits=(Edit("kernel/decide/records.py", "rows=(*unseen, *draft.rows)", "rows=tuple(draft.rows)"),),
+    ),
+    Mutant(
+        name="cancelled-function-fenced",
+        breaks="a function that is cancelled is ended at once, as a pipeline is: it takes nothing back",
+        caught_by=("L1", "S6"),
+        edits=(
+            Edit(
+                "kernel/decide/runs.py",
+                "    if has_code_under_way and not is_older",
+                "    if False and has_code_under_way and not is_older",
+            ),
+        ),
+    ),
+    Mutant(
+        name="not-taken-back",
+        breaks="what a function has done is not taken back when it fails",
+        caught_by=("L1",),
+        edits=(
+            Edit(
+                "kernel/functions/machine.py",
+                "            await self._loop.saga.compensate()\n",
+                "            pass\n",
+            ),
+        ),
+    ),
+    Mutant(
+        name="unknown-outcome-not-taken-back",
+        breaks="a step that was under way when its run was cancelled is taken for one that has not happened",
+        caught_by=("L1",),
+        edits=(
+            Edit(
+                "kernel/functions/sagas.py",
+                "            if due.output is not None or due.takes_unknown or await",
+                "            if due.output is not None or not due.takes_unknown and await",
+            ),
+        ),
+    ),
+    Mutant(
+        name="ids-drawn-anew",
+        breaks="what a function draws by chance is another thing in each replay",
+        caught_by=("D2", "S6", "S4"),
+        edits=(
+            Edit(
+                "hosts/functions/driving.py",
+                "began_at=run.created_at, seed=run.key)",
+                'began_at=run.created_at, seed=f"{run.key}{body.attempt.epoch}")',
+            ),
+        ),
+    ),
+    Mutant(
+        name="clock-of-the-driver",
+        breaks="a function's clock is that of whoever drives it, not that of its rows",
+        caught_by=("D2", "S6", "S4", "T1"),
+        edits=(
+            Edit(
+                "hosts/functions/driving.py",
+                "began_at=run.created_at, seed=run.key)",
+                "began_at=self._now(), seed=run.key)",
+            ),
+        ),
+    ),
+    Mutant(
+        name="replay-of-one-page-short",
+        breaks="who takes over a function does not read the last row of its history",
+        caught_by=("S4", "S8", "D2", "L1", "S6"),
+        edits=(
+            Edit(
+                "hosts/functions/driving.py",
+                "            if len(page) < _PAGE:\n                return rows\n",
+                "            if len(page) < _PAGE:\n                return rows[:-1]\n",
+            ),
+        ),
+    ),
+    Mutant(
+        name="drives-on-when-out-of-time",
+        breaks="a serverless function drives on for longer than its invocation lasts",
+        caught_by=("W1",),
+        edits=(
+            Edit(
+                "hosts/functions/driving.py",
+                "return limit is not None and now - self._body.started_at > limit",
+                "return False",
+            ),
+        ),
+    ),
+    Mutant(
+        name="losses-never-forgiven",
+        breaks="a function that has come further since is still blamed for the workers that were lost before",
+        caught_by=("S6", "S8"),
+        edits=(
+            Edit(
+                "kernel/decide/records.py",
+                "    if draft.rows and (job.losses or job.attempts > 1):",
+                "    if draft.rows and job.attempts > 1_000:",
+            ),
+            Edit(
+                "kernel/decide/records.py",
+                "rested(evolve(job, attempts=0, losses=0), wake_at, now, run.status)",
+                "rested(job, wake_at, now, run.status)",
+            ),
+        ),
+    ),
+    Mutant(
+        name="paused-function-goes-on",
+        breaks="a function whose run is paused stays claimable",
+        caught_by=("C1", "S7", "S5"),
+        edits=(
+            Edit(
+                "kernel/draft.py",
+                "is_held = status in HELD and not job.is_debt\n    asleep",
+                "is_held = status in HELD and not job.is_debt and job.kind is not JobKind.DRIVE\n    asleep",
+            ),
+        ),
+    ),
+)

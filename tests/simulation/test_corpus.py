@@ -1,0 +1,161 @@
+"""Functions of all shapes whose worker is lost at every point: they end the same, with the same calls recorded."""
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from random import Random
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from holdfast.hosts.sync_handles import SyncRunHandle
+from holdfast.kernel.authoring.calls import Call
+from holdfast.kernel.authoring.signals import Signal
+from holdfast.kernel.functions.asked import Cancelling, SignalReceived, Told
+from holdfast.kernel.functions.machine import in_memory
+from holdfast.ports.errors import HoldfastError
+from holdfast.ports.json import parse
+from holdfast.ports.records import TERMINAL
+from holdfast.testing import Effects, Stubs
+from holdfast.testing.simulation.faults import WRITTEN, Faults, Fired, Kind, Schedule
+from holdfast.testing.simulation.fibers import START
+from holdfast.testing.trials import RUN_ID, Subject, Trial, World
+from holdfast.testing.verdicts import is_excused, problems
+from tests.unit.kernel.functions.corpus import CORPUS, WHEN_CANCELLED, WHEN_SENT
+
+LEASE, BOUND = 1.0, 400 * 86_400.0
+ALL: list[tuple[Call[Any], Sequence[tuple[float, Told]]]] = [
+    *((call, ()) for call in CORPUS),
+    *((call, ((5.0, Cancelling(reason="enough")),)) for call in WHEN_CANCELLED),
+    *WHEN_SENT,
+]
+
+
+class CrashAt(Faults):
+    """Ends the process that comes to one point, and nothing else goes wrong. `among` says which points count."""
+
+    def __init__(self, at: int, *, after_commits: bool) -> None:
+        super().__init__({}, Schedule(), START)
+        self.met = 0
+        self._at = at
+        self._after_commits = after_commits
+
+    @override
+    def next(self, process: str, point: int, random: Random, among: Sequence[Kind], now: int) -> Kind | None:
+        random.random()
+        counts = among is WRITTEN if self._after_commits else Kind.CRASH in among
+        self.met += counts
+        if not counts or self.met != self._at:
+            return None
+        self.fired.append(Fired(process, point, Kind.CRASH))
+        return Kind.CRASH
+
+
+def played(call: Call[Any], told: Sequence[tuple[float, Told]], faults: Faults) -> tuple[Trial, Stubs]:
+    kept: list[Stubs] = []
+    meanwhile = {timedelta(seconds=at): partial(_send, one) for at, one in told}
+    subject = Subject(calls=[call], meanwhile=meanwhile, stubs=kept.append, effects=Effects())
+    trial = World(1, subject, faults, lease=LEASE, bound=BOUND).run()
+    return trial, kept[0]
+
+
+def _send(told: Told, runs: Sequence[SyncRunHandle[Any]]) -> None:
+    with suppress(HoldfastError):  # it has ended by now
+        if isinstance(told, SignalReceived):
+            runs[0].signal(Signal(told.channel, told.text))
+        else:
+            runs[0].cancel(reason="enough")
+
+
+def results(trial: Trial) -> dict[str, tuple[str, object]]:
+    """What is recorded of each call in the end."""
+    found: dict[str, tuple[str, object]] = {}
+    for row in trial.rows[RUN_ID]:
+        if row.type in ("step.completed", "step.failed", "timer.fired"):
+            call = parse(row.data or "{}")["call"]
+            assert call not in found, f"call {call} has two ends"
+            found[call] = (row.type, row.payload)
+    return found
+
+
+def crashed_everywhere(
+    call: Call[Any],
+    told: Sequence[tuple[float, Told]],
+    *,
+    after_commits: bool,
+    first: int = 1,
+    every: int = 1,
+) -> tuple[int, int]:
+    """Return at how many points the worker was lost, and in how many of them it ended the same, to the last call."""
+    is_of_time = call.definition.name == "clocks"
+    none = CrashAt(0, after_commits=after_commits)
+    usual, _ = played(call, told, none)
+    assert usual.started[0].status in TERMINAL, usual.lines
+    alike = 0
+    points = range(first, none.met + 1, every)
+    for at in points:
+        trial, _ = played(call, told, CrashAt(at, after_commits=after_commits))
+        # What comes from outside comes when it comes, so that who was lost meanwhile may end otherwise.
+        same: Callable[[Any], object] | None = None
+        if told or is_of_time:
+            same = _ids if is_of_time else _nothing
+        wrong = problems(trial, usual, same)
+        if told:
+            wrong = [one for one in wrong if "ended" not in one]
+        assert not wrong, (at, wrong, trial.lines)
+        if told or is_excused(trial, usual):
+            continue
+        assert results(trial) == results(usual), (at, trial.lines)
+        alike += 1
+    return len(points), alike
+
+
+def _nothing(_: object) -> None:
+    return None
+
+
+def _ids(result: list[str]) -> list[str]:
+    return result[3:]
+
+
+@pytest.fixture(autouse=True)
+def _quiet(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, "holdfast")
+    assert not in_memory()
+
+
+def test_the_corpus_is_large() -> None:
+    assert len(ALL) >= 50
+
+
+@pytest.mark.parametrize("number", range(len(ALL)), ids=[call.definition.name for call, _ in ALL])
+def test_a_worker_that_is_lost_after_a_commit_changes_nothing(number: int) -> None:
+    """Of the commits of each function, every third; the slow tests do points between them, too."""
+    call, told = ALL[number]
+    points, alike = crashed_everywhere(call, told, after_commits=True, first=1 + number % 3, every=3)
+    assert points
+    assert told or alike
+
+
+MAY_END_OTHERWISE = {
+    "cancelled_inside": "whether a step or a timer comes first depends on how late it is",
+    "receiver_is_cancelled": "a message that comes while its worker is lost is taken by the first receiver",
+    "saga_of_a_journey": "a step whose last try is lost may have happened, and blocks what can't do without its result",
+}
+"""Functions that a loss in the middle of a step may lead elsewhere, and why that is right."""
+POINTS = [number for number, (call, _) in enumerate(ALL) if call.definition.name not in MAY_END_OTHERWISE]
+EVERY = 1 if os.environ.get("HOLDFAST_CHAOS") == "full" else 4
+"""Of the points between commits the full form, as in `make chaos`, tries all."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", POINTS, ids=[ALL[number][0].definition.name for number in POINTS])
+def test_a_worker_that_is_lost_at_any_point_changes_nothing(number: int) -> None:
+    call, told = ALL[number]
+    points, alike = crashed_everywhere(call, told, after_commits=False, first=1 + number % EVERY, every=EVERY)
+    assert points
+    assert told or alike

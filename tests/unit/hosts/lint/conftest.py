@@ -1,0 +1,58 @@
+"""Programs of a few lines, linted."""
+
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from holdfast.hosts.lint.findings import Report
+from holdfast.hosts.lint.linter import lint
+
+Lint: TypeAlias = Callable[..., Report]
+HEAD = """
+import asyncio
+import holdfast
+from holdfast import Channel, step, workflow
+
+approval = Channel("approval", int)
+
+@step
+async def charge(order: int) -> int: ...
+
+@workflow
+async def other(order: int) -> int: ...
+"""
+
+
+@pytest.fixture
+def lint_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lint:
+    """Lint files of these texts, all of them unless some are named."""
+
+    def run(files: dict[str, str], *named: str) -> Report:
+        for name, text in files.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(textwrap.dedent(text), encoding="utf-8")
+        monkeypatch.chdir(tmp_path)
+        return lint(named or ["."])
+
+    return run
+
+
+@pytest.fixture
+def lint_body(lint_program: Lint) -> Lint:
+    """Lint one workflow whose body is this, and which has what `HEAD` defines. `above` is put before it."""
+
+    def run(body: str, above: str = "") -> Report:
+        inside = textwrap.indent(textwrap.dedent(body).strip("\n"), "    ")
+        text = f"{HEAD}{textwrap.dedent(above)}\n\n@workflow\nasync def flow(order: int) -> None:\n{inside}\n"
+        return lint_program({"flows.py": text})
+
+    return run
+
+
+def codes(report: Report) -> list[str]:
+    """Return the codes of what was found, in the order of lines."""
+    return [finding.code for finding in report.findings]

@@ -1,0 +1,21 @@
+"""The workflows of this repository: what is found in them is there on purpose."""
+
+from pathlib import Path
+
+from holdfast.hosts.lint.linter import lint
+
+ROOT = Path(__file__).parents[4]
+
+
+def test_of_the_corpus_only_what_refuses_cancellation_is_found() -> None:
+    """There is a use of each part of asyncio in it, as people write it: anything else would be a false alarm."""
+    report = lint([str(ROOT / "tests" / "unit" / "kernel" / "functions" / "corpus.py")])
+
+    assert report.workflows >= 39
+    assert [(one.code, one.workflow) for one in report.findings] == [("HF013", "refuses_to_be_cancelled")]
+
+
+def test_in_the_examples_nothing_is_found() -> None:
+    report = lint([str(ROOT / "docs" / "examples")])
+
+    assert (report.findings, report.unreadable) == ((), ())

@@ -1,0 +1,41 @@
+"""Histories that were exported once are replayed by every release, with the code that their runs began with."""
+
+from pathlib import Path
+
+import attrs
+import pytest
+
+from holdfast import RunHistory
+from holdfast.testing import replay
+from tests.golden.begun import CALLS, WAITING, WORKFLOWS
+from tests.golden.exported import FOLDER
+
+HISTORIES = sorted(FOLDER.glob("*.json"))
+
+
+def test_there_is_one_of_each_workflow() -> None:
+    assert {path.stem.rpartition("-")[0] for path in HISTORIES} == set(CALLS)
+
+
+@pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
+def test_a_golden_history_is_replayed_to_where_it_was(path: Path) -> None:
+    replayed = replay(path, *WORKFLOWS)
+    if replayed.history.workflow in WAITING:
+        assert replayed.ended is None
+        assert replayed.waits_for
+    else:
+        assert replayed.as_recorded
+
+
+@pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
+def test_a_golden_history_is_replayed_at_every_row_of_it(path: Path) -> None:
+    history = RunHistory.from_json(path.read_text())
+    for end in range(1, len(history.rows)):
+        replayed = replay(attrs.evolve(history, rows=history.rows[:end]), *WORKFLOWS)
+        assert not replayed.is_stuck
+
+
+@pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
+def test_a_golden_history_is_written_again_as_it_is(path: Path) -> None:
+    text = path.read_text()
+    assert RunHistory.from_json(text).to_json() == text

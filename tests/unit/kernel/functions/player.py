@@ -1,0 +1,144 @@
+"""Plays a durable function against its machine: steps are called at once, time passes when nothing else can happen."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, cast
+
+import attrs
+
+from holdfast.kernel.authoring.functions import Workflow
+from holdfast.kernel.authoring.steps import Step
+from holdfast.kernel.functions.asked import (
+    Asked,
+    Ended,
+    Failed,
+    Returned,
+    Row,
+    StepAsked,
+    StepCompleted,
+    StepFailed,
+    TimerAsked,
+    TimerFired,
+    Told,
+    Turn,
+)
+from holdfast.kernel.functions.machine import FunctionMachine
+from holdfast.kernel.functions.raising import raised_from
+from holdfast.kernel.values import decode, encode
+
+BEGAN_AT = 1_767_225_600_000_000
+_SECOND = 1_000_000
+
+
+@attrs.define
+class Played:
+    """What came of playing: the rows, what was waited for after each, and the end."""
+
+    rows: list[Row] = attrs.field(factory=list[Row])
+    waited: list[tuple[Asked, ...]] = attrs.field(factory=list[tuple[Asked, ...]])
+    dropped: list[tuple[str, ...]] = attrs.field(factory=list[tuple[str, ...]])
+    patches: list[tuple[str, ...]] = attrs.field(factory=list[tuple[str, ...]])
+    ended: Ended | None = None
+    done: list[str] = attrs.field(factory=list[str])
+
+    @property
+    def value(self) -> object:
+        """The JSON text that was returned; AssertionError if it was not."""
+        assert isinstance(self.ended, Returned), self.ended
+        return self.ended.output
+
+    @property
+    def error(self) -> BaseException:
+        assert isinstance(self.ended, Failed), self.ended
+        return self.ended.error
+
+
+def new_machine(call: Any) -> FunctionMachine:
+    """Return the machine of a call such as `fulfil("x")`."""
+    workflow = cast("Workflow[..., object]", call.definition)
+    text = encode(call.value, workflow.input_type)
+    return workflow.machine(text, began_at=BEGAN_AT, seed="run")
+
+
+def play(call: Any, *, seed: int = 0, then: Sequence[tuple[float, Told]] = ()) -> Played:
+    """Play a call to its end. Which of what is asked for comes next is drawn from the seed.
+
+    `then` is what else happens: so many seconds after the beginning.
+    """
+    random = Random(seed)
+    played = Played()
+    machine = new_machine(call)
+    at = BEGAN_AT
+    later = sorted(then, key=lambda one: one[0])
+    _note(played, machine, machine.begin())
+    while played.ended is None:
+        asked = machine.asked
+        steps = [one for one in asked if isinstance(one, StepAsked)]
+        timers = sorted((one for one in asked if isinstance(one, TimerAsked)), key=lambda one: one.at)
+        if steps and (not timers or random.random() < 0.8):
+            at += random.randrange(1, _SECOND)
+            told = done(random.choice(steps), played)
+        elif later and (not timers or BEGAN_AT + later[0][0] * _SECOND <= timers[0].at):
+            seconds, told = later.pop(0)
+            at = max(at, BEGAN_AT + int(seconds * _SECOND))
+        elif timers:
+            at = max(at, timers[0].at)
+            told = TimerFired(call=timers[0].call)
+        else:
+            raise AssertionError(f"it waits for nothing that could come: {asked}")
+        row = Row(number=len(played.rows) + 1, at=at, told=told)
+        played.rows.append(row)
+        _note(played, machine, machine.feed(row))
+    return played
+
+
+def replay(
+    call: Any, rows: Sequence[Row], patches: Sequence[tuple[str, ...]] = ()
+) -> tuple[FunctionMachine, Played]:
+    """Feed a new machine these rows. `patches` are those that were recorded, after each."""
+    machine, played = new_machine(call), Played(rows=list(rows))
+    recorded = [name for of_turn in patches for name in of_turn]
+    _note(played, machine, machine.begin(more=bool(rows), patches=recorded))
+    for row in rows:
+        _note(played, machine, machine.feed(row, more=row.number < len(rows)))
+    return machine, played
+
+
+def done(asked: StepAsked, played: Played | None = None) -> Told:
+    """Call a step's body, and return what is told of that."""
+    step = cast("Step[..., object]", asked.definition)
+    given = step.form.decode(asked.arguments)
+    if played is not None:
+        played.done.append(f"{asked.call} {asked.step}{asked.arguments}")
+    try:
+        value = step.body(*given.args, **given.kwargs)
+        if step.is_async:
+            value = _run(cast("Callable[[], Any]", lambda: value))
+    except Exception as error:  # noqa: BLE001  # it is the step's
+        return StepFailed(call=asked.call, step=asked.step, error=raised_from(error))
+    return StepCompleted(call=asked.call, step=asked.step, output=encode(value, step.form.output))
+
+
+def _run(make: Callable[[], Any]) -> object:
+    async def body() -> object:
+        return await make()
+
+    return asyncio.run(body())
+
+
+def _note(played: Played, machine: FunctionMachine, turn: Turn) -> None:
+    played.waited.append(machine.asked)
+    played.dropped.append(turn.dropped)
+    played.patches.append(turn.patches)
+    played.ended = played.ended or turn.ended
+
+
+def same_end(one: Ended | None, other: Ended | None) -> bool:
+    """Whether two ends are alike: errors are compared by what they say."""
+    if isinstance(one, Failed) and isinstance(other, Failed):
+        return repr(one.error) == repr(other.error)
+    return one == other
+
+
+__all__ = ["BEGAN_AT", "Played", "decode", "done", "new_machine", "play", "replay", "same_end"]

@@ -1,0 +1,280 @@
+"""What a function is told, what it may not do, and what its history must be about."""
+
+import asyncio
+import re
+from bdb import BdbQuit
+from typing import Any
+
+import pytest
+
+from holdfast.kernel.authoring.functions import workflow
+from holdfast.kernel.authoring.steps import step
+from holdfast.kernel.functions.asked import (
+    Cancelling,
+    Failed,
+    Raised,
+    Row,
+    StepAsked,
+    StepCompleted,
+    StepFailed,
+    TimerAsked,
+    TimerFired,
+    Told,
+)
+from holdfast.ports.errors import (
+    DebuggerLeftError,
+    InvalidValueError,
+    NondeterminismError,
+    NotDurableError,
+    RestlessError,
+    StepFailedError,
+)
+from tests.unit.kernel.functions.corpus import sequence
+from tests.unit.kernel.functions.player import BEGAN_AT, new_machine, play
+
+
+@step
+def give(number: int) -> int:
+    return number
+
+
+def row(told: Told, number: int = 1, seconds: float = 1) -> Row:
+    return Row(number=number, at=BEGAN_AT + int(seconds * 1_000_000), told=told, site="old.py:7")
+
+
+def test_what_a_step_gives_comes_back_as_it_was_stored() -> None:
+    machine = new_machine(sequence(1))
+    (asked,) = machine.begin().asked
+    assert isinstance(asked, StepAsked)
+    assert (asked.call, asked.step, asked.arguments) == ("1", "double", '{"number":0}')
+    assert asked.site.startswith("corpus.py:")
+    ended = machine.feed(row(StepCompleted(call="1", step="double", output="41"))).ended
+    assert str(ended) == "Returned(output='[41]')"
+
+
+def test_a_row_about_another_step_is_refused_with_both_sides() -> None:
+    machine = new_machine(sequence(1))
+    machine.begin()
+    with pytest.raises(NondeterminismError) as caught:
+        machine.feed(row(StepCompleted(call="1", step="charge", output="1"), number=5))
+    said = str(caught.value)
+    assert "row 5 of the history is about step 'charge' (old.py:7) as call 1" in said
+    assert "the code asks for step 'double' (corpus.py:" in said
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (TimerFired(call="1"), "about a timer .* as call 1, but the code asks for step 'double'"),
+        (
+            StepCompleted(call="2", step="double", output="1"),
+            r"it waits for step 'double' \(corpus.py:\d+\) as 1",
+        ),
+        (StepCompleted(call="1.1", step="double", output="1"), "has not asked for it"),
+    ],
+)
+def test_a_row_about_what_was_not_asked_for_is_refused(told: Told, said: str) -> None:
+    machine = new_machine(sequence(1))
+    machine.begin()
+    with pytest.raises(NondeterminismError, match=said):
+        machine.feed(row(told))
+
+
+def test_a_row_after_the_end_is_refused() -> None:
+    machine = new_machine(sequence(0))
+    assert machine.begin().ended is not None
+    with pytest.raises(NondeterminismError, match="the function has ended without it"):
+        machine.feed(row(StepCompleted(call="1", step="double", output="1")))
+
+
+@workflow
+async def gives_up_a_step() -> str:
+    task = asyncio.create_task(give(1))
+    await asyncio.sleep(5)
+    task.cancel()
+    await asyncio.sleep(5)
+    return "done"
+
+
+def test_a_row_about_a_call_that_was_given_up_is_passed_over() -> None:
+    machine = new_machine(gives_up_a_step())
+    step_asked, timer = sorted(machine.begin().asked, key=lambda one: isinstance(one, TimerAsked))
+    assert isinstance(timer, TimerAsked)
+    turn = machine.feed(row(TimerFired(call=timer.call), seconds=5))
+    assert turn.dropped == (step_asked.call,)
+    waited = machine.asked
+    machine.feed(row(StepCompleted(call=step_asked.call, step="give", output="1"), number=2, seconds=6))
+    assert machine.asked == waited
+    with pytest.raises(NondeterminismError):
+        machine.feed(row(StepCompleted(call=step_asked.call, step="other", output="1"), number=3, seconds=7))
+
+
+def test_an_error_whose_class_nobody_knows_says_what_it_was() -> None:
+    machine = new_machine(sequence(1))
+    machine.begin()
+    raised = Raised(type="shop.gone.NoSuchError", message="it is gone")
+    ended = machine.feed(row(StepFailed(call="1", step="double", error=raised))).ended
+    assert isinstance(ended, Failed)
+    assert isinstance(ended.error, StepFailedError)
+    assert str(ended.error) == "shop.gone.NoSuchError: it is gone"
+
+
+def test_a_cancelled_run_raises_where_it_waits() -> None:
+    machine = new_machine(sequence(1))
+    machine.begin()
+    turn = machine.feed(row(Cancelling(reason="enough")))
+    assert isinstance(turn.ended, Failed)
+    assert isinstance(turn.ended.error, asyncio.CancelledError)
+    assert turn.dropped == ("1",)
+
+
+def test_the_clock_stands_at_what_was_told_last() -> None:
+    @workflow
+    async def time() -> list[float]:
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        await give(1)
+        return [before, loop.time()]
+
+    machine = new_machine(time())
+    machine.begin()
+    ended = machine.feed(row(StepCompleted(call="1", step="give", output="1"), seconds=7.5)).ended
+    assert str(ended) == "Returned(output='[0.0,7.5]')"
+
+
+# What is refused ------------------------------------------------------------------------------------------------------
+
+
+@workflow
+async def to_thread() -> None:
+    await asyncio.to_thread(print)
+
+
+@workflow
+async def opens_a_connection() -> None:
+    await asyncio.open_connection("localhost", 80)
+
+
+@workflow
+async def runs_a_program() -> None:
+    await asyncio.create_subprocess_exec("true")
+
+
+@workflow
+async def is_called_from_a_thread() -> None:
+    asyncio.get_running_loop().call_soon_threadsafe(print)
+
+
+@workflow
+async def as_completed_of_a_set() -> None:
+    async def one() -> None: ...
+
+    both = {one(), one()}
+    try:
+        for each in asyncio.as_completed(both):
+            await each
+    finally:
+        for coroutine in both:
+            coroutine.close()
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (to_thread(), "run_in_executor"),
+        (opens_a_connection(), "getaddrinfo|create_connection"),
+        (runs_a_program(), "subprocess_exec|child_watcher|add_child"),
+        (is_called_from_a_thread(), "call_soon_threadsafe"),
+        (as_completed_of_a_set(), "as_completed"),
+    ],
+    ids=lambda one: getattr(getattr(one, "definition", None), "name", ""),
+)
+def test_what_reaches_out_is_refused_by_name(call: Any, named: str) -> None:
+    error = play(call).error
+    assert isinstance(error, NotDurableError)
+    assert re.search(named, str(error))
+    assert "@step" in str(error)
+
+
+def test_a_timer_that_never_ends_is_refused() -> None:
+    @workflow
+    async def for_ever() -> None:
+        await asyncio.sleep(float("inf"))
+
+    assert isinstance(play(for_ever()).error, ValueError)
+
+
+def test_a_loop_that_never_rests_blocks_and_says_so() -> None:
+    @workflow
+    async def busy() -> None:
+        while True:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+    with pytest.raises(RestlessError, match="100,000"):
+        new_machine(busy()).begin()
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_what_would_end_a_program_ends_the_function(error: type[BaseException]) -> None:
+    @workflow
+    async def leaves() -> None:
+        await give(1)
+        raise error
+
+    assert isinstance(play(leaves()).error, error)
+
+
+@step
+def buy(number: int) -> int:
+    return number
+
+
+@buy.compensate
+def give_back(number: int) -> None:
+    del number
+
+
+@workflow
+async def stops() -> None:
+    await buy(1)
+    raise BdbQuit
+
+
+@workflow
+async def stops_in_a_task() -> None:
+    async def inner() -> None:
+        await buy(1)
+        raise BdbQuit
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(inner())
+
+
+@pytest.mark.parametrize(("call", "name"), [(stops(), "1"), (stops_in_a_task(), "1.1")])
+def test_a_debugger_that_is_left_fails_nothing_and_takes_nothing_back(call: Any, name: str) -> None:
+    machine = new_machine(call)
+    machine.begin()
+    with pytest.raises(DebuggerLeftError):
+        machine.feed(row(StepCompleted(call=name, step="buy", output="1")))
+    assert machine.asked == ()
+    machine.evict()
+
+
+def test_what_has_another_type_fails_where_it_is_asked_for() -> None:
+    @workflow
+    async def wrong() -> str:
+        try:
+            await give("one")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        except InvalidValueError as error:
+            return str(error)
+        return "?"
+
+    assert "number" in str(play(wrong()).value)
+
+
+def test_it_is_not_driven_where_a_loop_runs() -> None:
+    async def inside() -> None:
+        with pytest.raises(RuntimeError, match="event loop runs"):
+            new_machine(sequence(1)).begin()
+
+    asyncio.run(inside())
