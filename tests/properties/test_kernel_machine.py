@@ -588,30 +588,37 @@ class KernelMachine(RuleBasedStateMachine):
             command = StageWake(run_id=name, stage=stages[which % len(stages)], item=item)
         else:
             command = StageWake(run_id=name, stage="a")
-        found = [job for job in self.model.live() if self._is_meant(job, command)]
+        found = [job for job in self.model.live() if self._is_meant(job.run, job.task, job, command)]
+        known_jobs = {(id(job.run), job.task) for job in self.model.live()}
+        unclaimed = sum(
+            (id(run), task) not in known_jobs and self._is_meant(run, task, None, command)
+            for run in self.model.runs.values()
+            for task in run.tasks()
+        )
 
         def judge(answer: object) -> None:
-            if not found:
+            if not found and not unclaimed:
                 assert isinstance(answer, NothingToWakeError)
                 return
             for job in found:
                 job.wake_at = None if job.holder is None else self.now
             early = sum(job.holder is not None for job in found)
-            assert answer == StagesWoken(woken=len(found) - early, early=early)
+            assert answer == StagesWoken(woken=len(found) - early + unclaimed, early=early)
             event("a suspended stage was woken")
 
         return command, judge
 
-    def _is_meant(self, job: JobModel, command: StageWake) -> bool:
-        is_check = job.task.kind is JobKind.CHECK
+    def _is_meant(self, run: RunModel, task: Task, job: JobModel | None, command: StageWake) -> bool:
+        """Whether a task is one to wake; its job is None where a lost row was made anew and nobody claimed it yet."""
+        is_check = task.kind is JobKind.CHECK
         if command.key is not None:
-            return is_check and job.run.suspended[body_of(job.task)].key == command.key
-        is_body = job.task.kind is JobKind.STAGE and job.holder is not None
+            return is_check and run.suspended[body_of(task)].key == command.key
+        is_body = task.kind is JobKind.STAGE and job is not None and job.holder is not None
         return (
             (is_check or is_body)
-            and job.run is self.model.runs.get(command.run_id or "")
-            and job.task.node == command.stage
-            and command.item in (None, job.task.item)
+            and run is self.model.runs.get(command.run_id or "")
+            and task.node == command.stage
+            and command.item in (None, task.item)
         )
 
     def _deliver(self, place: int) -> list[Step] | None:
