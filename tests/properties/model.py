@@ -87,6 +87,8 @@ class RunModel:
     _left: set[str] = attrs.field(factory=set[str], init=False)
     owed: list[str | None] = attrs.field(factory=list["str | None"])
     """Who is to be told of something: the job that waits for its end, or (None) its children."""
+    debts: int = 0
+    """How often somebody was to be told of something."""
 
     @property
     def run_status(self) -> RunStatus:
@@ -101,7 +103,7 @@ class RunModel:
     @property
     def nodes(self) -> tuple[NodePlan, ...]:
         """The nodes of the current group that are to be done, as far as that is known."""
-        if self.status is not Outcome.RUNNING:
+        if self.status is not Outcome.RUNNING or self.group == len(self.plan.groups):
             return ()
         group = self.plan.groups[self.group]
         return tuple(node for node in group.nodes if node.name not in self.skipped)
@@ -171,7 +173,7 @@ class RunModel:
     def expand(self, task: Task, items: list[Value]) -> None:
         """A map goes over these."""
         if self._may_lose(task.node, len(items)) < 0:
-            self.end(Outcome.FAILED, task.node)
+            self.end(Outcome.FAILED, task)
             return
         self.items[task.node] = items
         self._go_on()
@@ -199,7 +201,7 @@ class RunModel:
         """Something failed for good: the run, unless this is an item of a map that may lose one more."""
         lost = sum(one.node == task.node for one in self.lost)
         if task.item is None or lost >= self._may_lose(task.node, len(self.items[task.node])):
-            self.end(Outcome.FAILED, task.node)
+            self.end(Outcome.FAILED, task)
             return
         self.lost[body_of(task)] = {"index": task.item, "error": why}
         self._go_on()
@@ -215,14 +217,24 @@ class RunModel:
             else total - enough.at_least
         )
 
-    def end(self, status: Outcome, failed_in: str | None = None) -> None:
-        """The run is over: who waits for it is told, and who was started by it."""
+    def end(self, status: Outcome, failed: Task | None = None) -> None:
+        """The run is over: who waits for it is told, and who was started by it.
+
+        All jobs are closed that are still open, and with them what is yet to be told to the children: it is told anew.
+        """
+        if any(task != failed for task in self.tasks()):
+            self.owed = [whom for whom in self.owed if whom is not None]
         self.status = status
-        self.failed_in = failed_in
+        self.failed_in = None if failed is None else failed.node
         if self.parent is not None:
-            self.owed.append(self.parent)
+            self.owe(self.parent)
         if self.children:
-            self.owed.append(None)
+            self.owe(None)
+
+    def owe(self, whom: str | None) -> None:
+        """Somebody is to be told something: the job of that id, or all children."""
+        self.owed.append(whom)
+        self.debts += 1
 
     def done(self) -> dict[str, Value]:
         """What all stages gave that are done."""
@@ -313,7 +325,7 @@ class RunModel:
         # The last one that was done has opened none in its place.
         opened = min(len(items), max(ended - 1, 0) + node.limit)
         if node.stage.child is not None and opened > ended:
-            self.owed.append(None)
+            self.owe(None)
 
     def _output(self, node: NodePlan) -> Value:
         if node.name in self.ready:

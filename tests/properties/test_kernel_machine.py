@@ -643,14 +643,14 @@ class KernelMachine(RuleBasedStateMachine):
             if waiting is None or not waiting.is_live or waiting.waits_for != name:
                 assert answer == RunDelivered(status="closed")
                 return
-            owes = len(waiting.run.owed)
+            owes = waiting.run.debts
             if run.status is Outcome.COMPLETED:
                 waiting.run.complete(waiting.task, value)
             else:
                 error = json.loads(self.store.dump().runs[run.key].error or "{}")
                 why = f"run {name!r} {run.run_status}: {error.get('message') or error.get('code')}"
                 waiting.run.fail(waiting.task, why)
-            assert (answer.status, answer.owes) == ("delivered", len(waiting.run.owed) > owes)
+            assert (answer.status, answer.owes) == ("delivered", waiting.run.debts > owes)
             event("the end of a child was told")
 
         return [*(self._closings(run) if whom is None else ()), (command, judge)]
@@ -748,9 +748,9 @@ class KernelMachine(RuleBasedStateMachine):
             else:
                 assert isinstance(answer, JobSettled)
                 before = set(job.run.tasks())
-                owes = len(job.run.owed)
+                owes = job.run.debts
                 self._settled(job, outcome, items, value, answer)
-                assert answer.owes == (len(job.run.owed) > owes)
+                assert answer.owes == (job.run.debts > owes)
                 gives = isinstance(outcome, Completed | Expanded | Answer)
                 taker = session if gives else None
                 self._takes(job, set(job.run.tasks()) - before, taker, answer)
@@ -921,7 +921,7 @@ class KernelMachine(RuleBasedStateMachine):
             event("a child was taken over")
             known.parent = job.id
             if known.status is not Outcome.RUNNING:
-                known.owed.append(job.id)
+                known.owe(job.id)
         job.waits_for = name
         job.run.children += 1
 
@@ -964,10 +964,10 @@ class KernelMachine(RuleBasedStateMachine):
             if run is None:
                 assert isinstance(answer, RunNotFoundError)
                 return
-            changed, owed = run.status is Outcome.RUNNING, len(run.owed)
+            changed, owed = run.status is Outcome.RUNNING, run.debts
             if changed:
                 run.end(Outcome.CANCELLED)
-            assert answer == RunEnded(status=run.run_status, changed=changed, owes=len(run.owed) > owed)
+            assert answer == RunEnded(status=run.run_status, changed=changed, owes=run.debts > owed)
 
         return (RunTerminate if terminate else RunCancel)(run_id=name), judge
 
