@@ -57,9 +57,9 @@ def test_sqlite_gives_the_same_trace_as_memory() -> None:
 
 
 @pytest.mark.slow
-def test_all_ends_well_in_many_seeds() -> None:
-    for first in range(10_001, 11_501, 100):
-        _fine(simulate_seeds(range(first, first + 100), "memory"))
+@pytest.mark.parametrize("first", range(10_001, 11_501, 100))
+def test_all_ends_well_in_many_seeds(first: int) -> None:
+    _fine(simulate_seeds(range(first, first + 100), "memory"))
 
 
 @pytest.mark.slow
