@@ -221,7 +221,7 @@ class _Driver:
             self._later.pop(call, None)
             if call in self._running:
                 self._running[call].cancel()
-        if drive.is_paused or self._failure is not None or self._is_out_of_time(now):
+        if not self._begins(drive, now):
             return
         for call, one in list(self._later.items()):
             if one.at is None or one.at <= now:
@@ -326,8 +326,8 @@ class _Driver:
 
     async def _wait(self, drive: Drive, now: Micros) -> None:
         look_at = self._looked_at + HEAR_EVERY
-        # Once somebody has to look at it, nothing that is due is begun: only what is under way is waited for.
-        following = self._next(drive)
+        # What is due and is not to begin would be due again at once: only what is under way is waited for.
+        following = self._next(drive, begins=self._begins(drive, now))
         if following is None or self._failure is not None:
             at = look_at
         else:
@@ -338,11 +338,16 @@ class _Driver:
 
     # Ends -----------------------------------------------------------------------------------------------------------
 
-    def _next(self, drive: Drive) -> Micros | None:
-        """Return when something is due; None if nothing is."""
+    def _next(self, drive: Drive, *, begins: bool = True) -> Micros | None:
+        """Return when something is due, of steps too if they are to begin then; None if nothing is."""
         times = [one.at for one in drive.timers()]
-        times += (one.at for one in self._later.values() if one.at is not None)
+        if begins:
+            times += (one.at for one in self._later.values() if one.at is not None)
         return min(times, default=None)
+
+    def _begins(self, drive: Drive, now: Micros) -> bool:
+        """Whether steps that are due are to begin."""
+        return not drive.is_paused and self._failure is None and not self._is_out_of_time(now)
 
     def _rests(self, drive: Drive, now: Micros) -> Outcome | None:
         """Return that the function is to rest, if nothing of it is under way and nothing is soon."""

@@ -28,6 +28,10 @@ class Crashed(BaseException):
     """The process of this fiber is no more."""
 
 
+class SpinningError(Exception):
+    """A host keeps its processor busy and gets nowhere."""
+
+
 class HostError(Exception):
     """Code of a host, or of the simulator, has raised what it must not."""
 

@@ -6,6 +6,7 @@ from typing import Final
 KEPT: Final[Mapping[int, str]] = {
     4: "a host's clock was ahead of the store's where the question for its time was slow on its way",
     113: "a run with overrides followed a plan without tests: `when` always did its first stage",
+    129: "a paused function, one step under way and another due, kept its worker busy",
     218: "what a child gave was refused by the store when its parent was to get it, and was tried for ever",
     345: "a host with a clock that was behind set a run back in time, and a sink never got its events",
     365: "a host with a clock that ran too fast woke sleepers before their time",

@@ -10,14 +10,16 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from typing_extensions import TypeVarTuple, Unpack, override
 
-from holdfast.testing.simulation.fibers import Process, Signal
+from holdfast.testing.simulation.fibers import Process, Signal, SpinningError
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+_TURNS_MAX: Final = 50_000
+"""Of one instant. Real hosts take some dozens."""
 
 
 class _Task(asyncio.Task[Any]):
@@ -48,6 +50,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._timer_numbers = count()
         self._is_running = False
         self._asyncgens: list[Any] = []
+        self._turned_at = -1
+        self._turns = 0
+        """How often in a row something was called at the same instant."""
 
     @override
     def run_until_complete(self, future: Any) -> Any:
@@ -72,6 +77,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             heappop(self._timers)
         if not self._ready:
             self._woken.wait(self._left())
+        self._check_rest()
         now = self.time() + 1e-9
         while self._timers and self._timers[0][0] <= now:
             self._ready.append(heappop(self._timers)[2])
@@ -79,6 +85,14 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             handle = self._ready.popleft()
             if not handle.cancelled():
                 handle._run()
+
+    def _check_rest(self) -> None:
+        """Raise SpinningError if it goes round and round while no time passes: it would for ever."""
+        now = self._process.hub.now
+        self._turns = self._turns + 1 if now == self._turned_at else 0
+        self._turned_at = now
+        if self._turns > _TURNS_MAX:
+            raise SpinningError(f"{_TURNS_MAX} turns of its loop, and no time has passed")
 
     def _left(self) -> float | None:
         """Return the seconds until a timer is due; None if none ever is, as that of who sleeps for ever."""

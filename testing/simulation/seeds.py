@@ -12,7 +12,7 @@ import attrs
 from holdfast.kernel.functions.machine import evict_all, in_memory
 from holdfast.ports.persistence import Persistence
 from holdfast.testing.simulation.faults import Faults, Fired, Kind, Schedule, draw_strengths
-from holdfast.testing.simulation.fibers import START, HostError
+from holdfast.testing.simulation.fibers import START, HostError, SpinningError
 from holdfast.testing.simulation.judging import wasted, wrong_at_end
 from holdfast.testing.simulation.scenarios import Scenario, Sizes
 from holdfast.testing.simulation.worlds import World
@@ -25,7 +25,7 @@ class Exit(IntEnum):
     CRASHED = 127
     """The simulator or a host has raised what it must not."""
     STUCK = 128
-    """Not all had come to its end within the bound after faults had ceased."""
+    """Not all had come to its end within the bound after faults had ceased, or a host got nowhere and did not rest."""
     BROKEN = 129
     """An invariant did not hold."""
 
@@ -102,7 +102,7 @@ def _played(seed: int, world: World) -> Outcome:
         world.run_faults()
         finished = not world.watch.violations and world.heal()
     except HostError as error:
-        return _outcome(seed, world, Exit.CRASHED, (str(error),))
+        return _outcome(seed, world, _exit_of(error), (str(error),))
     if world.watch.violations:
         return _outcome(seed, world, Exit.BROKEN, tuple(map(str, world.watch.violations)))
     if not finished:
@@ -116,11 +116,15 @@ def _faultless(seed: int, world: World, outcome: Outcome) -> Outcome:
     try:
         finished = world.run_faultless()
     except HostError as error:
-        return _outcome(seed, world, Exit.CRASHED, (str(error),))
+        return _outcome(seed, world, _exit_of(error), (str(error),))
     if not world.watch.violations and not finished:
         return _outcome(seed, world, Exit.STUCK, tuple(world.left()))
     found = tuple(map(str, (*world.watch.violations, *wrong_at_end(world), *wasted(world))))
     return _outcome(seed, world, Exit.BROKEN, found) if found else outcome
+
+
+def _exit_of(error: HostError) -> Exit:
+    return Exit.STUCK if isinstance(error.__cause__, SpinningError) else Exit.CRASHED
 
 
 def _outcome(seed: int, world: World, exit: Exit, found: tuple[str, ...]) -> Outcome:

@@ -7,7 +7,16 @@ from random import Random
 import anyio
 import pytest
 
-from holdfast.testing.simulation.fibers import START, Crashed, HostError, Hub, Process, Signal, spend
+from holdfast.testing.simulation.fibers import (
+    START,
+    Crashed,
+    HostError,
+    Hub,
+    Process,
+    Signal,
+    SpinningError,
+    spend,
+)
 from holdfast.testing.simulation.loops import run_virtually, virtual_loop
 
 
@@ -121,6 +130,19 @@ def test_what_a_fiber_raises_ends_the_simulation(hub: Hub) -> None:
 
     with pytest.raises(HostError, match="p: ValueError: oh"):
         run(hub)
+
+
+def test_a_loop_that_never_rests_ends_the_simulation(hub: Hub) -> None:
+    async def spin() -> None:
+        while True:  # noqa: ASYNC110  # it is what must be seen
+            await asyncio.sleep(0)
+
+    owner = process(hub, "p")
+    owner.spawn(lambda: run_virtually(owner)(spin))
+
+    with pytest.raises(HostError, match="no time has passed") as raised:
+        run(hub)
+    assert isinstance(raised.value.__cause__, SpinningError)
 
 
 def test_asyncio_and_anyio_sleep_in_virtual_time_side_by_side(hub: Hub) -> None:
