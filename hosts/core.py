@@ -247,12 +247,13 @@ class Core:
 
     def sent(self, signal: Signal, idempotency_key: str | None) -> Sent:
         """Return what is to be stored of a message."""
-        return Sent(channel=signal.channel, payload=self._stored(signal.text, "signal", idempotency_key))
+        return Sent(channel=signal.channel, payload=self.stored(signal.text, "signal", idempotency_key))
 
     def _input(self, text: str, idempotency_key: str | None) -> Payload:
-        return self._stored(text, "input", idempotency_key)
+        return self.stored(text, "input", idempotency_key)
 
-    def _stored(self, text: str, what: str, idempotency_key: str | None) -> Payload:
+    def stored(self, text: str, what: str, idempotency_key: str | None) -> Payload:
+        """Return the payload of what a run is given: `what` it is, in a word."""
         # Starting, or sending, again with the same key must be the same command, blob and all.
         run = _digest(idempotency_key) if idempotency_key else self.stores.ids.new()
         place = Place(namespace=self.namespace, run=run, stage=what, epoch=0)

@@ -26,8 +26,9 @@ from holdfast.hosts.hearing import (
 from holdfast.hosts.infos import RunEvent, RunInfo
 from holdfast.hosts.loops import caller_into_loop
 from holdfast.hosts.run_histories import RunHistory
-from holdfast.hosts.sync_handles import CLOSED, SyncRunHandle, seconds_of, too_long
+from holdfast.hosts.sync_handles import CLOSED, SyncRunHandle, no_reply, seconds_of, too_long
 from holdfast.hosts.why import Reason
+from holdfast.kernel.authoring.exposed import QueryCall, UpdateCall
 from holdfast.kernel.authoring.nodes import AnyNode
 from holdfast.kernel.authoring.signals import Signal
 from holdfast.kernel.commands import (
@@ -146,6 +147,29 @@ class RunHandle(Generic[Out]):
     async def signal(self, signal: Signal, /, *, idempotency_key: str | None = None) -> RunSignalled:
         """Send the run a message: `await run.signal(approval(decision))`. See `SyncRunHandle.signal`."""
         return await to_thread.run_sync(partial(self._sync.signal, signal, idempotency_key=idempotency_key))
+
+    async def query(self, call: QueryCall[T], /) -> T:
+        """Ask the run what is: `await run.query(Board.status())`. See `SyncRunHandle.query`."""
+        return await to_thread.run_sync(self._sync.query, call)
+
+    async def update(
+        self, call: UpdateCall[T], /, *, timeout: Duration | None = None, idempotency_key: str | None = None
+    ) -> T:
+        """Have the run change what it exposes: `await run.update(Board.move_to("e4"))`. See `SyncRunHandle.update`."""
+        seconds = seconds_of(timeout, "update")
+        ask = partial(self._sync.ask_update, call, idempotency_key=idempotency_key)
+        reply = await to_thread.run_sync(ask)
+        try:
+            with anyio.fail_after(seconds):
+                while (text := await to_thread.run_sync(reply.look)) is None:
+                    future = self._core.listener.when_past(reply.run, reply.seen)
+                    try:
+                        await _resolved(future)
+                    finally:
+                        future.cancel()
+        except TimeoutError:
+            raise TimeoutError(no_reply(self.id, call.update, timeout)) from None
+        return call.decoded(text)
 
     async def pause(self, *, reason: str = "") -> RunPaused:
         """Start nothing more of the run until it is resumed; what is under way ends as ever. RunNotFoundError."""

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Final, Protocol
 
+import attrs
+
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.persistence import Persistence, RunsByKey
 from holdfast.ports.records import TERMINAL, Run
@@ -33,6 +35,10 @@ class Listening(Protocol):
 
     def when_ended(self, run: str, /) -> "Future[Run]":
         """Return a future of the run's row once the run of this key has ended. Cancel it to stop waiting."""
+        ...
+
+    def when_past(self, run: str, row: int, /) -> "Future[Run]":
+        """Return a future of the run's row once its history has got past a row, or it has ended. As `when_ended`."""
         ...
 
     def add_worker(
@@ -67,7 +73,7 @@ class Listener:
         self._starts = starts
         self._looked_at = monotonic()
         self._lock = threading.Lock()
-        self._waiting: dict[str, list[Future[Run]]] = {}
+        self._waiting: dict[str, list[_Waiting]] = {}
         self._workers: dict[Callable[[], None], Callable[[frozenset[str]], None]] = {}
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
@@ -80,14 +86,20 @@ class Listener:
 
     def when_ended(self, run: str) -> "Future[Run]":
         """Return a future of the run's row once the run of this key has ended. Cancel it to stop waiting."""
-        future: Future[Run] = Future()
+        return self._wait(run, _Waiting())
+
+    def when_past(self, run: str, row: int) -> "Future[Run]":
+        """Return a future of the run's row once its history has got past a row, or it has ended. As `when_ended`."""
+        return self._wait(run, _Waiting(row))
+
+    def _wait(self, run: str, waiting: "_Waiting") -> "Future[Run]":
         with self._lock:
             if self._closed.is_set():
-                future.cancel()
+                waiting.future.cancel()
             else:
-                self._waiting.setdefault(run, []).append(future)
+                self._waiting.setdefault(run, []).append(waiting)
         self._start()
-        return future
+        return waiting.future
 
     def add_worker(
         self, wake: Callable[[], None], ended: Callable[[frozenset[str]], None] = lambda _: None
@@ -111,7 +123,7 @@ class Listener:
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout=5.0)
         with self._lock:
-            waiting = [future for futures in self._waiting.values() for future in futures]
+            waiting = [one.future for several in self._waiting.values() for one in several]
             self._waiting.clear()
         for future in waiting:
             future.cancel()
@@ -171,18 +183,31 @@ class Listener:
         everything = not hinted or None in hinted
         with self._lock:
             for key in list(self._waiting):
-                self._waiting[key] = [future for future in self._waiting[key] if not future.cancelled()]
+                self._waiting[key] = [one for one in self._waiting[key] if not one.future.cancelled()]
                 if not self._waiting[key]:
                     del self._waiting[key]
             keys = [key for key in self._waiting if everything or key in told]
         for start in range(0, len(keys), _WAITED_AT_ONCE):
             for run in self._persistence.read(RunsByKey(tuple(keys[start : start + _WAITED_AT_ONCE]))):
-                if run.status in TERMINAL:
-                    self._resolve(run)
+                self._resolve(run)
 
     def _resolve(self, run: Run) -> None:
         with self._lock:
-            futures = self._waiting.pop(run.key, [])
-        for future in futures:
-            if future.set_running_or_notify_cancel():
-                future.set_result(run)
+            several = self._waiting.pop(run.key, [])
+            if left := [one for one in several if not one.is_for(run)]:
+                self._waiting[run.key] = left
+        for one in several:
+            if one.is_for(run) and one.future.set_running_or_notify_cancel():
+                one.future.set_result(run)
+
+
+@attrs.frozen(eq=False)
+class _Waiting:
+    """Somebody who waits for a run to end, or for its history to get past a row."""
+
+    past: int | None = None
+    future: "Future[Run]" = attrs.field(factory=Future[Run])
+
+    def is_for(self, run: Run) -> bool:
+        """Whether this is what is waited for."""
+        return run.status in TERMINAL or (self.past is not None and run.last_row > self.past)

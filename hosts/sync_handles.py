@@ -19,6 +19,7 @@ from holdfast.hosts.annotating import (
 )
 from holdfast.hosts.artifacts import ArtifactInfo, artifact_bytes, artifact_info, artifacts_of, check_asked
 from holdfast.hosts.core import Core
+from holdfast.hosts.functions.asking import Reply, answer_query, store_update
 from holdfast.hosts.hearing import (
     FOLLOW_INTERVAL,
     LogLine,
@@ -30,6 +31,7 @@ from holdfast.hosts.hearing import (
 from holdfast.hosts.infos import RunEvent, RunInfo, ended_reason, error_text, event_of, info_of
 from holdfast.hosts.run_histories import RunHistory, read_history
 from holdfast.hosts.why import Reason, why_of
+from holdfast.kernel.authoring.exposed import QueryCall, UpdateCall
 from holdfast.kernel.authoring.nodes import AnyNode, Node
 from holdfast.kernel.authoring.signals import Signal
 from holdfast.kernel.commands import (
@@ -280,6 +282,73 @@ class SyncRunHandle(Generic[Out]):
         )
         return self._core.dispatch(command)
 
+    def query(self, call: QueryCall[T], /) -> T:
+        """Ask the run what is: `run.query(Board.status())`. Nothing is stored, and no worker is needed.
+
+        The function is replayed here, in this process, up to the last row of its history, and its object that it
+        exposes is asked: so this takes as long as a wake-up does. It needs the workflow's code, and works for a run
+        that has ended, too.
+
+        Args:
+            call: A query with its arguments.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+            UnknownWorkflowError: This engine was not given the run's workflow, or not in its version.
+            NotExposedError: The function exposes no object with that query, or not yet.
+            QueryFailedError: The query raises an error, changes something, or calls what only a workflow may.
+            NondeterminismError: The code asks for something else than is recorded.
+            InvalidArgumentError: It is no query.
+        """
+        check("query", _QUERY, call=call)
+        return call.decoded(answer_query(self._core, self._row(), call.query, call.arguments))
+
+    def update(
+        self, call: UpdateCall[T], /, *, timeout: Duration | None = None, idempotency_key: str | None = None
+    ) -> T:
+        """Have the run change what it exposes: `run.update(Board.move_to("e4"))`. Return the reply.
+
+        The validator is asked here, as a query is: what it rejects is stored nowhere. Then the update is a row of the
+        run's history, and not lost. Whoever drives the run asks the validator again, and carries the update out.
+
+        Args:
+            call: An update with its arguments.
+            timeout: How long to wait for the reply: a timedelta or a number of seconds; for ever if left out.
+            idempotency_key: Asking again with this key asks for nothing new, and waits for the same reply.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+            UpdateRefusedError: It has ended, or is a pipeline.
+            NotExposedError: The function exposes no object with that update, or not yet.
+            UpdateRejectedError: The validator says no. What it raised is the `__cause__`.
+            UpdateFailedError: It was carried out, and raised what is the `__cause__`.
+            UpdateLostError: The run has ended before it was done.
+            TimeoutError: There is no reply yet. The update is stored, and will be carried out.
+            NondeterminismError: The code asks for something else than is recorded.
+            InvalidArgumentError: It is no update, or `timeout` is no length of time.
+        """
+        seconds = seconds_of(timeout, "update")
+        reply = self.ask_update(call, idempotency_key=idempotency_key)
+        until = None if seconds is None else time.monotonic() + seconds
+        while (text := reply.look()) is None:
+            future = self._core.listener.when_past(reply.run, reply.seen)
+            try:
+                future.result(None if until is None else max(0.0, until - time.monotonic()))
+            except FutureTimeoutError:
+                raise TimeoutError(no_reply(self.id, call.update, timeout)) from None
+            except CancelledError:
+                raise RuntimeError(CLOSED) from None
+            finally:
+                future.cancel()
+        return call.decoded(text)
+
+    def ask_update(self, call: UpdateCall[object], *, idempotency_key: str | None = None) -> Reply:
+        """Store an update, and return what looks for the reply to it. Raises what `update` does before it waits."""
+        check("update", _UPDATE, call=call)
+        check("update", TEXT.or_none, idempotency_key=idempotency_key)
+        stored = store_update(self._core, self._row(), call.update, call.arguments, idempotency_key)
+        return Reply(self._core, stored)
+
     def pause(self, *, reason: str = "") -> RunPaused:
         """Start nothing more of the run until it is resumed; what is under way ends as ever. RunNotFoundError."""
         check("pause", TEXT, reason=reason)
@@ -389,6 +458,8 @@ class SyncRunHandle(Generic[Out]):
         return run
 
 
+_QUERY: Final = an("a query with its arguments, as Board.status()", QueryCall)
+_UPDATE: Final = an('an update with its arguments, as Board.move_to("e4")', UpdateCall)
 STAGE: Final = an("a stage, or the name of one", Node, str)
 """What names a stage."""
 
@@ -401,11 +472,19 @@ def _followed(reader: LogReader) -> Iterator[LogLine]:
         time.sleep(FOLLOW_INTERVAL)
 
 
-def seconds_of(timeout: Duration | None) -> float | None:
+def seconds_of(timeout: Duration | None, what: str = "result") -> float | None:
     """Return a time to wait in seconds, none if it is negative. InvalidArgumentError."""
     if timeout is None:
         return None
-    return max(0.0, duration("result", "timeout", timeout, least=timedelta.min).total_seconds())
+    return max(0.0, duration(what, "timeout", timeout, least=timedelta.min).total_seconds())
+
+
+def no_reply(id: str, update: str, timeout: Duration | None) -> str:
+    """Return what a TimeoutError says of an update."""
+    return (
+        f"run {id!r} has not answered update {update!r} within {length_of(timeout)}; it is stored, and will be carried"
+        " out: ask again with the same idempotency_key to wait on"
+    )
 
 
 def too_long(id: str, timeout: Duration | None) -> str:

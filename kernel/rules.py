@@ -25,6 +25,7 @@ from holdfast.kernel.decide import (
     silence,
     sinks,
     suspensions,
+    updates,
 )
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.clock import Ids
@@ -66,6 +67,7 @@ _ALL: Final = (
     _rule(c.RunRerunFrom, c.RunRerun, reruns.reads_of_rerun, reruns.decide_rerun),
     _rule(c.RunRemove, c.RunRemoved, removals.reads_of_remove, removals.decide_remove),
     _rule(c.RunSignal, c.RunSignalled, signals.reads_of_signal, signals.decide_signal),
+    _rule(c.RunUpdate, c.RunUpdated, updates.reads_of_update, updates.decide_update),
     _rule(c.RunAnnotate, c.RunAnnotated, said.reads_of_annotate, said.decide_annotate),
     _rule(
         c.RunClaimPending, c.RunsAdmitted, admissions.reads_of_claim_pending, admissions.decide_claim_pending

@@ -1,5 +1,6 @@
 """Every error that Holdfast raises on purpose. Each has a stable `code` and a section in the docs."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from holdfast.ports.durations import Duration, length_of
@@ -106,6 +107,16 @@ class SignalRefusedError(CommandError):
     def __init__(self, run_id: str, why: str) -> None:
         self.run_id = run_id
         super().__init__(f"run {run_id!r} takes no signals: {why}")
+
+
+class UpdateRefusedError(CommandError):
+    """A run that can take none was asked for an update: it has ended, or is none of a durable function."""
+
+    code = "update_refused"
+
+    def __init__(self, run_id: str, why: str) -> None:
+        self.run_id = run_id
+        super().__init__(f"run {run_id!r} takes no updates: {why}")
 
 
 class IdempotencyConflictError(CommandError):
@@ -512,6 +523,68 @@ class InvalidHistoryError(HoldfastError):
     def __init__(self, problem: str) -> None:
         super().__init__(f"this history can't be used: {problem}")
         self.problem = problem
+
+
+class NotExposedError(HoldfastError):
+    """A run was asked for what its function does not expose: nothing was stored."""
+
+    code = "not_exposed"
+
+    def __init__(self, run_id: str, what: str, exposed: Sequence[str], why: str = "") -> None:
+        there = f"it exposes {', '.join(exposed)}" if exposed else "it has not exposed anything by now"
+        super().__init__(
+            f"run {run_id!r} has no {what!r}: {why or there}; its function says what it exposes by holdfast.expose(...)"
+        )
+        self.run_id = run_id
+        self.what = what
+        self.exposed = tuple(exposed)
+
+
+class QueryFailedError(HoldfastError):
+    """A query has raised an error, which is its `__cause__`, or has done more than look. Nothing of the run changed."""
+
+    code = "query_failed"
+
+    def __init__(self, run_id: str, query: str, why: str) -> None:
+        super().__init__(f"query {query!r} of run {run_id!r} has failed: {why}")
+        self.run_id = run_id
+        self.query = query
+
+
+class UpdateRejectedError(HoldfastError):
+    """An update was not carried out: its validator has said no, by the error that is the `__cause__`."""
+
+    code = "update_rejected"
+
+    def __init__(self, run_id: str, update: str, why: str) -> None:
+        super().__init__(f"run {run_id!r} rejects update {update!r}: {why}")
+        self.run_id = run_id
+        self.update = update
+
+
+class UpdateFailedError(HoldfastError):
+    """An update was carried out and has raised an error, which is the `__cause__`."""
+
+    code = "update_failed"
+
+    def __init__(self, run_id: str, update: str, why: str) -> None:
+        super().__init__(f"update {update!r} of run {run_id!r} has failed: {why}")
+        self.run_id = run_id
+        self.update = update
+
+
+class UpdateLostError(HoldfastError):
+    """The run has ended before it was done with an update: it was not carried out, or not to its end."""
+
+    code = "update_lost"
+
+    def __init__(self, run_id: str, update: str, status: str) -> None:
+        super().__init__(
+            f"run {run_id!r} has ended, as {status}, before it was done with update {update!r}: a function that is to"
+            " answer all of them waits for what they do before it returns"
+        )
+        self.run_id = run_id
+        self.update = update
 
 
 class StepFailedError(HoldfastError):

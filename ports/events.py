@@ -45,6 +45,10 @@ EVENT_TYPES: Final = frozenset(
         "step.failed",
         "step.retrying",
         "timer.fired",
+        "update.completed",
+        "update.failed",
+        "update.received",
+        "update.rejected",
     }
 )
 """The types of events that there are, but for those that stages publish."""

@@ -75,13 +75,21 @@ class Passing:
                 f"{passing} have passed, and at {instant(due)} there is still something to do"
             )
 
-    def until_ended(self, run: str, timeout: timedelta | None) -> Driving[Run]:
-        """Let time pass until the run of this key has ended. TimeoutError; without a timeout RunStuckError."""
+    def until_ended(self, run: str, timeout: timedelta | None, past: int | None = None) -> Driving[Run]:
+        """Let time pass until the run of this key has ended. TimeoutError; without a timeout RunStuckError.
+
+        With `past`, only until its history has got past that row.
+        """
+
+        def is_so() -> bool:
+            row = self._row(run)
+            return row.status in TERMINAL or (past is not None and row.last_row > past)
+
         within = self._horizon if timeout is None else timeout
         until = self._clock.now() + within
-        yield from self._driver.drive(micros(until), lambda: self._row(run).status in TERMINAL)
+        yield from self._driver.drive(micros(until), is_so)
         row = self._row(run)
-        if row.status in TERMINAL:
+        if is_so():
             return row
         if timeout is not None:
             self._clock.advance(max(timedelta(), until - self._clock.now()))
@@ -89,7 +97,8 @@ class Passing:
         is_endless = self._driver.next_due() is not None
         why = f"{within} have passed" if is_endless else "time alone does not end it"
         reasons = "".join(f"\n- {reason.text}" for reason in why_of(self._core, row))
-        raise RunStuckError(f"run {row.id!r} has not ended, and {why}:{reasons}")
+        what = "has not ended" if past is None else "does not answer"
+        raise RunStuckError(f"run {row.id!r} {what}, and {why}:{reasons}")
 
     def _row(self, run: str) -> Run:
         (row,) = self._core.stores.persistence.read(RunsByKey((run,)))
@@ -113,6 +122,12 @@ class Patience:
         passing = self.passing
         assert passing is not None
         return _EndOfRun(lambda timeout: self._bodies.run(passing.until_ended(run, timeout)))
+
+    def when_past(self, run: str, row: int, /) -> "Future[Run]":
+        """See `Listening.when_past`. Time passes when the future is asked for its result."""
+        passing = self.passing
+        assert passing is not None
+        return _EndOfRun(lambda timeout: self._bodies.run(passing.until_ended(run, timeout, row)))
 
     def add_worker(
         self, wake: Callable[[], None], ended: Callable[[frozenset[str]], None] = lambda _: None, /

@@ -4,13 +4,14 @@ No threads, no waiting and no clock in here. `open` and `take` run the function,
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeAlias, cast
+from typing import Final, Literal, TypeAlias, cast
 
 import attrs
 
-from holdfast.kernel.commands import JobRecorded, Recorded
+from holdfast.kernel.commands import UPDATE_ANSWERS, JobRecorded, Recorded
 from holdfast.kernel.functions import limits
 from holdfast.kernel.functions.asked import (
+    Answered,
     Cancelling,
     ChildAsked,
     ChildEnded,
@@ -27,10 +28,11 @@ from holdfast.kernel.functions.asked import (
     TimerFired,
     Told,
     Turn,
+    UpdateReceived,
 )
 from holdfast.kernel.functions.loop import CancelledError
 from holdfast.kernel.functions.machine import FunctionMachine
-from holdfast.ports.errors import HistoryFullError, HoldfastError, UnavailableError
+from holdfast.ports.errors import HistoryFullError, HoldfastError, NondeterminismError, UnavailableError
 from holdfast.ports.json import parse
 from holdfast.ports.records import HistoryRow, Micros, Payload, RunStatus
 
@@ -46,12 +48,15 @@ TOLD: Final = frozenset(
         "child.completed",
         "child.failed",
         "signal.received",
+        "update.received",
         "run.cancelling",
     }
 )
 """The types of the rows that a function is told. Others, such as pauses, say nothing to it."""
 
-_OF_DRIVERS: Final = frozenset({"step.completed", "step.failed", RETRYING, "timer.fired", "child.started"})
+_OF_DRIVERS: Final = frozenset(
+    {"step.completed", "step.failed", RETRYING, "timer.fired", "child.started", *UPDATE_ANSWERS}
+)
 """The types of the rows that are there only because some code has asked for something."""
 
 Texts: TypeAlias = Callable[[Payload], str]
@@ -90,6 +95,8 @@ class Drive:
         """The runs that the function has asked for, and that are not there yet."""
         self._patches: dict[str, None] = {}
         """What the function was told that its run has, which is not recorded yet."""
+        self._answers: dict[str, Answered] = {}
+        """What has come of updates, and is not recorded yet."""
 
     def open(self, history: Sequence[HistoryRow]) -> None:
         """Call the function, and tell it all that there is."""
@@ -143,6 +150,10 @@ class Drive:
         """Return what is to be recorded before anything else is done."""
         return [Recorded(type=PATCHED, call=name) for name in self._patches]
 
+    def answers(self) -> list[Answered]:
+        """Return what updates have come to, which is to be recorded."""
+        return list(self._answers.values())
+
     def tries(self) -> list[Try]:
         """Return the steps that have been asked for since the last time, in order."""
         new, self._new = self._new, []
@@ -192,6 +203,7 @@ class Drive:
         self._children.update((one.call, one) for one in turn.asked if isinstance(one, ChildAsked))
         self._dropped += turn.dropped
         self._patches.update(dict.fromkeys(turn.patches))
+        self._answers.update((one.call, one) for one in turn.answers)
         self.ended = self.ended or turn.ended
 
     def _told(self, row: HistoryRow) -> Row | None:
@@ -222,6 +234,12 @@ class Drive:
                 )
             case "signal.received":
                 told = SignalReceived(channel=str(facts["channel"]), text=self._text(_payload(row)))
+            case "update.received":
+                told = UpdateReceived(
+                    call=call_of_update(row.number),
+                    update=str(facts["update"]),
+                    arguments=self._text(_payload(row)),
+                )
             case "run.cancelling":
                 told = Cancelling(reason=str(facts.get("reason", "")))
             case _:
@@ -229,10 +247,22 @@ class Drive:
                     self._try_again(call, facts)
                 elif row.type == PATCHED:
                     self._patches.pop(call, None)
+                elif row.type in UPDATE_ANSWERS:
+                    self._answered(row, call)
                 elif row.type == BLOCKED and facts.get("code") == HistoryFullError.code:
                     self._was_full += 1
                 return None
         return Row(number=row.number, at=row.at, told=told, site=str(facts.get("site", "")))
+
+    def _answered(self, row: HistoryRow, call: str) -> None:
+        """Note that what has come of an update is recorded. NondeterminismError if that was something else."""
+        answer = self._answers.pop(call, None)
+        came_to = None if answer is None else type_of_answer(answer)
+        if came_to != row.type:
+            instead = "is not done with it by then" if came_to is None else f"has {came_to} now"
+            raise NondeterminismError(
+                row=row.number, call=call, recorded=row.type, asked=f"the code {instead}"
+            )
 
     def _try_again(self, call: str, facts: Mapping[str, object]) -> None:
         asked = next((one for one in self._machine.asked if one.call == call), None)
@@ -240,6 +270,18 @@ class Drive:
             number, at = cast("int", facts["attempt"]) + 1, cast("int", facts["retry_at"])
             self._tries[call] = Try(asked=asked, number=number, at=at)
             self._new.append(asked)
+
+
+def call_of_update(number: int) -> str:
+    """Return how the update of a row is called in its run."""
+    return f"update{number}"
+
+
+def type_of_answer(answer: Answered) -> Literal["update.completed", "update.failed", "update.rejected"]:
+    """Return the type of the row that says what has come of an update."""
+    if answer.rejected is not None:
+        return "update.rejected"
+    return "update.completed" if answer.error is None else "update.failed"
 
 
 def _is_of_driver(row: HistoryRow) -> bool:

@@ -14,6 +14,7 @@ from anyio.abc import TaskGroup
 
 from holdfast.hosts.bodies import Body, child_id
 from holdfast.hosts.failures import MESSAGE_MAX
+from holdfast.hosts.functions.answering import are_small, recorded_answers
 from holdfast.hosts.functions.drive import Drive, Try
 from holdfast.hosts.functions.recording import recorder_here
 from holdfast.hosts.functions.steps import lost_step, run_step
@@ -139,7 +140,7 @@ class _Driver:
                 self._start(group, drive, now)
             is_time = self._failure is None and now >= self._timers_after
             due = drive.due(now) if is_time else ()
-            rows = (*patches, *self._taken(), *due)
+            rows = (*patches, *self._taken(), *due, *await self._answers(drive))
             if not patches and not drive.is_paused and self._failure is None:
                 rows = (*rows, *await self._children(drive))
             if rows or self._has_news or now - self._looked_at >= HEAR_EVERY:
@@ -152,8 +153,11 @@ class _Driver:
                 return rests
             else:
                 await self._wait(drive, now)
-        if drive.ended is not None and not self._is_fenced and (patches := drive.patches()):
-            await self._record(drive, patches)  # or else a replay would not end as it did
+        if drive.ended is not None and not self._is_fenced:
+            # Or else a replay would not end as it did, and nobody would hear what updates have come to.
+            left = (*drive.patches(), *await self._answers(drive))
+            if left:
+                await self._record(drive, left)
         # Whatever a fenced attempt is settled with is fenced too, and so counted.
         return Parked(seen=drive.seen, wake_at=self._now()) if self._is_fenced else None
 
@@ -248,6 +252,14 @@ class _Driver:
             return [self._child(one) for one in children]
         put = partial(lambda: [self._child(one) for one in children])
         return await _until_available(put, "what a run is started with can't be stored yet")
+
+    async def _answers(self, drive: Drive) -> list[Recorded]:
+        """Return what says what updates have come to."""
+        answers = drive.answers()
+        put = partial(recorded_answers, answers, lambda text: self._body.payloads.put(text, self._body.place))
+        if are_small(answers):
+            return put()
+        return await _until_available(put, "the reply to an update can't be stored yet")
 
     def _child(self, asked: ChildAsked) -> Recorded:
         run = self._body.work.run

@@ -52,8 +52,8 @@ class CallForm:
         return inspect.BoundArguments(self.signature, cast("Any", arguments))
 
 
-def read_call_form(function: Callable[..., object], what: str) -> CallForm:
-    """Read what a function takes and gives.
+def read_call_form(function: Callable[..., object], what: str, *, is_method: bool = False) -> CallForm:
+    """Read what a function takes and gives; a method, besides the object that it is of.
 
     Raises:
         DefinitionError: An annotation is missing or can't be resolved, or a value of its type can't be stored.
@@ -61,6 +61,8 @@ def read_call_form(function: Callable[..., object], what: str) -> CallForm:
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise DefinitionError(f"{what} is a generator; give all its values at once, in a list")
     signature = inspect.signature(function)
+    if is_method:
+        signature = signature.replace(parameters=tuple(signature.parameters.values())[1:])
     try:
         hints = cast("dict[str, Form]", get_type_hints(function, include_extras=True))
     except NameError as error:
@@ -68,6 +70,8 @@ def read_call_form(function: Callable[..., object], what: str) -> CallForm:
             f"{what}: {error} when the program runs; define or import it above the function, at the top of the module"
             " and outside `if TYPE_CHECKING:`"
         ) from None
+    names = (*signature.parameters, "return")
+    hints = {name: hint for name, hint in hints.items() if name in names}
     fields: dict[str, Any] = {}
     for name, parameter in signature.parameters.items():
         if name in ("self", "cls") and name not in hints:

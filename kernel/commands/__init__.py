@@ -15,12 +15,15 @@ from holdfast.kernel.commands.admissions import (
 from holdfast.kernel.commands.command import Command
 from holdfast.kernel.commands.functions import (
     SIGNALS_MAX,
+    UPDATE_ANSWERS,
     JobRecord,
     JobRecorded,
     Recorded,
     RecordedType,
     RunSignal,
     RunSignalled,
+    RunUpdate,
+    RunUpdated,
     Sent,
 )
 from holdfast.kernel.commands.jobs import (
@@ -123,6 +126,7 @@ from holdfast.kernel.commands.stages import StagePollSuspended, StagesWoken, Sta
 __all__ = [
     "FLUSH_LIMIT",
     "SIGNALS_MAX",
+    "UPDATE_ANSWERS",
     "Attempt",
     "Blocked",
     "Cancelled",
@@ -197,6 +201,8 @@ __all__ = [
     "RunTerminate",
     "RunTransition",
     "RunTransitioned",
+    "RunUpdate",
+    "RunUpdated",
     "RunsAdmitted",
     "RunsExpired",
     "Said",

@@ -9,8 +9,18 @@ from holdfast.kernel.commands.jobs import Started
 from holdfast.ports.records import HistoryRow, Micros, Payload, RunStatus
 
 RecordedType = Literal[
-    "step.completed", "step.failed", "step.retrying", "timer.fired", "patch.marked", "child.started"
+    "step.completed",
+    "step.failed",
+    "step.retrying",
+    "timer.fired",
+    "patch.marked",
+    "child.started",
+    "update.completed",
+    "update.failed",
+    "update.rejected",
 ]
+UPDATE_ANSWERS: Final = frozenset({"update.completed", "update.failed", "update.rejected"})
+"""The types of what is recorded of an update: its reply, what it raised, or why it was not carried out."""
 SIGNALS_MAX: Final = 100
 """With how many signals a run may be started."""
 
@@ -95,4 +105,31 @@ class RunSignal(Command[RunSignalled]):
     type: ClassVar[Literal["run.signal"]] = "run.signal"
     run_id: str
     signal: Sent
+    generation: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class RunUpdated:
+    """The update is stored, as row `number` of the history of `run`. `status` is where the run is.
+
+    What comes of it is a row too: of one of the types `UPDATE_ANSWERS`, with `update<number>` as `call`.
+    """
+
+    run: str
+    number: int
+    status: RunStatus
+
+
+@attrs.frozen(kw_only=True)
+class RunUpdate(Command[RunUpdated]):
+    """Ask a run's function for an update, by its name, as `Board.move_to`; `arguments` are those that it takes by name.
+
+    With a `generation`, it is refused unless that is the newest one. RunNotFoundError; UpdateRefusedError if the run
+    has ended, or is none of a durable function.
+    """
+
+    type: ClassVar[Literal["run.update"]] = "run.update"
+    run_id: str
+    update: str
+    arguments: Payload
     generation: int | None = None

@@ -5,6 +5,7 @@ from typing import cast
 from attrs import evolve
 
 from holdfast.kernel.commands import (
+    UPDATE_ANSWERS,
     Failure,
     JobRecord,
     JobRecorded,
@@ -23,6 +24,7 @@ from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import parse
 from holdfast.ports.records import HISTORY_LONG, HistoryRow, Job, JobKind, Micros, Run, RunName, RunStatus
+from holdfast.ports.transport import RunHint
 
 
 def reads_of_record(command: JobRecord) -> Reads:
@@ -69,6 +71,8 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
         status="recorded", rows=(*unseen, *draft.rows), run_status=run.status, admits_jobs=tuple(admits)
     )
     changes: tuple[Change, ...] = (*draft.changes(), *more) if draft.rows else ()
+    if any(row.type in UPDATE_ANSWERS for row in draft.rows):
+        draft.hints.append(RunHint(run=run.key))  # somebody waits for that
     if draft.rows and (job.losses or job.attempts > 1):
         # It has come further than before, so what was lost until now is forgiven.
         changes = (*changes, UpdateJob(evolve(job, attempts=1, losses=0)))

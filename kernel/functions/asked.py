@@ -142,6 +142,15 @@ class SignalReceived:
 
 
 @attrs.frozen(kw_only=True)
+class UpdateReceived:
+    """Somebody has asked for an update, by its name: the JSON text of its arguments. `call` names it in its run."""
+
+    call: str
+    update: str
+    arguments: str
+
+
+@attrs.frozen(kw_only=True)
 class Cancelling:
     """Somebody has cancelled the run: CancelledError is raised where the function waits."""
 
@@ -151,7 +160,7 @@ class Cancelling:
 Answer: TypeAlias = StepCompleted | StepFailed | TimerFired | ChildStarted
 """What comes of a call."""
 
-Told: TypeAlias = Answer | ChildEnded | SignalReceived | Cancelling
+Told: TypeAlias = Answer | ChildEnded | SignalReceived | UpdateReceived | Cancelling
 
 
 @attrs.frozen(kw_only=True)
@@ -177,6 +186,16 @@ class Raised:
     code: str = "body_error"
 
 
+@attrs.frozen(kw_only=True)
+class Answered:
+    """What an update has come to: the JSON text of its reply, what it raised, or what it was rejected with."""
+
+    call: str
+    output: str | None = None
+    error: Raised | None = None
+    rejected: Raised | None = None
+
+
 @attrs.frozen
 class Returned:
     """The function has returned: the JSON text of what."""
@@ -200,10 +219,11 @@ class Turn:
 
     `asked` is new since the turn before, in the order in which it was asked for; `dropped` are the calls in which
     nobody is interested any more. `patches` are names that it has asked for the first time, and was told yes: that is
-    to be recorded before anything else is done.
+    to be recorded before anything else is done. `answers` are what updates have come to.
     """
 
     asked: tuple[Asked, ...] = ()
     dropped: tuple[str, ...] = ()
     patches: tuple[str, ...] = ()
+    answers: tuple[Answered, ...] = ()
     ended: Ended | None = None

@@ -22,6 +22,7 @@ from holdfast.kernel.functions.inboxes import Inboxes
 from holdfast.kernel.functions.patches import Patches
 from holdfast.kernel.functions.sagas import Saga
 from holdfast.kernel.functions.tasks import Numbers, RunFuture, RunTask
+from holdfast.kernel.functions.updates import Updates
 from holdfast.ports.errors import NotDurableError, RestlessError
 from holdfast.ports.records import Micros
 
@@ -62,6 +63,9 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         self.children = Children(self.create_future)
         self.saga = Saga()
         self.patches = Patches()
+        self.updates = Updates(lambda coroutine, context, path: self.begin(coroutine, context, path=path))
+        self.is_looked_at = False
+        """Whether somebody looks at the function from outside: then nothing of it may change."""
         self._began_at = began_at
         self._now = began_at
         self._ready: deque[asyncio.Handle] = deque()
@@ -121,6 +125,15 @@ class FunctionLoop(asyncio.AbstractEventLoop):
             self._tasks = [task for task in self._tasks if not task.done()]
             self._generators = [one for one in self._generators if cast("Any", one).ag_frame is not None]
             self._kept_max = 2 * self.kept + _KEPT_MIN
+
+    def looked_at(self, look: Callable[[], T]) -> T:
+        """Make a call that only looks at what the function holds. What it raises, RuntimeError if it does more."""
+        self.is_looked_at = True
+        try:
+            with _Running(self):
+                return look()
+        finally:
+            self.is_looked_at = False
 
     def evict(self, context: Context) -> None:
         """Close all that waits, so that no code of the function has any effect. Nothing is to be run after this."""
@@ -188,7 +201,12 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         return task.numbers if isinstance(task, RunTask) else self._outside
 
     def _check(self) -> None:
-        """Raise Evicted while the function is taken out of memory, unless it goes on and on: then let it wait."""
+        """Raise Evicted while the function is taken out of memory, unless it goes on and on: then let it wait.
+
+        RuntimeError while somebody only looks at it.
+        """
+        if self.is_looked_at:
+            raise RuntimeError("it calls or waits for something, and a query only looks; make it an update")
         if self.is_evicted and self._refusals < _REFUSALS_MAX:
             self._refusals += 1
             raise Evicted

@@ -7,7 +7,7 @@ it neither waits nor knows what time it is.
 from asyncio import Task, wait
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from contextvars import Context
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from holdfast.kernel.functions.asked import (
     Answer,
@@ -27,6 +27,7 @@ from holdfast.kernel.functions.asked import (
     TimerAsked,
     TimerFired,
     Turn,
+    UpdateReceived,
 )
 from holdfast.kernel.functions.loop import CancelledError, check_thread, new_loop
 from holdfast.kernel.functions.raising import error_from
@@ -40,6 +41,8 @@ from holdfast.ports.errors import (
     RestlessError,
 )
 from holdfast.ports.records import Micros
+
+T = TypeVar("T")
 
 _IN_MEMORY: Final["set[FunctionMachine]"] = set()
 """What must not be collected: code that tidies up would run then, and take its steps for ordinary functions."""
@@ -92,8 +95,19 @@ class FunctionMachine:
 
     @property
     def waits_for_others(self) -> bool:
-        """Whether it waits for what only others can bring: a message, or the end of a run."""
-        return self._loop.inboxes.is_waited_for or self._loop.children.are_waited_for
+        """Whether it waits for what only others can bring: a message, an update, or the end of a run."""
+        loop = self._loop
+        return loop.inboxes.is_waited_for or loop.children.are_waited_for or loop.updates.are_taken
+
+    @property
+    def exposed(self) -> Sequence[object]:
+        """What others may look at, in the order in which it was exposed; also when the function has ended."""
+        return self._loop.updates.exposed
+
+    def looked_at(self, look: Callable[[], T]) -> T:
+        """Make a call that only looks at what is exposed. What it raises, RuntimeError if it does more than look."""
+        check_thread()
+        return self._context.copy().run(self._loop.looked_at, look)
 
     @property
     def is_ending(self) -> bool:
@@ -132,6 +146,9 @@ class FunctionMachine:
                 self._loop.inboxes.put(channel, text)
             case ChildEnded() as ended:
                 self._loop.children.end(ended)
+            case UpdateReceived() as update:
+                if not self._is_over:
+                    self._loop.updates.receive(update)
             case told:
                 if (asked := self._expected(row, told)) is not None:
                     del self._open[told.call]
@@ -225,8 +242,8 @@ class FunctionMachine:
                 self._forgotten[call] = one
                 if asked.pop(call, None) is None:
                     dropped.append(call)
-        patches = tuple(loop.patches.new)
-        for list_ in (loop.asked, loop.dropped, loop.patches.new):
+        patches, answers = tuple(loop.patches.new), tuple(loop.updates.answers)
+        for list_ in (loop.asked, loop.dropped, loop.patches.new, loop.updates.answers):
             list_.clear()
         ended = self._end()
         if ended is not None:
@@ -236,7 +253,13 @@ class FunctionMachine:
             self._open.clear()
             asked.clear()
             self.evict()
-        return Turn(asked=tuple(asked.values()), dropped=tuple(dropped), patches=patches, ended=ended)
+        return Turn(
+            asked=tuple(asked.values()),
+            dropped=tuple(dropped),
+            patches=patches,
+            answers=answers,
+            ended=ended,
+        )
 
     def _run_until_quiet(self) -> None:
         try:

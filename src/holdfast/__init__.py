@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from holdfast.kernel.authoring.child_runs import ChildRun, start_child
     from holdfast.kernel.authoring.context import BlobRef, StageContext
     from holdfast.kernel.authoring.decorators import each, stage
+    from holdfast.kernel.authoring.exposed import Query, QueryCall, Update, UpdateCall, expose, query, update
     from holdfast.kernel.authoring.external import ExternalStage, NotYet, Suspended, finished, suspend
     from holdfast.kernel.authoring.functions import (
         Workflow,
@@ -62,6 +63,8 @@ if TYPE_CHECKING:
         HoldfastError,
         NondeterminismError,
         NotDurableError,
+        NotExposedError,
+        QueryFailedError,
         RestlessError,
         RetryAfter,
         RunCancelledError,
@@ -69,6 +72,10 @@ if TYPE_CHECKING:
         SignalRefusedError,
         StepFailedError,
         StepLostError,
+        UpdateFailedError,
+        UpdateLostError,
+        UpdateRefusedError,
+        UpdateRejectedError,
     )
     from holdfast.ports.records import RunStatus
     from holdfast.ports.said import Actor, Scope
@@ -106,11 +113,15 @@ __all__ = [
     "Node",
     "NondeterminismError",
     "NotDurableError",
+    "NotExposedError",
     "NotYet",
     "Partial",
     "Pipeline",
     "Price",
     "ProgressInfo",
+    "Query",
+    "QueryCall",
+    "QueryFailedError",
     "Rate",
     "Reason",
     "Redact",
@@ -141,6 +152,12 @@ __all__ = [
     "SyncEngine",
     "SyncRunHandle",
     "Tolerate",
+    "Update",
+    "UpdateCall",
+    "UpdateFailedError",
+    "UpdateLostError",
+    "UpdateRefusedError",
+    "UpdateRejectedError",
     "Upgrade",
     "Verdict",
     "Waiting",
@@ -149,9 +166,11 @@ __all__ = [
     "Workflow",
     "compensate_with",
     "each",
+    "expose",
     "finished",
     "now",
     "patched",
+    "query",
     "random",
     "select",
     "side_effect",
@@ -162,6 +181,7 @@ __all__ = [
     "step",
     "step_context",
     "suspend",
+    "update",
     "uuid4",
     "workflow",
 ]
@@ -194,6 +214,15 @@ _WHERE: Final = {
         "holdfast.kernel.authoring.child_runs": ("ChildRun", "start_child"),
         "holdfast.kernel.authoring.context": ("BlobRef", "StageContext"),
         "holdfast.kernel.authoring.decorators": ("each", "stage"),
+        "holdfast.kernel.authoring.exposed": (
+            "Query",
+            "QueryCall",
+            "Update",
+            "UpdateCall",
+            "expose",
+            "query",
+            "update",
+        ),
         "holdfast.kernel.authoring.external": ("ExternalStage", "NotYet", "Suspended", "finished", "suspend"),
         "holdfast.kernel.authoring.functions": (
             "Workflow",
@@ -224,6 +253,8 @@ _WHERE: Final = {
             "HoldfastError",
             "NondeterminismError",
             "NotDurableError",
+            "NotExposedError",
+            "QueryFailedError",
             "RestlessError",
             "RetryAfter",
             "RunCancelledError",
@@ -231,6 +262,10 @@ _WHERE: Final = {
             "SignalRefusedError",
             "StepFailedError",
             "StepLostError",
+            "UpdateFailedError",
+            "UpdateLostError",
+            "UpdateRefusedError",
+            "UpdateRejectedError",
         ),
         "holdfast.ports.records": ("RunStatus",),
         "holdfast.ports.said": ("Actor", "Scope"),

@@ -40,6 +40,7 @@ from holdfast.kernel.commands import (
     RunSignal,
     RunTerminate,
     RunTransition,
+    RunUpdate,
     Said,
     Sent,
     SessionClose,
@@ -257,11 +258,23 @@ def _a_function_is_driven(recordings: list[Recording]) -> None:
     world.settle(again, Parked(seen=7))
     world.do(RunSignal(run_id="f", signal=Sent(channel="c", payload=payload("go"))))
     world.complete(world.claim_one(session), 5)
+    _a_function_is_asked(world, session)
     world.create("g", workflow="f")
     told_to_end = world.claim_one(session)
     world.settle(told_to_end, Parked(seen=1))
     world.do(RunCancel(run_id="g", reason="too late"))
     world.settle(world.claim_one(session), Cancelled())
+
+
+def _a_function_is_asked(world: World, session: str) -> None:
+    world.create("u", workflow="f")
+    drive = world.claim_one(session)
+    world.settle(drive, Parked(seen=1))
+    world.do(RunUpdate(run_id="u", update="Board.move_to", arguments=payload({"field": "e4"})))
+    again = world.claim_one(session)
+    answer = Recorded(type="update.completed", call="update2", output=payload("a1"))
+    world.do(JobRecord(job=again.job, epoch=again.epoch, seen=2, rows=(answer,)))
+    world.complete(again, 5)
 
 
 def _gave(attempt: Attempt) -> Completed:

@@ -41,6 +41,7 @@ from holdfast.kernel.commands import (
     RunResume,
     RunSignal,
     RunTransition,
+    RunUpdate,
     Sent,
     SessionClose,
     SessionOpen,
@@ -173,6 +174,7 @@ def _every_command(world: World) -> Iterator[Command[object]]:
     yield JobRecord(job=driven.job, epoch=driven.epoch, seen=1, rows=(timer,))
     yield settling(driven, Parked(seen=2, wake_at=world.now))
     yield RunSignal(run_id="f", signal=Sent(channel="c", payload=payload(1)))
+    yield RunUpdate(run_id="f", update="Board.move_to", arguments=payload({"field": "e4"}))
 
 
 def test_every_command_is_carried_out_once_and_answered_alike(world: World) -> None:

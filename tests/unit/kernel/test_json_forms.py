@@ -53,6 +53,13 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             '"payload":{"blob":null,"inline":"5"}},"type":"run.signal"}'
         ),
     ),
+    (
+        c.RunUpdate(run_id="x", update="Board.move_to", arguments=Payload(inline='{"field":"e4"}')),
+        (
+            f'{{"arguments":{{"blob":null,"inline":"{{\\"field\\":\\"e4\\"}}"}},"generation":null,{BASE},'
+            '"run_id":"x","type":"run.update","update":"Board.move_to"}'
+        ),
+    ),
     (c.RunPause(run_id="x"), f'{{"generation":null,{BASE},"reason":"","run_id":"x","type":"run.pause"}}'),
     (c.RunResume(run_id="x"), f'{{"generation":null,{BASE},"reason":"","run_id":"x","type":"run.resume"}}'),
     (
@@ -386,6 +393,10 @@ REPLIES: list[tuple[object, str]] = [
     ),
     (
         c.RunSignalled(run="r", number=4, status=RunStatus.RUNNING),
+        '{"number":4,"run":"r","status":"running"}',
+    ),
+    (
+        c.RunUpdated(run="r", number=4, status=RunStatus.RUNNING),
         '{"number":4,"run":"r","status":"running"}',
     ),
     (c.JobReleased(status="fenced"), '{"admits_jobs":[],"status":"fenced"}'),
