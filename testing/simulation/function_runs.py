@@ -92,6 +92,8 @@ def _sending(random: Random, run: Planned) -> list[Deed]:
     times = sorted(
         run.at + random.randrange(-_SECOND, 30 * _SECOND) for _ in range(random.choice((0, 1, 2, 3)))
     )
+    if times and random.random() < 0.5:  # while it goes to rest over one, the next comes
+        times += [times[-1] + random.randrange(_SECOND // 5) for _ in range(random.randrange(1, 5))]
     return [
         Deed(
             at=max(0, at),

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
 from random import Random
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -24,8 +24,8 @@ from holdfast.kernel.authoring.functions import (
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.authoring.steps import Step, step
-from holdfast.ports.errors import GiveUp, RetryAfter
-from holdfast.testing.simulation.fibers import spend
+from holdfast.ports.errors import GiveUp
+from holdfast.testing.simulation.callings import PATIENT, Calling, run_key, trying
 from holdfast.testing.simulation.programs import Model, Program, mixed
 from holdfast.testing.simulation.tally import Tally
 
@@ -46,16 +46,6 @@ class NoFundsError(Exception):
     def __init__(self, code: int) -> None:
         super().__init__(code)
         self.code = code
-
-
-@attrs.frozen(kw_only=True)
-class Calling:
-    """How the body of a step behaves. Each try up to `fails` fails, as `how` says; one that runs takes `seconds`."""
-
-    salt: int
-    seconds: float
-    fails: int
-    how: Literal["error", "retry_after", "hang"]
 
 
 def draw_function(draw: Random, name: str, tally: Tally) -> Program:
@@ -120,6 +110,8 @@ class _Draft:
             self.add_message,
             self.add_saga,
             self.add_failure,
+            self.add_burst,
+            self.add_long,
         )
 
     def model(self, number: int) -> int | None:
@@ -230,11 +222,11 @@ class _Draft:
     def add_big(self) -> None:
         """A value that is too large for a row, and a step that takes it."""
 
-        @step(name=self._name("blow_up"), retry=_PATIENT)
+        @step(name=self._name("blow_up"), retry=PATIENT)
         async def blow_up(number: int) -> str:
             return str(number % 10) * _BIG
 
-        @step(name=self._name("shrink"), retry=_PATIENT)
+        @step(name=self._name("shrink"), retry=PATIENT)
         def shrink(text: str) -> int:
             assert len(text) == _BIG
             return int(text[0])
@@ -247,7 +239,7 @@ class _Draft:
     def add_drawn(self) -> None:
         """What looks random, which a step is given: the same in every replay."""
 
-        @step(name=self._name("echo"), retry=_PATIENT)
+        @step(name=self._name("echo"), retry=PATIENT)
         async def echo(text: str) -> str:
             return text
 
@@ -272,25 +264,50 @@ class _Draft:
         # One that is waited for in vain leaves the message that comes too late to the next that waits.
         self._add(message, lambda number: mixed(salt, number))
 
+    def add_burst(self) -> None:
+        """Messages one after the other, for each of which it comes to rest."""
+        count, salt = self._draw.choice((2, 3, 4)), self._draw.randrange(1_000)
+        self.receives += count
+
+        async def burst(number: int) -> int:
+            for _ in range(count):
+                await GO.receive()
+            return mixed(salt, number)
+
+        self._add(burst, lambda number: mixed(salt, number))
+
+    def add_long(self) -> None:
+        """Steps that take longer together than an invocation may."""
+        callings = [attrs.evolve(self._calling(), seconds=4.0) for _ in range(6)]
+        steps = [self._step(one) for one in callings]
+
+        async def long(number: int) -> int:
+            for one in steps:
+                number = await one(number)
+            return number
+
+        self._add(long, lambda number: _folded([one.salt for one in callings], number))
+
     def add_saga(self) -> None:
         """Something that is taken back should the run fail, or be cancelled."""
         tally, draw = self._tally, self._draw
         calling = self._calling()
         undo_fails = draw.choice((0, 0, 1, 2))
 
-        @step(name=self._name("charge"), retry=_PATIENT)
+        @step(name=self._name("charge"), retry=PATIENT)
         async def charge(key: str, number: int) -> int:
-            tally.charge(_run(), key)
-            await asyncio.sleep(calling.seconds)
-            _fail(calling)
+            with trying(tally):
+                tally.charge(run_key(), key)
+                await asyncio.sleep(calling.seconds)
+                calling.fail()
             return mixed(calling.salt, number)
 
-        takes_back = step(name=self._name("refund"), retry=_PATIENT)
+        takes_back = step(name=self._name("refund"), retry=PATIENT)
 
         async def undo(receipt: int | None, key: str) -> None:
             if step_context().attempt <= undo_fails:
                 raise ConnectionError("the bank is away")
-            tally.refund(_run(), key)
+            tally.refund(run_key(), key)
 
         refund = takes_back(undo)
         is_by_hand = draw.random() < 0.3
@@ -336,10 +353,10 @@ class _Draft:
         )
 
     def _step(self, calling: Calling) -> Step[[int], int]:
-        make = _async_body if self._draw.random() < 0.5 else _sync_body
+        is_async = self._draw.random() < 0.5
         limit = timedelta(seconds=3) if calling.how == "hang" else None
-        decorate = step(name=self._name("step"), retry=_PATIENT)
-        made = decorate(make(calling))
+        decorate = step(name=self._name("step"), retry=PATIENT)
+        made = decorate(calling.async_body(self._tally) if is_async else calling.sync_body())
         return made if limit is None else made.options(timeout=limit)
 
     def _name(self, kind: str) -> str:
@@ -351,51 +368,11 @@ class _Draft:
         self._models.append(model)
 
 
-_PATIENT: Final = Retry(attempts=60, wait=timedelta(seconds=0.3), backoff=1.5, wait_max=timedelta(seconds=4))
-"""So that lost workers never use up what a step has of tries: what a function gives is known then."""
-
-
-def _async_body(calling: Calling) -> Callable[[int], Any]:
-    async def body(number: int) -> int:
-        await asyncio.sleep(3_600.0 if _hangs(calling) else calling.seconds)
-        _fail(calling)
-        return mixed(calling.salt, number)
-
-    return body
-
-
-def _sync_body(calling: Calling) -> Callable[[int], Any]:
-    def body(number: int) -> int:
-        if calling.seconds:
-            spend(calling.seconds)
-        _fail(calling)
-        return mixed(calling.salt, number)
-
-    return body
-
-
-def _hangs(calling: Calling) -> bool:
-    return calling.how == "hang" and step_context().attempt <= calling.fails
-
-
-def _fail(calling: Calling) -> None:
-    if step_context().attempt > calling.fails:
-        return
-    if calling.how == "retry_after":
-        raise RetryAfter(timedelta(seconds=2), "not yet")
-    raise (KeyError if calling.salt % 2 else ValueError)("not yet")
-
-
-@step(retry=_PATIENT)
+@step(retry=PATIENT)
 async def _nothing(number: int) -> int:
     if number < 0:
         raise GiveUp("it is negative")
     return number
-
-
-def _run() -> str:
-    """Return the key of the run whose step calls."""
-    return step_context().idempotency_key.partition("/")[0]
 
 
 def _folded(salts: "list[int] | tuple[int, ...]", number: int) -> int:

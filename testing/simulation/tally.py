@@ -1,5 +1,8 @@
 """What simulated functions do outside and take back again: it outlives every process, and forgets nothing."""
 
+from asyncio import CancelledError
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Final
 
 from holdfast.ports.records import Run, RunStatus
@@ -15,6 +18,20 @@ class Tally:
     def __init__(self) -> None:
         self._charged: dict[str, set[str]] = {}
         self._refunded: dict[str, set[str]] = {}
+        self._tries: set[tuple[str, int]] = set()
+        self._repeated: list[str] = []
+
+    @contextmanager
+    def trying(self, key: str, attempt: int) -> Generator[None]:
+        """A try of a step. Each has a number of its own, but for one that a worker gives up because it is to end."""
+        if (key, attempt) in self._tries:
+            self._repeated.append(f"try {attempt} of step {key} was begun twice")
+        self._tries.add((key, attempt))
+        try:
+            yield
+        except CancelledError:
+            self._tries.remove((key, attempt))
+            raise
 
     def charge(self, run: str, key: str) -> None:
         """Charge for a run; again under the same key is once."""
@@ -26,7 +43,7 @@ class Tally:
 
     def wrong(self, tables: Tables) -> list[str]:
         """Return what is wrong when all has ended: runs that came to nothing and charged, and the other way round."""
-        found: list[str] = []
+        found = list(self._repeated)
         for run in tables.runs.values():
             charged = self._charged.get(run.key, set[str]())
             stands = charged - self._refunded.get(run.key, set())

@@ -1,0 +1,73 @@
+"""How the steps of simulated functions behave: how long they take, and how often they fail."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from typing import Any, Final, Literal
+
+import attrs
+
+from holdfast.kernel.authoring.options import Retry
+from holdfast.kernel.authoring.step_context import step_context
+from holdfast.ports.errors import RetryAfter
+from holdfast.testing.simulation.fibers import spend
+from holdfast.testing.simulation.programs import mixed
+from holdfast.testing.simulation.tally import Tally
+
+PATIENT: Final = Retry(attempts=60, wait=timedelta(seconds=0.3), backoff=1.5, wait_max=timedelta(seconds=4))
+"""So that lost workers never use up what a step has of tries: what a function gives is known then."""
+
+
+@attrs.frozen(kw_only=True)
+class Calling:
+    """How the body of a step behaves. Each try up to `fails` fails, as `how` says; one that runs takes `seconds`."""
+
+    salt: int
+    seconds: float
+    fails: int
+    how: Literal["error", "retry_after", "hang"]
+
+    def async_body(self, tally: Tally) -> Callable[[int], Any]:
+        """Return a body that behaves so, and tells of each try."""
+
+        async def body(number: int) -> int:
+            with trying(tally):
+                await asyncio.sleep(3_600.0 if self._hangs else self.seconds)
+                self.fail()
+            return mixed(self.salt, number)
+
+        return body
+
+    def sync_body(self) -> Callable[[int], Any]:
+        """Return a body that behaves so, in a thread."""
+
+        def body(number: int) -> int:
+            if self.seconds:
+                spend(self.seconds)
+            self.fail()
+            return mixed(self.salt, number)
+
+        return body
+
+    def fail(self) -> None:
+        """Raise, if it is one of the first tries."""
+        if step_context().attempt > self.fails:
+            return
+        if self.how == "retry_after":
+            raise RetryAfter(timedelta(seconds=2), "not yet")
+        raise (KeyError if self.salt % 2 else ValueError)("not yet")
+
+    @property
+    def _hangs(self) -> bool:
+        return self.how == "hang" and step_context().attempt <= self.fails
+
+
+def trying(tally: Tally) -> AbstractContextManager[None]:
+    """Tell of the try that calls."""
+    return tally.trying(step_context().idempotency_key, step_context().attempt)
+
+
+def run_key() -> str:
+    """Return the key of the run whose step calls."""
+    return step_context().idempotency_key.partition("/")[0]
