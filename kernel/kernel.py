@@ -149,6 +149,30 @@ class Kernel:
         answers = self._dispatch_all(commands) if around is None else around(commands, self._dispatch_all)
         return cast("list[R | CommandError]", answers)
 
+    def dispatch_joined(
+        self, command: Command[R], join: Callable[[Callable[[Transaction], Any]], Any], /
+    ) -> R:
+        """Carry out a command inside a transaction that is open, as its last act; `join` has work done in it.
+
+        Whoever opened it commits it, or not. Nothing is tried again, and no hints are sent: a sweep makes up for them.
+        CommandError as `dispatch`; and whatever `join` raises.
+        """
+
+        def dispatch(commands: Sequence[Command[Any]]) -> list[Answer]:
+            if not commands:
+                return []
+            try:
+                answers, _, _ = join(lambda tx: self._carry_out(tx, commands))
+            except RefusedError as error:
+                return [StorageRefusedError(f"the store refused the command {command.type}: {error}")]
+            return cast("list[Answer]", answers)
+
+        around = self._around
+        (answer,) = dispatch((command,)) if around is None else around((command,), dispatch)
+        if isinstance(answer, CommandError):
+            raise answer
+        return cast("R", answer)
+
     def _dispatch_all(self, commands: Sequence[Command[Any]]) -> list[Answer]:
         answers: list[Answer] = []
         for batch in _batches(commands):

@@ -611,6 +611,27 @@ class StepLostError(HoldfastError):
         )
 
 
+class NoTransactionError(HoldfastError):
+    """A step was to be done in a transaction of the run's store, and there is none for it. Its body was not called."""
+
+    code = "no_transaction"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"a step can't be done in a transaction: {why}")
+
+
+class TransactionEndedError(HoldfastError):
+    """A step's body has ended the transaction that it was given. What it did after that is rolled back."""
+
+    code = "transaction_ended"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a step's body can't end its transaction, which is committed with its result: leave out `commit()` and"
+            " `rollback()`, raise to have it rolled back, and use `begin_nested()` for a part of it"
+        )
+
+
 class CompensationError(HoldfastError):
     """What a function did can't be taken back by itself. Its run is blocked until somebody has looked at it."""
 

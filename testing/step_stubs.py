@@ -140,11 +140,12 @@ class StepStubs:
     def watched(self, step: AnyStep, clock: Clock) -> AnyStep:
         """Return what is done in place of a step: the same, but that it is noted, or what its stub does."""
         stub = self._stubs.get(_key(step))
-        body = (stub.take() if stub is not None else None) or step.body
+        action = stub.take() if stub is not None else None
         calls = self._calls.setdefault(_key(step), [])
-        stood_in = attrs.evolve(step, body=body)
+        # What stands in for a step needs no transaction, and is not given one.
+        stood_in = step if action is None else attrs.evolve(step, body=action, transaction=None)
         return attrs.evolve(
-            step,
+            stood_in,
             body=noting(stood_in, lambda args, kwargs: calls.append(_call(step, args, kwargs, clock.now()))),
         )
 
@@ -153,9 +154,10 @@ def noting(
     step: AnyStep, note: Callable[[tuple[object, ...], dict[str, object]], None]
 ) -> Callable[..., object]:
     """Return the body of a step, which first tells what it is called with; async if that of the step is."""
+    given = 0 if step.transaction is None else 1
 
     def call(*args: object, **kwargs: object) -> object:
-        note(args, kwargs)
+        note(args[given:], kwargs)
         return step.body(*args, **kwargs)
 
     async def call_async(*args: object, **kwargs: object) -> object:

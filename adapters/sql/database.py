@@ -1,9 +1,10 @@
 """A database as transactions and queries see it: connections for one try each. PostgreSQL and SQLite implement it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol, TypeAlias
 
+import attrs
 from sqlalchemy import Connection
 
 from holdfast.adapters.sql.dialects import Dialect, Write
@@ -53,6 +54,15 @@ class Link(Protocol):
         ...
 
 
+@attrs.frozen
+class Shared:
+    """A connection of SQLAlchemy's in a transaction, and the link that goes by it. `is_open` asks the driver."""
+
+    connection: Connection
+    link: Link
+    is_open: Callable[[], bool]
+
+
 class Database(Protocol):
     """Where the connections come from."""
 
@@ -66,6 +76,10 @@ class Database(Protocol):
 
     def reader(self, seconds: float, /) -> AbstractContextManager[Link]:
         """Lend a connection to a question."""
+        ...
+
+    def shared(self, seconds: float, /) -> AbstractContextManager[Shared]:
+        """Lend a connection in a transaction to a step's body. What is not committed by its link is rolled back."""
         ...
 
     def migration(self, seconds: float, /) -> AbstractContextManager[Connection]:

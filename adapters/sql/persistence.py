@@ -2,7 +2,8 @@
 
 import random as random_module
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Final, Generic, TypeVar
 
 import attrs
@@ -13,6 +14,7 @@ from holdfast.adapters.sql.pruning import prune_receipts, prune_rows
 from holdfast.adapters.sql.queries import Answers
 from holdfast.adapters.sql.retry import Patience
 from holdfast.adapters.sql.schema import migrate, newest_version
+from holdfast.adapters.sql.sharing import JoinedTransaction, closing, given_by, receipt_is_there
 from holdfast.adapters.sql.sqlite import SqliteDatabase, sqlite_path
 from holdfast.adapters.sql.statements import reads_for, waiting_for, writes_for
 from holdfast.adapters.sql.transaction import SqlTransaction
@@ -92,6 +94,28 @@ class SqlPersistence:
         def attempt(patience: Patience) -> R:
             with self._database.reader(patience.left) as link:
                 return self._answers.answer(link, query)
+
+        return self._tried(attempt)
+
+    @contextmanager
+    def shared(self, wanted: type, /) -> Generator[JoinedTransaction]:
+        """See `SharesTransactions.shared`."""
+        receipt = self._new_id()
+
+        def new_transaction(link: Link) -> SqlTransaction:
+            return SqlTransaction(
+                link, self._database.dialect, self._reads, self._writes, receipt, self._waiting
+            )
+
+        with self._database.shared(self._deadline) as shared:
+            given = given_by(shared.connection, wanted)
+            with closing(given):
+                yield JoinedTransaction(given, shared, new_transaction, lambda: self._was_committed(receipt))
+
+    def _was_committed(self, receipt: str) -> bool:
+        def attempt(patience: Patience) -> bool:
+            with self._database.writer(patience.left) as link:
+                return receipt_is_there(link, receipt)
 
         return self._tried(attempt)
 

@@ -10,21 +10,25 @@ what a stopped process has locked.
 
 import contextlib
 import math
+import os
+import threading
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import psycopg
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict
-from sqlalchemy import Connection, NullPool, create_engine, text
+from sqlalchemy import Connection, Engine, NullPool, create_engine, text
+from sqlalchemy.exc import SQLAlchemyError
 
-from holdfast.adapters.sql.database import NONE, Parameters, check_hits
+from holdfast.adapters.sql.database import NONE, Parameters, Shared, check_hits
 from holdfast.adapters.sql.dialects import Dialect, PostgresDialect, Write, encode_rows
 from holdfast.adapters.sql.errors import TransientError, from_sqlstate
 from holdfast.adapters.sql.pool import Pool
 from holdfast.adapters.sql.rows import Row
+from holdfast.adapters.sql.sharing import CONNECTIONS_KEPT, CONNECTIONS_MORE, for_bodies, in_body
 from holdfast.adapters.sql.watchdog import Watchdog
 from holdfast.ports.errors import HoldfastError
 
@@ -57,6 +61,11 @@ lead the planner to read whole tables instead."""
 _SETTINGS: Final = {**_TIMEOUTS, **_PLANNING}
 _LOCAL_SETTINGS: Final = "SELECT " + ", ".join(
     f"set_config('{k}', '{v}', true)" for k, v in _SETTINGS.items()
+)
+_SHARED_SECONDS: Final = 60.0
+"""How long a step's body may let the database wait for its next statement, in a transaction that holds locks."""
+_BEGIN_SHARED: Final = (
+    f"SELECT set_config('idle_in_transaction_session_timeout', '{int(_SHARED_SECONDS * 1000)}', true)"
 )
 _NO_OPTIONS: Final = "unsupported startup parameter"
 """What PgBouncer says to settings of the session."""
@@ -220,6 +229,8 @@ class PostgresDatabase:
         self._pipeline = pipeline and psycopg.Pipeline.is_supported()
         self._watchdog = Watchdog(answer_seconds)
         self._pool = Pool(self._connect, size=pool_size, kept=pool_size, age_seconds=AGE_SECONDS)
+        self._sharing: tuple[int, Engine] | None = None
+        self._sharing_lock = threading.Lock()
 
     @contextlib.contextmanager
     def writer(self, seconds: float, /) -> Generator[PostgresLink]:
@@ -240,6 +251,52 @@ class PostgresDatabase:
     def reader(self, seconds: float, /) -> contextlib.AbstractContextManager[PostgresLink]:
         """See `Database.reader`."""
         return self.writer(seconds)
+
+    @contextlib.contextmanager
+    def shared(self, seconds: float, /) -> Generator[Shared]:
+        """See `Database.shared`. It has the server's own timeouts, and ours once our rows join it."""
+        try:
+            connection = self._shared_engine(seconds).connect()
+        except (psycopg.Error, SQLAlchemyError) as error:
+            raise TransientError(f"no connection: {error}") from error
+        with connection:
+            connection.begin()
+            raw = cast("psycopg.Connection[Row]", connection.connection.driver_connection)
+            link = PostgresLink(raw, self._watchdog, (_LOCAL_SETTINGS,), pipeline=False, until=math.inf)
+            try:
+                connection.exec_driver_sql(_BEGIN_SHARED)
+            except SQLAlchemyError as error:
+                connection.invalidate()
+                raise TransientError(f"no transaction: {error}") from error
+            try:
+                with in_body(connection):
+                    yield Shared(connection, link, lambda: _is_in_transaction(raw))
+            finally:
+                if not link.end():
+                    connection.invalidate()
+
+    def _shared_engine(self, seconds: float) -> Engine:
+        """Return what bodies of steps get connections of. A fork gets another: these are the parent's."""
+        with self._sharing_lock:
+            if self._sharing is None or self._sharing[0] != os.getpid():
+                engine = create_engine(
+                    "postgresql+psycopg://",
+                    creator=self._connect_shared,
+                    isolation_level="READ COMMITTED",
+                    pool_size=CONNECTIONS_KEPT,
+                    max_overflow=CONNECTIONS_MORE,
+                    pool_timeout=seconds,
+                    pool_pre_ping=True,
+                    pool_recycle=int(AGE_SECONDS),
+                    use_native_hstore=False,
+                )
+                self._sharing = os.getpid(), for_bodies(engine)
+            return self._sharing[1]
+
+    def _connect_shared(self) -> psycopg.Connection[Row]:
+        settings = connection_settings(self._url, session_settings=False)
+        connection: psycopg.Connection[Row] = psycopg.connect(**settings, prepare_threshold=None)
+        return connection
 
     @contextlib.contextmanager
     def migration(self, seconds: float, /) -> Generator[Connection]:
@@ -266,6 +323,10 @@ class PostgresDatabase:
     def close(self) -> None:
         """See `Database.close`."""
         self._pool.close()
+        with self._sharing_lock:
+            if self._sharing is not None:
+                self._sharing[1].dispose(close=self._sharing[0] == os.getpid())
+                self._sharing = None
         self._watchdog.close()
 
     def _use_session_settings(self, use: bool) -> None:
@@ -292,3 +353,8 @@ class PostgresDatabase:
             **settings, autocommit=True, prepare_threshold=None
         )
         return connection
+
+
+def _is_in_transaction(connection: psycopg.Connection[Any]) -> bool:
+    states = {pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR}
+    return connection.pgconn.transaction_status in states

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-from sqlalchemy import Connection, StaticPool, create_engine
+from sqlalchemy import Connection, Engine, QueuePool, StaticPool, create_engine
 
-from holdfast.adapters.sql.database import NONE, Parameters, check_hits
+from holdfast.adapters.sql.database import NONE, Parameters, Shared, check_hits
 from holdfast.adapters.sql.dialects import Dialect, SqliteDialect, Write
 from holdfast.adapters.sql.errors import TransientError, from_sqlite
 from holdfast.adapters.sql.pool import Pool
 from holdfast.adapters.sql.rows import Row
+from holdfast.adapters.sql.sharing import for_bodies, in_body
 from holdfast.ports.errors import UnavailableError
 
 BUSY_SECONDS_MAX: Final = 5.0
@@ -126,6 +127,7 @@ class SqliteDatabase:
         self._process = os.getpid()
         self._writer: sqlite3.Connection | None = None
         self._inherited: sqlite3.Connection | None = None
+        self._sharing: tuple[int, Engine] | None = None
         self._readers = Pool(
             self._connect_reader, size=READERS_MAX, kept=READERS_KEPT, age_seconds=READER_AGE_SECONDS
         )
@@ -163,6 +165,34 @@ class SqliteDatabase:
             self._readers.give_back(lent, is_sound=is_sound)
 
     @contextlib.contextmanager
+    def shared(self, seconds: float, /) -> Generator[Shared]:
+        """See `Database.shared`. Nobody else writes meanwhile, in this process or another."""
+        if not self._lock.acquire(timeout=seconds):
+            raise TransientError("another thread of this process keeps the database busy")
+        try:
+            with self._shared_engine().connect() as connection:
+                connection.begin()
+                raw = connection.connection.driver_connection
+                assert isinstance(raw, sqlite3.Connection)
+                link = SqliteLink(raw)
+                link.begin()
+                try:
+                    with in_body(connection):
+                        yield Shared(connection, link, lambda: link.began)
+                finally:
+                    if not link.end():
+                        connection.invalidate()
+        finally:
+            self._lock.release()
+
+    def _shared_engine(self) -> Engine:
+        """Return what bodies of steps get connections of. A fork gets another: SQLite's are of one process."""
+        if self._sharing is None or self._sharing[0] != os.getpid():
+            engine = create_engine("sqlite://", creator=self._connect, poolclass=QueuePool, pool_size=1)
+            self._sharing = os.getpid(), for_bodies(engine)
+        return self._sharing[1]
+
+    @contextlib.contextmanager
     def migration(self, seconds: float, /) -> Generator[Connection]:
         """See `Database.migration`. Only one process at a time gets beyond BEGIN IMMEDIATE."""
         raw = self._connect()
@@ -182,6 +212,9 @@ class SqliteDatabase:
             if self._writer is not None:
                 self._writer.close()
                 self._writer = None
+            if self._sharing is not None:
+                self._sharing[1].dispose(close=self._sharing[0] == os.getpid())
+                self._sharing = None
         self._readers.close()
 
     def _connect(self) -> sqlite3.Connection:

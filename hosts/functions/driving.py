@@ -29,6 +29,7 @@ from holdfast.kernel.commands import (
     Failed,
     Failure,
     JobRecord,
+    JobRecorded,
     Outcome,
     Parked,
     Recorded,
@@ -97,6 +98,8 @@ class _Driver:
         self._later: dict[str, Try] = {}
         """Steps that are to be tried again, but not yet."""
         self._done: list[Recorded] = []
+        self._known: list[JobRecorded] = []
+        """What was answered to those who have recorded something themselves, which the function is yet to be told."""
         self._failure: Failure | None = None
         """Why somebody has to look at the run, though its function could go on."""
         self._stirred = anyio.Event()
@@ -131,6 +134,9 @@ class _Driver:
             lost = [lost_step(one, self._looked_at) for one in drive.under_way(self._looked_at)]
             await self._record(drive, (*drive.patches(), *lost))
         while not drive.is_over and not self._is_fenced:
+            if self._known:
+                await self._take(drive)
+                continue
             now = self._now()
             if drive.is_full and self._failure is None:
                 full = HistoryFullError(drive.seen, limits.ROWS_MORE)
@@ -237,7 +243,11 @@ class _Driver:
         call = one.asked.call
         try:
             with self._running[call]:
-                recorded = await run_step(self._body, one, self._parts.clock, self._threads)
+                clock, threads = self._parts.clock, self._threads
+                recorded = await run_step(self._body, one, clock, threads, self._command_of_one)
+                if isinstance(recorded, JobRecorded):
+                    self._known.append(recorded)
+                    return
                 if recorded.type == "step.failed" and one.asked.undoes:
                     recorded = self._not_undone(recorded)
                 self._done.append(recorded)
@@ -286,26 +296,52 @@ class _Driver:
         done, self._done = self._done, []
         return done
 
+    def _command_of_one(self, row: Recorded) -> JobRecord:
+        drive = self._drive
+        assert drive is not None
+        return self._command((row,), drive.seen)
+
+    def _command(self, rows: Sequence[Recorded], seen: int) -> JobRecord:
+        attempt = self._body.attempt
+        return JobRecord(
+            namespace=self._body.work.run.namespace,
+            job=attempt.job,
+            epoch=attempt.epoch,
+            seen=seen,
+            rows=tuple(rows),
+            host=self._body.host,
+        )
+
+    async def _take(self, drive: Drive) -> None:
+        """Tell the function what was recorded by others of its steps."""
+        while self._known and not self._is_fenced:
+            answer = self._known.pop(0)
+            with CancelScope(shield=True):  # nobody else is to touch the function meanwhile
+                await _until_available(partial(drive.take, answer), "what a step gave can't be had yet")
+            self._note(drive, answer)
+
+    def _note(self, drive: Drive, answer: JobRecorded) -> None:
+        self._is_fenced = answer.status == "fenced"
+        if any(row.type == HISTORY_LONG for row in answer.rows):
+            _log.warning(
+                "the history of run %r has %s rows, and may have %s: each wake-up reads them all",
+                self._body.work.run.id,
+                drive.seen,
+                limits.ROWS_MAX,
+            )
+
     async def _record(self, drive: Drive, rows: Sequence[Recorded]) -> None:
         """Store rows and tell the function. What may have been stored is sent again: it is stored once."""
-        attempt = self._body.attempt
         wait = _RETRY_MIN
         seen = (
             drive.seen
         )  # of the first time it is sent: what that stored is looked for among the rows after this
         while True:
-            command = JobRecord(
-                namespace=self._body.work.run.namespace,
-                job=attempt.job,
-                epoch=attempt.epoch,
-                seen=seen,
-                rows=tuple(rows),
-                host=self._body.host,
-            )
             try:
-                answer = await recorder_here().record(self._parts.kernel, drive, command)
+                answer = await recorder_here().record(self._parts.kernel, drive, self._command(rows, seen))
             except UnavailableError as error:
-                _log.warning("what job %s has come to can't be recorded yet: %s", attempt.job, error)
+                job = self._body.attempt.job
+                _log.warning("what job %s has come to can't be recorded yet: %s", job, error)
                 await anyio.sleep(wait)
                 wait = min(2 * wait, _RETRY_MAX)
                 continue
@@ -315,14 +351,7 @@ class _Driver:
                 await self._record_each(drive, rows)
                 return
             break
-        self._is_fenced = answer.status == "fenced"
-        if any(row.type == HISTORY_LONG for row in answer.rows):
-            _log.warning(
-                "the history of run %r has %s rows, and may have %s: each wake-up reads them all",
-                self._body.work.run.id,
-                drive.seen,
-                limits.ROWS_MAX,
-            )
+        self._note(drive, answer)
 
     async def _record_each(self, drive: Drive, rows: Sequence[Recorded]) -> None:
         """Store rows one by one, so that what can be stored is. Raises what was refused first."""
@@ -363,7 +392,7 @@ class _Driver:
 
     def _rests(self, drive: Drive, now: Micros) -> Outcome | None:
         """Return that the function is to rest, if nothing of it is under way and nothing is soon."""
-        if self._running or self._done:
+        if self._running or self._done or self._known:
             return None
         if self._failure is not None:
             return Blocked(failure=self._failure)

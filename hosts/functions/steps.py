@@ -1,7 +1,8 @@
 """Runs the body of a step that a function has asked for, and says what is to be recorded of it."""
 
-from collections.abc import Awaitable
-from typing import Any, Final, cast
+from collections.abc import Awaitable, Callable
+from inspect import BoundArguments
+from typing import Any, Final, TypeAlias, cast
 
 import anyio
 from anyio import CapacityLimiter, lowlevel
@@ -9,13 +10,14 @@ from anyio import CapacityLimiter, lowlevel
 from holdfast.hosts.bodies import Body
 from holdfast.hosts.failures import MESSAGE_MAX, traceback_text
 from holdfast.hosts.functions.drive import Try
+from holdfast.hosts.functions.transactions import Transaction
 from holdfast.hosts.payloads import INLINE_MAX
 from holdfast.hosts.process.threads import result_in_thread
 from holdfast.kernel.authoring.design import policy_from
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.step_context import StepContext, enter_step
 from holdfast.kernel.authoring.steps import Step
-from holdfast.kernel.commands import Recorded
+from holdfast.kernel.commands import JobRecord, JobRecorded, Recorded
 from holdfast.kernel.decide.failures import RETRY_AFTER_MAX, backoff
 from holdfast.kernel.functions.raising import raised_from
 from holdfast.kernel.values import encode
@@ -23,27 +25,49 @@ from holdfast.ports.clock import Clock, instant, micros
 from holdfast.ports.errors import (
     GiveUp,
     InvalidValueError,
+    NoTransactionError,
     RetryAfter,
     StepLostError,
+    StorageRefusedError,
+    TransactionEndedError,
     UnstorableValueError,
 )
 from holdfast.ports.json import canonical
-from holdfast.ports.records import JobKey, Micros, job_key
+from holdfast.ports.records import JobKey, Micros, Payload, job_key
 
-_NEVER_AGAIN: Final = (GiveUp, InvalidValueError, UnstorableValueError)
+Command: TypeAlias = Callable[[Recorded], JobRecord]
+
+_NEVER_AGAIN: Final = (
+    GiveUp,
+    InvalidValueError,
+    UnstorableValueError,
+    NoTransactionError,
+    TransactionEndedError,
+    StorageRefusedError,
+)
 _MICROSECOND: Final = 1_000_000
 _TRACEBACK_MAX: Final = 2_000
 """How much of a try's traceback is kept: its row is read whenever the function is replayed."""
 
 
-async def run_step(body: Body, one: Try, clock: Clock, threads: CapacityLimiter) -> Recorded:
-    """Do a step, and return what is to be recorded of that. Raises only the cancellation of whoever runs it."""
+async def run_step(
+    body: Body, one: Try, clock: Clock, threads: CapacityLimiter, command: Command
+) -> Recorded | JobRecorded:
+    """Do a step, and return what is to be recorded of that. Raises only the cancellation of whoever runs it.
+
+    What is done in a transaction is recorded in it, by the command that `command` gives: then what that was answered.
+    """
     step = cast("Step[..., object]", one.asked.definition)
     started_at = micros(clock.now())
     enter_step(_context(body, one, step, started_at))
     try:
         given = step.form.decode(one.asked.arguments)
-        value = await _called(body.parts.step(step), given.args, given.kwargs, threads)
+        done = body.parts.step(step)
+        if done.transaction is not None:
+            return await _transaction(body, one, done, given, command, started_at).run(
+                threads, _seconds(done)
+            )
+        value = await _called(done, given.args, given.kwargs, threads)
         text = encode(value, step.form.output)
         put = body.payloads.put
         if len(text) <= INLINE_MAX:
@@ -54,6 +78,10 @@ async def run_step(body: Body, one: Try, clock: Clock, threads: CapacityLimiter)
         if not isinstance(error, GeneratorExit):
             await lowlevel.checkpoint_if_cancelled()  # raises if it is we who are cancelled
         return _failed(body, one, step, error, started_at, micros(clock.now()))
+    return _completed(one, step, output, started_at)
+
+
+def _completed(one: Try, step: Step[..., object], output: Payload, started_at: Micros) -> Recorded:
     return Recorded(
         type="step.completed",
         call=one.asked.call,
@@ -65,10 +93,39 @@ async def run_step(body: Body, one: Try, clock: Clock, threads: CapacityLimiter)
     )
 
 
+def _transaction(
+    body: Body,
+    one: Try,
+    step: Step[..., object],
+    given: BoundArguments,
+    command: Command,
+    started_at: Micros,
+) -> Transaction:
+    parts = body.parts
+
+    def call(connection: object) -> Recorded:
+        value = step.body(connection, *given.args, **given.kwargs)
+        output = body.payloads.put(encode(value, step.form.output), body.place)
+        return _completed(one, step, output, started_at)
+
+    return Transaction(
+        step=step,
+        call=call,
+        command=command,
+        kernel=parts.kernel,
+        persistence=parts.persistence,
+        clock=parts.clock,
+    )
+
+
+def _seconds(step: Step[..., object]) -> float | None:
+    return None if step.timeout is None else step.timeout.total_seconds()
+
+
 async def _called(
     step: Step[..., object], args: tuple[object, ...], kwargs: dict[str, object], threads: CapacityLimiter
 ) -> object:
-    seconds = None if step.timeout is None else step.timeout.total_seconds()
+    seconds = _seconds(step)
     if step.is_async:
         with anyio.fail_after(seconds):
             return await cast("Awaitable[object]", step.body(*args, **kwargs))

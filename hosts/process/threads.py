@@ -57,6 +57,11 @@ async def result_in_thread(call: Callable[[], R]) -> R:
 
 async def make_in_thread(call: Callable[[], None]) -> None:
     """Make a call that never raises in a thread. Whoever is cancelled meanwhile leaves it behind."""
+    await begin_in_thread(call).wait()
+
+
+def begin_in_thread(call: Callable[[], None]) -> anyio.Event:
+    """Begin a call that never raises in a thread; return what is set once it has ended."""
     done = anyio.Event()
     in_loop = caller_into_loop()
     context = _context_of_no_loop()
@@ -66,7 +71,7 @@ async def make_in_thread(call: Callable[[], None]) -> None:
         in_loop(done.set)
 
     (starts.get() or _hand_over)(make)
-    await done.wait()
+    return done
 
 
 def _context_of_no_loop() -> contextvars.Context:

@@ -52,8 +52,16 @@ class CallForm:
         return inspect.BoundArguments(self.signature, cast("Any", arguments))
 
 
-def read_call_form(function: Callable[..., object], what: str, *, is_method: bool = False) -> CallForm:
+def read_call_form(
+    function: Callable[..., object],
+    what: str,
+    *,
+    is_method: bool = False,
+    given: Callable[[str, Form], None] | None = None,
+) -> CallForm:
     """Read what a function takes and gives; a method, besides the object that it is of.
+
+    With `given`, the first parameter is none of the call's; that is told of it.
 
     Raises:
         DefinitionError: An annotation is missing or can't be resolved, or a value of its type can't be stored.
@@ -70,6 +78,10 @@ def read_call_form(function: Callable[..., object], what: str, *, is_method: boo
             f"{what}: {error} when the program runs; define or import it above the function, at the top of the module"
             " and outside `if TYPE_CHECKING:`"
         ) from None
+    if given is not None:
+        first = next(iter(signature.parameters), "")
+        given(first, hints.pop(first, None))
+        signature = signature.replace(parameters=tuple(signature.parameters.values())[1:])
     names = (*signature.parameters, "return")
     hints = {name: hint for name, hint in hints.items() if name in names}
     fields: dict[str, Any] = {}

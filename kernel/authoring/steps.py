@@ -24,6 +24,7 @@ from typing_extensions import TypeVar, get_type_hints
 from holdfast.kernel.authoring.options import Retry, check_name, check_options, kept_length
 from holdfast.kernel.authoring.shapes import is_async_body
 from holdfast.kernel.authoring.signatures import CallForm, read_call_form
+from holdfast.kernel.authoring.transactions import Statements, read_transaction_form
 from holdfast.kernel.functions.asked import StepAsked
 from holdfast.kernel.functions.frames import call_site
 from holdfast.kernel.functions.loop import FunctionLoop, loop_for, running_loop
@@ -31,12 +32,13 @@ from holdfast.kernel.functions.sagas import Due
 from holdfast.kernel.values import check_type, decode
 from holdfast.kernel.values.forms import Form
 from holdfast.ports.durations import Duration
-from holdfast.ports.errors import DefinitionError, InvalidValueError
+from holdfast.ports.errors import DefinitionError, InvalidValueError, NoTransactionError
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
 Out = TypeVar("Out", covariant=True)
+Db = TypeVar("Db", bound=Statements)
 
 # Not Awaitable: see `holdfast.kernel.authoring.decorators`.
 Async: TypeAlias = Coroutine[Any, Any, R]
@@ -64,11 +66,15 @@ class _Undo:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Step(Generic[P, Out]):
-    """A function whose calls are recorded, where a durable function makes them. Its calls are always awaited."""
+    """A function whose calls are recorded, where a durable function makes them. Its calls are always awaited.
+
+    `transaction` is what its body is given first, if it is done in a transaction of the store.
+    """
 
     name: str
     body: Callable[..., object]
     form: CallForm
+    transaction: type | None = None
     retry: Retry | None = None
     timeout: timedelta | None = attrs.field(default=None, converter=kept_length)
     _undo: _Undo = attrs.field(factory=_Undo, alias="_undo", repr=False)
@@ -80,6 +86,7 @@ class Step(Generic[P, Out]):
         Raises:
             TypeError: It can't be called so.
             UnstorableValueError: In a durable function, an argument is not of its parameter's type.
+            NoTransactionError: Anywhere else, if it is done in a transaction of the store.
         """
         loop = running_loop()
         if loop is None:
@@ -185,6 +192,10 @@ class Step(Generic[P, Out]):
         return cast("Out", decode(output, self.form.output))
 
     async def _called(self, *args: P.args, **kwargs: P.kwargs) -> Out:
+        if self.transaction is not None:
+            raise NoTransactionError(
+                f"there is none outside of a workflow; call `{self.name}.body(connection, ...)` with one of your own"
+            )
         given = self.body(*args, **kwargs)
         return cast("Out", await given if inspect.isawaitable(given) else given)
 
@@ -218,15 +229,28 @@ class StepDecorator:
         said = {**self._options, **options}
         return StepDecorator(said) if fn is None else _made(fn, said)
 
+    def in_transaction(self, fn: Callable[Concatenate[Db, P], R], /) -> Step[P, R]:
+        """Make a step of a sync function that works in the run's own store, which is a database.
 
-def _made(fn: object, said: dict[str, object]) -> Step[Any, object]:
+        Its first parameter is a `sqlalchemy.Connection` or a `sqlalchemy.orm.Session` in a transaction, which calls of
+        the step leave out: what the function writes is committed together with the step's result, or not at all.
+
+        Raises:
+            DefinitionError: As `@step`; or it is async, or its first parameter is something else.
+        """
+        return cast("Step[P, R]", _made(fn, dict(self._options), in_transaction=True))
+
+
+def _made(fn: object, said: dict[str, object], *, in_transaction: bool = False) -> Step[Any, object]:
     if not inspect.isroutine(fn):
         raise DefinitionError(f"a step is made of a function, not of {fn!r}")
     body = cast("Callable[..., object]", fn)
     name = said.pop("name", body.__name__)
     check_name(name, f"the name of the step {body.__qualname__}")
-    form = read_call_form(body, f"step {name!r}")
-    return Step[Any, object](name=cast("str", name), body=body, form=form, **cast("Any", said))
+    what = f"step {name!r}"
+    form, given = read_transaction_form(body, what) if in_transaction else (read_call_form(body, what), None)
+    options = cast("Any", said)
+    return Step[Any, object](name=cast("str", name), body=body, form=form, transaction=given, **options)
 
 
 def step_of_anything(fn: Callable[[], object], name: str) -> Step[[], object]:

@@ -9,8 +9,8 @@ the process does not know it yet; `body`, in the middle of one. Claims count onl
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any, Final, cast
 
 import attrs
@@ -27,6 +27,7 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.errors import CommandError
 from holdfast.ports.persistence import Persistence, Query, Transaction
 from holdfast.ports.records import Micros
+from holdfast.ports.transactions import SharedTransaction, SharesTransactions
 from tests.chaos.book import book
 
 R = TypeVar("R")
@@ -118,6 +119,11 @@ class StrikingStore:
         self._reach_all(result, "after")
         return result
 
+    @contextmanager
+    def shared(self, wanted: type, /) -> Generator["StrikingTransaction"]:
+        with cast("SharesTransactions", self._inner).shared(wanted) as transaction:
+            yield StrikingTransaction(transaction, self._reach_all)
+
     def read(self, query: Query[R], /) -> R:
         return self._inner.read(query)
 
@@ -139,6 +145,27 @@ class StrikingStore:
         kinds = map(_kind, cast("list[object]", answers)) if isinstance(answers, list) else ()
         for kind in dict.fromkeys(filter(None, kinds)):
             self._reach(f"{kind}:{moment}")
+
+
+class StrikingTransaction:
+    """A SharedTransaction that reaches `inside` and `after` points."""
+
+    def __init__(self, inner: SharedTransaction, reach_all: Callable[[object, str], None]) -> None:
+        self.given = inner.given
+        self.was_committed = inner.was_committed
+        self._inner = inner
+        self._reach_all = reach_all
+        self._result: object = None
+
+    def join(self, work: Callable[[Transaction], R], /) -> R:
+        result = self._inner.join(work)
+        self._result = result
+        self._reach_all(result, "inside")
+        return result
+
+    def commit(self) -> None:
+        self._inner.commit()
+        self._reach_all(self._result, "after")
 
 
 class StrikingKernel(Kernel):

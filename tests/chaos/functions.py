@@ -9,6 +9,7 @@ from typing import Final
 
 import anyio
 import attrs
+from sqlalchemy import Connection, column, insert, table
 
 from holdfast import Retry, StepContext, sleep, step, step_context, workflow
 from tests.chaos.book import book, work_seconds
@@ -75,3 +76,20 @@ async def errand(number: int) -> int:
 
 
 ERRAND_STEPS: Final = 4
+
+SEATS: Final = table("test_seats", column("seat"))
+"""A table of the user's own, in the store's database."""
+
+
+@step(retry=PATIENT).in_transaction
+def take_seat(db: Connection, seat: str) -> str:
+    """Takes a seat, which can't be taken twice."""
+    with written_down():
+        db.execute(insert(SEATS).values(seat=seat))
+        reach("body")
+    return seat
+
+
+@workflow
+async def booking(seat: str) -> str:
+    return await take_seat(seat)

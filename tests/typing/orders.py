@@ -8,6 +8,8 @@ from typing import Any, Literal, TypedDict, assert_type
 from uuid import UUID
 
 import attrs
+from sqlalchemy import Connection
+from sqlalchemy.orm import Session
 
 from holdfast import (
     Call,
@@ -54,6 +56,22 @@ class Receipt(TypedDict):
 patient = step(retry=Retry(attempts=5), timeout=timedelta(seconds=30))
 assert_type(patient, StepDecorator)
 assert_type(patient(name="careful"), StepDecorator)
+
+
+@step.in_transaction
+def book(db: Connection, order: Order, *, seats: int = 1) -> str:
+    return f"{order}{seats}{db}"
+
+
+@patient.in_transaction
+def book_in_session(db: Session, order: Order) -> Receipt:
+    return {"number": f"{order}{db}"}
+
+
+async def booked(order: Order) -> None:
+    assert_type(await book(order, seats=2), str)
+    assert_type(await book_in_session(order), Receipt)
+    assert_type(await book.options(retry=Retry(attempts=2))(order), str)
 
 
 @patient

@@ -22,6 +22,7 @@ from tests.typing.orders import (
     Receipt,
     approval,
     at_night,
+    book,
     charge,
     fulfil,
     mail,
@@ -56,6 +57,17 @@ charge.options(timeout="30")  # type: ignore[arg-type]  # pyright: ignore[report
 step(retry=3)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 step(timout=timedelta(seconds=1))  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 step(ORDER)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
+# steps in transactions: the first parameter is the connection, which calls leave out
+async def wrong_bookings(order: Order) -> None:
+    await book(order, 2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    await book(2)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+@step.in_transaction  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
+def without_connection(order: Order) -> str:
+    return order.id
 
 
 # functions

@@ -3,10 +3,12 @@
 import signal
 from collections import Counter
 
+from sqlalchemy import create_engine, select, text
+
 from holdfast.ports.json import parse
 from holdfast.ports.records import RunStatus
 from tests.chaos.faults import Fault
-from tests.chaos.functions import ERRAND_STEPS, errand
+from tests.chaos.functions import ERRAND_STEPS, SEATS, booking, errand
 from tests.chaos.site import Site
 
 RECORDS = 4
@@ -58,3 +60,39 @@ def test_a_worker_killed_around_any_commit_of_a_function_changes_nothing(site: S
     audit = site.audit()
     assert audit.lost >= len(PHASES) / 2
     assert 1 <= audit.repeats <= 2 * len(PHASES)
+
+
+SHARED_PHASES = ("body", "job.record:inside", "job.record:after")
+
+
+def test_a_worker_killed_in_a_step_in_a_transaction_leaves_both_rows_or_none(site: Site) -> None:
+    database = create_engine(site.url.replace("postgresql://", "postgresql+psycopg://"))
+    with database.begin() as connection:
+        connection.execute(text("CREATE TABLE test_seats (seat text PRIMARY KEY)"))
+
+    def taken() -> list[str]:
+        with database.connect() as connection:
+            return sorted(seat for (seat,) in connection.execute(select(SEATS.c.seat)))
+
+    def recorded(run: str) -> int:
+        return sum(row.type == "step.completed" for row in site.history(run))
+
+    queues = {phase: phase.replace(":", "-") for phase in SHARED_PHASES}
+    runs = {phase: site.start(booking(phase), queue=queue) for phase, queue in queues.items()}
+    victims = [
+        site.worker(queue, "booking@1", faults=[Fault(phase)], only_queues=[queue], concurrency=1)
+        for phase, queue in queues.items()
+    ]
+    assert [victim.wait() for victim in victims] == [-signal.SIGKILL] * len(SHARED_PHASES)
+    assert sorted(site.book.faults()) == sorted(SHARED_PHASES)
+    assert taken() == ["job.record:after"]
+    assert [recorded(run) for run in runs.values()] == [0, 0, 1]
+
+    site.worker("survivor", "booking@1", queues=dict.fromkeys(queues.values(), 10))
+    site.until_done()
+    for phase, run in runs.items():
+        assert (site.run(run).status, site.result(run)) == (RunStatus.COMPLETED, phase)
+        assert recorded(run) == 1
+    assert taken() == sorted(SHARED_PHASES)
+    site.audit()
+    database.dispose()

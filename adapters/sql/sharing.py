@@ -1,0 +1,127 @@
+"""A transaction that a step's body works in, through SQLAlchemy, before our own rows join it."""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, TypeVar, cast
+
+from sqlalchemy import Connection, Engine, RootTransaction, event
+
+from holdfast.adapters.sql.database import Link, Shared
+from holdfast.adapters.sql.transaction import SqlTransaction
+from holdfast.ports.errors import ConflictError, NoTransactionError, TransactionEndedError
+from holdfast.ports.persistence import Transaction
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+R = TypeVar("R")
+
+_IN_BODY: Final = "holdfast_in_body"
+CONNECTIONS_KEPT: Final = 4
+CONNECTIONS_MORE: Final = 28
+"""How many bodies may be in transactions beside those: as many as SQLite lets read."""
+
+
+class JoinedTransaction:
+    """See `SharedTransaction`. `new_transaction` makes ours of a link; `has_receipt` asks for a lost one's receipt."""
+
+    def __init__(
+        self,
+        given: object,
+        shared: Shared,
+        new_transaction: Callable[[Link], SqlTransaction],
+        has_receipt: Callable[[], bool],
+    ) -> None:
+        transaction = shared.connection.get_transaction()
+        assert isinstance(transaction, RootTransaction)
+        self._given = given
+        self._shared = shared
+        self._transaction = transaction
+        self._new_transaction = new_transaction
+        self._has_receipt = has_receipt
+
+    @property
+    def given(self) -> object:
+        """See `SharedTransaction.given`."""
+        return self._given
+
+    def join(self, work: Callable[[Transaction], R], /) -> R:
+        """See `SharedTransaction.join`."""
+        if not isinstance(self._given, Connection) and self._is_open:
+            cast("Session", self._given).flush()
+        if not self._is_open:
+            raise TransactionEndedError
+        link = self._shared.link
+        link.begin()
+        tx = self._new_transaction(link)
+        result = work(tx)
+        tx.end()
+        return result
+
+    @property
+    def _is_open(self) -> bool:
+        ours, shared = self._transaction, self._shared
+        return ours.is_active and shared.connection.get_transaction() is ours and shared.is_open()
+
+    def commit(self) -> None:
+        """See `SharedTransaction.commit`."""
+        self._shared.link.commit()
+
+    def was_committed(self) -> bool:
+        """See `SharedTransaction.was_committed`."""
+        return self._has_receipt()
+
+
+def given_by(connection: Connection, wanted: type) -> object:
+    """Return something of this class that works in a connection's transaction. NoTransactionError if it can't be."""
+    if isinstance(connection, wanted):
+        return connection
+    # Not at the top: most programs need none of it.
+    from sqlalchemy.orm import Session
+
+    if issubclass(wanted, Session):
+        return wanted(bind=connection, join_transaction_mode="rollback_only")
+    raise NoTransactionError(
+        f"this store gives a sqlalchemy.Connection or Session, not {wanted.__module__}.{wanted.__qualname__}"
+    )
+
+
+@contextmanager
+def closing(given: object) -> Generator[None]:
+    """Close a session in the end; a connection is closed by whoever has opened it."""
+    try:
+        yield
+    finally:
+        if not isinstance(given, Connection):
+            cast("Session", given).close()
+
+
+def for_bodies(engine: Engine) -> Engine:
+    """Have connections of an engine refuse what bodies must not do in `in_body`: to commit, and to begin again."""
+    event.listen(engine, "commit", _refuse)
+    event.listen(engine, "begin", _refuse)
+    return engine
+
+
+@contextmanager
+def in_body(connection: Connection) -> Generator[None]:
+    """Have a connection refuse to end its transaction meanwhile, and to do more once it is rolled back."""
+    connection.execution_options(**{_IN_BODY: True})
+    try:
+        yield
+    finally:
+        connection.execution_options(**{_IN_BODY: False})
+
+
+def _refuse(connection: Connection) -> None:
+    if connection.get_execution_options().get(_IN_BODY):
+        raise TransactionEndedError
+
+
+def receipt_is_there(link: Link, receipt: str) -> bool:
+    """Whether the transaction that had this receipt was committed. Waits for one that still may be."""
+    try:
+        link.put_receipt(receipt)
+    except ConflictError:
+        return True
+    return False
