@@ -8,6 +8,7 @@ import attrs
 
 from holdfast.hosts.ai_log import AiSettings
 from holdfast.hosts.failures import failure_of, timeout_failure, total_failure
+from holdfast.hosts.functions.cache import FunctionCache
 from holdfast.hosts.functions.news import RunNews
 from holdfast.hosts.inputs import NOTHING_KNOWN, Inputs, Known, Work
 from holdfast.hosts.interceptors import BodyCall, BodyInterceptor
@@ -67,9 +68,9 @@ class Given:
 class Parts:
     """What a function is driven with: where it is recorded, by which clock, and how it hears that there is news.
 
-    A function that waits for longer than `park_after`, in microseconds, is taken out of memory meanwhile. After
-    `drive_for`, if that is set, nothing more of it is begun here: somebody else goes on. `step` gives what is done in
-    place of a step: for tests, in which something stands for what can't be called.
+    A function that waits for longer than `park_after`, in microseconds, rests meanwhile: in the `cache`, or nowhere.
+    After `drive_for`, if that is set, nothing more of it is begun here: somebody else goes on. `step` gives what is
+    done in place of a step: for tests, in which something stands for what can't be called.
     """
 
     kernel: Kernel
@@ -78,6 +79,7 @@ class Parts:
     news: RunNews = attrs.field(factory=RunNews)
     park_after: Micros = 1_000_000
     drive_for: Micros | None = None
+    cache: FunctionCache = attrs.field(factory=FunctionCache)
     step: Callable[[Step[..., Any]], Step[..., Any]] = lambda step: step
 
 

@@ -12,6 +12,7 @@ from holdfast.hosts.ai_log import AiSettings
 from holdfast.hosts.bodies import Bodies
 from holdfast.hosts.clock import StoreClock
 from holdfast.hosts.endings import Endings
+from holdfast.hosts.functions.cache import FunctionCache
 from holdfast.hosts.inputs import Inputs
 from holdfast.hosts.interceptors import (
     Interceptor,
@@ -83,6 +84,7 @@ class Core:
         self._migrate = migrate
         self._listener = listener
         self._ready = False
+        self._caches: list[FunctionCache] = []
         self._lock = threading.Lock()
         self._kernel = self.kernel_with(None)
 
@@ -239,8 +241,15 @@ class Core:
             raise UnknownWorkflowError(workflow, version)
         return pipeline
 
+    def function_cache(self, size: int) -> FunctionCache:
+        """Return what keeps so many functions in memory, for one host. It is closed when this is, at the latest."""
+        self._caches.append(FunctionCache(size))
+        return self._caches[-1]
+
     def close(self) -> None:
-        """Stop listening and give up all connections."""
+        """Stop listening, take functions out of memory, and give up all connections."""
+        for cache in self._caches:
+            cache.close()
         self.listener.close()
         self.stores.transport.close()
         self.stores.persistence.close()

@@ -15,6 +15,7 @@ from greenlet import getcurrent
 from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.hosts.core import Core
 from holdfast.hosts.engine import Engine
+from holdfast.hosts.functions.cache import FUNCTIONS_KEPT
 from holdfast.hosts.serverless.host import ServerlessHost
 from holdfast.hosts.stores import Stores
 from holdfast.hosts.sync_engine import SyncEngine
@@ -321,7 +322,13 @@ class World:
     def _work(self, life: Life, core: Core) -> None:
         """Do what is due, and wait until something is, for ever."""
         connect(life, core)
-        host = ServerlessHost(Engine(core), time_limit=self._lease, heartbeat_interval=self._lease / 30)
+        keeps = Random(f"{self._seed}/{life.name}/keeps").choice((0, FUNCTIONS_KEPT))  # noqa: S311  # as above
+        host = ServerlessHost(
+            Engine(core),
+            time_limit=self._lease,
+            heartbeat_interval=self._lease / 30,
+            function_cache=keeps,
+        )
         idle = 0
         while True:
             try:

@@ -116,6 +116,32 @@ class Drive:
         # What is new has been met by no other code, also if it comes together.
         self._tell(answer.rows, past=0)
 
+    def rest(self) -> None:
+        """Let go of whoever has driven it. It stays where it is until somebody resumes it."""
+        self._text = _unread
+
+    def resume(self, news: Sequence[HistoryRow], text: Texts) -> bool:
+        """Go on from where it rests, as a replay would: with what it waits for, and these rows.
+
+        Return whether it does. If these are not just the rows that follow, of which no other driver made any, then it
+        does not: it is to be replayed.
+        """
+        if not self._are_next(news):
+            return False
+        self._text = text
+        self.is_paused = False
+        self._dropped.clear()
+        self._new = [one for one in self._machine.asked if isinstance(one, StepAsked)]
+        self._tell(news, past=0)
+        return True
+
+    def _are_next(self, news: Sequence[HistoryRow]) -> bool:
+        numbers = range(self.seen + 1, self.seen + 1 + len(news))
+        return all(
+            row.number == number and not _is_of_driver(row) and row.type != PATCHED
+            for number, row in zip(numbers, news, strict=True)
+        )
+
     def close(self) -> None:
         """Take the function out of memory."""
         self._machine.evict()
@@ -282,6 +308,10 @@ def type_of_answer(answer: Answered) -> Literal["update.completed", "update.fail
     if answer.rejected is not None:
         return "update.rejected"
     return "update.completed" if answer.error is None else "update.failed"
+
+
+def _unread(_: Payload) -> str:
+    raise AssertionError("nobody drives this function")
 
 
 def _is_of_driver(row: HistoryRow) -> bool:

@@ -5,7 +5,7 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 import anyio
 import attrs
@@ -16,12 +16,12 @@ from holdfast.hosts.bodies import Body, child_id
 from holdfast.hosts.failures import MESSAGE_MAX
 from holdfast.hosts.functions.answering import are_small, recorded_answers
 from holdfast.hosts.functions.drive import Drive, Try
+from holdfast.hosts.functions.opening import let_rest, opened
 from holdfast.hosts.functions.recording import recorder_here
 from holdfast.hosts.functions.steps import lost_step, run_step
 from holdfast.hosts.loops import caller_into_loop
 from holdfast.hosts.payloads import INLINE_MAX
 from holdfast.hosts.process.threads import result_in_thread
-from holdfast.kernel.authoring.functions import FunctionStage
 from holdfast.kernel.commands import (
     Blocked,
     Cancelled,
@@ -48,8 +48,7 @@ from holdfast.ports.errors import (
     UnavailableError,
 )
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import HistoryOf
-from holdfast.ports.records import HISTORY_LONG, ClosePolicy, HistoryRow, Micros, Payload
+from holdfast.ports.records import HISTORY_LONG, ClosePolicy, Micros, Payload
 
 HEAR_EVERY: Final[Micros] = 5_000_000
 """How long, in microseconds, a driver does without a look at the history, whatever it is told: hints may be lost."""
@@ -57,7 +56,6 @@ MISREAD_MAX: Final = 10
 """How often a blob is asked for again that is missing or torn: for some twenty seconds. Then its run is blocked."""
 _EARLY: Final[Micros] = 20_000
 """How long, in microseconds, to wait with a timer that is due here, and not yet where it is recorded."""
-_PAGE: Final = 1_000
 _RETRY_MIN: Final = 0.05
 _RETRY_MAX: Final = 5.0
 
@@ -72,6 +70,7 @@ async def drive(body: Body, threads: CapacityLimiter) -> Outcome:
     What can't be recorded, for whatever reason, blocks its run, and no other.
     """
     driver = _Driver(body, threads)
+    outcome: Outcome | None = None
     try:
         outcome = await driver.run()
         if isinstance(outcome, Blocked):
@@ -85,7 +84,7 @@ async def drive(body: Body, threads: CapacityLimiter) -> Outcome:
         return _blocked(code, f"{type(first).__name__}: {first}")
     finally:
         with CancelScope(shield=True):
-            await driver.close()
+            await driver.close(rests=isinstance(outcome, Parked))
 
 
 class _Driver:
@@ -171,29 +170,23 @@ class _Driver:
         self._has_news = True
         self._stirred.set()
 
-    async def close(self) -> None:
+    async def close(self, *, rests: bool) -> None:
+        """Let go of the function; if it `rests`, it may stay in memory."""
         with self._lock:
             self._is_closed = True
             drive = self._drive
-        if drive is not None:
+        if drive is None:
+            return
+        if not rests or self._is_fenced:
             await result_in_thread(drive.close)
+            return
+        await result_in_thread(lambda: let_rest(self._body, drive))
 
     def _now(self) -> Micros:
         return micros(self._parts.clock.now())
 
     def _opened(self) -> Drive:
-        body = self._body
-        stage = cast("FunctionStage[Any, object]", body.stage)
-        run = body.work.run
-        if body.work.error is not None:
-            raise body.work.error
-        machine = stage.workflow.machine(body.work.input, began_at=run.created_at, seed=run.key)
-        drive = Drive(machine, self._text)
-        try:
-            drive.open(self._history())
-        except BaseException:
-            drive.close()
-            raise
+        drive = opened(self._body, self._text)
         with self._lock:
             self._drive = drive
             is_given_up = self._is_closed
@@ -212,15 +205,6 @@ class _Driver:
             raise UnavailableError(str(error)) from error
         self._misread = 0
         return text
-
-    def _history(self) -> list[HistoryRow]:
-        rows: list[HistoryRow] = []
-        while True:
-            after = rows[-1].number if rows else 0
-            page = self._parts.persistence.read(HistoryOf(self._body.attempt.run, after, _PAGE))
-            rows += page
-            if len(page) < _PAGE:
-                return rows
 
     # Steps ----------------------------------------------------------------------------------------------------------
 

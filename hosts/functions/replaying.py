@@ -3,17 +3,16 @@
 The rows reach the function through the very `Drive` that live runs use, so what replays here goes on there.
 """
 
-import asyncio
 import os
-import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
 import attrs
 from typing_extensions import override
 
 from holdfast.hosts.failures import failure_of
+from holdfast.hosts.functions.away import drive_away
 from holdfast.hosts.functions.drive import Drive
 from holdfast.hosts.run_histories import RunHistory, text_of
 from holdfast.kernel.authoring.calls import Definition
@@ -25,8 +24,6 @@ from holdfast.ports.clock import instant
 from holdfast.ports.errors import InvalidHistoryError, NondeterminismError, UnknownWorkflowError
 from holdfast.ports.json import parse
 from holdfast.ports.records import STAGE_COMPLETED, STAGE_FAILED, HistoryRow
-
-T = TypeVar("T")
 
 CANCELLING: Final = "run.cancelling"
 CANCELLED: Final = "run.cancelled"
@@ -154,29 +151,6 @@ def workflow_of(history: RunHistory, workflows: Sequence[Definition[Any]]) -> Wo
                 f"{history.definition} is a pipeline: what it does next is in the store, and there is nothing to replay"
             )
     raise UnknownWorkflowError(history.workflow, history.version)
-
-
-def drive_away(call: Callable[[], T]) -> T:
-    """Make a call that drives functions: here, or, where an event loop runs, in a thread that this one waits for."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return call()
-    given: list[T] = []
-    raised: list[BaseException] = []
-
-    def make() -> None:
-        try:
-            given.append(call())
-        except BaseException as error:  # noqa: BLE001  # it is raised again by whoever waits
-            raised.append(error)
-
-    thread = threading.Thread(target=make, name="holdfast-replay")
-    thread.start()
-    thread.join()
-    if raised:
-        raise raised[0]
-    return given[0]
 
 
 def _waiting(asked: Asked) -> Waiting:

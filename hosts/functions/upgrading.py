@@ -8,7 +8,8 @@ from typing import Any, Final, Literal, TypeAlias, cast, get_args
 import attrs
 
 from holdfast.hosts.core import Core
-from holdfast.hosts.functions.replaying import Replayed, drive_away, replay_here
+from holdfast.hosts.functions.away import drive_away
+from holdfast.hosts.functions.replaying import Replayed, replay_here
 from holdfast.hosts.run_histories import RunHistory, read_history
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.authoring.functions import Workflow

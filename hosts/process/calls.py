@@ -11,6 +11,7 @@ import attrs
 from holdfast.hosts.bodies import Body
 from holdfast.hosts.core import Core
 from holdfast.hosts.flushing import Flusher
+from holdfast.hosts.functions.cache import FunctionCache
 from holdfast.hosts.inputs import NOTHING_KNOWN, Known
 from holdfast.hosts.maintenance import Maintenance
 from holdfast.hosts.process import protocol as p
@@ -79,8 +80,10 @@ class StoreCalls:
         lease: float,
         sinks: Mapping[str, EventSink],
         retention: timedelta | None = None,
+        cache: FunctionCache,
     ) -> None:
         self._core = core
+        self._cache = cache
         self._flusher = Flusher(core, sinks)
         self._flushes = threading.Event()
         self._flushes.set()
@@ -189,8 +192,10 @@ class StoreCalls:
         retries: list[Micros] = []
         for command, answer in zip(settles, answers, strict=True):
             if isinstance(answer, CommandError):
+                self._cache.forget(command.job, command.epoch)
                 self._refused(command, answer)
             elif answer.status == "fenced":
+                self._cache.forget(command.job, command.epoch)
                 self.counts.fenced += 1
                 _log.warning(
                     "job %s, epoch %s: too late, its result is not taken", command.job, command.epoch

@@ -72,6 +72,8 @@ class Driver:
                 settles, attempts = self._hands.last(self._core.stores.clock.monotonic())
                 with CancelScope(shield=True):
                     await self._in_thread(lambda: self.calls.leave(settles, attempts), LEAVE_SECONDS)
+            with CancelScope(shield=True):
+                await make_in_thread(self._hands.close)
 
     def stop(self) -> None:
         """Stop at once. From the loop's thread, as `post`."""

@@ -18,6 +18,7 @@ from holdfast.hosts.process.machine import WorkerMachine
 from holdfast.hosts.process.settings import Settings
 from holdfast.kernel.commands import Attempt, JobSettle
 from holdfast.ports.events import EventSink
+from holdfast.ports.records import JobKind
 
 Told: TypeAlias = tuple[p.Input | None, Sequence[Body]]
 """What a call tells the machine, if anything, and the bodies that it has made ready."""
@@ -32,7 +33,10 @@ class Hands:
         self, core: Core, settings: Settings, *, lease: float, sinks: Mapping[str, EventSink]
     ) -> None:
         self.machine = WorkerMachine(attrs.evolve(settings, sinks=tuple(sinks)))
-        self.calls = StoreCalls(core, lease=lease, sinks=sinks, retention=settings.retention)
+        self._cache = core.function_cache(settings.function_cache)
+        self.calls = StoreCalls(
+            core, lease=lease, sinks=sinks, retention=settings.retention, cache=self._cache
+        )
         self._inputs: list[p.Input] = []
         self._ready: dict[Attempt, Body] = {}
         self._ended: dict[tuple[str, int], Body] = {}
@@ -54,6 +58,8 @@ class Hands:
     def begin(self, attempt: Attempt) -> Body:
         """Return the body of an attempt that is to start now."""
         body = self._ready.pop(attempt)
+        if attempt.kind is JobKind.DRIVE:
+            body = attrs.evolve(body, parts=attrs.evolve(body.parts, cache=self._cache))
         self.calls.counts.started += 1
         self.calls.said[attempt] = body.runtime
         return body
@@ -113,6 +119,10 @@ class Hands:
                 self._ended.pop(_key(settle), None)
         if happened is not None:
             self.post(happened)
+
+    def close(self) -> None:
+        """Take the functions out of memory that rest here. Of a worker that ends; in whatever thread."""
+        self._cache.close()
 
     def last(self, now: float) -> tuple[tuple[JobSettle, ...], tuple[Attempt, ...]]:
         """Return what is to be settled and what is to be given back by a worker that ends here and now.

@@ -6,6 +6,8 @@ from typing import Final
 
 import attrs
 
+from holdfast.hosts.functions.cache import FUNCTIONS_KEPT
+
 MAINTENANCE_INTERVAL: Final = 5.0
 
 
@@ -13,7 +15,8 @@ MAINTENANCE_INTERVAL: Final = 5.0
 class Settings:
     """How a worker behaves. Seconds. `limits` are those of single queues; all `queues` share `concurrency`.
 
-    `retention` is how long runs are kept that have ended; None: until somebody removes them.
+    `retention` is how long runs are kept that have ended; None: until somebody removes them. `function_cache` is how
+    many functions that rest stay in memory.
     """
 
     definitions: tuple[str, ...]
@@ -27,3 +30,4 @@ class Settings:
     claim_again_after: float = 0.05
     sinks: tuple[str, ...] = ()
     retention: timedelta | None = None
+    function_cache: int = FUNCTIONS_KEPT

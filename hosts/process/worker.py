@@ -15,6 +15,7 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from holdfast.hosts.engine import Engine
+from holdfast.hosts.functions.cache import FUNCTIONS_KEPT
 from holdfast.hosts.process import protocol as p
 from holdfast.hosts.process.driver import Driver
 from holdfast.hosts.process.settings import MAINTENANCE_INTERVAL, Settings
@@ -76,6 +77,8 @@ class Worker:
         sinks: What takes events, by the names under which sinks are registered. Each is called in a thread of its own.
         retention: How long runs of the engine's namespace are kept that have ended, at least an hour; then they are
             removed, as `remove` of their handles does it. None: until somebody removes them.
+        function_cache: How many durable functions stay in memory while they wait, so that who wakes one need not
+            replay it. Of more the one that has waited the longest is taken out of memory; it is replayed.
 
     Raises:
         InvalidArgumentError: One of these can't be.
@@ -94,9 +97,11 @@ class Worker:
         drain_grace: Duration = 20.0,
         sinks: Mapping[str, EventSink] | None = None,
         retention: Duration | None = None,
+        function_cache: int = FUNCTIONS_KEPT,
     ) -> None:
         check("Worker", _ENGINE, engine=engine)
         check("Worker", integer(1), concurrency=concurrency)
+        check("Worker", integer(0), function_cache=function_cache)
         words = "a dict of limits by the names of queues, as {'llm': 2}; only_queues takes names alone"
         limits = by_name("Worker", "queues", queues or {}, words, integer(1))
         only = several(
@@ -124,6 +129,7 @@ class Worker:
             drain_grace=grace,
             maintenance_interval=min(MAINTENANCE_INTERVAL, lasts / 3),
             retention=None if retention is None else checked_retention("Worker", retention),
+            function_cache=function_cache,
         )
         self._core = core
         self._driver = Driver(core, settings, lease=lasts, sinks=taken)

@@ -23,12 +23,21 @@ UNKNOWN_CODE_DELAY: Final[Micros] = 5_000_000
 
 
 class AttemptExecutor:
-    """See `Executor`. Functions are driven for `drive_for` seconds at a time, if that is set."""
+    """See `Executor`. Functions are driven for `drive_for` seconds at a time, if that is set.
+
+    Up to `function_cache` of them stay in memory while they rest.
+    """
 
     def __init__(
-        self, core: Core, *, heartbeat_interval: float | None = None, drive_for: float | None = None
+        self,
+        core: Core,
+        *,
+        heartbeat_interval: float | None = None,
+        drive_for: float | None = None,
+        function_cache: int = 0,
     ) -> None:
         self._core = core
+        self._cache = core.function_cache(function_cache)
         self._heartbeat_interval = heartbeat_interval
         self._drive_for = None if drive_for is None else round(drive_for * 1_000_000)
 
@@ -74,7 +83,8 @@ class AttemptExecutor:
     async def _run_all(self, prepared: Sequence[Body]) -> list[JobSettle]:
         """Run bodies; return what settles those that were not cancelled on the way."""
         bodies = [
-            attrs.evolve(body, parts=attrs.evolve(body.parts, drive_for=self._drive_for)) for body in prepared
+            attrs.evolve(body, parts=attrs.evolve(body.parts, drive_for=self._drive_for, cache=self._cache))
+            for body in prepared
         ]
         settles: list[JobSettle] = []
         scopes = {body.attempt.job: CancelScope() for body in bodies}

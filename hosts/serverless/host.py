@@ -87,6 +87,9 @@ class ServerlessHost:
             `run_maintenance_tick` removes them. None: until somebody does.
         heartbeat_interval: How long it is between two times that what bodies say is stored, and that it is asked
             whether they still hold their jobs. Two seconds if left out.
+        function_cache: How many durable functions that wait stay in memory for the next invocation in this process,
+            which need not replay them then. None unless it is said: memory is paid for, and mostly another process is
+            called.
 
     Raises:
         InvalidArgumentError: One of these can't be.
@@ -101,8 +104,10 @@ class ServerlessHost:
         sinks: Mapping[str, EventSink] | None = None,
         retention: Duration | None = None,
         heartbeat_interval: Duration | None = None,
+        function_cache: int = 0,
     ) -> None:
         check("ServerlessHost", _ENGINE, engine=engine)
+        check("ServerlessHost", integer(0), function_cache=function_cache)
         limit = duration("ServerlessHost", "time_limit", time_limit).total_seconds()
         taken = by_name("ServerlessHost", "sinks", sinks or {}, "a dict of sinks by their names", SINK)
         kept = None if retention is None else checked_retention("ServerlessHost", retention)
@@ -115,7 +120,9 @@ class ServerlessHost:
         self._reminders = Reminders(engine.core)
         self._flusher = Flusher(engine.core, taken, lease=min(LEASE, limit))
         # The steps that a function has begun by then have as much time again.
-        self._executor = AttemptExecutor(engine.core, heartbeat_interval=every, drive_for=limit / 2)
+        self._executor = AttemptExecutor(
+            engine.core, heartbeat_interval=every, drive_for=limit / 2, function_cache=function_cache
+        )
         self._kernel: Kernel | None = None
         self._session: str | None = None
         self._lock = threading.Lock()

@@ -10,7 +10,7 @@ import attrs
 from holdfast.hosts.sync_engine import SyncEngine
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.authoring.functions import Workflow
-from holdfast.ports.records import ACTIVE, Run, RunStatus
+from holdfast.ports.records import ACTIVE, JobKind, JobState, Run, RunStatus
 from holdfast.ports.tables import Tables
 from holdfast.testing.simulation.functions import GO, draw_function, draw_sleeper
 from holdfast.testing.simulation.processes import Deed
@@ -51,7 +51,10 @@ class Functions:
     tally: Tally = attrs.field(factory=Tally)
 
     def missing(self, tables: Tables) -> list[Callable[[SyncEngine], object]]:
-        """Return what sends the messages that runs still wait for: as many as their functions take, and no more."""
+        """Return what sends the messages that runs still wait for: as many as their functions take, and no more.
+
+        Nobody hurries: they are sent once the function rests, or else none would ever be woken by one.
+        """
         programs = {one.workflow.name: one for one in self.programs if one.receives}
         return [
             partial(_sent, program=programs[run.workflow], run=run)
@@ -60,6 +63,7 @@ class Functions:
             and run.status is not RunStatus.PENDING
             and run.workflow in programs
             and _messages(tables, run) < programs[run.workflow].receives
+            and _rests(tables, run)
         ]
 
 
@@ -133,6 +137,11 @@ def _sent(engine: SyncEngine, *, program: Program, run: Run) -> object:
         .signal(GO(0), idempotency_key=f"{run.key}/{run.last_row}")
         .number
     )
+
+
+def _rests(tables: Tables, run: Run) -> bool:
+    jobs = tables.jobs.get(run.key, {}).values()
+    return any(job.kind is JobKind.DRIVE and job.state is JobState.SLEEPING for job in jobs)
 
 
 def _messages(tables: Tables, run: Run) -> int:

@@ -278,15 +278,18 @@ class SimulatedWorker:
             self._life.hub.sleep(100_000)
         settles, attempts = self.hands.last(self._clock.monotonic())
         self.hands.calls.leave(settles, attempts)
+        self.hands.close()
 
 
 class SimulatedFunction:
     """A function that takes jobs from a queue, one message at a time, and is frozen in between."""
 
-    def __init__(self, life: Life, core: Core, queue: "Queue", *, time_limit: float) -> None:
+    def __init__(
+        self, life: Life, core: Core, queue: "Queue", *, time_limit: float, function_cache: int
+    ) -> None:
         self._life = life
         self._queue = queue
-        self._host = ServerlessHost(Engine(core), time_limit=time_limit)
+        self._host = ServerlessHost(Engine(core), time_limit=time_limit, function_cache=function_cache)
 
     def run(self) -> None:
         """Handle messages until told to end."""

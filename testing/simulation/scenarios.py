@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
+from holdfast.hosts.functions.cache import FUNCTIONS_KEPT
 from holdfast.hosts.sync_engine import SyncEngine
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.ports.records import Run
@@ -54,3 +55,4 @@ class Sizes:
     heals_for: float = 3_600.0
     queues: Mapping[str, int] = attrs.field(factory=dict[str, int])
     """As `Worker(queues=...)` takes them: how many bodies of each may run at once in a worker."""
+    function_cache: int = FUNCTIONS_KEPT

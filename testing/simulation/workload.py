@@ -6,6 +6,8 @@ from functools import partial
 from random import Random
 from typing import Any, Final, cast
 
+import attrs
+
 from holdfast.hosts.sync_engine import SyncEngine
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.authoring.options import Retry, StartOptions
@@ -55,6 +57,7 @@ def draw_workload(random: Random) -> tuple[Scenario, Sizes]:
     of_children.sort(key=lambda deed: deed.at)
     sizes = _draw_sizes(random)
     functions = draw_functions(random)  # last: what was added later moves nothing before it
+    sizes = attrs.evolve(sizes, function_cache=random.choice((0, 1, 2, 1_000)))
     known |= {(one.workflow.name, one.workflow.version): one for one in functions.programs}
     driven = functions.workflows
     clients = [deeds[::2], deeds[1::2], of_children, _to_functions(functions, keys)]

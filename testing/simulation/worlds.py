@@ -155,6 +155,7 @@ class World:
             poll_interval=sizes.poll_interval,
             drain_grace=sizes.drain_grace,
             maintenance_interval=min(MAINTENANCE_INTERVAL, sizes.lease / 3),
+            function_cache=sizes.function_cache,
         )
         sinks = self._around.sinks_of(life)
         return SimulatedWorker(life, core, settings, lease=sizes.lease, sinks=sinks).run
@@ -162,7 +163,10 @@ class World:
     def _function(self, life: Life) -> Callable[[], None]:
         assert self._queue is not None
         core = self._around.core(life, self._code(life))
-        return SimulatedFunction(life, core, self._queue, time_limit=self.sizes.lease).run
+        sizes = self.sizes
+        return SimulatedFunction(
+            life, core, self._queue, time_limit=sizes.lease, function_cache=sizes.function_cache
+        ).run
 
     def _timer(self, life: Life) -> Callable[[], None]:
         sizes = self.sizes

@@ -167,7 +167,7 @@ OF_FUNCTIONS: Final = (
         caught_by=("D2", "S6", "S4"),
         edits=(
             Edit(
-                "hosts/functions/driving.py",
+                "hosts/functions/opening.py",
                 "began_at=run.created_at, seed=run.key)",
                 'began_at=run.created_at, seed=f"{run.key}{body.attempt.epoch}")',
             ),
@@ -179,9 +179,9 @@ OF_FUNCTIONS: Final = (
         caught_by=("D2", "S6", "S4", "T1"),
         edits=(
             Edit(
-                "hosts/functions/driving.py",
+                "hosts/functions/opening.py",
                 "began_at=run.created_at, seed=run.key)",
-                "began_at=self._now(), seed=run.key)",
+                "began_at=int(body.parts.clock.now().timestamp() * 1_000_000), seed=run.key)",
             ),
         ),
     ),
@@ -191,9 +191,9 @@ OF_FUNCTIONS: Final = (
         caught_by=("S4", "S8", "D2", "L1", "S6"),
         edits=(
             Edit(
-                "hosts/functions/driving.py",
-                "            if len(page) < _PAGE:\n                return rows\n",
-                "            if len(page) < _PAGE:\n                return rows[:-1]\n",
+                "hosts/functions/opening.py",
+                "        if len(page) < _PAGE:\n            return rows\n",
+                "        if len(page) < _PAGE:\n            return rows[:-1]\n",
             ),
         ),
     ),
@@ -223,6 +223,47 @@ OF_FUNCTIONS: Final = (
                 "kernel/decide/records.py",
                 "rested(evolve(job, attempts=0, losses=0), wake_at, now, run.status)",
                 "rested(job, wake_at, now, run.status)",
+            ),
+        ),
+    ),
+    Mutant(
+        name="kept-function-not-told-the-news",
+        breaks="a function that was kept in memory is not told what has come while it rested",
+        caught_by=("L1", "W1"),
+        edits=(
+            Edit(
+                "hosts/functions/drive.py",
+                "        self._tell(news, past=0)\n        return True\n",
+                "        self.seen += len(news)\n        return True\n",
+            ),
+        ),
+    ),
+    Mutant(
+        name="kept-though-others-drove-it",
+        breaks="a function that was kept in memory goes on from there, though another worker has driven it since",
+        caught_by=("S2", "S4", "S8", "D2", "L1"),
+        edits=(
+            Edit(
+                "hosts/functions/cache.py",
+                "attempt.epoch == rested.epoch + 1 and not attempt.losses and rested.code is code",
+                "rested.code is code",
+            ),
+            Edit(
+                "hosts/functions/drive.py",
+                "        if not self._are_next(news):\n            return False\n",
+                "        news = [row for row in news if not _is_of_driver(row) and row.type != PATCHED]\n",
+            ),
+        ),
+    ),
+    Mutant(
+        name="open-steps-of-kept-function-forgotten",
+        breaks="a step that is to be tried again is not, if its function was kept in memory meanwhile",
+        caught_by=("S6",),
+        edits=(
+            Edit(
+                "hosts/functions/drive.py",
+                "        self._new = [one for one in self._machine.asked if isinstance(one, StepAsked)]\n",
+                "",
             ),
         ),
     ),

@@ -1,6 +1,7 @@
 """What durable functions cost: a commit for each step of a chain, one for many runs at once, no more for a wake-up."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.kernel import Kernel
 from holdfast.ports.errors import CommandError
 from holdfast.ports.json import canonical
-from holdfast.ports.persistence import Lane
+from holdfast.ports.persistence import HistoryOf, Lane
 from holdfast.ports.records import Payload
 from tests.integration.counts.conftest import OpenEngine
 from tests.integration.counts.statements import Statements
@@ -188,3 +189,31 @@ def test_a_wake_up_reads_the_history_once_and_records_nothing_anew(
     reads = [sql for sql in counted.sent.elements() if "FROM holdfast_history" in sql and "number > " in sql]
     assert len(reads) == 1
     assert counted.written <= 12
+
+
+@pytest.mark.parametrize("steps", [FEW, 200])
+def test_a_wake_up_of_a_function_in_memory_reads_what_is_new_and_replays_nothing(
+    open_engine: OpenEngine, statements: Statements, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = open_engine(chain_and_wait)
+    run = engine.sync.start(chain_and_wait(steps), id="x")
+    host = ServerlessHost(engine, function_cache=1)
+    host.process_available_jobs(max_jobs=1)
+    run.signal(go(1))
+    read: list[int] = []
+    persistence = engine.core.stores.persistence
+    reads: Any = persistence.read
+
+    def counted(query: object) -> Any:
+        answer = reads(query)
+        if isinstance(query, HistoryOf):
+            read.append(len(answer))
+        return answer
+
+    monkeypatch.setattr(persistence, "read", counted)
+    with statements.of() as counting:
+        assert host.process_available_jobs(max_jobs=1).completed == 1
+    assert run.result() == steps + 1
+    assert read == [1]
+    sent = [sql for sql in counting.sent.elements() if "FROM holdfast_history" in sql and "number > " in sql]
+    assert len(sent) == 1

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast.hosts.functions import driving
+from holdfast.hosts.functions import opening
 from holdfast.hosts.functions.drive import Drive
 from holdfast.hosts.functions.recording import Recorder
 from holdfast.hosts.process.worker import Worker
@@ -135,7 +135,7 @@ async def test_a_blob_store_that_is_away_for_a_moment_has_nothing_recorded_twice
 
         return Drive(machine, once_away)
 
-    monkeypatch.setattr(driving, "Drive", drive)
+    monkeypatch.setattr(opening, "Drive", drive)
     engine = open_engine(two)
     async with Worker(engine):
         run = await engine.start(two())
@@ -170,14 +170,14 @@ async def test_a_function_whose_opening_is_given_up_is_not_kept_in_memory(
     open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may, reads = threading.Event(), threading.Event()
-    real: Any = driving._Driver._history  # pyright: ignore[reportPrivateUsage]
+    real: Any = opening._rows_after  # pyright: ignore[reportPrivateUsage]
 
-    def slow(self: Any) -> Any:
+    def slow(*args: Any) -> Any:
         reads.set()
         may.wait(SOON)
-        return real(self)
+        return real(*args)
 
-    monkeypatch.setattr(driving._Driver, "_history", slow)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(opening, "_rows_after", slow)
     engine = open_engine(neighbour)
     before = in_memory()
     async with Worker(engine, drain_grace=timedelta(milliseconds=50)):

@@ -1,0 +1,69 @@
+"""Opens a function that is to be driven: as it was kept in memory, or else by a replay of its history."""
+
+from typing import Any, Final, cast
+
+from holdfast.hosts.bodies import Body
+from holdfast.hosts.functions.cache import Rested
+from holdfast.hosts.functions.drive import Drive, Texts
+from holdfast.kernel.authoring.functions import FunctionStage, Workflow
+from holdfast.ports.persistence import HistoryOf
+from holdfast.ports.records import HistoryRow
+
+_PAGE: Final = 1_000
+
+
+def opened(body: Body, text: Texts) -> Drive:
+    """Return the function of an attempt, told all of its history that there is. Not where an event loop runs.
+
+    Raises what says that its input can't be read, or is not what it takes; UnavailableError if a store is away.
+    """
+    return _resumed(body, text) or _replayed(body, text)
+
+
+def let_rest(body: Body, drive: Drive) -> None:
+    """Keep a function in memory that rests, for whoever drives it next here. Not where an event loop runs."""
+    attempt = body.attempt
+    body.parts.cache.keep(Rested(job=attempt.job, epoch=attempt.epoch, code=_code(body), drive=drive))
+
+
+def _resumed(body: Body, text: Texts) -> Drive | None:
+    """Return it as it was kept in memory, told what has come since; None if it is to be replayed."""
+    drive = body.parts.cache.take(body.attempt, _code(body))
+    if drive is None:
+        return None
+    is_resumed = False
+    try:
+        is_resumed = drive.resume(_rows_after(body, drive.seen), text)
+    finally:
+        if not is_resumed:
+            drive.close()
+    return drive if is_resumed else None
+
+
+def _replayed(body: Body, text: Texts) -> Drive:
+    """Return it told all that there is, from the first row on."""
+    run = body.work.run
+    if body.work.error is not None:
+        raise body.work.error
+    machine = _code(body).machine(body.work.input, began_at=run.created_at, seed=run.key)
+    drive = Drive(machine, text)
+    try:
+        drive.open(_rows_after(body, 0))
+    except BaseException:
+        drive.close()
+        raise
+    return drive
+
+
+def _rows_after(body: Body, seen: int) -> list[HistoryRow]:
+    rows: list[HistoryRow] = []
+    while True:
+        after = rows[-1].number if rows else seen
+        page = body.parts.persistence.read(HistoryOf(body.attempt.run, after, _PAGE))
+        rows += page
+        if len(page) < _PAGE:
+            return rows
+
+
+def _code(body: Body) -> Workflow[..., object]:
+    return cast("FunctionStage[Any, object]", body.stage).workflow
