@@ -3,11 +3,11 @@
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from functools import partial
-from typing import Generic, Literal, Unpack, cast
+from typing import Any, Generic, Literal, Unpack, cast, overload
 
 import anyio
 from anyio import to_thread
-from typing_extensions import TypeVar
+from typing_extensions import TypeForm, TypeVar
 
 from holdfast.hosts.ai import AiCallFilter, AiCallInfo, AiTotals
 from holdfast.hosts.annotating import (
@@ -170,6 +170,14 @@ class RunHandle(Generic[Out]):
         except TimeoutError:
             raise TimeoutError(no_reply(self.id, call.update, timeout)) from None
         return call.decoded(text)
+
+    @overload
+    async def published(self, name: str, /) -> object: ...
+    @overload
+    async def published(self, name: str, type: TypeForm[T], /) -> T | None: ...
+    async def published(self, name: str, type: Any = object, /) -> object:
+        """Return what the run's function showed last by `publish(name, ...)`. See `SyncRunHandle.published`."""
+        return await to_thread.run_sync(partial(self._sync.published, name, type))
 
     async def pause(self, *, reason: str = "") -> RunPaused:
         """Start nothing more of the run until it is resumed; what is under way ends as ever. RunNotFoundError."""

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from datetime import timedelta
-from typing import Any, Final, Generic, Literal, Unpack, cast
+from typing import Any, Final, Generic, Literal, Unpack, cast, overload
 
-from typing_extensions import TypeVar
+from typing_extensions import TypeForm, TypeVar
 
 from holdfast.hosts.ai import AiCallFilter, AiCallInfo, AiTotals, ai_calls_of, ai_totals_of
 from holdfast.hosts.annotating import (
@@ -29,6 +29,7 @@ from holdfast.hosts.hearing import (
     progress_of,
 )
 from holdfast.hosts.infos import RunEvent, RunInfo, ended_reason, error_text, event_of, info_of
+from holdfast.hosts.published import published_value
 from holdfast.hosts.run_histories import RunHistory, read_history
 from holdfast.hosts.why import Reason, why_of
 from holdfast.kernel.authoring.exposed import QueryCall, UpdateCall
@@ -348,6 +349,26 @@ class SyncRunHandle(Generic[Out]):
         check("update", TEXT.or_none, idempotency_key=idempotency_key)
         stored = store_update(self._core, self._row(), call.update, call.arguments, idempotency_key)
         return Reply(self._core, stored)
+
+    @overload
+    def published(self, name: str, /) -> object: ...
+    @overload
+    def published(self, name: str, type: TypeForm[T], /) -> T | None: ...
+    def published(self, name: str, type: object = object, /) -> object:
+        """Return what the run's function showed last by `publish(name, ...)`; None if it has shown nothing by then.
+
+        It can be read as soon as it is stored, and when the run has ended. No code of the run is needed.
+
+        Args:
+            name: Under which name.
+            type: Of which type it is; plain JSON if left out.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+            InvalidValueError: It is not of that type.
+        """
+        check("published", TEXT, name=name)
+        return published_value(self._core, self._row().key, name, type)
 
     def pause(self, *, reason: str = "") -> RunPaused:
         """Start nothing more of the run until it is resumed; what is under way ends as ever. RunNotFoundError."""

@@ -49,6 +49,7 @@ EVENT_TYPES: Final = frozenset(
         "update.failed",
         "update.received",
         "update.rejected",
+        "value.published",
     }
 )
 """The types of events that there are, but for those that stages publish."""

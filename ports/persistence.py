@@ -465,6 +465,16 @@ class HistoryOf(Query[tuple[HistoryRow, ...]]):
     limit: int = 1_000
 
 
+@attrs.frozen(kw_only=True)
+class NewestRows(Query[tuple[HistoryRow, ...]]):
+    """The last rows of one type of a run's history, the last first; those before row `before`, if given."""
+
+    run: str
+    type: str
+    before: int | None = None
+    limit: int = 100
+
+
 @attrs.frozen
 class NotesOf(Query[tuple[Note, ...]]):
     """What attempts of a run have said after note `after`, by id."""

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator
+from itertools import islice
 from typing import TypeVar, cast
 
 from holdfast.adapters.memory.hearing import heard
@@ -21,6 +22,7 @@ from holdfast.ports.persistence import (
     ListRuns,
     ListSinks,
     LoadValues,
+    NewestRows,
     NodeRows,
     NodeRowsOf,
     NotesOf,
@@ -86,6 +88,10 @@ def _answer(tables: Tables, query: object) -> object:  # one arm a question
             return _queued_jobs(tables, query)
         case HistoryOf(run, after, limit):
             return tuple(row for row in tables.history.get(run, ()) if row.number > after)[:limit]
+        case NewestRows(run=run, type=kind, before=before, limit=limit):
+            known = reversed(tables.history.get(run, ()))
+            newest = (row for row in known if row.type == kind and (before is None or row.number < before))
+            return tuple(islice(newest, limit))
         case NotesOf(run, after, limit):
             notes = [note for note in tables.notes.values() if note.run == run and note.id > after]
             return tuple(sorted(notes, key=lambda note: note.id)[:limit])

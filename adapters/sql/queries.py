@@ -37,6 +37,7 @@ from holdfast.ports.persistence import (
     ListRuns,
     ListSinks,
     LoadValues,
+    NewestRows,
     NodeRows,
     NodeRowsOf,
     NotesOf,
@@ -85,6 +86,7 @@ class Answers:
             JobsOfRun: self._jobs_of_run,
             QueuedJobs: self._queued_jobs,
             HistoryOf: self._history_of,
+            NewestRows: self._newest_rows,
             NotesOf: self._notes_of,
             LastHeartbeat: self._last_heartbeat,
             PlansByFingerprint: self._plans,
@@ -178,6 +180,13 @@ class Answers:
     def _history_of(self, link: Link, query: HistoryOf) -> tuple[HistoryRow, ...]:
         sql = f"{_HISTORY}run = :run AND number > :after ORDER BY number LIMIT :limit"
         found = self._ask(link, sql, run=query.run, after=query.after, limit=query.limit)
+        return tuple(map(rows.history_from, found))
+
+    def _newest_rows(self, link: Link, query: NewestRows) -> tuple[HistoryRow, ...]:
+        place = "" if query.before is None else "AND number < :before "
+        sql = f"{_HISTORY}run = :run AND type = :type {place}ORDER BY number DESC LIMIT :limit"
+        given = {} if query.before is None else {"before": query.before}
+        found = self._ask(link, sql, run=query.run, type=query.type, limit=query.limit, **given)
         return tuple(map(rows.history_from, found))
 
     def _notes_of(self, link: Link, query: NotesOf) -> tuple[Note, ...]:

@@ -54,6 +54,7 @@ def facts_document(facts: RunFacts) -> Document:
         "history_rows": facts.run.last_row,
         "annotations": [annotation_document(said) for said in facts.annotations],
         "progress": [_progress_document(said) for said in facts.progress],
+        "published": {one.name: cast("object", parse(one.text)) for one in facts.published},
     }
 
 

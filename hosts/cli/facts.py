@@ -9,6 +9,7 @@ from holdfast.hosts.annotating import AnnotationInfo, annotations_of
 from holdfast.hosts.cli.steps import StepStory, add_step
 from holdfast.hosts.core import Core
 from holdfast.hosts.hearing import ProgressInfo, progress_of
+from holdfast.hosts.published import PublishedValue, published_values
 from holdfast.hosts.why import blocked_text
 from holdfast.kernel.plan import MapPlan, Plan
 from holdfast.kernel.progress import NodeProgress, progress_from
@@ -93,6 +94,7 @@ class RunFacts:
     progress: tuple[ProgressInfo, ...] = ()
     steps: tuple[StepStory, ...] | None = None
     blocked: str | None = None
+    published: tuple[PublishedValue, ...] = ()
 
 
 def find_run(core: Core, run_id: str, generation: int | None = None) -> Run:
@@ -146,6 +148,7 @@ def read_facts(core: Core, run: Run, now: Micros) -> RunFacts:
         progress=tuple(progress_of(core, run.key)),
         steps=None if plan.function is None else tuple(steps.values()),
         blocked=blocked_text(core, run),
+        published=() if plan.function is None else tuple(published_values(core, run.key)),
     )
 
 

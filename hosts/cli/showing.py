@@ -129,6 +129,8 @@ def _show(screen: Screen, facts: RunFacts) -> None:
             screen.say(Text(f"and {len(facts.jobs) - JOBS_SHOWN} more", style="dim"))
     if facts.progress and facts.run.status not in TERMINAL:
         _section(screen, "Progress", _progress_table(screen, facts))
+    if facts.published:
+        _section(screen, "Published", _published_table(screen, facts))
     if facts.annotations:
         _section(screen, "Annotations", _annotations_table(screen, facts))
     error = facts.blocked or error_text(facts.run)
@@ -162,6 +164,13 @@ def _section(screen: Screen, title: str, what: Table | Text) -> None:
     screen.say("")
     screen.say(heading(title))
     screen.say(what)
+
+
+def _published_table(screen: Screen, facts: RunFacts) -> Table:
+    rows = table("name", "value", "at", wraps=("value",))
+    for one in facts.published:
+        rows.add_row(safe(one.name), one_line(one.text), screen.instant(micros(one.at)))
+    return rows
 
 
 def _facts_table(screen: Screen, facts: RunFacts) -> Table:

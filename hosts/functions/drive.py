@@ -18,6 +18,7 @@ from holdfast.kernel.functions.asked import (
     ChildStarted,
     Ended,
     Failed,
+    Published,
     Raised,
     Row,
     SignalReceived,
@@ -34,7 +35,7 @@ from holdfast.kernel.functions.loop import CancelledError
 from holdfast.kernel.functions.machine import FunctionMachine
 from holdfast.ports.errors import HistoryFullError, HoldfastError, NondeterminismError, UnavailableError
 from holdfast.ports.json import parse
-from holdfast.ports.records import HistoryRow, Micros, Payload, RunStatus
+from holdfast.ports.records import PUBLISHED, HistoryRow, Micros, Payload, RunStatus
 
 PATCHED: Final = "patch.marked"
 RETRYING: Final = "step.retrying"
@@ -55,7 +56,7 @@ TOLD: Final = frozenset(
 """The types of the rows that a function is told. Others, such as pauses, say nothing to it."""
 
 _OF_DRIVERS: Final = frozenset(
-    {"step.completed", "step.failed", RETRYING, "timer.fired", "child.started", *UPDATE_ANSWERS}
+    {"step.completed", "step.failed", RETRYING, "timer.fired", "child.started", PUBLISHED, *UPDATE_ANSWERS}
 )
 """The types of the rows that are there only because some code has asked for something."""
 
@@ -97,6 +98,8 @@ class Drive:
         """What the function was told that its run has, which is not recorded yet."""
         self._answers: dict[str, Answered] = {}
         """What has come of updates, and is not recorded yet."""
+        self._published: dict[str, Published] = {}
+        """What the function shows by now, of which not even this is recorded: by name."""
 
     def open(self, history: Sequence[HistoryRow]) -> None:
         """Call the function, and tell it all that there is."""
@@ -180,6 +183,13 @@ class Drive:
         """Return what updates have come to, which is to be recorded."""
         return list(self._answers.values())
 
+    def published(self) -> list[Recorded]:
+        """Return what the function shows, which is to be recorded."""
+        return [
+            Recorded(type=PUBLISHED, call=one.name, attempt=one.number, output=Payload(inline=one.text))
+            for one in self._published.values()
+        ]
+
     def tries(self) -> list[Try]:
         """Return the steps that have been asked for since the last time, in order."""
         new, self._new = self._new, []
@@ -230,6 +240,7 @@ class Drive:
         self._dropped += turn.dropped
         self._patches.update(dict.fromkeys(turn.patches))
         self._answers.update((one.call, one) for one in turn.answers)
+        self._published.update((one.name, one) for one in turn.published)
         self.ended = self.ended or turn.ended
 
     def _told(self, row: HistoryRow) -> Row | None:
@@ -273,12 +284,20 @@ class Drive:
                     self._try_again(call, facts)
                 elif row.type == PATCHED:
                     self._patches.pop(call, None)
+                elif row.type == PUBLISHED:
+                    self._show(str(facts["name"]), cast("int", facts["number"]))
                 elif row.type in UPDATE_ANSWERS:
                     self._answered(row, call)
                 elif row.type == BLOCKED and facts.get("code") == HistoryFullError.code:
                     self._was_full += 1
                 return None
         return Row(number=row.number, at=row.at, told=told, site=str(facts.get("site", "")))
+
+    def _show(self, name: str, number: int) -> None:
+        """Note that something is recorded of what the function shows. Code that shows more, or less, is welcome."""
+        shown = self._published.get(name)
+        if shown is not None and shown.number <= number:
+            del self._published[name]
 
     def _answered(self, row: HistoryRow, call: str) -> None:
         """Note that what has come of an update is recorded. NondeterminismError if that was something else."""

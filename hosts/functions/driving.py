@@ -52,6 +52,8 @@ from holdfast.ports.records import HISTORY_LONG, ClosePolicy, Micros, Payload
 
 HEAR_EVERY: Final[Micros] = 5_000_000
 """How long, in microseconds, a driver does without a look at the history, whatever it is told: hints may be lost."""
+PUBLISH_WITHIN: Final[Micros] = 250_000
+"""How long, in microseconds, what a function shows waits for something else to be recorded with."""
 MISREAD_MAX: Final = 10
 """How often a blob is asked for again that is missing or torn: for some twenty seconds. Then its run is blocked."""
 _EARLY: Final[Micros] = 20_000
@@ -107,6 +109,8 @@ class _Driver:
         self._timers_after: Micros = 0
         self._lock = threading.Lock()
         self._is_closed = False
+        self._publish_at: Micros | None = None
+        """When what the function shows is recorded by itself, if nothing else is before."""
         self._misread = 0
         """How often a blob could not be read, since one could."""
         self._is_fenced = False
@@ -148,6 +152,7 @@ class _Driver:
             rows = (*patches, *self._taken(), *due, *await self._answers(drive))
             if not patches and not drive.is_paused and self._failure is None:
                 rows = (*rows, *await self._children(drive))
+            rows = (*rows, *self._published(drive, now, bool(rows)))
             if rows or self._has_news or now - self._looked_at >= HEAR_EVERY:
                 self._has_news = False
                 await self._record(drive, rows)
@@ -160,7 +165,7 @@ class _Driver:
                 await self._wait(drive, now)
         if drive.ended is not None and not self._is_fenced:
             # Or else a replay would not end as it did, and nobody would hear what updates have come to.
-            left = (*drive.patches(), *await self._answers(drive))
+            left = (*drive.patches(), *await self._answers(drive), *drive.published())
             if left:
                 await self._record(drive, left)
         # Whatever a fenced attempt is settled with is fenced too, and so counted.
@@ -246,6 +251,19 @@ class _Driver:
             return [self._child(one) for one in children]
         put = partial(lambda: [self._child(one) for one in children])
         return await _until_available(put, "what a run is started with can't be stored yet")
+
+    def _published(self, drive: Drive, now: Micros, others: bool) -> list[Recorded]:
+        """Return what the function shows, if it is to be recorded now: with others, before it rests, after a while."""
+        published = drive.published()
+        if not published:
+            self._publish_at = None
+            return []
+        if self._publish_at is None:
+            self._publish_at = now + PUBLISH_WITHIN
+        if others or self._has_news or now >= self._publish_at or self._rests(drive, now) is not None:
+            self._publish_at = None
+            return published
+        return []
 
     async def _answers(self, drive: Drive) -> list[Recorded]:
         """Return what says what updates have come to."""
@@ -357,6 +375,8 @@ class _Driver:
             at = look_at
         else:
             at = min(max(following, self._timers_after), look_at)
+        if self._publish_at is not None:
+            at = min(at, self._publish_at)
         with anyio.move_on_after(max(0.0, (at - now) / 1_000_000)):
             await self._stirred.wait()
         self._stirred = anyio.Event()

@@ -18,6 +18,7 @@ RecordedType = Literal[
     "update.completed",
     "update.failed",
     "update.rejected",
+    "value.published",
 ]
 UPDATE_ANSWERS: Final = frozenset({"update.completed", "update.failed", "update.rejected"})
 """The types of what is recorded of an update: its reply, what it raised, or why it was not carried out."""
@@ -32,7 +33,8 @@ class Recorded:
     `call` names the call, or what is patched; `step` is what was called, `site` where in the code. `output` is what a
     step gave, `error` the JSON text of what it raised. `attempt` is how often it was tried, `retry_at` when that is
     done again. A timer is recorded only once its time `due` has come. `child` is the run that is started with it; if
-    its id is somebody else's, a `child.failed` is recorded instead.
+    its id is somebody else's, a `child.failed` is recorded instead. Of what the function publishes `call` is the name,
+    `output` the value, and `attempt` says the how-manieth of that name it is.
     """
 
     type: RecordedType

@@ -23,7 +23,17 @@ from holdfast.ports.changes import Change, UpdateJob
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import parse
-from holdfast.ports.records import HISTORY_LONG, HistoryRow, Job, JobKind, Micros, Run, RunName, RunStatus
+from holdfast.ports.records import (
+    HISTORY_LONG,
+    PUBLISHED,
+    HistoryRow,
+    Job,
+    JobKind,
+    Micros,
+    Run,
+    RunName,
+    RunStatus,
+)
 from holdfast.ports.transport import RunHint
 
 
@@ -81,11 +91,17 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
 
 def _named(row: HistoryRow) -> tuple[str, str, int]:
     facts = cast("dict[str, object]", parse(row.data or "{}"))
+    if row.type == PUBLISHED:
+        return row.type, str(facts.get("name")), cast("int", facts.get("number"))
     return row.type, str(facts.get("call")), cast("int", facts.get("attempt", 1))
 
 
 def _append(draft: RunDraft, job: Job, recorded: Recorded, host: str) -> None:
-    facts: dict[str, object] = {"call": recorded.call}
+    if recorded.type == PUBLISHED:
+        facts: dict[str, object] = {"name": recorded.call, "number": recorded.attempt}
+        draft.append(PUBLISHED, node=job.node, epoch=job.epoch, payload=recorded.output, data=facts)
+        return
+    facts = {"call": recorded.call}
     told = {
         "step": recorded.step,
         "site": recorded.site or None,

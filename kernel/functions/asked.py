@@ -196,6 +196,15 @@ class Answered:
     rejected: Raised | None = None
 
 
+@attrs.frozen(kw_only=True)
+class Published:
+    """A value that the function shows: its JSON text, and how many it has shown under this name, with this one."""
+
+    name: str
+    number: int
+    text: str
+
+
 @attrs.frozen
 class Returned:
     """The function has returned: the JSON text of what."""
@@ -219,11 +228,12 @@ class Turn:
 
     `asked` is new since the turn before, in the order in which it was asked for; `dropped` are the calls in which
     nobody is interested any more. `patches` are names that it has asked for the first time, and was told yes: that is
-    to be recorded before anything else is done. `answers` are what updates have come to.
+    to be recorded before anything else is done. `answers` are what updates have come to, `published` what is shown.
     """
 
     asked: tuple[Asked, ...] = ()
     dropped: tuple[str, ...] = ()
     patches: tuple[str, ...] = ()
     answers: tuple[Answered, ...] = ()
+    published: tuple[Published, ...] = ()
     ended: Ended | None = None

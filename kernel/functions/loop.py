@@ -20,6 +20,7 @@ from holdfast.kernel.functions.children import Children
 from holdfast.kernel.functions.frames import call_site, caller, given_together, is_wait_for
 from holdfast.kernel.functions.inboxes import Inboxes
 from holdfast.kernel.functions.patches import Patches
+from holdfast.kernel.functions.publications import Publications
 from holdfast.kernel.functions.sagas import Saga
 from holdfast.kernel.functions.tasks import Numbers, RunFuture, RunTask
 from holdfast.kernel.functions.updates import Updates
@@ -63,6 +64,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         self.children = Children(self.create_future)
         self.saga = Saga()
         self.patches = Patches()
+        self.publications = Publications()
         self.updates = Updates(lambda coroutine, context, path: self.begin(coroutine, context, path=path))
         self.is_looked_at = False
         """Whether somebody looks at the function from outside: then nothing of it may change."""
@@ -172,6 +174,11 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         self.asked.append(asked)
         self._waiting[asked.call] = future = self.create_future()
         return future
+
+    def publish(self, name: str, text: str) -> None:
+        """Show a value, by its JSON text. It takes no number from the calls: it may be added to a function any time."""
+        self._check()
+        self.publications.add(name, text)
 
     def drop(self, call: str) -> None:
         """Note that nobody waits for a call any more."""

@@ -243,6 +243,8 @@ class FunctionMachine:
                 if asked.pop(call, None) is None:
                     dropped.append(call)
         patches, answers = tuple(loop.patches.new), tuple(loop.updates.answers)
+        published = tuple(loop.publications.new.values())
+        loop.publications.new.clear()
         for list_ in (loop.asked, loop.dropped, loop.patches.new, loop.updates.answers):
             list_.clear()
         ended = self._end()
@@ -258,6 +260,7 @@ class FunctionMachine:
             dropped=tuple(dropped),
             patches=patches,
             answers=answers,
+            published=published,
             ended=ended,
         )
 

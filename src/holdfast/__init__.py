@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from holdfast.kernel.authoring.options import Rate, Retry
     from holdfast.kernel.authoring.pipelines import Pipeline
     from holdfast.kernel.authoring.policies import AtLeast, ItemFailure, Partial, Tolerate
+    from holdfast.kernel.authoring.publishing import publish
     from holdfast.kernel.authoring.signals import Signal
     from holdfast.kernel.authoring.stages import Stage
     from holdfast.kernel.authoring.step_context import StepContext, step_context
@@ -174,6 +175,7 @@ __all__ = [
     "finished",
     "now",
     "patched",
+    "publish",
     "query",
     "random",
     "select",
@@ -244,6 +246,7 @@ _WHERE: Final = {
         "holdfast.kernel.authoring.options": ("Rate", "Retry"),
         "holdfast.kernel.authoring.pipelines": ("Pipeline",),
         "holdfast.kernel.authoring.policies": ("AtLeast", "ItemFailure", "Partial", "Tolerate"),
+        "holdfast.kernel.authoring.publishing": ("publish",),
         "holdfast.kernel.authoring.signals": ("Signal",),
         "holdfast.kernel.authoring.stages": ("Stage",),
         "holdfast.kernel.authoring.step_context": ("StepContext", "step_context"),

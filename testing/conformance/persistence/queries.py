@@ -12,6 +12,7 @@ from holdfast.ports.persistence import (
     JobsOfRun,
     LastHeartbeat,
     LoadValues,
+    NewestRows,
     NotesOf,
     OutputRows,
     Persistence,
@@ -155,6 +156,23 @@ class Queries(PersistenceCase):
         assert rows[10:] == store.read(HistoryOf(a_key(1), after=10, limit=5))
         assert store.read(HistoryOf(a_key(1), after=12)) == ()
         assert store.read(HistoryOf(a_key(3))) == ()
+
+    def test_the_newest_rows_of_a_type_are_read_page_by_page(self, store: Persistence) -> None:
+        """NewestRows gives those of one type, the last first, before a row, up to the limit."""
+        put_jobs(store, a_job(1, 1), a_job(2, 1))
+        kinds = ("stage.completed", "value.published", "value.published", "run.paused", "value.published")
+        shown = [evolve(a_row(1, number), type=kind) for number, kind in enumerate(kinds, 1)]
+        put(store, *map(AppendHistory, (*shown, evolve(a_row(2, 1), type="value.published"))))
+
+        def newest(before: int | None = None, limit: int = 100) -> list[int]:
+            query = NewestRows(run=a_key(1), type="value.published", before=before, limit=limit)
+            return [row.number for row in store.read(query)]
+
+        assert newest() == [5, 3, 2]
+        assert newest(limit=2) == [5, 3]
+        assert newest(before=3) == [2]
+        assert newest(before=2) == []
+        assert store.read(NewestRows(run=a_key(1), type="value.published"))[0] == shown[4]
 
     def test_notes_are_read_page_by_page(self, store: Persistence) -> None:
         """NotesOf gives them by id, after an id, up to the limit."""

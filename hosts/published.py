@@ -1,0 +1,63 @@
+"""What durable functions show to the world, read from the histories of their runs."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Final, cast
+
+import attrs
+
+from holdfast.hosts.core import Core
+from holdfast.kernel.values import decode
+from holdfast.kernel.values.forms import Form
+from holdfast.ports.clock import instant
+from holdfast.ports.json import parse
+from holdfast.ports.persistence import NewestRows
+from holdfast.ports.records import PUBLISHED, HistoryRow
+
+SHOWN: Final = 200
+"""How many rows are looked at for all that a run shows: names that were published before these are left out."""
+_PAGE: Final = 20
+
+
+@attrs.frozen(kw_only=True)
+class PublishedValue:
+    """A value that a function shows: the JSON text of it, and when it was stored."""
+
+    name: str
+    text: str
+    at: datetime
+
+
+def published_value(core: Core, run: str, name: str, form: Form) -> object:
+    """Return what a run showed last under a name; None if it has shown nothing. InvalidValueError."""
+    for row in _newest(core, run):
+        if _name(row) == name:
+            return decode(_text(core, row), form)
+    return None
+
+
+def published_values(core: Core, run: str) -> list[PublishedValue]:
+    """Return what a run shows, by name."""
+    found: dict[str, PublishedValue] = {}
+    for row in core.stores.persistence.read(NewestRows(run=run, type=PUBLISHED, limit=SHOWN)):
+        name = _name(row)
+        if name not in found:
+            found[name] = PublishedValue(name=name, text=_text(core, row), at=instant(row.at))
+    return [found[name] for name in sorted(found)]
+
+
+def _newest(core: Core, run: str) -> Iterator[HistoryRow]:
+    before: int | None = None
+    while page := core.stores.persistence.read(
+        NewestRows(run=run, type=PUBLISHED, before=before, limit=_PAGE)
+    ):
+        yield from page
+        before = page[-1].number
+
+
+def _name(row: HistoryRow) -> str:
+    return str(cast("Mapping[str, object]", parse(row.data or "{}")).get("name"))
+
+
+def _text(core: Core, row: HistoryRow) -> str:
+    return "null" if row.payload is None else core.payloads.get(row.payload)
