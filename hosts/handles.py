@@ -63,19 +63,22 @@ class RunHandle(Generic[Out]):
     async def result(self, *, timeout: Duration | None = None) -> Out:
         """Wait until the run ends, and return what it gave. Raises what `SyncRunHandle.result` does."""
         seconds = seconds_of(timeout)
+        until = None if seconds is None else anyio.current_time() + seconds
         run = await to_thread.run_sync(self._sync.row)
-        if run.status not in TERMINAL:
+        while run.status not in TERMINAL:
             future = self._core.listener.when_ended(run.key)
             try:
                 # It may have ended before anybody listened for it.
                 run = await to_thread.run_sync(self._sync.row)
                 if run.status not in TERMINAL:
-                    with anyio.fail_after(seconds):
+                    with anyio.fail_after(None if until is None else until - anyio.current_time()):
                         run = await _resolved(future)
             except TimeoutError:
                 raise TimeoutError(too_long(self.id, timeout)) from None
             finally:
                 future.cancel()
+            if run.is_continued:
+                run = await to_thread.run_sync(self._sync.row)
         return await to_thread.run_sync(self._sync.output, run)
 
     async def history(

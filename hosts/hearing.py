@@ -13,7 +13,7 @@ from holdfast.ports.clock import instant
 from holdfast.ports.errors import InvalidFilterError
 from holdfast.ports.hearing import NewestProgress, NotesInOrder
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import RunsByKey
+from holdfast.ports.persistence import FindRun, RunsByKey
 from holdfast.ports.places import ListPlace
 from holdfast.ports.records import TERMINAL, Micros, Note
 
@@ -137,6 +137,10 @@ class LogReader:
         if back is not None:
             self._seen = {id_: at for id_, at in self._seen.items() if at >= back.at}
         self.ended = run.status in TERMINAL
+        if run.is_continued and (
+            newest := self._core.stores.persistence.read(FindRun(run.name, run.generation + 1))
+        ):
+            self._run, self.ended = newest.key, False
         return list(filter(self._wanted.takes, lines))
 
     def _page(self, after: ListPlace | None) -> tuple[Note, ...]:

@@ -27,6 +27,7 @@ class RunInfo:
         cursor: Its place in lists of runs: give it to `runs(after=...)` for those that follow. Opaque.
         rerun_of: The number of the generation that this one runs again; None if it runs none again.
         rerun_from: The stage with which it began then; None if from the start.
+        is_continued: Whether its function went on as the next generation: it is completed then, and gave nothing.
     """
 
     id: str
@@ -42,6 +43,7 @@ class RunInfo:
     cursor: str
     rerun_of: int | None = None
     rerun_from: str | None = None
+    is_continued: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -83,6 +85,7 @@ def info_of(run: Run) -> RunInfo:
         # What is run again is the newest generation, always.
         rerun_of=None if run.rerun_of is None else run.generation - 1,
         rerun_from=run.rerun_from,
+        is_continued=run.is_continued,
     )
 
 

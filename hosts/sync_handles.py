@@ -87,8 +87,9 @@ class SyncRunHandle(Generic[Out]):
     def result(self, *, timeout: Duration | None = None) -> Out:
         """Wait until the run ends, and return what it gave.
 
-        That is the generation of it which is the newest when this is called. If it is run again meanwhile, what is
-        waited for ends with a RunCancelledError that says so, and the next call waits for the new one.
+        That is the generation of it which is the newest when this is called, and those as which that goes on. If it is
+        run again meanwhile, what is waited for ends with a RunCancelledError that says so, and the next call waits for
+        the new one.
 
         Raises:
             TimeoutError: It has not ended within `timeout`. It goes on.
@@ -98,20 +99,24 @@ class SyncRunHandle(Generic[Out]):
             RunNotFoundError: There is no such run.
         """
         seconds = seconds_of(timeout)
+        monotonic = self._core.stores.clock.monotonic
+        until = None if seconds is None else monotonic() + seconds
         run = self._row()
-        if run.status not in TERMINAL:
+        while run.status not in TERMINAL:
             future = self._core.listener.when_ended(run.key)
             try:
                 # It may have ended before anybody listened for it.
                 run = self._row()
                 if run.status not in TERMINAL:
-                    run = future.result(seconds)
+                    run = future.result(None if until is None else max(0.0, until - monotonic()))
             except FutureTimeoutError:
                 raise TimeoutError(too_long(self.id, timeout)) from None
             except CancelledError:
                 raise RuntimeError(CLOSED) from None
             finally:
                 future.cancel()
+            if run.is_continued:
+                run = self._row()
         return self.output(run)
 
     def history(self, *, after: int = 0, limit: int = 1_000, generation: int | None = None) -> list[RunEvent]:

@@ -171,6 +171,8 @@ def _ended(facts: Circumstances) -> Iterator[Reason]:
     at = "" if run.ended_at is None else f" {_ago(run.ended_at, facts)}"
     what = error_text(run)
     match run.status:
+        case RunStatus.COMPLETED if run.is_continued:
+            yield Reason(code="ended", text=f"It went on{at} as generation {run.generation + 1}.")
         case RunStatus.COMPLETED:
             yield Reason(code="ended", text=f"It completed{at}.")
         case RunStatus.FAILED:

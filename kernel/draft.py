@@ -94,6 +94,11 @@ class RunDraft:
         self.hints: list[Hint] = []
 
     @property
+    def run_key(self) -> str:
+        """The key of the run."""
+        return self._before.key
+
+    @property
     def admits_runs(self) -> tuple[str, ...]:
         """The concurrency key that may have a slot more, or has a run more that waits for one."""
         run = self._before

@@ -15,6 +15,7 @@ from holdfast.kernel.commands import (
     Cancelled,
     Command,
     Completed,
+    Continued,
     Expanded,
     Failed,
     Failure,
@@ -411,6 +412,8 @@ def _weight(command: Command[Any]) -> int:
                 return said + _size(output) + sum(_size(event.payload) for event in command.events)
             case Suspended(state=output) | Started(input=output):
                 return said + _size(output)
+            case Continued(input=output, signals=signals):
+                return said + _size(output) + sum(_size(one.payload) for one in signals)
             case Expanded(items=items):
                 return said + sum(map(_size, items))
             case Failed(failure=failure):

@@ -107,6 +107,7 @@ def load(
         for job in tx.jobs(sorted(seen), lock=False):
             state.tables.put_job(job)
     _said_keys(tx, state, all_needs)
+    _said(tx, state, all_needs)
     duties = {name for reads in all_needs for name in reads.duties}
     if duties:
         state.tables.duties.update((duty.name, duty) for duty in tx.duties(sorted(duties)))
@@ -418,6 +419,13 @@ def _said_keys(tx: Transaction, state: State, needs: list[Reads]) -> None:
     if wanted:
         for run, key, name in tx.said_keys(wanted):
             state.tables.said_keys.setdefault((run, key), set()).add(name)
+
+
+def _said(tx: Transaction, state: State, needs: list[Reads]) -> None:
+    """Read what was said of runs as wholes."""
+    runs = sorted({run for reads in needs for run in reads.said})
+    for said in tx.annotations(runs) if runs else ():
+        state.tables.annotations.setdefault(said.run, []).append(said)
 
 
 def _found_nothing(state: State, reads: Reads) -> bool:

@@ -49,6 +49,7 @@ from holdfast.ports.records import (
     SlotName,
     Stream,
 )
+from holdfast.ports.said import Annotation
 from holdfast.ports.tables import Tables
 from holdfast.ports.transport import Hint
 
@@ -158,6 +159,7 @@ def state_json(state: State) -> str:
     """Return, as canonical JSON text, what a decision can see."""
     tables = state.tables
     said = [[run, key, sorted(names)] for (run, key), names in sorted(tables.said_keys.items())]
+    said_of_runs = [to_data(one) for of_run in tables.annotations.values() for one in of_run]
     unseen = {run: [to_data(row) for row in rows] for run, rows in sorted(state.unseen.items())}
     suspensions = [to_data(row) for row in state.suspensions.values()]
     leavings = [
@@ -167,6 +169,7 @@ def state_json(state: State) -> str:
     return canonical(
         {
             **({"said_keys": said} if said else {}),
+            **({"said": said_of_runs} if said_of_runs else {}),
             **({"suspensions": suspensions} if suspensions else {}),
             **({"leavings": leavings} if leavings else {}),
             **({"unseen": unseen} if unseen else {}),
@@ -223,6 +226,8 @@ def state_from(text: str) -> State:
     }
     said = cast("list[tuple[str, str, list[str]]]", data.get("said_keys", []))
     tables.said_keys = {(run, key): set(names) for run, key, names in said}
+    for one in from_data(data.get("said", []), list[Annotation]):
+        tables.annotations.setdefault(one.run, []).append(one)
     tables.slots = {SlotName(*slot) for slot in data.get("slots", ())}
     tables.plans = {plan.fingerprint: plan for plan in from_data(data["stored"], list[PlanRow])}
     workflows: dict[tuple[str, str | None], Plan] = {

@@ -266,6 +266,8 @@ class Reads:
     """Whether what the runs leave that `names` names is read as well."""
     said_keys: tuple[tuple[str | RunName, str], ...] = ()
     """Keys under which annotations may have been said, each with its run."""
+    said: tuple[str, ...] = ()
+    """Runs of which is read what was said of them as wholes."""
     unseen: tuple[tuple[str, int], ...] = ()
     """Runs, each with the number of the row after which its history is read."""
     search: Search | None = None

@@ -489,6 +489,16 @@ class NondeterminismError(HoldfastError):
         self.asked = asked
 
 
+class ContinueRefusedError(HoldfastError):
+    """A durable function can't go on as a new generation now: something would be lost by it. Raised in its code."""
+
+    code = "continue_refused"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"it can't go on as a new generation: {why}")
+        self.why = why
+
+
 class HistoryFullError(HoldfastError):
     """The history of a durable function has become too long to go on. Its run is blocked."""
 
@@ -496,9 +506,10 @@ class HistoryFullError(HoldfastError):
 
     def __init__(self, rows: int, more: int) -> None:
         super().__init__(
-            f"the history has {rows:,} rows, and every wake-up reads them all: have the function end before that, and"
-            " another run go on with what is left, or hand parts of its work to runs of their own; `run resume` lets"
-            f" this one have {more:,} rows more to come to an end with"
+            f"the history has {rows:,} rows, and every wake-up reads them all: have the function go on as a"
+            " new generation before that, by `return await continue_as_new(...)` with what is left to do, or hand parts"
+            " of its work to runs of their own; `run resume` lets this one have"
+            f" {more:,} rows more to come to an end with"
         )
         self.rows = rows
 

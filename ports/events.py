@@ -22,6 +22,7 @@ EVENT_TYPES: Final = frozenset(
         "run.cancelled",
         "run.cancelling",
         "run.completed",
+        "run.continued",
         "run.created",
         "run.failed",
         "run.history_long",

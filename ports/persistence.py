@@ -36,6 +36,7 @@ from holdfast.ports.records import (
     StreamKey,
 )
 from holdfast.ports.references import Reference
+from holdfast.ports.said import Annotation
 
 R = TypeVar("R")
 Answer = TypeVar("Answer", covariant=True)
@@ -232,6 +233,10 @@ class Transaction(Protocol):
 
     def said_keys(self, keys: Collection[tuple[str, str]], /) -> Sequence[tuple[str, str, str]]:
         """Return, without locks, run, key and name of the annotations under each (run, key), ascending."""
+        ...
+
+    def annotations(self, runs: Collection[str], /) -> Sequence[Annotation]:
+        """Return, without locks, what was said of these runs as wholes, by run and in the order of `place`."""
         ...
 
     def duties(self, names: Collection[str], /) -> Sequence[Duty]:

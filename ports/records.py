@@ -218,7 +218,8 @@ class Run:
     `key` is this generation's own name, under which all its rows hang; (`namespace`, `id`) is what users call it.
     `last_row` and `last_job` are the highest numbers given out so far in its history and among its jobs.
     `open_jobs` is how many jobs it has. `progress` is the JSON text of its place in its plan.
-    `result` is a reference to its output, `error` the JSON text of why it failed or was cancelled.
+    `result` is a reference to its output, `error` the JSON text of why it failed or was cancelled. One that completed
+    without a result goes on as the next generation.
     `attributes` is the JSON text of an object of texts, by which runs are found. `rank` is its place among those that
     wait, as that of a job.
     Where `start_at` is set the run is pending until then; it is None again once that has come. Of the runs of a
@@ -274,6 +275,11 @@ class Run:
     def is_admitted(self) -> bool:
         """Whether it has begun. One that has not is pending, or was paused or ended before it began."""
         return self.last_job > 0
+
+    @property
+    def is_continued(self) -> bool:
+        """Whether its function goes on as the next generation. Such a one has completed, and given nothing."""
+        return self.status is RunStatus.COMPLETED and self.result is None
 
     @property
     def slot(self) -> SlotName | None:

@@ -90,7 +90,7 @@ class Trial:
     Attributes:
         started: The runs that were started, in the end: their newest generations.
         runs: They and their children, and theirs, by id.
-        rows: Their histories, by id.
+        rows: Their histories, by id: those of all generations, one after the other.
         handles: Those that were started, as users see them.
         effects: How often each effect happened.
         broken: Promises of the engine that were not kept.
@@ -219,8 +219,8 @@ class World:
         tables = self._store.tables
         return Trial(
             started=[tables.runs[tables.newest[RunName("default", key)]] for key in self._subject.ids],
-            runs={one.id: one for one in tables.runs.values()},
-            rows={one.id: tuple(tables.history[one.key]) for one in tables.runs.values()},
+            runs={one.id: one for one in sorted(tables.runs.values(), key=lambda one: one.generation)},
+            rows=_histories(tables),
             handles=handles,
             effects=effects.counts,
             broken=tuple(map(str, check(tables))),
@@ -359,3 +359,11 @@ class World:
         grace = round(self._lease / 5 * _SECOND)
         held = (ends + grace for ends in lapses(tables))
         return min((*due_instants(tables), *held), default=self._bound)
+
+
+def _histories(tables: Tables) -> Mapping[str, Sequence[HistoryRow]]:
+    """Return the histories of all runs by id."""
+    found: dict[str, tuple[HistoryRow, ...]] = {}
+    for run in sorted(tables.runs.values(), key=lambda run: run.generation):
+        found[run.id] = (*found.get(run.id, ()), *tables.history[run.key])
+    return found

@@ -90,7 +90,9 @@ def _is_by_faults(trial: Trial, run: Run, usually: Counter[Node]) -> bool:
 def _lateness(trial: Trial, run: Run) -> frozenset[tuple[str, str]]:
     """Return which timers of a durable function have fired, and which of its steps took too long, by their calls."""
     found: set[tuple[str, str]] = set()
+    generation = 0
     for row in trial.rows[run.id]:
+        generation += row.number == 1
         facts = _facts(row) if row.type in _OF_CALLS else {}
         error: dict[str, Any] = facts.get("error") or {}
         if (
@@ -98,7 +100,7 @@ def _lateness(trial: Trial, run: Run) -> frozenset[tuple[str, str]]:
             or error.get("code") in _OF_FAULTS
             or error.get("type") == "TimeoutError"
         ):
-            found.add((row.type, facts["call"]))
+            found.add((row.type, f"{generation}/{facts['call']}"))
     return frozenset(found)
 
 

@@ -37,6 +37,7 @@ from holdfast.ports.records import (
     Stream,
     StreamKey,
 )
+from holdfast.ports.said import Annotation, Scope
 from holdfast.ports.tables import Tables
 
 R = TypeVar("R")
@@ -282,6 +283,11 @@ class MemoryTransaction:
         """See `Transaction.said_keys`."""
         said = self._tables.said_keys
         return [(*key, name) for key in sorted(set(keys)) for name in sorted(said.get(key, ()))]
+
+    def annotations(self, runs: Collection[str], /) -> Sequence[Annotation]:
+        """See `Transaction.annotations`."""
+        said = (one for run in sorted(set(runs)) for one in self._tables.annotations.get(run, ()))
+        return sorted((one for one in said if one.scope is Scope.RUN), key=lambda one: (one.run, one.place))
 
     def duties(self, names: Collection[str], /) -> Sequence[Duty]:
         """See `Transaction.duties`."""

@@ -66,6 +66,7 @@ class Reads:
     plans: str
     replies: str
     said_keys: str
+    annotations: str
     lock_duties: str
     all_sinks: str
     sinks: str
@@ -213,6 +214,8 @@ def reads_for(dialect: Dialect) -> Reads:
         "WHERE r.namespace = k.namespace AND r.key = k.key ORDER BY r.namespace, r.key",
         said_keys=f"SELECT a.run, a.key, a.name FROM {said} CROSS JOIN holdfast_annotations AS a "
         "WHERE a.run = k.run AND a.key = k.key ORDER BY a.run, a.key, a.name",
+        annotations=f"SELECT {', '.join(rows.ANNOTATION)} FROM holdfast_annotations "
+        f"WHERE {dialect.one_of('run', 'runs')} AND scope = 'run' ORDER BY run, at, id",
         lock_duties=f"SELECT {_listed(rows.DUTY, 'd')} FROM holdfast_duties AS d "
         f"WHERE {dialect.one_of('d.name', 'names')} ORDER BY d.name{lock('d')}",
         all_sinks=f"{sinks} holdfast_sinks AS s ORDER BY s.key",

@@ -37,6 +37,7 @@ from holdfast.ports.records import (
     Stream,
     StreamKey,
 )
+from holdfast.ports.said import Annotation
 
 T = TypeVar("T")
 
@@ -244,6 +245,10 @@ class SqlTransaction:
             return ()
         parameters = {"keys": encode_rows(("run", "key"), wanted)}
         return self._plain(self._reads.said_keys, parameters, _triple)
+
+    def annotations(self, runs: Collection[str], /) -> Sequence[Annotation]:
+        """See `Transaction.annotations`."""
+        return self._by_text(self._reads.annotations, "runs", runs, rows.annotation_from)
 
     def duties(self, names: Collection[str], /) -> Sequence[Duty]:
         """See `Transaction.duties`."""

@@ -24,6 +24,7 @@ def run_document(run: Run, now: Micros) -> Document:
         "generation": run.generation,
         "rerun_of": None if run.rerun_of is None else run.generation - 1,
         "rerun_from": run.rerun_from,
+        "is_continued": run.is_continued,
         "namespace": run.namespace,
         "workflow": run.workflow,
         "version": run.version,

@@ -79,6 +79,7 @@ class RunFacts:
 
     `slots_used` are how many of what the run or a job of it waits for others have. `steps` are those of a durable
     function, by when they came to something last; None if the run is none. `blocked` is why it can't go on, if so.
+    `continues` says that the generation before went on as this one.
     """
 
     run: Run
@@ -95,6 +96,7 @@ class RunFacts:
     steps: tuple[StepStory, ...] | None = None
     blocked: str | None = None
     published: tuple[PublishedValue, ...] = ()
+    continues: bool = False
 
 
 def find_run(core: Core, run_id: str, generation: int | None = None) -> Run:
@@ -127,7 +129,9 @@ def read_facts(core: Core, run: Run, now: Micros) -> RunFacts:
     }
     places: dict[int, Place] = {}
     steps: dict[str, StepStory] = {}
+    continues = False
     for row in history_of(core, run.key, ROWS_MAX):
+        continues = continues or (row.number == 1 and "continues" in row_data(row))
         _add_row(stages, places, row)
         add_step(steps, row)
     for job in jobs:
@@ -149,6 +153,7 @@ def read_facts(core: Core, run: Run, now: Micros) -> RunFacts:
         steps=None if plan.function is None else tuple(steps.values()),
         blocked=blocked_text(core, run),
         published=() if plan.function is None else tuple(published_values(core, run.key)),
+        continues=continues,
     )
 
 

@@ -103,6 +103,11 @@ def show_command(
 
 def _output(core: Core, run: Run) -> str:
     match run.status:
+        case RunStatus.COMPLETED if run.is_continued:
+            message = (
+                f"generation {run.generation} has no result: it went on as generation {run.generation + 1}"
+            )
+            raise CliError(Exit.REFUSED, "run_continued", message)
         case RunStatus.COMPLETED:
             return result_text(core, run)
         case RunStatus.FAILED:
@@ -180,9 +185,11 @@ def _facts_table(screen: Screen, facts: RunFacts) -> Table:
     rows.add_column(overflow="fold")
     rows.add_row("Run", Text(safe(run.id), style="bold"))
     if run.generation > 1:
-        rows.add_row("Generation", f"{run.generation}{_origin(run)}")
+        rows.add_row("Generation", f"{run.generation}{_origin(facts)}")
     rows.add_row("Workflow", f"{run.workflow}@{run.version}")
     rows.add_row("Status", status_text(run.status))
+    if run.is_continued:
+        rows.add_row("Went on", f"as generation {run.generation + 1}")
     if run.status is RunStatus.PENDING:
         rows.add_row("Waits", _waits(screen, facts))
     rows.add_row(
@@ -215,7 +222,10 @@ def _waits(screen: Screen, facts: RunFacts) -> str:
     return ", then ".join(parts)
 
 
-def _origin(run: Run) -> str:
+def _origin(facts: RunFacts) -> str:
+    run = facts.run
+    if facts.continues:
+        return f", as which generation {run.generation - 1} went on (--generation {run.generation - 1} shows that)"
     if run.rerun_of is None:
         return ""
     begin = "from the start" if run.rerun_from is None else f"from {safe(run.rerun_from)}"

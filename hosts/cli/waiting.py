@@ -59,8 +59,11 @@ def wait_command(*, screen: Screen, target: Target, words: tuple[str, ...], time
 
 def wait_for(screen: Screen, core: Core, run: Run, timeout: float | None) -> Exit:
     """Wait until a run ends; show it meanwhile, and then its result. Return the exit code that says how it ended."""
-    if run.status not in TERMINAL:
-        run = _ended(screen, core, run, timeout)
+    until = None if timeout is None else core.stores.clock.monotonic() + timeout
+    while run.status not in TERMINAL:
+        run = _ended(screen, core, run, timeout, until)
+        if run.is_continued:  # as a new generation, which is waited for as well
+            run = find_run(core, run.id)
     now = micros(core.clock.now())
     if screen.as_json:
         result = parse(result_text(core, run)) if run.status is RunStatus.COMPLETED else None
@@ -70,9 +73,8 @@ def wait_for(screen: Screen, core: Core, run: Run, timeout: float | None) -> Exi
     return _ENDS[run.status]
 
 
-def _ended(screen: Screen, core: Core, run: Run, timeout: float | None) -> Run:
+def _ended(screen: Screen, core: Core, run: Run, timeout: float | None, until: float | None) -> Run:
     clock = core.stores.clock
-    until = None if timeout is None else clock.monotonic() + timeout
     watch = Watch(core, run)
     future = core.listener.when_ended(run.key)
     try:

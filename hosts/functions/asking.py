@@ -137,7 +137,7 @@ class Reply:
                     if (payload := self._answer_in(row)) is not None:
                         return self._core.payloads.get(payload)
             if not runs or runs[0].status in TERMINAL:
-                status = runs[0].status.value if runs else "removed"
+                status = _end_in_words(runs[0]) if runs else "removed"
                 raise UpdateLostError(self._stored.run_id, self._stored.update, status)
             return None
 
@@ -152,6 +152,10 @@ class Reply:
         kind = UpdateRejectedError if row.type == "update.rejected" else UpdateFailedError
         raised = raised_from_facts(facts)
         raise kind(self._stored.run_id, self._stored.update, _said(raised)) from error_from(raised)
+
+
+def _end_in_words(run: Run) -> str:
+    return f"continued, as generation {run.generation + 1}" if run.is_continued else run.status.value
 
 
 def _code(core: Core, run: Run, name: str) -> Workflow[..., object] | None:

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias, cast
 
 import attrs
 
-from holdfast.kernel.commands import UPDATE_ANSWERS, JobRecorded, Recorded
+from holdfast.kernel.commands import UPDATE_ANSWERS, JobRecorded, Recorded, Sent
 from holdfast.kernel.functions import limits
 from holdfast.kernel.functions.asked import (
     Answered,
@@ -18,6 +18,7 @@ from holdfast.kernel.functions.asked import (
     ChildStarted,
     Ended,
     Failed,
+    GoesOn,
     Published,
     Raised,
     Row,
@@ -170,6 +171,12 @@ class Drive:
         ended = self.ended
         was_told = self._machine.is_cancelled
         return was_told and isinstance(ended, Failed) and isinstance(ended.error, CancelledError)
+
+    @property
+    def unread(self) -> frozenset[int]:
+        """The numbers of the rows with messages that the function has not taken, if it goes on as a new generation."""
+        left = self.ended.unread if isinstance(self.ended, GoesOn) else ()
+        return frozenset((*left, *self._machine.late))
 
     def children(self) -> list[ChildAsked]:
         """Return the runs that are to be started."""
@@ -345,6 +352,11 @@ def _facts(row: HistoryRow) -> Mapping[str, object]:
 def _payload(row: HistoryRow) -> Payload:
     assert row.payload is not None, f"row {row.number} of run {row.run} has no payload"
     return row.payload
+
+
+def sent_in(row: HistoryRow) -> Sent:
+    """Return the message that a row has."""
+    return Sent(channel=str(_facts(row)["channel"]), payload=_payload(row))
 
 
 def raised_from_facts(facts: Mapping[str, object]) -> Raised:

@@ -15,8 +15,8 @@ from anyio.abc import TaskGroup
 from holdfast.hosts.bodies import Body, child_id
 from holdfast.hosts.failures import MESSAGE_MAX
 from holdfast.hosts.functions.answering import are_small, recorded_answers
-from holdfast.hosts.functions.drive import Drive, Try
-from holdfast.hosts.functions.opening import let_rest, opened
+from holdfast.hosts.functions.drive import Drive, Try, sent_in
+from holdfast.hosts.functions.opening import let_rest, opened, rows_after
 from holdfast.hosts.functions.recording import recorder_here
 from holdfast.hosts.functions.steps import lost_step, run_step
 from holdfast.hosts.loops import caller_into_loop
@@ -26,6 +26,7 @@ from holdfast.kernel.commands import (
     Blocked,
     Cancelled,
     Completed,
+    Continued,
     Failed,
     Failure,
     JobRecord,
@@ -36,7 +37,7 @@ from holdfast.kernel.commands import (
     Started,
 )
 from holdfast.kernel.functions import limits
-from holdfast.kernel.functions.asked import ChildAsked, Returned
+from holdfast.kernel.functions.asked import ChildAsked, GoesOn, Returned
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import (
     BlobCorruptError,
@@ -427,6 +428,8 @@ class _Driver:
                 return Completed(output=payloads.put(text, place))
             put = partial(payloads.put, text, place)
             return Completed(output=await _until_available(put, "what a function gave can't be stored yet"))
+        if isinstance(ended, GoesOn):
+            return await self._going_on(drive, ended)
         assert ended is not None
         if drive.is_cancelled:
             return Cancelled()
@@ -435,6 +438,24 @@ class _Driver:
         said = "".join(traceback.format_exception_only(ended.error)).strip()
         kind = type(ended.error).__name__
         return Failed(failure=Failure(code="body_error", message=said, type=kind, retryable=False))
+
+    async def _going_on(self, drive: Drive, ended: GoesOn) -> Outcome:
+        """Return that the run goes on as a new generation, with the messages that the function has not taken."""
+        unread = drive.unread
+
+        def made() -> Continued:
+            rows = [row for row in (rows_after(self._body, 0) if unread else ()) if row.number in unread]
+            # Not in a place of this generation's: it is the next one's.
+            place = attrs.evolve(self._body.place, run=f"{self._body.work.run.key}-next")
+            return Continued(
+                workflow=ended.workflow,
+                version=ended.version,
+                input=self._body.payloads.put(ended.input, place),
+                seen=drive.seen,
+                signals=tuple(map(sent_in, rows)),
+            )
+
+        return await _until_available(made, "what a function goes on with can't be stored yet")
 
 
 def _blocked(code: str, message: str) -> Outcome:

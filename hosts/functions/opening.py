@@ -33,7 +33,7 @@ def _resumed(body: Body, text: Texts) -> Drive | None:
         return None
     is_resumed = False
     try:
-        is_resumed = drive.resume(_rows_after(body, drive.seen), text)
+        is_resumed = drive.resume(rows_after(body, drive.seen), text)
     finally:
         if not is_resumed:
             drive.close()
@@ -48,14 +48,15 @@ def _replayed(body: Body, text: Texts) -> Drive:
     machine = _code(body).machine(body.work.input, began_at=run.created_at, seed=run.key)
     drive = Drive(machine, text)
     try:
-        drive.open(_rows_after(body, 0))
+        drive.open(rows_after(body, 0))
     except BaseException:
         drive.close()
         raise
     return drive
 
 
-def _rows_after(body: Body, seen: int) -> list[HistoryRow]:
+def rows_after(body: Body, seen: int) -> list[HistoryRow]:
+    """Return the rows of the history of an attempt's run after this number."""
     rows: list[HistoryRow] = []
     while True:
         after = rows[-1].number if rows else seen

@@ -17,7 +17,7 @@ from holdfast.hosts.functions.drive import Drive
 from holdfast.hosts.run_histories import RunHistory, text_of
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.authoring.functions import Workflow
-from holdfast.kernel.functions.asked import Asked, Ended, Returned, TimerAsked
+from holdfast.kernel.functions.asked import Asked, Ended, Failed, GoesOn, Returned, TimerAsked
 from holdfast.kernel.plan import stage_of
 from holdfast.ports.arguments import an, check
 from holdfast.ports.clock import instant
@@ -27,6 +27,7 @@ from holdfast.ports.records import STAGE_COMPLETED, STAGE_FAILED, HistoryRow
 
 CANCELLING: Final = "run.cancelling"
 CANCELLED: Final = "run.cancelled"
+CONTINUED: Final = "run.continued"
 _SHOWN_MAX: Final = 300
 """How many characters of a value are shown where two differ."""
 
@@ -54,7 +55,7 @@ class Replayed:
 
     Attributes:
         history: What was replayed.
-        ended: How the function has ended: a `Returned` or a `Failed`; None if it waits.
+        ended: How the function has ended: a `Returned`, a `Failed` or a `GoesOn`; None if it waits.
         waits_for: What it waits for, in the order in which it has asked. If this is empty and it has not ended, nothing
             will ever wake it: such a run is blocked.
         as_recorded: Whether the history says that the function ended, and so it did.
@@ -73,7 +74,7 @@ class Replayed:
     @property
     def error(self) -> BaseException | None:
         """What it raised; None if it did not."""
-        return None if self.ended is None or isinstance(self.ended, Returned) else self.ended.error
+        return self.ended.error if isinstance(self.ended, Failed) else None
 
     @property
     def is_stuck(self) -> bool:
@@ -167,7 +168,7 @@ def _end_of(history: RunHistory) -> HistoryRow | None:
     for row in reversed(history.rows):
         if row.type in (STAGE_COMPLETED, STAGE_FAILED) and row.node == history.workflow:
             return row
-        if row.type == CANCELLED and was_told:
+        if row.type == CONTINUED or (row.type == CANCELLED and was_told):
             return row
     return None
 
@@ -177,6 +178,13 @@ def _is_alike(row: HistoryRow, drive: Drive, workflow: Workflow[..., object]) ->
     ended = drive.ended
     if ended is None or row.type == CANCELLED:
         return drive.is_cancelled
+    if isinstance(ended, GoesOn):
+        code = f"{ended.workflow}@{ended.version}"
+        return (
+            row.type == CONTINUED
+            and code == _facts(row)["definition"]
+            and ended.input == text_of(row.payload)
+        )
     if isinstance(ended, Returned):
         return row.type == STAGE_COMPLETED and ended.output == text_of(row.payload)
     if row.type != STAGE_FAILED:
@@ -202,6 +210,8 @@ def _otherwise(row: HistoryRow, ended: Ended | None, waits_for: Iterable[Waiting
 def _recorded(row: HistoryRow) -> str:
     if row.type == CANCELLED:
         return "the function's end when it was cancelled"
+    if row.type == CONTINUED:
+        return f"that it goes on as {_facts(row)['definition']} with {_shown(text_of(row.payload))}"
     if row.type == STAGE_COMPLETED:
         return f"the function's return of {_shown(text_of(row.payload))}"
     facts = _facts(row)
@@ -211,6 +221,8 @@ def _recorded(row: HistoryRow) -> str:
 def _said(ended: Ended) -> str:
     if isinstance(ended, Returned):
         return f"it returns {_shown(ended.output)}"
+    if isinstance(ended, GoesOn):
+        return f"it goes on as {ended.workflow}@{ended.version} with {_shown(ended.input)}"
     return f"it raises {type(ended.error).__name__}: {_shown(str(ended.error))}"
 
 

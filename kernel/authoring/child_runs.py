@@ -92,6 +92,7 @@ def started(
 async def _started(loop: FunctionLoop, asked: ChildAsked, output: object) -> ChildRun[Any]:
     # Once it is asked for it is started, whoever is cancelled: nobody could tell whether it is there.
     run = cast("str", await loop.ask(asked))
+    loop.children.begin(run, is_bound=asked.parent_end != ClosePolicy.ABANDON)
     return ChildRun(loop, run, output)
 
 

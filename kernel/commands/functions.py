@@ -5,7 +5,7 @@ from typing import ClassVar, Final, Literal
 import attrs
 
 from holdfast.kernel.commands.command import Command
-from holdfast.kernel.commands.jobs import Started
+from holdfast.kernel.commands.jobs import Sent, Started
 from holdfast.ports.records import HistoryRow, Micros, Payload, RunStatus
 
 RecordedType = Literal[
@@ -77,14 +77,6 @@ class JobRecord(Command[JobRecorded]):
     seen: int
     rows: tuple[Recorded, ...] = ()
     host: str = ""
-
-
-@attrs.frozen(kw_only=True)
-class Sent:
-    """A message for one of a run's channels."""
-
-    channel: str
-    payload: Payload
 
 
 @attrs.frozen(kw_only=True)

@@ -194,13 +194,48 @@ class Parked:
 
 
 @attrs.frozen(kw_only=True)
+class Sent:
+    """A message for one of a run's channels."""
+
+    channel: str
+    payload: Payload
+
+
+@attrs.frozen(kw_only=True)
+class Continued:
+    """The function goes on as a new generation of its run: as this workflow, with this input and an empty history.
+
+    It has been told the rows up to number `seen`. `signals` are the messages among these that it has not received: the
+    new generation gets them, and those that have come since.
+    """
+
+    workflow: str
+    version: str
+    input: Payload
+    seen: int
+    signals: tuple[Sent, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
 class Blocked:
     """The function can't go on until an operator has done something, as `failure` says: its run is blocked."""
 
     failure: Failure
 
 
-Outcome = Completed | Expanded | Failed | Tested | Suspended | NotYet | Cancelled | Started | Parked | Blocked
+Outcome = (
+    Completed
+    | Expanded
+    | Failed
+    | Tested
+    | Suspended
+    | NotYet
+    | Cancelled
+    | Started
+    | Parked
+    | Blocked
+    | Continued
+)
 
 
 SaidKind = Literal["log", "progress", "annotation", "artifact", "ai_call", "heartbeat"]

@@ -5,8 +5,7 @@ from typing import ClassVar, Literal
 import attrs
 
 from holdfast.kernel.commands.command import Command
-from holdfast.kernel.commands.functions import Sent
-from holdfast.kernel.commands.jobs import Failure
+from holdfast.kernel.commands.jobs import Failure, Sent
 from holdfast.kernel.commands.said import NamedValue, named_values
 from holdfast.kernel.plan import RetryPolicy, RetryRule
 from holdfast.ports.records import Micros, Payload, RunStatus

@@ -10,6 +10,7 @@ from holdfast.kernel.commands import (
     Blocked,
     Cancelled,
     Completed,
+    Continued,
     Expanded,
     Failed,
     Failure,
@@ -25,6 +26,7 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.decide.admissions import admits_jobs
 from holdfast.kernel.decide.cancels import cancel_failed, work_cancelled
 from holdfast.kernel.decide.children import start_child
+from holdfast.kernel.decide.continuing import continued
 from holdfast.kernel.decide.failures import fail_attempt, fail_stage
 from holdfast.kernel.decide.leases import attempt_of, held_job, hints_of, named_job
 from holdfast.kernel.decide.records import block, function_cancelled, park
@@ -63,7 +65,7 @@ _OUTCOMES: Final[dict[JobKind, tuple[type[Outcome], ...]]] = {
     JobKind.CANCEL: (Cancelled, Failed),
     JobKind.CHILD: (Started, Failed),
     JobKind.DELIVER: (),
-    JobKind.DRIVE: (Completed, Failed, Cancelled, Parked, Blocked),
+    JobKind.DRIVE: (Completed, Failed, Cancelled, Parked, Blocked, Continued),
 }
 """How a job of each kind can end."""
 
@@ -74,7 +76,16 @@ def reads_of_settle(command: JobSettle) -> Reads:
     sessions = () if command.take_next is None else (command.take_next,)
     outcome = command.outcome
     names = (RunName(command.namespace, outcome.run_id),) if isinstance(outcome, Started) else ()
-    return Reads(runs=(key.run,), names=names, jobs=(key,), sessions=sessions, said_keys=keys_said(command))
+    goes_on = outcome if isinstance(outcome, Continued) else None
+    return Reads(
+        runs=(key.run,),
+        names=names,
+        jobs=(key,),
+        sessions=sessions,
+        said_keys=keys_said(command),
+        said=(key.run,) if goes_on else (),
+        unseen=((key.run, goes_on.seen),) if goes_on else (),
+    )
 
 
 def decide_settle(state: State, command: JobSettle, now: Micros, ids: Ids) -> Decision[JobSettled]:
@@ -139,6 +150,8 @@ def _ended(
             return _started(state, command, run, job, command.outcome, now, ids)
         case Parked():
             return park(run, job, command.outcome, now)
+        case Continued():
+            return continued(state, run, job, command.outcome, now, ids)
         case Blocked(failure=failure):
             return block(run, job, failure, now, _told(command, failure))
 

@@ -219,7 +219,20 @@ class Failed:
     error: BaseException
 
 
-Ended: TypeAlias = Returned | Failed
+@attrs.frozen(kw_only=True)
+class GoesOn:
+    """The function has asked to go on as a new generation of its run: as this workflow, with this JSON text as input.
+
+    `unread` are the numbers of the rows with messages that it has not taken.
+    """
+
+    workflow: str
+    version: str
+    input: str
+    unread: tuple[int, ...] = ()
+
+
+Ended: TypeAlias = Returned | Failed | GoesOn
 
 
 @attrs.frozen(kw_only=True)

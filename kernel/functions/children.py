@@ -16,12 +16,23 @@ class Children:
     def __init__(self, new_future: "Callable[[], asyncio.Future[Any]]") -> None:
         self._new_future = new_future
         self._ends: dict[str, ChildEnded] = {}
+        self._bound: dict[str, None] = {}
         self._waiting: dict[str, list[asyncio.Future[ChildEnded]]] = {}
 
     @property
     def are_waited_for(self) -> bool:
         """Whether anybody waits for the end of one."""
         return any(not future.done() for futures in self._waiting.values() for future in futures)
+
+    @property
+    def bound(self) -> tuple[str, ...]:
+        """Those that have not ended, and are not to outlive this run."""
+        return tuple(run for run in self._bound if run not in self._ends)
+
+    def begin(self, run: str, *, is_bound: bool) -> None:
+        """Note that one was started; `is_bound` says that it is not to outlive this run."""
+        if is_bound:
+            self._bound[run] = None
 
     def end(self, ended: ChildEnded) -> None:
         """Take in that one has ended. What is told again changes nothing."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class Message(NamedTuple):
-    """A message as it came: the name of its channel, and its JSON text. Numbered in the order in which they come."""
+    """A message as it came: the name of its channel, and its JSON text. `number` is that of its row."""
 
     number: int
     channel: str
@@ -24,17 +24,20 @@ class Inboxes:
         self._new_future = new_future
         self._messages: dict[str, deque[Message]] = {}
         self._waiting: dict[asyncio.Future[None], Sequence[str]] = {}
-        self._came = 0
 
     @property
     def is_waited_for(self) -> bool:
         """Whether anybody waits for a message."""
         return bool(self._waiting)
 
-    def put(self, channel: str, text: str) -> None:
+    @property
+    def left(self) -> tuple[int, ...]:
+        """The numbers of the messages that nobody has taken, in order."""
+        return tuple(sorted(one.number for messages in self._messages.values() for one in messages))
+
+    def put(self, channel: str, text: str, number: int) -> None:
         """Keep a message, and wake the first who waits for one of its channel."""
-        self._came += 1
-        self._messages.setdefault(channel, deque()).append(Message(self._came, channel, text))
+        self._messages.setdefault(channel, deque()).append(Message(number, channel, text))
         self._wake(channel)
 
     async def take(self, channels: Sequence[str]) -> Message:

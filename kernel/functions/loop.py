@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack, cast
 
 from typing_extensions import override
 
-from holdfast.kernel.functions.asked import Asked, TimerAsked
+from holdfast.kernel.functions.asked import Asked, GoesOn, TimerAsked
 from holdfast.kernel.functions.children import Children
 from holdfast.kernel.functions.frames import call_site, caller, given_together, is_wait_for
 from holdfast.kernel.functions.inboxes import Inboxes
@@ -68,11 +68,16 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         self.updates = Updates(lambda coroutine, context, path: self.begin(coroutine, context, path=path))
         self.is_looked_at = False
         """Whether somebody looks at the function from outside: then nothing of it may change."""
+        self.goes_on: GoesOn | None = None
+        """As what the run goes on, once the function has asked for that: then no more of its code runs."""
+        self.is_cancelling = False
+        """Whether the function was told to end."""
         self._began_at = began_at
         self._now = began_at
         self._ready: deque[asyncio.Handle] = deque()
         self._made = 0
         self._tasks: list[RunTask[Any]] = []
+        self._function: RunTask[Any] | None = None
         self._generators: list[AsyncGenerator[Any, Any]] = []
         self._kept_max = _KEPT_MIN
         self._waiting: dict[str, asyncio.Future[Any]] = {}
@@ -97,7 +102,14 @@ class FunctionLoop(asyncio.AbstractEventLoop):
 
     def begin(self, coroutine: Coroutine[Any, Any, T], context: Context, *, path: str = "") -> RunTask[T]:
         """Make the function's own task, or, with a path, one that goes on after it."""
-        return self._make_task(coroutine, Numbers(path), None, context)
+        task = self._make_task(coroutine, Numbers(path), None, context)
+        self._function = self._function or task
+        return task
+
+    @property
+    def has_returned(self) -> bool:
+        """Whether the function itself has ended, though some of its tasks may not have."""
+        return self._function is not None and self._function.done()
 
     def tasks(self) -> Sequence[RunTask[Any]]:
         """Return the tasks that have not ended, in the order in which they were made."""
@@ -115,7 +127,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         """
         with _Running(self):
             for _ in range(CALLBACKS_MAX):
-                if not self._ready:
+                if not self._ready or self.goes_on is not None:
                     break
                 handle = self._ready.popleft()
                 if not handle.cancelled():
@@ -156,6 +168,11 @@ class FunctionLoop(asyncio.AbstractEventLoop):
             self._ready.clear()
 
     # Calls ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def under_way(self) -> tuple[str, ...]:
+        """The calls that were made, and of which nothing has come yet."""
+        return tuple(self._waiting)
 
     def next_call(self) -> str:
         """Return the name of the call that is being made. Evicted if the function is being taken out of memory."""

@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from contextvars import Context
 from typing import Any, Final, TypeVar, cast
 
+import attrs
+
 from holdfast.kernel.functions.asked import (
     Answer,
     Asked,
@@ -74,6 +76,8 @@ class FunctionMachine:
         self._open: dict[str, Asked] = {}
         self._forgotten: dict[str, Asked] = {}
         self._is_over = False
+        self._late: tuple[int, ...] = ()
+        """The numbers of the messages that have come since it ended."""
         self._undoing: RunTask[None] | None = None
         self._exit: BaseException | None = None
         """What it has raised that is no Exception, `SystemExit` say."""
@@ -110,6 +114,11 @@ class FunctionMachine:
         return self._context.copy().run(self._loop.looked_at, look)
 
     @property
+    def late(self) -> tuple[int, ...]:
+        """The numbers of the rows with messages that were told to it after it had ended."""
+        return self._late
+
+    @property
     def is_ending(self) -> bool:
         """Whether it was told to end, or takes back what it did."""
         return self.is_cancelled or self._undoing is not None
@@ -143,7 +152,8 @@ class FunctionMachine:
             case Cancelling(reason=reason):
                 self._cancel(reason)
             case SignalReceived(channel=channel, text=text):
-                self._loop.inboxes.put(channel, text)
+                self._late += (row.number,) if self._is_over else ()
+                self._loop.inboxes.put(channel, text, row.number)
             case ChildEnded() as ended:
                 self._loop.children.end(ended)
             case UpdateReceived() as update:
@@ -164,7 +174,9 @@ class FunctionMachine:
 
     def _cancel(self, reason: str) -> None:
         assert self._task is not None
-        self.is_cancelled = True
+        self.is_cancelled = self._loop.is_cancelling = True
+        if self._is_over:
+            return
         if not self._loop.saga.is_under_way:
             self._task.cancel(reason or None)
 
@@ -296,6 +308,9 @@ class FunctionMachine:
         if self._exit is not None:
             self._is_over = True
             return Failed(self._exit)
+        if (goes_on := self._loop.goes_on) is not None:
+            self._is_over = True
+            return attrs.evolve(goes_on, unread=self._loop.inboxes.left)
         if not task.done():
             return None
         self._is_over = True

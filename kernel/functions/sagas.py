@@ -37,6 +37,11 @@ class Saga:
     def __bool__(self) -> bool:
         return bool(self._due)
 
+    @property
+    def whats(self) -> tuple[str, ...]:
+        """What would have to be taken back, in words."""
+        return tuple(due.what for due in self._due)
+
     def expect(self, due: Due) -> Due:
         """Note that something is begun."""
         self._due.append(due)

@@ -49,6 +49,7 @@ _ATTEMPT_ENDS: Final = frozenset(
 
 ENDS: Final = {
     "run.completed": RunStatus.COMPLETED,
+    "run.continued": RunStatus.COMPLETED,
     "run.failed": RunStatus.FAILED,
     "run.cancelled": RunStatus.CANCELLED,
     "run.terminated": RunStatus.CANCELLED,

@@ -211,7 +211,10 @@ def _ends(seen: Seen) -> Iterator[str]:
         return
     if len(ends) != 1 or ends[0] is not last or ENDS[ends[0].type] is not run.status:
         yield f"it is {run.status}, and its ends are {[(row.number, row.type) for row in ends]}"
-    if run.status is RunStatus.COMPLETED:
+    if run.is_continued or (ends and ends[0].type == "run.continued"):
+        if run.result is not None or run.error is not None or not seen.place.plan.function:
+            yield f"it goes on as a new generation, and its result is {run.result}, its error {run.error}"
+    elif run.status is RunStatus.COMPLETED:
         if seen.place.nodes:
             yield f"it completed in group {seen.place.group} of {len(seen.place.plan.groups)}"
         if run.result != reference_text(seen.place.input) or run.error is not None:

@@ -72,6 +72,7 @@ def check_step(
         found += (Violation("S5", key, what) for what in _run_steps(run, new.runs[key], commands))
         found += (Violation("S4", key, what) for what in _output_steps(run, new.runs[key]))
         found += (Violation("S1", key, what) for what in _job_steps(run, old, new, commands))
+    found += _going_on(old, new)
     for fingerprint, plan in old.plans.items():
         if new.plans.get(fingerprint, plan) != plan:
             found.append(Violation("S4", fingerprint, "a plan has changed"))
@@ -82,6 +83,16 @@ def check_step(
         elif later.state is SessionState.OPEN and later.expires_at < session.expires_at:
             found.append(Violation("S5", session.id, "a session ends earlier than it did"))
     return found
+
+
+def _going_on(old: Snapshot, new: Snapshot) -> Iterator[Violation]:
+    """S7: a function that goes on as a new generation has one, by the same step."""
+    for key, run in new.runs.items():
+        is_new = run.is_continued and not (key in old.runs and old.runs[key].is_continued)
+        if is_new and not any(
+            one.name == run.name and one.generation == run.generation + 1 for one in new.runs.values()
+        ):
+            yield Violation("S7", key, "it goes on as a new generation, and there is none")
 
 
 def _run_steps(before: Run, after: Run, commands: int | None) -> Iterator[str]:

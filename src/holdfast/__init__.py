@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from holdfast.kernel.authoring.channels import Channel, Inbox, select
     from holdfast.kernel.authoring.child_runs import ChildRun, start_child
     from holdfast.kernel.authoring.context import BlobRef, StageContext
+    from holdfast.kernel.authoring.continuing import continue_as_new
     from holdfast.kernel.authoring.decorators import each, stage
     from holdfast.kernel.authoring.exposed import Query, QueryCall, Update, UpdateCall, expose, query, update
     from holdfast.kernel.authoring.external import ExternalStage, NotYet, Suspended, finished, suspend
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from holdfast.ports.errors import (
         ChildRefusedError,
         CompensationError,
+        ContinueRefusedError,
         GiveUp,
         HoldfastError,
         NondeterminismError,
@@ -100,6 +102,7 @@ __all__ = [
     "ChildRefusedError",
     "ChildRun",
     "CompensationError",
+    "ContinueRefusedError",
     "Definition",
     "Diagnosis",
     "Engine",
@@ -170,6 +173,7 @@ __all__ = [
     "WorkerStats",
     "Workflow",
     "compensate_with",
+    "continue_as_new",
     "each",
     "expose",
     "finished",
@@ -219,6 +223,7 @@ _WHERE: Final = {
         "holdfast.kernel.authoring.channels": ("Channel", "Inbox", "select"),
         "holdfast.kernel.authoring.child_runs": ("ChildRun", "start_child"),
         "holdfast.kernel.authoring.context": ("BlobRef", "StageContext"),
+        "holdfast.kernel.authoring.continuing": ("continue_as_new",),
         "holdfast.kernel.authoring.decorators": ("each", "stage"),
         "holdfast.kernel.authoring.exposed": (
             "Query",
@@ -256,6 +261,7 @@ _WHERE: Final = {
         "holdfast.ports.errors": (
             "ChildRefusedError",
             "CompensationError",
+            "ContinueRefusedError",
             "GiveUp",
             "HoldfastError",
             "NoTransactionError",

@@ -5,11 +5,12 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
 from random import Random
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 import attrs
 
 from holdfast.kernel.authoring.channels import Channel
+from holdfast.kernel.authoring.continuing import continue_as_new
 from holdfast.kernel.authoring.functions import (
     Workflow,
     compensate_with,
@@ -50,6 +51,9 @@ class NoFundsError(Exception):
 
 def draw_function(draw: Random, name: str, tally: Tally) -> Program:
     """Draw a durable function of some parts, each of a kind that is drawn."""
+    ahead = Random()  # it goes on as `draw` will, so that what is drawn for a seed stays the same
+    ahead.setstate(draw.getstate())
+    rounds = ahead.choice((1, 1, 1, 2, 3))
     draft = _Draft(draw, tally)
     kinds = draw.choices(draft.kinds, k=draw.choice((1, 2, 3, 4)))
     for kind in kinds:
@@ -58,16 +62,19 @@ def draw_function(draw: Random, name: str, tally: Tally) -> Program:
     is_tidy = draw.random() < 0.3
 
     @workflow(name=name)
-    async def function(number: int) -> int:
+    async def function(number: int, left: int = rounds) -> int:
         try:
             for part in parts:
                 number = await part(number)
         finally:
             if is_tidy:
                 await tidy(0)
+        if left > 1:
+            return await continue_as_new(function(number, left - 1), forget_compensations=True)
         return number
 
-    return Program(workflow=function, model=draft.model, nodes=(), receives=draft.receives)
+    as_program = cast("Workflow[[int], int]", function)
+    return Program(workflow=as_program, model=draft.model, nodes=(), receives=draft.receives)
 
 
 def draw_sleeper(draw: Random, name: str) -> Workflow[[int], int]:

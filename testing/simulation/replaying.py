@@ -8,7 +8,16 @@ from holdfast.hosts.functions.drive import Drive
 from holdfast.hosts.inputs import Inputs
 from holdfast.hosts.payloads import Payloads
 from holdfast.kernel.authoring.functions import Workflow
-from holdfast.kernel.functions.asked import Failed, Returned, Row, StepAsked, TimerAsked, TimerFired, Turn
+from holdfast.kernel.functions.asked import (
+    Failed,
+    GoesOn,
+    Returned,
+    Row,
+    StepAsked,
+    TimerAsked,
+    TimerFired,
+    Turn,
+)
 from holdfast.kernel.functions.machine import FunctionMachine
 from holdfast.kernel.invariants import Violation
 from holdfast.ports.json import parse
@@ -91,7 +100,12 @@ class _Replay:
         types = {row.type for row in self._rows}
         if "run.cancelled" in types and "step.completed" in types and "run.cancelling" not in types:
             yield "S6", "it was cancelled after it had begun, and its function was never told"
-        if run.status is RunStatus.COMPLETED:
+        if run.is_continued:
+            (row,) = (row for row in self._rows if row.type == "run.continued")
+            with_ = None if row.payload is None else self._payloads.get(row.payload)
+            if not isinstance(ended, GoesOn) or ended.input != with_:
+                yield "S4", f"it goes on with {with_}, and its function ends with {ended}"
+        elif run.status is RunStatus.COMPLETED:
             gave = [
                 self._payloads.get(row.payload)
                 for row in self._rows

@@ -18,6 +18,7 @@ from holdfast.kernel.functions.asked import (
     ChildAsked,
     Ended,
     Failed,
+    GoesOn,
     Raised,
     Returned,
     Row,
@@ -94,6 +95,8 @@ def ended_text(ended: Ended | None) -> str:
             return f"returned {output}"
         case Failed(error):
             return f"raised {type(error).__name__}({', '.join(map(repr, error.args))})"
+        case GoesOn(workflow=name, input=given):
+            return f"goes on as {name} with {given}"
         case None:
             return "waits"
 

@@ -7,6 +7,7 @@ from holdfast.kernel.commands import (
     Blocked,
     Cancelled,
     Completed,
+    Continued,
     DeadLetterReplay,
     Delivered,
     DutyTake,
@@ -264,6 +265,16 @@ def _a_function_is_driven(recordings: list[Recording]) -> None:
     world.settle(told_to_end, Parked(seen=1))
     world.do(RunCancel(run_id="g", reason="too late"))
     world.settle(world.claim_one(session), Cancelled())
+    world.create("h", workflow="f")
+    world.do(RunSignal(run_id="h", signal=Sent(channel="c", payload=payload("kept"))))
+    goes_on = Continued(
+        workflow="f",
+        version="1",
+        input=payload(2),
+        seen=1,
+        signals=(Sent(channel="c", payload=payload("unread")),),
+    )
+    world.settle(world.claim_one(session), goes_on)
 
 
 def _a_function_is_asked(world: World, session: str) -> None:

@@ -74,9 +74,11 @@ def _send(told: Told, runs: Sequence[SyncRunHandle[Any]]) -> None:
 def results(trial: Trial) -> dict[str, tuple[str, object]]:
     """What is recorded of each call in the end."""
     found: dict[str, tuple[str, object]] = {}
+    generation = 0
     for row in trial.rows[RUN_ID]:
+        generation += row.number == 1
         if row.type in ("step.completed", "step.failed", "timer.fired"):
-            call = parse(row.data or "{}")["call"]
+            call = f"{generation}/{parse(row.data or '{}')['call']}"
             assert call not in found, f"call {call} has two ends"
             found[call] = (row.type, row.payload)
     return found

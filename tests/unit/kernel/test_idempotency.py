@@ -9,6 +9,7 @@ import pytest
 from holdfast.kernel.codec import reply_json
 from holdfast.kernel.commands import (
     Command,
+    Continued,
     DeadLetterReplay,
     DutyTake,
     JobAdmit,
@@ -175,6 +176,10 @@ def _every_command(world: World) -> Iterator[Command[object]]:
     yield settling(driven, Parked(seen=2, wake_at=world.now))
     yield RunSignal(run_id="f", signal=Sent(channel="c", payload=payload(1)))
     yield RunUpdate(run_id="f", update="Board.move_to", arguments=payload({"field": "e4"}))
+    world.wait(1)
+    world.wake_due()
+    goes_on = Continued(workflow="f", version="1", input=payload(2), seen=3)
+    yield settling(world.claim_one(session), goes_on)
 
 
 def test_every_command_is_carried_out_once_and_answered_alike(world: World) -> None:

@@ -195,6 +195,24 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         ),
     ),
     (
+        c.JobSettle(
+            job="r.1",
+            epoch=2,
+            outcome=c.Continued(
+                workflow="w",
+                version="1",
+                input=Payload(inline="1"),
+                seen=4,
+                signals=(c.Sent(channel="go", payload=Payload(inline="2")),),
+            ),
+        ),
+        (
+            f'{{{SETTLE}{{"input":{{"blob":null,"inline":"1"}},"kind":"Continued","seen":4,'
+            '"signals":[{"channel":"go","payload":{"blob":null,"inline":"2"}}],"version":"1","workflow":"w"},'
+            '"said":[],"started_at":null,"take_next":null,"type":"job.settle"}'
+        ),
+    ),
+    (
         c.JobRelease(job="r.1", epoch=2),
         '{"delay":0,"epoch":2,"idempotency_key":null,"job":"r.1","namespace":"default","type":"job.release"}',
     ),

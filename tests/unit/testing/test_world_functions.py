@@ -9,6 +9,7 @@ from datetime import timedelta
 import attrs
 import pytest
 
+from holdfast.kernel.authoring.continuing import continue_as_new
 from holdfast.kernel.authoring.functions import now, sleep, uuid4, workflow
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.step_context import step_context
@@ -52,6 +53,21 @@ def pack(what: str, *more: str) -> list[str]:
 async def fulfil(order: Order) -> list[str]:
     receipt = await charge(order)
     return await pack(receipt, "thanks")
+
+
+@workflow
+async def serve(customer: str, days: int = 3) -> str:
+    await charge(Order(customer, 1))
+    await sleep(300 * DAY)
+    return await continue_as_new(serve(customer, days - 1)) if days else customer
+
+
+def test_a_function_that_goes_on_for_years_is_over_at_once(world: World) -> None:
+    world.stub(charge).returns("paid")
+    run = world.start(serve("Ann"))
+    assert run.result() == "Ann"
+    assert run.info().generation == 4
+    assert len(world.calls(charge)) == 4
 
 
 @workflow

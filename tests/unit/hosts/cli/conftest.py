@@ -23,6 +23,7 @@ from holdfast import (
     Retry,
     StageContext,
     Worker,
+    continue_as_new,
     stage,
     step,
     step_context,
@@ -99,6 +100,12 @@ async def bills(orders: int) -> int:
     return sum([await file_away(number) for number in range(orders)])
 
 
+@workflow
+async def rounds(left: int) -> str:
+    await file_away(left)
+    return await continue_as_new(rounds(left - 1)) if left else "round and round"
+
+
 question = Channel("question", int)
 
 
@@ -158,7 +165,7 @@ class CommandLine:
             ids=self._ids,
             url="memory://",
         )
-        return Engine.on(stores, workflows=[ORDER, NOTHING, NEGATE, bill, bills, answer, lost])
+        return Engine.on(stores, workflows=[ORDER, NOTHING, NEGATE, bill, bills, answer, lost, rounds])
 
     def start(self, *items: str, id: str = "order-1") -> str:
         """Start an order."""

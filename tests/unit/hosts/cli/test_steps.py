@@ -1,5 +1,6 @@
 """What the command line tells of durable functions: their steps, and why they do not go on."""
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -48,6 +49,23 @@ def test_a_function_is_shown_with_its_steps_their_tries_and_times(holdfast: Comm
     assert lines[head + 1].split()[:4] == ["1", "charge", "done", "2"]
     assert "last failed by ValueError: o-1 has no money\\u001b[31m…" in lines[head + 1]
     assert "Stages" not in lines
+
+
+def test_a_function_that_went_on_is_shown_by_generation(holdfast: CommandLine) -> None:
+    start(holdfast, "rounds", '{"left": 2}')
+    with holdfast.working():
+        waited = holdfast("run", "wait", "shop:engine", "a", "--timeout", "20")
+    assert (waited.code, waited.out) == (0, '"round and round"\n')
+    newest = holdfast("run", "show", "shop:engine", "a").out
+    assert "3, as which generation 2 went on (--generation 2 shows that)" in newest
+    document = holdfast("run", "show", "shop:engine", "a", "--json").json
+    assert (document["generation"], document["is_continued"]) == (3, False)
+    before = holdfast("run", "show", "shop:engine", "a", "--generation", "1", "--history").out
+    assert re.search(r"Went on +as generation 2", before)
+    assert "run.continued" in before
+    assert "Generation" not in before
+    refused = holdfast("run", "show", "shop:engine", "a", "--generation", "1", "--output", "--json")
+    assert (refused.code, refused.error["code"]) == (4, "run_continued")
 
 
 def test_a_pipeline_has_no_steps(holdfast: CommandLine) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.channels import Channel, select
+from holdfast.kernel.authoring.continuing import continue_as_new
 from holdfast.kernel.authoring.functions import (
     compensate_with,
     now,
@@ -587,6 +588,26 @@ async def saga_that_is_cancelled() -> None:
     await words.receive()
 
 
+@workflow
+async def goes_on(left: int, so_far: int = 0) -> int:
+    so_far += sum(await asyncio.gather(double(left), double(1)))
+    await sleep(2)
+    try:
+        return await continue_as_new(goes_on(left - 1, so_far)) if left else so_far
+    except BaseException:
+        await greet("nobody")  # nothing is raised there
+        raise
+
+
+@workflow
+async def goes_on_with_messages(left: int, heard: list[str] | None = None) -> list[str]:
+    heard = [*(heard or ()), await words.receive()]
+    await book(heard[-1])
+    if not left:
+        return heard
+    return await continue_as_new(goes_on_with_messages(left - 1, heard), forget_compensations=True)
+
+
 CORPUS: list[Call[Any]] = [
     nothing(),
     sequence(5),
@@ -631,6 +652,7 @@ CORPUS: list[Call[Any]] = [
     saga_that_is_caught(),
     drawn(),
     with_patches(),
+    goes_on(2),
 ]
 WHEN_CANCELLED: list[Call[Any]] = [cleans_up(), refuses_to_be_cancelled()]
 
@@ -649,5 +671,6 @@ WHEN_SENT: list[tuple[Call[Any], list[tuple[float, Told]]]] = [
     (receiver_is_cancelled(), [(1, _word("early")), (4, _word("late"))]),
     (saga_that_is_cancelled(), [(9, Cancelling(reason="enough"))]),
     (saga_that_is_cancelled(), [(0, Cancelling(reason="enough")), (9, _word("too late"))]),
+    (goes_on_with_messages(2), [(1, _word("one")), (1.2, _word("two")), (1.5, _word("three")), (9, _YES)]),
 ]
 """Functions with what they are told from outside, and when."""

@@ -1,0 +1,81 @@
+"""Going on as a new generation: a durable function that would never end starts over, with a history that is empty."""
+
+from typing import Final
+
+from typing_extensions import TypeVar
+
+from holdfast.kernel.authoring.calls import Call
+from holdfast.kernel.authoring.functions import Workflow
+from holdfast.kernel.functions.asked import GoesOn
+from holdfast.kernel.functions.loop import FunctionLoop, loop_for
+from holdfast.kernel.values import encode
+from holdfast.ports.arguments import TRUTH, an, check
+from holdfast.ports.errors import ContinueRefusedError
+
+R = TypeVar("R")
+
+_NAMED_MAX: Final = 3
+"""How many of what is in its way an error names."""
+
+
+async def continue_as_new(call: Call[R], /, *, forget_compensations: bool = False) -> R:
+    """Have this run go on as a new generation, with this input and an empty history.
+
+    Write `return await continue_as_new(...)`: nothing of the function runs after it. The run keeps its id, its parent,
+    its deadline, what was said of it, and the messages that it has not received, in their order; whoever waits for its
+    result waits on. Steps, timers, tasks and local variables are gone: what the next generation needs is in its input.
+    A cancellation that comes meanwhile reaches the next generation.
+
+    Args:
+        call: This function, or another that gives the same type, with its input. The engine must know it.
+        forget_compensations: What was done so far stands, so nobody will take it back.
+
+    Raises:
+        ContinueRefusedError: Something is under way that would be lost: a step, or a run that ends with this one; or
+            there are compensations; or the run is cancelled.
+        UnstorableValueError: An argument is not of its parameter's type.
+        InvalidArgumentError: It is no call of a durable function.
+        RuntimeError: No durable function calls.
+    """
+    loop = loop_for("holdfast.continue_as_new()")
+    check("continue_as_new", an("a call of a durable function: f(...)", Call), call=call)
+    check("continue_as_new", TRUTH, forget_compensations=forget_compensations)
+    definition = call.definition
+    check("continue_as_new", an("a durable function, not a pipeline", Workflow), workflow=definition)
+    goes_on = GoesOn(
+        workflow=definition.name,
+        version=definition.version,
+        input=encode(call.value, definition.input_type),
+    )
+    # Nothing is raised here that code could catch: the function waits, and its loop runs no more of it.
+    never = loop.create_future()
+    if not loop.has_returned:
+        _check_may(loop, may_forget=forget_compensations)
+        loop.goes_on = goes_on
+    await never
+    raise AssertionError("a function that goes on as a new generation was run on")
+
+
+def _check_may(loop: FunctionLoop, *, may_forget: bool) -> None:
+    """Raise if something would be lost. ContinueRefusedError."""
+    if loop.is_cancelling:
+        raise ContinueRefusedError("the run is cancelled: clean up, and let the CancelledError end it")
+    if calls := loop.under_way:
+        raise ContinueRefusedError(
+            f"steps, or starts of runs, are under way (calls {_named(calls)}): await them, or cancel their tasks"
+        )
+    if runs := loop.children.bound:
+        raise ContinueRefusedError(
+            f"runs that it has started would end with it ({_named(runs)}): await them, or start them with"
+            " parent_end='abandon'"
+        )
+    if loop.saga and not may_forget:
+        raise ContinueRefusedError(
+            f"nobody could take back any more what was done ({_named(loop.saga.whats)}); if that is to stand, say"
+            " forget_compensations=True"
+        )
+
+
+def _named(names: tuple[str, ...]) -> str:
+    more = len(names) - _NAMED_MAX
+    return ", ".join(names[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,119 @@
+"""The rule for a function that goes on as a new generation: it has an empty history, and what may not be lost."""
+
+from collections.abc import Iterator
+
+from attrs import evolve
+
+from holdfast.kernel.commands import Continued, Failure, JobSettled, Sent
+from holdfast.kernel.decide.admissions import INPUT_ROW, begin_run
+from holdfast.kernel.decide.records import block
+from holdfast.kernel.decide.runs import storing
+from holdfast.kernel.decide.signals import append_signals
+from holdfast.kernel.draft import RunDraft
+from holdfast.kernel.plan import Plan
+from holdfast.kernel.state import Decision, State
+from holdfast.ports.changes import AddAnnotation, Change
+from holdfast.ports.clock import Ids
+from holdfast.ports.errors import InvalidCommandError, UnknownWorkflowError
+from holdfast.ports.json import parse
+from holdfast.ports.records import HistoryRow, Job, Micros, Run, RunStatus, rank_of
+from holdfast.ports.said import Scope
+
+
+def continued(
+    state: State, run: Run, job: Job, goes_on: Continued, now: Micros, ids: Ids
+) -> Decision[JobSettled]:
+    """End a generation whose function goes on, and store the next one. Blocks the run if its code is not known here."""
+    known = state.workflows.get((goes_on.workflow, goes_on.version))
+    if known is None:
+        error = UnknownWorkflowError(goes_on.workflow, goes_on.version)
+        return block(run, job, Failure(code=error.code, message=str(error)), now, {})
+    if known.function is None:
+        raise InvalidCommandError(f"{known.definition} is a pipeline: only as a function does a run go on")
+    former = state.plan_of(run)
+    plan = former if former.base == known.fingerprint else known
+    unseen = tuple(row for row in state.unseen[run.key] if row.number > goes_on.seen)
+    before = _ended(run, goes_on, plan, now)
+    after = _begun(run, goes_on, plan, unseen, ids.new(), now)
+    reply = JobSettled(
+        status="settled",
+        run_status=before.status,
+        owes=before.owes,
+        admits_jobs=after.admits_jobs,
+    )
+    changes = (
+        *before.changes(),
+        *storing(state, plan),
+        *after.changes(),
+        *_said(state, run, after.run_key, ids),
+    )
+    return Decision(reply, changes, (*before.hints, *after.hints))
+
+
+def _ended(run: Run, goes_on: Continued, plan: Plan, now: Micros) -> RunDraft:
+    """End the generation. Whoever waits for the run waits for the next one, which has its parent."""
+    draft = RunDraft(evolve(run, parent=None), now)
+    facts: dict[str, object] = {"generation": run.generation + 1, "definition": plan.definition}
+    draft.append("run.continued", payload=goes_on.input, data=facts)
+    draft.end(RunStatus.COMPLETED, cancels={})
+    return draft
+
+
+def _begun(
+    run: Run, goes_on: Continued, plan: Plan, unseen: tuple[HistoryRow, ...], key: str, now: Micros
+) -> RunDraft:
+    """Begin the next generation. It has the slot of the one before, is paused if that was, and cancelled if it was."""
+    following = evolve(
+        run,
+        key=key,
+        generation=run.generation + 1,
+        workflow=plan.workflow,
+        version=plan.version,
+        plan=plan.fingerprint,
+        status=RunStatus.RUNNING,
+        rank=rank_of(now, run.priority),
+        created_at=now,
+        updated_at=now,
+        last_row=0,
+        last_job=0,
+        open_jobs=0,
+        progress="{}",
+        error=None,
+        rerun_of=None,
+        rerun_from=None,
+        kept=None,
+        children=0,
+    )
+    draft = RunDraft(following, now, is_new=True)
+    facts: dict[str, object] = {"definition": plan.definition, "continues": run.generation}
+    row = draft.append("run.created", payload=goes_on.input, data=facts)
+    assert row == INPUT_ROW
+    append_signals(draft, (*goes_on.signals, *_come_since(unseen)))
+    if run.status is RunStatus.PAUSED:
+        draft.append("run.paused")
+        draft.pause()
+    begin_run(draft, plan, following)
+    if run.error is not None:  # it was told to end, and has not heard of that
+        cancelling = next((row for row in unseen if row.type == "run.cancelling"), None)
+        draft.append(
+            "run.cancelling", data=parse(cancelling.data) if cancelling and cancelling.data else None
+        )
+        draft.cancel(parse(run.error))
+    return draft
+
+
+def _come_since(unseen: tuple[HistoryRow, ...]) -> Iterator[Sent]:
+    for row in unseen:
+        if row.type == "signal.received" and row.payload is not None:
+            yield Sent(channel=str(parse(row.data or "{}")["channel"]), payload=row.payload)
+
+
+def _said(state: State, run: Run, key: str, ids: Ids) -> Iterator[Change]:
+    """Say of the next generation what was said of the run: of each name, by each actor, what was said last."""
+    newest = {
+        (said.name, said.actor_kind, said.actor_id): said
+        for said in state.tables.annotations.get(run.key, ())
+        if said.scope is Scope.RUN
+    }
+    for said in newest.values():
+        yield AddAnnotation(evolve(said, run=key, id=ids.new(), job=None, epoch=None))
