@@ -170,14 +170,14 @@ async def test_a_function_whose_opening_is_given_up_is_not_kept_in_memory(
     open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may, reads = threading.Event(), threading.Event()
-    real: Any = opening._rows_after  # pyright: ignore[reportPrivateUsage]
+    real: Any = opening.rows_after
 
     def slow(*args: Any) -> Any:
         reads.set()
         may.wait(SOON)
         return real(*args)
 
-    monkeypatch.setattr(opening, "_rows_after", slow)
+    monkeypatch.setattr(opening, "rows_after", slow)
     engine = open_engine(neighbour)
     before = in_memory()
     async with Worker(engine, drain_grace=timedelta(milliseconds=50)):
