@@ -5,15 +5,17 @@ stored, or what a body gave, stands: no plugin can lose anything that was acknow
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 import attrs
 
 from holdfast.kernel.commands import Command
 from holdfast.ports.arguments import several
 from holdfast.ports.errors import CommandError, InvalidArgumentError
+
+R = TypeVar("R")
 
 Answer: TypeAlias = object | CommandError
 Proceed: TypeAlias = Callable[[Sequence[Command[Any]]], Sequence[Answer]]
@@ -60,9 +62,11 @@ class Batch:
 
 @attrs.frozen(kw_only=True)
 class BodyCall:
-    """The body of a stage that is about to be called. `idempotency_key` is that of its context.
+    """The body of a stage, or of a step, that is about to be called. `idempotency_key` is that of its context.
 
-    (`job`, `epoch`) is this attempt's own name: no other has it, ever.
+    (`job`, `epoch`) is this attempt's own name: no other has it, ever. Of a step, `step` is its name, `stage` that of
+    the function, and `attempt` which try of the call it is; the steps of a function share the job and epoch that drive
+    it, and (`idempotency_key`, `attempt`) names the try.
     """
 
     namespace: str
@@ -77,6 +81,7 @@ class BodyCall:
     epoch: int
     queue: str
     idempotency_key: str
+    step: str | None = None
 
 
 @runtime_checkable
@@ -90,7 +95,10 @@ class DispatchInterceptor(Protocol):
 
 @runtime_checkable
 class BodyInterceptor(Protocol):
-    """Has a method `body` that gives what is put around the call of a body. Called on the event loop: never block."""
+    """Has a method `body` that gives what is put around the call of a body. Called on the event loop: never block.
+
+    Bodies are those of stages, and those of steps that a durable function has called.
+    """
 
     def body(self, call: BodyCall, /) -> AbstractContextManager[object]:
         """Return a context manager. What it raises on the way in is a failed attempt; the body is not called."""
@@ -174,6 +182,25 @@ class EnteredBodies:
         for manager in reversed(self._managers):
             error = _leave(manager, error) or error
         return error
+
+
+async def within(
+    interceptors: tuple[BodyInterceptor, ...], call: Callable[[], BodyCall], act: Callable[[], Awaitable[R]]
+) -> R:
+    """Do something within interceptors. What they set in the context is seen by it, also in a thread."""
+    if not interceptors:
+        return await act()
+    entered = EnteredBodies()
+    try:
+        entered.enter(interceptors, call())
+        result = await act()
+    except BaseException as error:
+        failed = entered.leave_failed(error)
+        if failed is error:
+            raise
+        raise failed from error
+    entered.leave()
+    return result
 
 
 def _leave(manager: AbstractContextManager[object], error: BaseException | None) -> BaseException | None:

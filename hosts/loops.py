@@ -56,3 +56,9 @@ def caller_into_loop() -> Callable[[Callable[[], None]], None]:
             return
 
     return call
+
+
+def loop_time() -> Callable[[], float]:
+    """Return what gives this loop's time, as `anyio.current_time` does; also where no task runs, but on its thread."""
+    time: Callable[[], float] = getattr(lowlevel.current_token().native_token, "time", anyio.current_time)
+    return time

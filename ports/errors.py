@@ -1,6 +1,7 @@
 """Every error that Holdfast raises on purpose. Each has a stable `code` and a section in the docs."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import ClassVar
 
 from holdfast.ports.durations import Duration, length_of
@@ -610,14 +611,18 @@ class StepFailedError(HoldfastError):
 
 
 class StepLostError(HoldfastError):
-    """A step was under way when its worker was lost, and may not be tried again. It may have happened, or not."""
+    """A step was under way when it, or its worker, was lost, and may not be tried again. It may have happened, or not.
+
+    It itself is lost if it was not heard from for as long as its `heartbeat_timeout` says: `silent_for`.
+    """
 
     code = "step_lost"
 
-    def __init__(self, step: str, attempts: int) -> None:
+    def __init__(self, step: str, attempts: int, silent_for: timedelta | None = None) -> None:
         times = "once" if attempts == 1 else f"{attempts} times"
+        how = "its worker was lost" if silent_for is None else f"nothing was heard of it for {silent_for}"
         super().__init__(
-            f"step {step!r} was tried {times}, and the last time its worker was lost: it may have happened or not;"
+            f"step {step!r} was tried {times}, and the last time {how}: it may have happened or not;"
             " allow more attempts if it can be done twice"
         )
 

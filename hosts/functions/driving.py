@@ -3,7 +3,7 @@
 import logging
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final, TypeVar, cast
 
@@ -17,6 +17,8 @@ from holdfast.hosts.failures import MESSAGE_MAX
 from holdfast.hosts.functions.answering import are_small, recorded_answers
 from holdfast.hosts.functions.drive import Drive, Try, sent_in
 from holdfast.hosts.functions.opening import let_rest, opened, rows_after
+from holdfast.hosts.functions.patience import RETRY_MAX, RETRY_MIN, until_available_in_thread
+from holdfast.hosts.functions.pulses import Pulses
 from holdfast.hosts.functions.recording import recorder_here
 from holdfast.hosts.functions.steps import lost_step, run_step
 from holdfast.hosts.loops import caller_into_loop
@@ -59,8 +61,6 @@ MISREAD_MAX: Final = 10
 """How often a blob is asked for again that is missing or torn: for some twenty seconds. Then its run is blocked."""
 _EARLY: Final[Micros] = 20_000
 """How long, in microseconds, to wait with a timer that is due here, and not yet where it is recorded."""
-_RETRY_MIN: Final = 0.05
-_RETRY_MAX: Final = 5.0
 
 T = TypeVar("T")
 
@@ -95,6 +95,7 @@ class _Driver:
         self._body = body
         self._threads = threads
         self._parts = body.parts
+        self._pulses = Pulses(body.runtime, body.parts.clock, is_first=body.attempt.epoch == 1)
         self._drive: Drive | None = None
         self._running: dict[str, CancelScope] = {}
         self._later: dict[str, Try] = {}
@@ -119,7 +120,7 @@ class _Driver:
 
     async def run(self) -> Outcome:
         try:
-            drive = await _until_available(self._opened, "a function can't be driven yet")
+            drive = await until_available_in_thread(self._opened, "a function can't be driven yet")
         except HoldfastError as error:
             return self._body.failed(error)
         rests: Outcome | None = None
@@ -178,6 +179,7 @@ class _Driver:
 
     async def close(self, *, rests: bool) -> None:
         """Let go of the function; if it `rests`, it may stay in memory."""
+        self._pulses.flush()
         with self._lock:
             self._is_closed = True
             drive = self._drive
@@ -234,7 +236,7 @@ class _Driver:
         try:
             with self._running[call]:
                 clock, threads = self._parts.clock, self._threads
-                recorded = await run_step(self._body, one, clock, threads, self._command_of_one)
+                recorded = await run_step(self._body, one, clock, threads, self._command_of_one, self._pulses)
                 if isinstance(recorded, JobRecorded):
                     self._known.append(recorded)
                     return
@@ -251,7 +253,7 @@ class _Driver:
         if all(len(one.input) <= INLINE_MAX for one in children):
             return [self._child(one) for one in children]
         put = partial(lambda: [self._child(one) for one in children])
-        return await _until_available(put, "what a run is started with can't be stored yet")
+        return await until_available_in_thread(put, "what a run is started with can't be stored yet")
 
     def _published(self, drive: Drive, now: Micros, others: bool) -> list[Recorded]:
         """Return what the function shows, if it is to be recorded now: with others, before it rests, after a while."""
@@ -272,7 +274,7 @@ class _Driver:
         put = partial(recorded_answers, answers, lambda text: self._body.payloads.put(text, self._body.place))
         if are_small(answers):
             return put()
-        return await _until_available(put, "the reply to an update can't be stored yet")
+        return await until_available_in_thread(put, "the reply to an update can't be stored yet")
 
     def _child(self, asked: ChildAsked) -> Recorded:
         run = self._body.work.run
@@ -320,7 +322,9 @@ class _Driver:
         while self._known and not self._is_fenced:
             answer = self._known.pop(0)
             with CancelScope(shield=True):  # nobody else is to touch the function meanwhile
-                await _until_available(partial(drive.take, answer), "what a step gave can't be had yet")
+                await until_available_in_thread(
+                    partial(drive.take, answer), "what a step gave can't be had yet"
+                )
             self._note(drive, answer)
 
     def _note(self, drive: Drive, answer: JobRecorded) -> None:
@@ -335,7 +339,7 @@ class _Driver:
 
     async def _record(self, drive: Drive, rows: Sequence[Recorded]) -> None:
         """Store rows and tell the function. What may have been stored is sent again: it is stored once."""
-        wait = _RETRY_MIN
+        wait = RETRY_MIN
         seen = (
             drive.seen
         )  # of the first time it is sent: what that stored is looked for among the rows after this
@@ -346,7 +350,7 @@ class _Driver:
                 job = self._body.attempt.job
                 _log.warning("what job %s has come to can't be recorded yet: %s", job, error)
                 await anyio.sleep(wait)
-                wait = min(2 * wait, _RETRY_MAX)
+                wait = min(2 * wait, RETRY_MAX)
                 continue
             except CommandError:
                 if len(rows) == 1:
@@ -427,7 +431,9 @@ class _Driver:
             if len(text) <= INLINE_MAX:
                 return Completed(output=payloads.put(text, place))
             put = partial(payloads.put, text, place)
-            return Completed(output=await _until_available(put, "what a function gave can't be stored yet"))
+            return Completed(
+                output=await until_available_in_thread(put, "what a function gave can't be stored yet")
+            )
         if isinstance(ended, GoesOn):
             return await self._going_on(drive, ended)
         assert ended is not None
@@ -455,7 +461,7 @@ class _Driver:
                 signals=tuple(map(sent_in, rows)),
             )
 
-        return await _until_available(made, "what a function goes on with can't be stored yet")
+        return await until_available_in_thread(made, "what a function goes on with can't be stored yet")
 
 
 def _blocked(code: str, message: str) -> Outcome:
@@ -467,15 +473,3 @@ def _first(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error
-
-
-async def _until_available(call: Callable[[], T], what: str) -> T:
-    """Make a call in a thread, again and again while a store is away."""
-    wait = _RETRY_MIN
-    while True:
-        try:
-            return await result_in_thread(call)
-        except UnavailableError as error:
-            _log.warning("%s: %s", what, error)
-            await anyio.sleep(wait)
-            wait = min(2 * wait, _RETRY_MAX)

@@ -5,12 +5,16 @@ from inspect import BoundArguments
 from typing import Any, Final, TypeAlias, cast
 
 import anyio
+import attrs
 from anyio import CapacityLimiter, lowlevel
 
 from holdfast.hosts.bodies import Body
 from holdfast.hosts.failures import MESSAGE_MAX, traceback_text
 from holdfast.hosts.functions.drive import Try
+from holdfast.hosts.functions.patience import until_available
+from holdfast.hosts.functions.pulses import Pulses, StepPulse
 from holdfast.hosts.functions.transactions import Transaction
+from holdfast.hosts.interceptors import BodyCall, within
 from holdfast.hosts.payloads import INLINE_MAX
 from holdfast.hosts.process.threads import result_in_thread
 from holdfast.kernel.authoring.design import policy_from
@@ -51,22 +55,23 @@ _TRACEBACK_MAX: Final = 2_000
 
 
 async def run_step(
-    body: Body, one: Try, clock: Clock, threads: CapacityLimiter, command: Command
+    body: Body, one: Try, clock: Clock, threads: CapacityLimiter, command: Command, pulses: Pulses
 ) -> Recorded | JobRecorded:
     """Do a step, and return what is to be recorded of that. Raises only the cancellation of whoever runs it.
 
     What is done in a transaction is recorded in it, by the command that `command` gives: then what that was answered.
     """
     step = cast("Step[..., object]", one.asked.definition)
+    pulse = await _pulse(one, step, pulses)
     started_at = micros(clock.now())
-    enter_step(_context(body, one, step, started_at))
-    try:
+    enter_step(_context(body, one, step, started_at, pulse))
+
+    async def act() -> Recorded | JobRecorded:
         given = step.form.decode(one.asked.arguments)
         done = body.parts.step(step)
         if done.transaction is not None:
-            return await _transaction(body, one, done, given, command, started_at).run(
-                threads, _seconds(done)
-            )
+            shared = _transaction(body, one, done, given, command, started_at)
+            return await shared.run(threads, _seconds(done))
         value = await _called(done, given.args, given.kwargs, threads)
         text = encode(value, step.form.output)
         put = body.payloads.put
@@ -74,11 +79,41 @@ async def run_step(
             output = put(text, body.place)
         else:
             output = await result_in_thread(lambda: put(text, body.place))
+        return _completed(one, step, output, started_at)
+
+    async def act_in_time() -> Recorded | JobRecorded:
+        return await act() if pulse is None else await pulse.listening(step.name, one.number, act)
+
+    try:
+        return await within(body.interceptors, lambda: _call(body, one, step), act_in_time)
     except BaseException as error:  # noqa: BLE001  # a step may raise what it likes, CancelledError too
         if not isinstance(error, GeneratorExit):
             await lowlevel.checkpoint_if_cancelled()  # raises if it is we who are cancelled
         return _failed(body, one, step, error, started_at, micros(clock.now()))
-    return _completed(one, step, output, started_at)
+
+
+def _call(body: Body, one: Try, step: Step[..., object]) -> BodyCall:
+    """Return what interceptors are told of a try."""
+    attempts = policy_from(step.retry or Retry()).attempts
+    return attrs.evolve(
+        body.call,
+        step=step.name,
+        attempt=one.number,
+        max_attempts=attempts,
+        idempotency_key=_idempotency_key(body, one),
+    )
+
+
+def _idempotency_key(body: Body, one: Try) -> str:
+    return f"{body.attempt.run}/{body.attempt.node}/{one.asked.call}"
+
+
+async def _pulse(one: Try, step: Step[..., object], pulses: Pulses) -> StepPulse | None:
+    """Return what hears a step's heartbeats, if anybody cares for them."""
+    if step.heartbeat_timeout is None:
+        return None
+    await until_available(pulses.load, "what the last try of a step said can't be had yet")
+    return StepPulse(pulses, one.asked.call, step.heartbeat_timeout)
 
 
 def _completed(one: Try, step: Step[..., object], output: Payload, started_at: Micros) -> Recorded:
@@ -134,16 +169,19 @@ async def _called(
             return await result_in_thread(lambda: step.body(*args, **kwargs))
 
 
-def _context(body: Body, one: Try, step: Step[..., object], started_at: Micros) -> StepContext:
+def _context(
+    body: Body, one: Try, step: Step[..., object], started_at: Micros, pulse: StepPulse | None
+) -> StepContext:
     until = None if step.timeout is None else started_at + round(step.timeout.total_seconds() * _MICROSECOND)
-    return StepContext(
+    context = StepContext(
         run_id=body.work.run.id,
         workflow=body.work.run.workflow,
         step=step.name,
         attempt=one.number,
-        idempotency_key=f"{body.attempt.run}/{body.attempt.node}/{one.asked.call}",
+        idempotency_key=_idempotency_key(body, one),
         deadline=None if until is None else instant(until),
     )
+    return context if pulse is None else attrs.evolve(context, pulse=pulse)
 
 
 def _failed(

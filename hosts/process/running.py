@@ -9,7 +9,7 @@ from anyio import CapacityLimiter, lowlevel
 
 from holdfast.hosts.bodies import Body
 from holdfast.hosts.functions.driving import drive
-from holdfast.hosts.interceptors import EnteredBodies
+from holdfast.hosts.interceptors import within
 from holdfast.hosts.log_bridge import speaking
 from holdfast.hosts.payloads import INLINE_MAX
 from holdfast.hosts.process.threads import result_in_thread, run_in_thread
@@ -31,7 +31,7 @@ async def run_body(body: Body, threads: CapacityLimiter) -> Outcome:
     if body.is_ours:
         return body.done() if len(body.work.input) <= INLINE_MAX else await result_in_thread(body.done)
     try:
-        return await (_intercepted if body.interceptors else _in_time)(body, threads)
+        return await within(body.interceptors, lambda: body.call, lambda: _in_time(body, threads))
     except _AttemptTimeoutError:
         return body.timed_out()
     except BaseException as error:  # noqa: BLE001  # a body may raise what it likes, CancelledError too
@@ -53,21 +53,6 @@ async def _in_time(body: Body, threads: CapacityLimiter) -> Outcome:
         return await _completed(body, await _call(body, threads))
     body.runtime.cancel()
     raise _AttemptTimeoutError
-
-
-async def _intercepted(body: Body, threads: CapacityLimiter) -> Outcome:
-    """The same, within the body's interceptors. What they set in the context is seen by the body, also in a thread."""
-    entered = EnteredBodies()
-    try:
-        entered.enter(body.interceptors, body.call)
-        outcome = await _in_time(body, threads)
-    except BaseException as error:
-        failed = entered.leave_failed(error)
-        if failed is error:
-            raise
-        raise failed from error
-    entered.leave()
-    return outcome
 
 
 async def _completed(body: Body, value: object) -> Outcome:

@@ -2,9 +2,41 @@
 
 from contextvars import ContextVar
 from datetime import datetime
-from typing import Final
+from typing import Any, Final, Protocol, cast, overload
 
 import attrs
+from typing_extensions import TypeForm, TypeVar
+
+from holdfast.kernel.values import decode, encode
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+HEARTBEAT_MAX: Final = 16 * 1024
+"""How long the text of a heartbeat's details may be."""
+_PLAIN_JSON: Final = (type(None), bool, int, float, str, list, dict)
+
+
+class Pulse(Protocol):
+    """What hears the heartbeats of one try of a step. From any thread."""
+
+    def beat(self, details: str, /) -> None:
+        """Note that the body is alive, with JSON text for the next try. Never blocks."""
+        ...
+
+    @property
+    def last(self) -> str | None:
+        """What a try before this one noted last."""
+        ...
+
+
+class _Unheard:
+    """Hears nothing, for nobody asks."""
+
+    last: str | None = None
+
+    def beat(self, details: str, /) -> None:
+        """Forget it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -26,6 +58,34 @@ class StepContext:
     attempt: int
     idempotency_key: str
     deadline: datetime | None
+    _pulse: Pulse = attrs.field(factory=_Unheard, alias="pulse", eq=False, repr=False)
+
+    def heartbeat(self, details: object = None) -> None:
+        """Say that the body is alive, and what the next try is to know if this one does not end well. Never blocks.
+
+        A step's `heartbeat_timeout` counts from then. Without one nobody listens, and nothing is kept.
+
+        Args:
+            details: A small value: plain JSON, or of a class that values can be of.
+
+        Raises:
+            UnstorableValueError: The details can't be stored, or are longer than 16 KiB.
+        """
+        form: object = object if type(details) in _PLAIN_JSON else type(details)
+        self._pulse.beat(encode(details, cast("Any", form), max_bytes=HEARTBEAT_MAX))
+
+    @overload
+    def last_heartbeat(self, form: TypeForm[T], /) -> T | None: ...
+    @overload
+    def last_heartbeat(self, form: TypeForm[T], /, default: D) -> T | D: ...
+    def last_heartbeat(self, form: object, /, default: object = None) -> object:
+        """Return the details that an earlier try of this call gave last. The default if there were none.
+
+        Raises:
+            InvalidValueError: They are not of this type.
+        """
+        text = self._pulse.last
+        return default if text is None else decode(text, form)
 
 
 _here: Final[ContextVar[StepContext | None]] = ContextVar("holdfast_step", default=None)

@@ -50,6 +50,7 @@ class StepOptions(TypedDict, total=False):
     name: str
     retry: Retry
     timeout: Duration
+    heartbeat_timeout: Duration
 
 
 @attrs.define(eq=False)
@@ -77,6 +78,7 @@ class Step(Generic[P, Out]):
     transaction: type | None = None
     retry: Retry | None = None
     timeout: timedelta | None = attrs.field(default=None, converter=kept_length)
+    heartbeat_timeout: timedelta | None = attrs.field(default=None, converter=kept_length)
     _undo: _Undo = attrs.field(factory=_Undo, alias="_undo", repr=False)
 
     # Not Coroutine[Any, Any, Out]: with an Any in it mypy gives up on `asyncio.gather` of several steps.

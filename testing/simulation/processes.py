@@ -73,7 +73,10 @@ class Observer:
 
     @contextmanager
     def body(self, call: BodyCall, /) -> Generator[None]:
-        """Note that a body starts."""
+        """Note that a body starts. Of those of steps, what is in their place tells more: see `observed`."""
+        if call.step is not None:
+            yield
+            return
         item = "" if call.item is None else f"[{call.item}]"
         self._watch.body(self._life.name, call.job, call.epoch, f"{call.run_id} {call.stage}{item}")
         yield

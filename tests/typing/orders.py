@@ -68,6 +68,14 @@ def book_in_session(db: Session, order: Order) -> Receipt:
     return {"number": f"{order}{db}"}
 
 
+@step(heartbeat_timeout=timedelta(minutes=1))
+def walk(pages: int) -> int:
+    assert_type(step_context().last_heartbeat(int), int | None)
+    assert_type(step_context().last_heartbeat(Order, default="none"), Order | str)
+    step_context().heartbeat({"page": 3})
+    return pages
+
+
 async def booked(order: Order) -> None:
     assert_type(await book(order, seats=2), str)
     assert_type(await book_in_session(order), Receipt)

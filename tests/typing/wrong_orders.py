@@ -55,6 +55,7 @@ async def wrong_calls(order: Order) -> str:
 charge.options(retries=Retry())  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 charge.options(timeout="30")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 step(retry=3)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+step(heartbeat_timeout="soon")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 step(timout=timedelta(seconds=1))  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 step(ORDER)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
 

@@ -10,13 +10,13 @@ from contextvars import ContextVar
 from holdfast import BodyCall
 
 running: ContextVar[str] = ContextVar("running", default="-")
-"""Which run and stage the code belongs to that asks: a filter of the `logging` module can put it into every line."""
+"""Which run, and stage or step, the code that asks belongs to: a filter of `logging` can put it into every line."""
 
 _log = logging.getLogger("timing")
 
 
 class Timing:
-    """Counts bodies by stage and how they ended, and logs how long each took."""
+    """Counts bodies by stage, or by step, and how they ended, and logs how long each took."""
 
     def __init__(self) -> None:
         self.ended: Counter[tuple[str, str]] = Counter()
@@ -24,7 +24,8 @@ class Timing:
     @contextmanager
     def body(self, call: BodyCall) -> Generator[None]:
         """Measure one body. Called on the event loop, so nothing here may block."""
-        token = running.set(f"{call.run_id}/{call.stage}")
+        name = call.stage if call.step is None else f"{call.stage}/{call.step}"
+        token = running.set(f"{call.run_id}/{name}")
         began = time.perf_counter()
         ended = "completed"
         try:
@@ -34,6 +35,6 @@ class Timing:
             raise
         finally:
             running.reset(token)
-            self.ended[call.stage, ended] += 1
+            self.ended[name, ended] += 1
             seconds = time.perf_counter() - began
-            _log.info("%s, attempt %s: %s after %.3f s", call.stage, call.attempt, ended, seconds)
+            _log.info("%s, attempt %s: %s after %.3f s", name, call.attempt, ended, seconds)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Engine, Pipeline, Retry, Worker, stage
+from holdfast import Engine, Pipeline, Retry, Worker, stage, step, step_context, workflow
 from holdfast.ports.errors import CommandError
 from tests.integration.examples.pages import DOCS
 
@@ -22,6 +22,18 @@ def stumble(x: int) -> int:
     if x > 0:
         raise ValueError("positive")
     return x
+
+
+@step(retry=Retry(attempts=2, wait=timedelta(0)))
+def trip(x: int) -> int:
+    if step_context().attempt == 1:
+        raise ValueError("not yet")
+    return x + 1
+
+
+@workflow
+async def errand(x: int) -> int:
+    return await trip(x)
 
 
 STUMBLE = Pipeline("stumble", input=int).pipe(stumble)
@@ -59,3 +71,13 @@ def test_timing() -> None:
             engine.start(STUMBLE(1)).result(timeout=timedelta(seconds=20))
 
     assert timing.ended == {("stumble", "completed"): 1, ("stumble", "ValueError"): 2}
+
+
+def test_timing_of_steps() -> None:
+    timing = example("timing.py")["Timing"]()
+    with (
+        Engine.open("memory://", workflows=[errand], interceptors=[timing]).sync as engine,
+        Worker(engine, poll_interval=0.05),
+    ):
+        assert engine.start(errand(3)).result(timeout=timedelta(seconds=20)) == 4
+    assert timing.ended == {("errand/trip", "completed"): 1, ("errand/trip", "ValueError"): 1}

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import attrs
 import pytest
+from sqlalchemy import Connection
 
 from holdfast.kernel.authoring.continuing import continue_as_new
 from holdfast.kernel.authoring.functions import now, sleep, uuid4, workflow
@@ -86,6 +87,50 @@ def test_a_stub_stands_in_for_a_step(world: World) -> None:
     (call,) = world.calls(pack)
     assert call.arguments == {"what": "receipt 7", "more": ("thanks",)}
     assert (call.workflow, call.step, call.attempt) == ("fulfil", "pack", 1)
+
+
+@step.in_transaction
+def book(db: Connection, seat: str, *, row: int = 1) -> str:
+    raise AssertionError("there is no database in a test")
+
+
+@workflow
+async def travel(seat: str) -> str:
+    return await book(seat, row=4)
+
+
+def test_a_stub_stands_in_for_a_step_in_a_transaction_and_gets_no_connection(world: World) -> None:
+    booked = world.stub(book).does(lambda seat, *, row=1: f"{seat}{row}")
+    assert world.run(travel("a")) == "a4"
+    booked.assert_called_once_with("a", row=4)
+
+
+def test_without_a_stub_a_step_in_a_transaction_says_what_a_world_lacks(world: World) -> None:
+    with pytest.raises(RunFailedError, match="can't be done in a transaction"):
+        world.run(travel("a"))
+
+
+@step(heartbeat_timeout=timedelta(hours=1), retry=Retry(attempts=2, wait=timedelta(minutes=5), jitter=0.0))
+async def count_pages(pages: int) -> list[object]:
+    context = step_context()
+    first = context.last_heartbeat(int, 0)
+    for page in range(first, pages):
+        context.heartbeat(page)
+        await asyncio.sleep(1_800.0)
+        if page == 5 and context.attempt == 1:
+            await asyncio.sleep(36_000.0)
+    return [context.attempt, first]
+
+
+@workflow
+async def index(pages: int) -> list[object]:
+    began = now()
+    return [*await count_pages(pages), str(now() - began)]
+
+
+def test_a_silent_step_is_lost_in_a_world_when_its_time_has_come(world: World) -> None:
+    # It was last heard of after two and a half hours, and lost an hour later; then five minutes, and five half hours.
+    assert world.run(index(10)) == [2, 5, "6:05:00"]
 
 
 def test_what_was_asserted_of_calls_and_is_not_so_is_an_error_that_tells_of_them(world: World) -> None:
