@@ -81,7 +81,8 @@ class Engine:
         Args:
             url: `memory://`, `sqlite:///path/to/file.db` or `postgresql://user@host/database`.
             workflows: What runs can be started of here, and what a worker of this engine runs.
-            blobs: Where large values go, as `file:///an/absolute/folder`, or a blob store of your own.
+            blobs: Where large values go, as `file:///an/absolute/folder` or `s3://bucket/prefix`, or a blob store of
+                your own.
             transport: What carries hints, if it is not to be what comes with the store.
             namespace: Runs, keys and jobs of one namespace are not seen from another. 1 to 200 of
                 `A-Z a-z 0-9 _ . @ = + -`, the first a letter, a digit or `_`.

@@ -111,9 +111,15 @@ def open_blobs(url: str | BlobStore | None) -> BlobStore | None:
     if not isinstance(url, str):
         return url
     scheme, _, path = url.partition("://")
+    if scheme == "s3" and path.strip("/"):
+        # Not at the top: boto3 is in an extra.
+        from holdfast.adapters.aws.s3 import S3BlobStore
+
+        bucket, _, prefix = path.partition("/")
+        return S3BlobStore(bucket, prefix.rstrip("/"))
     if scheme != "file" or not path.startswith("/"):
         raise InvalidUrlError(
-            f"{without_secrets(url)!r} is no blob store's URL; use file:///an/absolute/folder"
+            f"{without_secrets(url)!r} is no blob store's URL; use file:///an/absolute/folder or s3://bucket/prefix"
         )
     return FileBlobStore(Path(path))
 

@@ -47,6 +47,15 @@ def is_blob_key_part(text: str) -> bool:
     return _PART.fullmatch(text) is not None
 
 
+def is_blob_key(text: str) -> bool:
+    """Return whether a text is a key as `check_blob_key` has it."""
+    try:
+        check_blob_key(text)
+    except InvalidKeyError:
+        return False
+    return True
+
+
 def check_blob_key(key: str) -> None:
     """Raise InvalidKeyError unless `key` is parts of plain characters, none of them `.` or `..`, ending in a hash."""
     parts = key.split("/")

@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from holdfast.ports.blobs import check_blob_key
+from holdfast.ports.blobs import check_blob_key, is_blob_key
 from holdfast.ports.errors import (
     BlobCorruptError,
     BlobMissingError,
@@ -185,7 +185,7 @@ class FileBlobStore:
             if name.endswith("/"):
                 if path.startswith(prefix) or prefix.startswith(path):
                     yield from self._walk((*parts, name[:-1]), prefix)
-            elif path.startswith(prefix) and _is_key(path):
+            elif path.startswith(prefix) and is_blob_key(path):
                 yield path
 
     @contextmanager
@@ -235,14 +235,6 @@ def _parts(key: str) -> list[str]:
     check_blob_key(key)
     *folders, name = key.split("/")
     return [*folders, f".{name}"]
-
-
-def _is_key(path: str) -> bool:
-    try:
-        check_blob_key(path)
-    except InvalidKeyError:
-        return False
-    return True
 
 
 def _make_folder(parent: int, name: str) -> None:

@@ -100,7 +100,11 @@ def engine_options(body: Callable[..., None]) -> Callable[..., None]:
 
     @click.option("--url", metavar="URL", help=f"The store, in place of ENGINE. [{URL_VARIABLE}]")
     @click.option("--namespace", metavar="NAME", help="With a URL: the namespace.  [default: default]")
-    @click.option("--blobs", metavar="URL", help="With a URL: where large values are, as file:///a/folder.")
+    @click.option(
+        "--blobs",
+        metavar="URL",
+        help="With a URL: where large values are, as file:///a/folder or s3://bucket/prefix.",
+    )
     @click.option(
         "--patience",
         type=click.FloatRange(min=0, min_open=True),

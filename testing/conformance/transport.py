@@ -25,8 +25,11 @@ def a_run_hint(number: int = 1) -> RunHint:
 class JobTransportContract(ABC):
     """Every promise of `JobTransport`, which may lose, repeat, delay and reorder. Define `make_transport`.
 
-    Where a delivery without a hint says only that something changed, it counts as whatever was awaited.
+    Where a delivery without a hint says only that something changed, it counts as whatever was awaited. Set
+    `tells_of_runs` to False if hints at the ends of runs are always lost, as where a message goes to one receiver.
     """
+
+    tells_of_runs: bool = True
 
     @abstractmethod
     def make_transport(self) -> JobTransport:
@@ -34,7 +37,10 @@ class JobTransportContract(ABC):
 
     def test_a_hint_that_is_announced_again_and_again_arrives(self) -> None:
         """Hints of either kind: the sweep makes up for what is lost."""
-        for hint in (a_hint(3, epoch=7, queue="größe"), a_run_hint(4)):
+        hints: list[Hint] = [a_hint(3, epoch=7, queue="größe")]
+        if self.tells_of_runs:
+            hints.append(a_run_hint(4))
+        for hint in hints:
             transport = self.make_transport()
             try:
                 assert _arrives(transport, hint)
@@ -168,10 +174,12 @@ class JobTransportContract(ABC):
 class RedeliveryContract(JobTransportContract):
     """What a transport promises that keeps each delivery until it is acknowledged (a queue rather than a bell).
 
-    Define `pass_time` as well; the transport is to repeat what was not acknowledged within `visibility_seconds`.
+    Define `pass_time` as well; the transport is to repeat what was not acknowledged within `visibility_seconds`. Set
+    `is_exact` to False if a delivery may go to two receivers at once, and an old receipt still count, now and then.
     """
 
     visibility_seconds: float = 30.0
+    is_exact: bool = True
 
     @abstractmethod
     def pass_time(self, seconds: float) -> None:
@@ -239,7 +247,8 @@ class RedeliveryContract(JobTransportContract):
 
         _answer_all(transport, slow.receipt)
         self.pass_time(self.visibility_seconds * 1.1)
-        assert [a_hint()] == _hints(transport)
+        if self.is_exact:
+            assert [a_hint()] == _hints(transport)
         transport.close()
 
     def test_every_hint_goes_to_one_receiver(self) -> None:
@@ -255,7 +264,8 @@ class RedeliveryContract(JobTransportContract):
 
         received = [hint for mine in in_threads(4, receive) for hint in mine]
 
-        assert 200 == len(received) == len(set(received))
+        assert len(set(received)) == 200
+        assert len(received) == 200 or not self.is_exact
         transport.close()
 
 

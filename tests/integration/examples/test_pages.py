@@ -4,7 +4,7 @@ import contextlib
 import io
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import cast
 
@@ -24,6 +24,7 @@ from holdfast.kernel.rules import command_from, reply_type
 from holdfast.kernel.transitions import RUN_TRANSITIONS
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.json import parse
+from tests.aws import REGION, fake_aws
 from tests.integration.examples.pages import DOCS, PAGES, ROOT, anchors, blocks, links, prose, table
 
 PROMISES = (
@@ -44,11 +45,38 @@ def _name(page: Path) -> str:
 # What is shown --------------------------------------------------------------------------------------------------
 
 
+@contextlib.contextmanager
+def _surroundings(page: Path, patched: pytest.MonkeyPatch) -> Generator[None]:
+    """What a page takes for granted."""
+    if page.name != "aws.md":
+        yield
+        return
+    with fake_aws() as aws:
+        aws.client("s3").create_bucket(
+            Bucket="holdfast-blobs", CreateBucketConfiguration={"LocationConstraint": REGION}
+        )
+        for name, value in {
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_ENDPOINT_URL": aws.url,
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "DATABASE_URL": "sqlite:///aws.db",
+            "QUEUE_URL": aws.new_queue()[1],
+        }.items():
+            patched.setenv(name, value)
+        yield
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if "```python" in page.read_text()], ids=_name)
 def test_the_code_of_a_page_runs_in_order_and_prints_what_is_shown(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    with _surroundings(page, monkeypatch):
+        _run(page, monkeypatch)
+
+
+def _run(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # What a page adds to these is not there for the tests after it.
     root = logging.getLogger()
     monkeypatch.setattr(root, "handlers", list(root.handlers))

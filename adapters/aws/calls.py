@@ -1,0 +1,59 @@
+"""What all adapters for AWS share: how clients are made, and what their errors mean."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+
+from holdfast.ports.errors import InvalidArgumentError, UnavailableError
+
+
+def config(*, connect_timeout: float, read_timeout: float, attempts: int) -> Config:
+    """Return how a client behaves that was not given: it tries again by itself what fails for a moment."""
+    return Config(
+        connect_timeout=connect_timeout,
+        read_timeout=read_timeout,
+        retries={"mode": "standard", "total_max_attempts": attempts},
+        tcp_keepalive=True,
+        user_agent_extra="holdfast",
+    )
+
+
+def new_client(who: str, service: str, config: Config) -> Any:
+    """Return a client of boto3's. InvalidArgumentError where it can't be made, for no region is found, say."""
+    session: Any = boto3.Session()  # of its own: the default one is not to be used by several threads
+    try:
+        return session.client(service, config=config)
+    except BotoCoreError as error:
+        said_so = f"{who} can't make a client: {error} Set AWS_DEFAULT_REGION, say, or give `client`"
+        raise InvalidArgumentError("client", said_so) from error
+
+
+@contextmanager
+def reported(doing: str) -> Generator[None]:
+    """Raise UnavailableError for whatever a call of AWS raises: what was to be done, and what it said."""
+    try:
+        yield
+    except ClientError as error:
+        raise UnavailableError(f"could not {doing}: {said(error)}") from error
+    except (BotoCoreError, HTTPClientError, OSError) as error:
+        raise UnavailableError(f"could not {doing}: {error}") from error
+
+
+def code_of(error: ClientError) -> str:
+    """Return the code of an error, as `NoSuchKey`. Where there is no body to read one from it is the HTTP status."""
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def status_of(error: ClientError) -> int:
+    """Return the HTTP status of an error; 0 if there is none."""
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def said(error: ClientError) -> str:
+    """Return what an error says, for people."""
+    told = error.response.get("Error", {})
+    return f"{told.get('Code', status_of(error))}: {told.get('Message', '')}".rstrip(": ")

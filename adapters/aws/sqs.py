@@ -1,0 +1,199 @@
+"""Hints over a queue of Amazon SQS: a message for each job, which a function takes, or whoever receives."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from math import ceil, floor
+from typing import TYPE_CHECKING, Final, cast
+
+from typing_extensions import override
+
+from holdfast.adapters.aws.calls import config, new_client, reported
+from holdfast.ports.arguments import TEXT, check, integer
+from holdfast.ports.errors import UnavailableError
+from holdfast.ports.json import canonical, parse
+from holdfast.ports.records import job_key
+from holdfast.ports.transport import Delivery, Hint, JobHint
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+    from mypy_boto3_sqs.type_defs import MessageTypeDef, SendMessageBatchRequestEntryTypeDef
+
+_AT_ONCE: Final = 10
+"""How many messages SQS takes, or gives, in one request."""
+_POLL_MAX: Final = 20
+"""Seconds for which SQS lets a request for messages wait."""
+_VISIBILITY_MAX: Final = 12 * 3_600
+_REST: Final = 5.0
+"""Seconds for which nothing is sent after it could not be: each commit would wait for it."""
+_QUEUE: Final = "queue"
+_SENDING: Final = config(connect_timeout=1, read_timeout=2, attempts=2)
+_RECEIVING: Final = config(connect_timeout=5, read_timeout=_POLL_MAX + 5, attempts=2)
+
+_log = logging.getLogger("holdfast.aws")
+
+
+class SqsJobTransport:
+    """A JobTransport over one queue, standard or FIFO. Safe to use from several threads.
+
+    A message is `{"epoch":0,"job_id":"..."}` and nothing else, with the job's queue as its attribute `queue`. The ends
+    of runs are not sent: a message goes to one receiver, and who waits for a run asks the store now and then.
+
+    Messages are sent in the call, ten in a request, before it returns: a function that is frozen after it has answered
+    sends nothing more. Where that fails they are lost, and so is what is announced in the five seconds after that; the
+    maintenance tick announces again what was lost.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        client: "SQSClient | None" = None,
+        poll_seconds: int = 5,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Take a queue, which has to be there; nothing is called yet.
+
+        Args:
+            url: The queue's URL. One of a FIFO queue ends in `.fifo`; its groups are the jobs, so that none waits for
+                another. How long a message stays unseen after it was given is up to the queue: longer than a function
+                may last.
+            client: A client of boto3's, where region, credentials and endpoint are not to be found as boto3 does by
+                itself.
+            poll_seconds: How long a request for messages waits at the most, up to 20 seconds. `close` waits for it.
+            monotonic: What seconds are counted by.
+
+        Raises:
+            InvalidArgumentError: One of these can't be.
+        """
+        check("SqsJobTransport", TEXT, url=url)
+        check("SqsJobTransport", integer(1, _POLL_MAX), poll_seconds=poll_seconds)
+        self._url = url
+        self._sender: SQSClient = client or new_client("SqsJobTransport", "sqs", _SENDING)
+        self._client: SQSClient = client or new_client("SqsJobTransport", "sqs", _RECEIVING)
+        self._is_fifo = url.endswith(".fifo")
+        self._poll = poll_seconds
+        self._monotonic = monotonic
+        self._rests_until = float("-inf")
+        self._closed = threading.Event()
+
+    @override
+    def __repr__(self) -> str:
+        return f"SqsJobTransport({self._url!r})"
+
+    def announce(self, hints: Sequence[Hint], /) -> None:
+        """Send a message for each job. After `close` they are lost, and for a while after one could not be sent."""
+        jobs = [hint for hint in hints if isinstance(hint, JobHint)]
+        for start in range(0, len(jobs), _AT_ONCE):
+            if self._closed.is_set() or self._monotonic() < self._rests_until:
+                return
+            self._send(jobs[start : start + _AT_ONCE])
+
+    def receive(self, limit: int, wait: float, /) -> Sequence[Delivery]:
+        """Return up to `limit` hints, at most ten, waiting up to `wait` seconds for the first. Empty if none came.
+
+        UnavailableError if SQS can't be asked.
+        """
+        until = self._monotonic() + wait
+        while not self._closed.is_set() and limit > 0:
+            left = max(0.0, until - self._monotonic())
+            with reported(f"receive from {self._url}"):
+                answer = self._client.receive_message(
+                    QueueUrl=self._url,
+                    MaxNumberOfMessages=min(limit, _AT_ONCE),
+                    WaitTimeSeconds=min(floor(left), self._poll),
+                    MessageAttributeNames=[_QUEUE],
+                )
+            if messages := answer.get("Messages", []):
+                return [_delivery(message) for message in messages]
+            if left < 1 and self._closed.wait(until - self._monotonic()):
+                break
+            if self._monotonic() >= until:
+                break
+        return ()
+
+    def ack(self, receipt: str, /) -> None:
+        """Take the message out of the queue, unless it was given to another since, or is no more."""
+        self._tell("delete", lambda: self._client.delete_message(QueueUrl=self._url, ReceiptHandle=receipt))
+
+    def retry(self, receipt: str, delay: float, /) -> None:
+        """Let the message be given again after `delay` seconds, twelve hours at the most."""
+        self._show_in(receipt, delay)
+
+    def extend(self, receipt: str, by: float, /) -> None:
+        """Keep the message unseen for `by` seconds from now."""
+        self._show_in(receipt, by)
+
+    def close(self) -> None:
+        """Stop. A `receive` that waits returns as soon as its request has. Harmless when repeated."""
+        self._closed.set()
+
+    def _send(self, hints: Sequence[JobHint]) -> None:
+        entries = [self._entry(number, hint) for number, hint in enumerate(hints)]
+        try:
+            with reported(f"send to {self._url}"):
+                answer = self._sender.send_message_batch(QueueUrl=self._url, Entries=entries)
+        except UnavailableError as error:
+            self._rests_until = self._monotonic() + _REST
+            _log.warning("hints at jobs are lost for %s seconds, and announced again later: %s", _REST, error)
+            return
+        for failed in answer.get("Failed", []):
+            _log.warning("a hint at a job is lost, and announced again later: %s", failed.get("Message"))
+
+    def _entry(self, number: int, hint: JobHint) -> "SendMessageBatchRequestEntryTypeDef":
+        entry: SendMessageBatchRequestEntryTypeDef = {
+            "Id": str(number),
+            "MessageBody": canonical({"epoch": hint.epoch, "job_id": hint.job}),
+            "MessageAttributes": {_QUEUE: {"DataType": "String", "StringValue": hint.queue}},
+        }
+        if self._is_fifo:
+            entry["MessageGroupId"] = hint.job
+            entry["MessageDeduplicationId"] = f"{hint.job}-{hint.epoch}"
+        return entry
+
+    def _show_in(self, receipt: str, seconds: float) -> None:
+        visibility = min(max(ceil(seconds), 0), _VISIBILITY_MAX)
+        self._tell(
+            "keep unseen",
+            lambda: self._client.change_message_visibility(
+                QueueUrl=self._url, ReceiptHandle=receipt, VisibilityTimeout=visibility
+            ),
+        )
+
+    def _tell(self, what: str, call: Callable[[], object]) -> None:
+        if self._closed.is_set():
+            return
+        try:
+            with reported(f"{what} a message of {self._url}"):
+                call()
+        except UnavailableError as error:
+            _log.debug(
+                "a message comes again: %s", error
+            )  # which does no harm; its receipt is worth nothing, mostly
+
+
+def _delivery(message: "MessageTypeDef") -> Delivery:
+    receipt = message.get("ReceiptHandle", "")
+    attributes = message.get("MessageAttributes", {})
+    queue = attributes[_QUEUE].get("StringValue", "") if _QUEUE in attributes else ""
+    return Delivery(hint=_hint(message.get("Body", ""), queue), receipt=receipt)
+
+
+def _hint(body: str, queue: str) -> JobHint | None:
+    """Return the hint of a message; None if it is not one that was sent here, and so says that something changed."""
+    try:
+        data: object = parse(body)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(data, dict):
+        return None
+    said = cast("dict[str, object]", data)
+    job, epoch = said.get("job_id"), said.get("epoch")
+    if not isinstance(job, str) or type(epoch) is not int:
+        return None
+    try:
+        job_key(job)
+    except ValueError:
+        return None
+    return JobHint(job=job, epoch=epoch, queue=queue)

@@ -1,0 +1,268 @@
+"""What S3 and SQS may answer when something is wrong, over HTTP, and what the adapters make of it."""
+
+import logging
+import socket
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import boto3
+import pytest
+from botocore.config import Config
+from typing_extensions import override
+
+from holdfast.adapters.aws.s3 import PREFIX_MAX, S3BlobStore
+from holdfast.adapters.aws.sqs import SqsJobTransport
+from holdfast.hosts.stores import open_blobs
+from holdfast.ports.errors import (
+    BlobMissingError,
+    InvalidArgumentError,
+    InvalidUrlError,
+    UnavailableError,
+)
+from holdfast.ports.transport import JobHint, RunHint
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_sqs import SQSClient
+
+Answer: TypeAlias = tuple[int, bytes, int]
+"""Status, body, and how long the body is said to be."""
+
+DATA = b"some bytes"
+KEY = f"default/run/{sha256(DATA).hexdigest()}"
+HINT = JobHint(job="01TESTKEY00000000000000001.1", epoch=0, queue="main")
+
+
+def says(status: int, code: str = "", message: str = "") -> Answer:
+    body = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>".encode() if code else b""
+    return status, body, len(body)
+
+
+@contextmanager
+def serving(*answers: Answer) -> Generator[tuple[str, list[str]]]:
+    """A server that gives these answers in turn, and closes the connection when there are none left."""
+    waiting, asked = list(answers), list[str]()
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            asked.append(self.command)
+            if not waiting:
+                self.close_connection = True
+                self.connection.shutdown(socket.SHUT_RDWR)
+                return
+            status, body, length = waiting.pop(0)
+            self.send_response(status)
+            self.send_header("Content-Length", str(length))
+            self.end_headers()
+            self.wfile.write(body)
+            self.close_connection = True
+
+        do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = answer  # noqa: N815  # the library wants these names
+
+        @override
+        def log_message(self, format: str, *args: Any) -> None:
+            """Nobody reads it."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", asked
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def client(service: Any, url: str) -> Any:
+    session: Any = boto3.Session()
+    return session.client(
+        service,
+        endpoint_url=url,
+        region_name="eu-central-1",
+        aws_access_key_id="key",
+        aws_secret_access_key="secret",
+        config=Config(retries={"total_max_attempts": 1}, connect_timeout=1, read_timeout=1),
+    )
+
+
+@pytest.fixture
+def bucket() -> Callable[[str], S3BlobStore]:
+    def make(url: str) -> S3BlobStore:
+        s3: S3Client = client("s3", url)
+        return S3BlobStore("bucket", client=s3)
+
+    return make
+
+
+@pytest.fixture
+def queue() -> Callable[..., SqsJobTransport]:
+    def make(url: str, **options: Any) -> SqsJobTransport:
+        sqs: SQSClient = client("sqs", url)
+        return SqsJobTransport(f"{url}/1/queue", client=sqs, **options)
+
+    return make
+
+
+# S3 -----------------------------------------------------------------------------------------------------------------
+
+
+def uses(store: S3BlobStore) -> Sequence[Callable[[], object]]:
+    return (
+        lambda: store.put(KEY, DATA),
+        lambda: store.get(KEY),
+        lambda: store.exists(KEY),
+        lambda: store.delete(KEY),
+        lambda: list(store.list("")),
+    )
+
+
+@pytest.mark.parametrize("which", range(5))
+@pytest.mark.parametrize(
+    "answer", [says(500, "InternalError", "oh"), says(503, "SlowDown"), says(403, "AccessDenied")]
+)
+def test_a_bucket_that_refuses_is_unavailable(
+    answer: Answer, which: int, bucket: Callable[[str], S3BlobStore]
+) -> None:
+    with serving(answer) as (url, asked), pytest.raises(UnavailableError, match="bucket 'bucket'"):
+        uses(bucket(url))[which]()
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("which", range(5))
+def test_a_bucket_that_nobody_answers_for_is_unavailable(
+    which: int, bucket: Callable[[str], S3BlobStore]
+) -> None:
+    with serving() as (url, _), pytest.raises(UnavailableError):
+        uses(bucket(url))[which]()
+    with pytest.raises(UnavailableError):
+        uses(bucket(url))[which]()
+
+
+def test_a_bucket_that_is_not_there_is_unavailable_and_no_blob_is_taken_for_missing(
+    bucket: Callable[[str], S3BlobStore],
+) -> None:
+    with (
+        serving(says(404, "NoSuchBucket", "it is not there")) as (url, _),
+        pytest.raises(UnavailableError, match="NoSuchBucket: it is not there"),
+    ):
+        bucket(url).get(KEY)
+    with serving(says(404, "NoSuchKey")) as (url, _), pytest.raises(BlobMissingError):
+        bucket(url).get(KEY)
+
+
+def test_a_body_that_breaks_off_is_unavailable_and_not_corrupt(bucket: Callable[[str], S3BlobStore]) -> None:
+    with serving((200, DATA[:4], len(DATA))) as (url, _), pytest.raises(UnavailableError):
+        bucket(url).get(KEY)
+
+
+def test_a_put_of_what_is_there_is_done(bucket: Callable[[str], S3BlobStore]) -> None:
+    with serving(says(412, "PreconditionFailed")) as (url, asked):
+        bucket(url).put(KEY, DATA)
+    assert asked == ["PUT"]
+
+
+def test_a_put_that_met_another_is_made_again_and_not_for_ever(bucket: Callable[[str], S3BlobStore]) -> None:
+    met = says(409, "ConditionalRequestConflict")
+    with serving(met, met, says(200)) as (url, asked):
+        bucket(url).put(KEY, DATA)
+    assert len(asked) == 3
+    with (
+        serving(*[met] * 9) as (url, asked),
+        pytest.raises(UnavailableError, match="ConditionalRequestConflict"),
+    ):
+        bucket(url).put(KEY, DATA)
+    assert len(asked) == 5
+
+
+def test_a_url_names_a_bucket_and_a_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+
+    assert repr(open_blobs("s3://bucket/a/b/")) == "S3BlobStore('bucket', 'a/b')"
+    assert repr(open_blobs("s3://bucket")) == "S3BlobStore('bucket', '')"
+    with pytest.raises(InvalidUrlError, match="s3://bucket/prefix"):
+        open_blobs("s3://")
+    for prefix in ("a//b", "..", "/a", "é", "x" * (PREFIX_MAX + 1)):
+        with pytest.raises(InvalidUrlError, match="no prefix of blobs"):
+            S3BlobStore("bucket", prefix)
+
+
+def test_without_a_region_it_is_said_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_DEFAULT_REGION", "AWS_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nowhere")
+
+    with pytest.raises(InvalidArgumentError, match="AWS_DEFAULT_REGION"):
+        SqsJobTransport("https://sqs.example/1/queue")
+
+
+# SQS ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_hint_that_can_not_be_sent_is_lost_and_so_are_those_of_the_next_seconds(
+    queue: Callable[..., SqsJobTransport], caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [0.0]
+    with serving() as (url, asked), caplog.at_level(logging.WARNING):
+        transport = queue(url, monotonic=lambda: now[0])
+        transport.announce([HINT] * 25)
+        transport.announce([HINT])
+        assert len(asked) == 1
+        now[0] = 5.0
+        transport.announce([HINT])
+    assert len(asked) == 2
+    assert caplog.text.count("lost for 5.0 seconds") == 2
+
+
+def test_a_hint_that_is_refused_alone_is_told_of(
+    queue: Callable[..., SqsJobTransport], caplog: pytest.LogCaptureFixture
+) -> None:
+    body = b'{"Successful":[],"Failed":[{"Id":"0","Code":"x","Message":"too large","SenderFault":true}]}'
+    with serving((200, body, len(body))) as (url, _), caplog.at_level(logging.WARNING):
+        queue(url).announce([HINT])
+    assert "too large" in caplog.text
+
+
+def test_the_ends_of_runs_are_not_sent(queue: Callable[..., SqsJobTransport]) -> None:
+    with serving() as (url, asked):
+        queue(url).announce([RunHint(run="01TESTKEY00000000000000001")])
+    assert asked == []
+
+
+def test_a_queue_that_can_not_be_asked_is_unavailable(queue: Callable[..., SqsJobTransport]) -> None:
+    with serving() as (url, _), pytest.raises(UnavailableError, match="could not receive"):
+        queue(url).receive(1, 0)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "no json",
+        "[1]",
+        "7",
+        '{"job_id":7,"epoch":0}',
+        '{"job_id":"x","epoch":0}',
+        '{"job_id":"x"}',
+        "[" * 9_000,
+    ],
+)
+def test_a_message_from_elsewhere_says_only_that_something_changed(
+    body: str, queue: Callable[..., SqsJobTransport]
+) -> None:
+    escaped = body.replace("\\", "\\\\").replace('"', '\\"')
+    answer = f'{{"Messages":[{{"MessageId":"1","ReceiptHandle":"r","Body":"{escaped}"}}]}}'.encode()
+    with serving((200, answer, len(answer))) as (url, _):
+        (delivery,) = queue(url).receive(1, 0)
+    assert (delivery.hint, delivery.receipt) == (None, "r")
+
+
+@pytest.mark.parametrize("poll", [0, 21, 1.5, True])
+def test_a_wait_that_sqs_does_not_allow_is_refused(poll: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="poll_seconds"):
+        SqsJobTransport("https://sqs.example/1/queue", poll_seconds=poll)
