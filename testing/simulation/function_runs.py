@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
-from typing import Final
+from typing import Final, cast
 
 import attrs
 
@@ -12,6 +12,7 @@ from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.ports.records import ACTIVE, JobKind, JobState, Run, RunStatus
 from holdfast.ports.tables import Tables
+from holdfast.testing.simulation.asked import asking
 from holdfast.testing.simulation.functions import GO, draw_function, draw_sleeper
 from holdfast.testing.simulation.processes import Deed
 from holdfast.testing.simulation.programs import Program
@@ -84,6 +85,9 @@ def draw_functions(random: Random) -> Functions:
         for number in range(random.choice((1, 2, 3)))
     ]
     deeds = [deed for run in runs for deed in _sending(random, run)]
+    for run in runs:
+        if run.program.is_asked:
+            deeds += asking(cast("Workflow[[int], int]", run.program.workflow), run.id, run.at)
     if random.random() < 0.3:
         deeds += _sleeping(random, sleeper)
     workflows: list[Definition[object]] = [*(one.workflow for one in programs), sleeper]

@@ -26,6 +26,7 @@ from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.authoring.steps import Step, step
 from holdfast.ports.errors import GiveUp
+from holdfast.testing.simulation.asked import expose_tally
 from holdfast.testing.simulation.callings import PATIENT, Calling, run_key, trying
 from holdfast.testing.simulation.programs import Model, Program, mixed
 from holdfast.testing.simulation.tally import Tally
@@ -60,9 +61,12 @@ def draw_function(draw: Random, name: str, tally: Tally) -> Program:
         kind()
     parts, tidy = tuple(draft.parts), draft.step()
     is_tidy = draw.random() < 0.3
+    is_asked = name == "first"
 
     @workflow(name=name)
     async def function(number: int, left: int = rounds) -> int:
+        if is_asked:
+            expose_tally()
         try:
             for part in parts:
                 number = await part(number)
@@ -74,7 +78,9 @@ def draw_function(draw: Random, name: str, tally: Tally) -> Program:
         return number
 
     as_program = cast("Workflow[[int], int]", function)
-    return Program(workflow=as_program, model=draft.model, nodes=(), receives=draft.receives)
+    return Program(
+        workflow=as_program, model=draft.model, nodes=(), receives=draft.receives, is_asked=is_asked
+    )
 
 
 def draw_sleeper(draw: Random, name: str) -> Workflow[[int], int]:

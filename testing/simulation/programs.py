@@ -58,7 +58,7 @@ class Elsewhere:
 class Program:
     """A workflow, and what it gives: `nodes` are the names of its stages, `children` of those that are runs.
 
-    Of a durable function, `receives` is how many messages it takes at most.
+    Of a durable function, `receives` is how many messages it takes at most; if it `is_asked`, clients have it updated.
     """
 
     workflow: Pipeline[int, int] | Workflow[[int], int]
@@ -67,6 +67,7 @@ class Program:
     externals: tuple[str, ...] = ()
     children: tuple[str, ...] = ()
     receives: int = 0
+    is_asked: bool = False
 
 
 def mixed(salt: int, number: int) -> int:
