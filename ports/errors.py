@@ -107,6 +107,7 @@ class SignalRefusedError(CommandError):
 
     def __init__(self, run_id: str, why: str) -> None:
         self.run_id = run_id
+        self.why = why
         super().__init__(f"run {run_id!r} takes no signals: {why}")
 
 

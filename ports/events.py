@@ -12,8 +12,10 @@ USER_EVENTS: Final = "user."
 
 EVENT_TYPES: Final = frozenset(
     {
+        "child.cancelling",
         "child.completed",
         "child.failed",
+        "child.signalled",
         "child.started",
         "event.skipped",
         "run.admitted",

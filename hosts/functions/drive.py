@@ -16,6 +16,7 @@ from holdfast.kernel.functions.asked import (
     ChildAsked,
     ChildEnded,
     ChildStarted,
+    ChildTold,
     Ended,
     Failed,
     GoesOn,
@@ -26,6 +27,7 @@ from holdfast.kernel.functions.asked import (
     StepAsked,
     StepCompleted,
     StepFailed,
+    TellAsked,
     TimerAsked,
     TimerFired,
     Told,
@@ -46,6 +48,8 @@ TOLD: Final = frozenset(
         "step.completed",
         "step.failed",
         "timer.fired",
+        "child.signalled",
+        "child.cancelling",
         "child.started",
         "child.completed",
         "child.failed",
@@ -93,8 +97,8 @@ class Drive:
         self._new: list[StepAsked] = []
         self._dropped: list[str] = []
         self._tries: dict[str, Try] = {}
-        self._children: dict[str, ChildAsked] = {}
-        """The runs that the function has asked for, and that are not there yet."""
+        self._children: dict[str, ChildAsked | TellAsked] = {}
+        """The runs that the function has asked for, and that are not there yet; and what others are to be told."""
         self._patches: dict[str, None] = {}
         """What the function was told that its run has, which is not recorded yet."""
         self._answers: dict[str, Answered] = {}
@@ -178,8 +182,8 @@ class Drive:
         left = self.ended.unread if isinstance(self.ended, GoesOn) else ()
         return frozenset((*left, *self._machine.late))
 
-    def children(self) -> list[ChildAsked]:
-        """Return the runs that are to be started."""
+    def children(self) -> list[ChildAsked | TellAsked]:
+        """Return the runs that are to be started, and what those are to be told that were."""
         return list(self._children.values())
 
     def patches(self) -> list[Recorded]:
@@ -243,7 +247,9 @@ class Drive:
 
     def _note(self, turn: Turn) -> None:
         self._new += (one for one in turn.asked if isinstance(one, StepAsked))
-        self._children.update((one.call, one) for one in turn.asked if isinstance(one, ChildAsked))
+        self._children.update(
+            (one.call, one) for one in turn.asked if isinstance(one, ChildAsked | TellAsked)
+        )
         self._dropped += turn.dropped
         self._patches.update(dict.fromkeys(turn.patches))
         self._answers.update((one.call, one) for one in turn.answers)
@@ -268,6 +274,13 @@ class Drive:
                 error = str(facts["message"]) if row.type == "child.failed" else None
                 told = ChildStarted(
                     call=call, workflow=str(facts["workflow"]), run=str(facts["run"]), error=error
+                )
+            case "child.signalled" | "child.cancelling":
+                told = ChildTold(
+                    call=call,
+                    run=str(facts["run"]),
+                    is_cancel=row.type == "child.cancelling",
+                    error=str(facts["message"]) if "message" in facts else None,
                 )
             case "child.completed":
                 told = ChildEnded(run=str(facts["run"]), output=self._text(_payload(row)))

@@ -36,10 +36,13 @@ from holdfast.kernel.commands import (
     Outcome,
     Parked,
     Recorded,
+    RecordedType,
+    Sent,
     Started,
+    Tells,
 )
 from holdfast.kernel.functions import limits
-from holdfast.kernel.functions.asked import ChildAsked, GoesOn, Returned
+from holdfast.kernel.functions.asked import ChildAsked, GoesOn, Returned, TellAsked
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import (
     BlobCorruptError,
@@ -250,7 +253,7 @@ class _Driver:
     async def _children(self, drive: Drive) -> list[Recorded]:
         """Return what starts the runs that are asked for."""
         children = drive.children()
-        if all(len(one.input) <= INLINE_MAX for one in children):
+        if all(len(_text_of(one)) <= INLINE_MAX for one in children):
             return [self._child(one) for one in children]
         put = partial(lambda: [self._child(one) for one in children])
         return await until_available_in_thread(put, "what a run is started with can't be stored yet")
@@ -276,10 +279,17 @@ class _Driver:
             return put()
         return await until_available_in_thread(put, "the reply to an update can't be stored yet")
 
-    def _child(self, asked: ChildAsked) -> Recorded:
+    def _child(self, asked: ChildAsked | TellAsked) -> Recorded:
         run = self._body.work.run
         # Not in a place of this run's: it is the child's, and goes with that.
         place = attrs.evolve(self._body.place, run=f"{run.key}-{asked.call.replace('.', '-')}")
+        if isinstance(asked, TellAsked):
+            tells = Tells(run_id=asked.run, reason=asked.text)
+            if asked.channel is not None:
+                sent = Sent(channel=asked.channel, payload=self._body.payloads.put(asked.text, place))
+                tells = Tells(run_id=asked.run, signal=sent)
+            kind: RecordedType = "child.cancelling" if tells.signal is None else "child.signalled"
+            return Recorded(type=kind, call=asked.call, site=asked.site, tells=tells)
         child = Started(
             run_id=asked.run or child_id(run, asked.call),
             workflow=asked.workflow,
@@ -462,6 +472,10 @@ class _Driver:
             )
 
         return await until_available_in_thread(made, "what a function goes on with can't be stored yet")
+
+
+def _text_of(asked: ChildAsked | TellAsked) -> str:
+    return asked.input if isinstance(asked, ChildAsked) else asked.text
 
 
 def _blocked(code: str, message: str) -> Outcome:

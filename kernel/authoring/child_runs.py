@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, cast
 from typing_extensions import TypeVar
 
 from holdfast.kernel.authoring.options import StartOptions, check_options
-from holdfast.kernel.functions.asked import ChildAsked
+from holdfast.kernel.authoring.signals import Signal
+from holdfast.kernel.functions.asked import ChildAsked, TellAsked
 from holdfast.kernel.functions.frames import call_site
 from holdfast.kernel.functions.loop import FunctionLoop, loop_for
 from holdfast.kernel.values import decode, encode
 from holdfast.kernel.values.forms import Form
-from holdfast.ports.arguments import Wanted, check
+from holdfast.ports.arguments import TEXT, Wanted, an, check
 from holdfast.ports.errors import RunCancelledError, RunFailedError
 from holdfast.ports.records import ClosePolicy
 
@@ -47,6 +48,29 @@ class ChildRun(Generic[Out]):
         if ended.output is not None:
             return cast("Out", decode(ended.output, self._output))
         raise (RunCancelledError if ended.is_cancelled else RunFailedError)(self.id, ended.message)
+
+    async def signal(self, signal: Signal, /) -> None:
+        """Send it a message: `await child.signal(go(5))`. It is stored when this returns, once, and not lost.
+
+        Raises:
+            SignalRefusedError: It has ended, or is a pipeline.
+            InvalidArgumentError: It is no signal.
+        """
+        check("signal", an("a message with its channel, as channel(message) gives it", Signal), signal=signal)
+        await self._tell(signal.channel, signal.text)
+
+    async def cancel(self, *, reason: str = "") -> None:
+        """Cancel it, unless it has ended, and go on: `result` then raises RunCancelledError, once it has cleaned up.
+
+        `reason` is for people. InvalidArgumentError if it is no string.
+        """
+        check("cancel", TEXT, reason=reason)
+        await self._tell(None, reason)
+
+    async def _tell(self, channel: str | None, text: str) -> None:
+        loop = self._loop
+        asked = TellAsked(call=loop.next_call(), run=self.id, channel=channel, text=text, site=call_site())
+        await loop.ask(asked)  # once it is asked for it is done, whoever is cancelled
 
 
 async def start_child(

@@ -24,6 +24,7 @@ from holdfast.kernel.commands.functions import (
     RunSignalled,
     RunUpdate,
     RunUpdated,
+    Tells,
 )
 from holdfast.kernel.commands.jobs import (
     Attempt,
@@ -230,6 +231,7 @@ __all__ = [
     "Started",
     "StreamLease",
     "Suspended",
+    "Tells",
     "Tested",
     "admissions",
     "passed_over_beside",

@@ -15,6 +15,8 @@ RecordedType = Literal[
     "timer.fired",
     "patch.marked",
     "child.started",
+    "child.signalled",
+    "child.cancelling",
     "update.completed",
     "update.failed",
     "update.rejected",
@@ -27,13 +29,23 @@ SIGNALS_MAX: Final = 100
 
 
 @attrs.frozen(kw_only=True)
+class Tells:
+    """What a function tells a run that it has started: a message, or that it is cancelled, for people with a reason."""
+
+    run_id: str
+    signal: Sent | None = None
+    reason: str = ""
+
+
+@attrs.frozen(kw_only=True)
 class Recorded:
     """What a call of a durable function has come to: a row of its history.
 
     `call` names the call, or what is patched; `step` is what was called, `site` where in the code. `output` is what a
     step gave, `error` the JSON text of what it raised. `attempt` is how often it was tried, `retry_at` when that is
     done again. A timer is recorded only once its time `due` has come. `child` is the run that is started with it; if
-    its id is somebody else's, a `child.failed` is recorded instead. Of what the function publishes `call` is the name,
+    its id is somebody else's, a `child.failed` is recorded instead. `tells` is what a run is told with it.
+    Of what the function publishes `call` is the name,
     `output` the value, and `attempt` says the how-manieth of that name it is.
     """
 
@@ -48,6 +60,7 @@ class Recorded:
     due: Micros | None = None
     started_at: Micros | None = None
     child: Started | None = None
+    tells: Tells | None = None
 
 
 @attrs.frozen(kw_only=True)

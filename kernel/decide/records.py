@@ -16,6 +16,7 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.decide.children import begin_child
 from holdfast.kernel.decide.failures import failure_facts
 from holdfast.kernel.decide.leases import held_job, hints_of, named_job
+from holdfast.kernel.decide.telling import tell_child
 from holdfast.kernel.draft import RunDraft, rested
 from holdfast.kernel.functions import limits
 from holdfast.kernel.state import Decision, Reads, State
@@ -45,7 +46,16 @@ def reads_of_record(command: JobRecord) -> Reads:
     children = tuple(
         RunName(command.namespace, row.child.run_id) for row in command.rows if row.child is not None
     )
-    return Reads(runs=(key.run,), names=children, jobs=(key,), unseen=((key.run, command.seen),))
+    told = tuple(
+        RunName(command.namespace, row.tells.run_id) for row in command.rows if row.tells is not None
+    )
+    return Reads(
+        runs=(key.run,),
+        names=(*children, *told),
+        drivers=bool(told),
+        jobs=(key,),
+        unseen=((key.run, command.seen),),
+    )
 
 
 def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> Decision[JobRecorded]:
@@ -64,12 +74,21 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
     known = {_named(row) for row in unseen}
     more: tuple[Change, ...] = ()
     admits: dict[str, None] = {}
+    told: set[str] = set()
     for recorded in command.rows:
         is_early = recorded.due is not None and recorded.due > now
         # Whoever has heard no answer sends the same again: what was stored then is among what it has not seen.
         if is_early or (recorded.type, recorded.call, recorded.attempt) in known:
             continue
-        if recorded.child is None:
+        if recorded.tells is not None:
+            if recorded.tells.run_id in told:
+                continue  # one thing at a time: its row is as it was before this command
+            told.add(recorded.tells.run_id)
+            done = tell_child(state, draft, run, job, recorded, now)
+            more = (*more, *done.changes)
+            draft.hints += done.hints
+            admits.update(dict.fromkeys(done.reply))
+        elif recorded.child is None:
             _append(draft, job, recorded, command.host)
         elif (made := begin_child(state, draft, run, job, recorded, now, ids)) is not None:
             more = (*more, *made.changes)

@@ -65,7 +65,26 @@ class ChildAsked:
         return f"a run of {self.workflow!r}"
 
 
-Asked: TypeAlias = StepAsked | TimerAsked | ChildAsked
+@attrs.frozen(kw_only=True)
+class TellAsked:
+    """A run that was started is to be told something. `call` and `site` as in StepAsked.
+
+    It is sent the JSON text `text` through a channel; without a channel it is cancelled, with this text as reason.
+    """
+
+    call: str
+    run: str
+    channel: str | None = None
+    text: str = ""
+    site: str = ""
+
+    @property
+    def what(self) -> str:
+        """What was asked for, in words."""
+        return _told_words(self.run, is_cancel=self.channel is None)
+
+
+Asked: TypeAlias = StepAsked | TimerAsked | ChildAsked | TellAsked
 
 
 @attrs.frozen(kw_only=True)
@@ -124,6 +143,21 @@ class ChildStarted:
 
 
 @attrs.frozen(kw_only=True)
+class ChildTold:
+    """A run was told what it was to be told; if `error` says why not, it was not."""
+
+    call: str
+    run: str
+    is_cancel: bool = False
+    error: str | None = None
+
+    @property
+    def what(self) -> str:
+        """What was recorded, in words."""
+        return _told_words(self.run, is_cancel=self.is_cancel)
+
+
+@attrs.frozen(kw_only=True)
 class ChildEnded:
     """A run that was started has ended: the JSON text of what it gave, or why it gave nothing."""
 
@@ -157,7 +191,7 @@ class Cancelling:
     reason: str = ""
 
 
-Answer: TypeAlias = StepCompleted | StepFailed | TimerFired | ChildStarted
+Answer: TypeAlias = StepCompleted | StepFailed | TimerFired | ChildStarted | ChildTold
 """What comes of a call."""
 
 Told: TypeAlias = Answer | ChildEnded | SignalReceived | UpdateReceived | Cancelling
@@ -250,3 +284,7 @@ class Turn:
     answers: tuple[Answered, ...] = ()
     published: tuple[Published, ...] = ()
     ended: Ended | None = None
+
+
+def _told_words(run: str, *, is_cancel: bool) -> str:
+    return f"that run {run!r} is cancelled" if is_cancel else f"a message to run {run!r}"

@@ -18,6 +18,7 @@ from holdfast.kernel.functions.asked import (
     ChildAsked,
     ChildEnded,
     ChildStarted,
+    ChildTold,
     Ended,
     Failed,
     Returned,
@@ -26,6 +27,7 @@ from holdfast.kernel.functions.asked import (
     StepAsked,
     StepCompleted,
     StepFailed,
+    TellAsked,
     TimerAsked,
     TimerFired,
     Turn,
@@ -41,6 +43,7 @@ from holdfast.ports.errors import (
     HoldfastError,
     NondeterminismError,
     RestlessError,
+    SignalRefusedError,
 )
 from holdfast.ports.records import Micros
 
@@ -222,6 +225,10 @@ class FunctionMachine:
                 self._loop.answer(asked.call, run)
             case ChildAsked(), ChildStarted(run=run, error=str(error)):
                 self._loop.fail(asked.call, ChildRefusedError(run, error))
+            case TellAsked(), ChildTold(error=None):
+                self._loop.answer(asked.call, None)
+            case TellAsked(), ChildTold(run=run, error=str(error)):
+                self._loop.fail(asked.call, SignalRefusedError(run, error))
             case StepAsked(), StepCompleted(output=output):
                 self._loop.answer(asked.call, output)
             case StepAsked(), StepFailed(error=raised):

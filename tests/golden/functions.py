@@ -26,6 +26,7 @@ from holdfast.kernel.functions.asked import (
     StepAsked,
     StepCompleted,
     StepFailed,
+    TellAsked,
     TimerAsked,
     TimerFired,
     Told,
@@ -86,6 +87,8 @@ def asked_data(asked: Asked) -> list[object]:
             return [asked.call, asked.at]
         case ChildAsked():
             return [asked.call, asked.workflow, asked.version, asked.input, asked.run, asked.parent_end]
+        case TellAsked():
+            return [asked.call, asked.run, asked.channel, asked.text]
 
 
 def ended_text(ended: Ended | None) -> str:

@@ -8,9 +8,11 @@ import pytest
 
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.process.worker import Worker
+from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.child_runs import start_child
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.functions import Workflow, sleep, workflow
+from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.invariants import check
@@ -20,6 +22,7 @@ from holdfast.ports.errors import (
     InvalidArgumentError,
     RunCancelledError,
     RunFailedError,
+    SignalRefusedError,
 )
 from holdfast.ports.records import RunStatus
 from holdfast.testing.snapshots import snapshot_of
@@ -284,3 +287,70 @@ def test_what_can_be_no_stage() -> None:
 
     with pytest.raises(DefinitionError, match="'other' must be given by name"):
         stage(by_name)  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
+words = Channel("words", str)
+
+
+@workflow
+async def listens(count: int) -> list[str]:
+    return [await words.receive() for _ in range(count)]
+
+
+@workflow
+async def tells(large: int) -> list[str]:
+    child = await start_child(listens(3))
+    await asyncio.gather(child.signal(words("a")), child.signal(words("b" * large)))
+    await child.signal(words("c"))
+    heard = await child.result()
+    try:
+        await child.signal(words("too late"))
+    except SignalRefusedError as error:
+        heard.append(error.why)
+    return heard
+
+
+@pytest.mark.parametrize("large", [1, 100_000])
+async def test_a_child_is_sent_messages(open_engine: OpenEngine, large: int) -> None:
+    engine = open_engine(tells, listens)
+    async with Worker(engine):
+        with anyio.fail_after(SOON):
+            heard = await engine.run(tells(large), id="x")
+    assert sorted(heard[:2]) == ["a", "b" * large]
+    assert heard[2:] == ["c", "it has ended, as completed"]
+    rows = await engine.handle(tells, "x").history()
+    told = [event.data for event in rows if event.type == "child.signalled"]
+    assert [one["run"] for one in told] == 4 * ["x/1"]
+    sound(engine)
+
+
+@stage(retry=Retry(attempts=9, wait=timedelta(days=1)))
+async def order_taxi(text: str) -> str:
+    raise ConnectionError(text)
+
+
+taxi = Pipeline("taxi", input=str).pipe(order_taxi)
+
+
+@workflow
+async def gives_up(what: str) -> str:
+    child = await start_child(sleeps("a") if what == "function" else taxi("a"))
+    if what == "pipeline":
+        with pytest.raises(SignalRefusedError, match="is a pipeline"):
+            await child.signal(words("a"))
+    await child.cancel(reason="enough")
+    try:
+        return await child.result()
+    except RunCancelledError as error:
+        await child.cancel()  # it has ended: nothing is done
+        return str(error)
+
+
+@pytest.mark.parametrize("what", ["function", "pipeline"])
+async def test_a_child_is_cancelled(open_engine: OpenEngine, what: str) -> None:
+    engine = open_engine(gives_up, sleeps, taxi)
+    async with Worker(engine):
+        with anyio.fail_after(SOON):
+            assert "enough" in await engine.run(gives_up(what), id="x")
+    assert (await engine.handle(sleeps, "x/1").info()).status is RunStatus.CANCELLED
+    sound(engine)

@@ -226,7 +226,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         (
             f'{{"epoch":2,"host":"",{BASE.partition(",")[0]},"job":"r.1",{BASE.partition(",")[2]},"rows":['
             '{"attempt":1,"call":"1","child":null,"due":null,"error":null,"output":{"blob":null,"inline":"5"},'
-            '"retry_at":null,"site":"","started_at":null,"step":"s","type":"step.completed"}],"seen":3,'
+            '"retry_at":null,"site":"","started_at":null,"step":"s","tells":null,"type":"step.completed"}],"seen":3,'
             '"type":"job.record"}'
         ),
     ),
