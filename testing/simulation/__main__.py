@@ -24,6 +24,7 @@ from holdfast.testing.simulation.stores import STORES, stores
 from holdfast.testing.simulation.workload import draw_workload
 
 _CHUNK = 25
+_TELL_EVERY = 1_000
 FAULTLESS_EVERY = 3
 """Every third seed is simulated once more without faults: waste does not need many seeds to be seen."""
 
@@ -58,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print("\n".join(_report(outcome, told.store)), flush=True)
             if not told.keep_on:
                 break
+        if done % _TELL_EVERY == 0:
+            print(f"{done} of {len(seeds)} seeds", file=sys.stderr, flush=True)
     minutes = (time.monotonic() - began) / 60
     counted = ", ".join(f"{kind} {fired[kind]}" for kind in Kind)
     print(
