@@ -335,11 +335,12 @@ class SyncRunHandle(Generic[Out]):
         """
         seconds = seconds_of(timeout, "update")
         reply = self.ask_update(call, idempotency_key=idempotency_key)
-        until = None if seconds is None else time.monotonic() + seconds
+        monotonic = self._core.stores.clock.monotonic
+        until = None if seconds is None else monotonic() + seconds
         while (text := reply.look()) is None:
             future = self._core.listener.when_past(reply.run, reply.seen)
             try:
-                future.result(None if until is None else max(0.0, until - time.monotonic()))
+                future.result(None if until is None else max(0.0, until - monotonic()))
             except FutureTimeoutError:
                 raise TimeoutError(no_reply(self.id, call.update, timeout)) from None
             except CancelledError:
