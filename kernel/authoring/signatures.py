@@ -29,9 +29,19 @@ class CallForm:
     hints: Mapping[str, Form]
     arguments: Form
     output: Form
+    _by_place: tuple[str, ...] | None = attrs.field(init=False, repr=False)
+    """The parameters, if all are required and may be given by place: such calls are bound without more ado."""
+
+    @_by_place.default
+    def _named_by_place(self) -> tuple[str, ...] | None:
+        parameters = self.signature.parameters.values()
+        are_plain = all(one.kind is one.POSITIONAL_OR_KEYWORD and one.default is one.empty for one in parameters)
+        return tuple(self.signature.parameters) if are_plain else None
 
     def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
         """Return the arguments of a call by name. TypeError if the function can't be called so."""
+        if not kwargs and self._by_place is not None and len(args) == len(self._by_place):
+            return dict(zip(self._by_place, args, strict=True))
         given = dict(self.signature.bind(*args, **kwargs).arguments)
         for name, parameter in self.signature.parameters.items():
             if parameter.kind is parameter.VAR_POSITIONAL and name in given:
