@@ -462,15 +462,26 @@ class NotDurableError(HoldfastError):
 
 
 class RestlessError(HoldfastError):
-    """A durable function did not come to rest: it goes on and on without waiting for anything."""
+    """A durable function did not come to rest: it goes on and on without waiting for anything.
+
+    It has made so many `callbacks` in a row, or computed for so many `seconds`, and was at `site` then.
+    """
 
     code = "restless"
 
-    def __init__(self, callbacks: int) -> None:
-        super().__init__(
-            f"the function has made {callbacks:,} turns without waiting for a step, a timer or a message; look for a"
-            " loop that only awaits asyncio.sleep(0), or a lock that nobody gives back"
-        )
+    def __init__(self, callbacks: int = 0, *, seconds: float = 0.0, site: str = "") -> None:
+        if seconds:
+            where = f", and is at {site}" if site else ""
+            message = (
+                f"the function has computed for {seconds:g} seconds without an await{where}; let a step do that, or"
+                " look for a loop that does not end. Its thread goes on for as long as it computes"
+            )
+        else:
+            message = (
+                f"the function has made {callbacks:,} turns without waiting for a step, a timer or a message; look for"
+                " a loop that only awaits asyncio.sleep(0), or a lock that nobody gives back"
+            )
+        super().__init__(message)
 
 
 class NondeterminismError(HoldfastError):

@@ -36,7 +36,13 @@ from holdfast.kernel.functions.asked import (
 )
 from holdfast.kernel.functions.loop import CancelledError
 from holdfast.kernel.functions.machine import FunctionMachine
-from holdfast.ports.errors import HistoryFullError, HoldfastError, NondeterminismError, UnavailableError
+from holdfast.ports.errors import (
+    HistoryFullError,
+    HoldfastError,
+    NondeterminismError,
+    RestlessError,
+    UnavailableError,
+)
 from holdfast.ports.json import parse
 from holdfast.ports.records import PUBLISHED, HistoryRow, Micros, Payload, RunStatus
 
@@ -153,6 +159,16 @@ class Drive:
     def close(self) -> None:
         """Take the function out of memory."""
         self._machine.evict()
+
+    def give_up(self, error: RestlessError) -> None:
+        """Have the function end, which does not get quiet in a thread of its own. From any thread."""
+        self.fault = error
+        self._machine.give_up()
+
+    @property
+    def turn(self) -> int:
+        """Which turn the function is in; see `FunctionMachine.turn`."""
+        return self._machine.turn
 
     @property
     def is_over(self) -> bool:

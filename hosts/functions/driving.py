@@ -17,10 +17,11 @@ from holdfast.hosts.failures import MESSAGE_MAX
 from holdfast.hosts.functions.answering import are_small, recorded_answers
 from holdfast.hosts.functions.drive import Drive, Try, sent_in
 from holdfast.hosts.functions.opening import let_rest, opened, rows_after
-from holdfast.hosts.functions.patience import RETRY_MAX, RETRY_MIN, until_available_in_thread
+from holdfast.hosts.functions.patience import RETRY_MAX, RETRY_MIN, until_available, until_available_in_thread
 from holdfast.hosts.functions.pulses import Pulses
 from holdfast.hosts.functions.recording import recorder_here
 from holdfast.hosts.functions.steps import lost_step, run_step
+from holdfast.hosts.functions.turns import in_turns
 from holdfast.hosts.loops import caller_into_loop
 from holdfast.hosts.payloads import INLINE_MAX
 from holdfast.hosts.process.threads import result_in_thread
@@ -51,6 +52,7 @@ from holdfast.ports.errors import (
     CompensationError,
     HistoryFullError,
     HoldfastError,
+    RestlessError,
     UnavailableError,
 )
 from holdfast.ports.json import parse
@@ -100,6 +102,8 @@ class _Driver:
         self._parts = body.parts
         self._pulses = Pulses(body.runtime, body.parts.clock, is_first=body.attempt.epoch == 1)
         self._drive: Drive | None = None
+        self._begun: list[Drive] = []
+        """The function as soon as it runs, the last of several: it may be a while until it waits."""
         self._running: dict[str, CancelScope] = {}
         self._later: dict[str, Try] = {}
         """Steps that are to be tried again, but not yet."""
@@ -123,7 +127,12 @@ class _Driver:
 
     async def run(self) -> Outcome:
         try:
-            drive = await until_available_in_thread(self._opened, "a function can't be driven yet")
+            open_it = partial(in_turns, self._opened, lambda: self._begun[-1].turn if self._begun else 0)
+            drive = await until_available(open_it, "a function can't be driven yet")
+        except RestlessError as error:
+            for begun in self._begun[-1:]:
+                begun.give_up(error)
+            return _blocked(error.code, str(error))
         except HoldfastError as error:
             return self._body.failed(error)
         rests: Outcome | None = None
@@ -197,7 +206,7 @@ class _Driver:
         return micros(self._parts.clock.now())
 
     def _opened(self) -> Drive:
-        drive = opened(self._body, self._text)
+        drive = opened(self._body, self._text, self._begun.append)
         with self._lock:
             self._drive = drive
             is_given_up = self._is_closed
@@ -331,10 +340,12 @@ class _Driver:
         """Tell the function what was recorded by others of its steps."""
         while self._known and not self._is_fenced:
             answer = self._known.pop(0)
-            with CancelScope(shield=True):  # nobody else is to touch the function meanwhile
-                await until_available_in_thread(
-                    partial(drive.take, answer), "what a step gave can't be had yet"
-                )
+            take = partial(in_turns, partial(drive.take, answer), lambda: drive.turn)
+            try:
+                with CancelScope(shield=True):  # nobody else is to touch the function meanwhile
+                    await until_available(take, "what a step gave can't be had yet")
+            except RestlessError as error:
+                drive.give_up(error)
             self._note(drive, answer)
 
     def _note(self, drive: Drive, answer: JobRecorded) -> None:
@@ -356,6 +367,9 @@ class _Driver:
         while True:
             try:
                 answer = await recorder_here().record(self._parts.kernel, drive, self._command(rows, seen))
+            except RestlessError as error:
+                drive.give_up(error)
+                return
             except UnavailableError as error:
                 job = self._body.attempt.job
                 _log.warning("what job %s has come to can't be recorded yet: %s", job, error)

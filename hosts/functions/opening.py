@@ -1,5 +1,6 @@
 """Opens a function that is to be driven: as it was kept in memory, or else by a replay of its history."""
 
+from collections.abc import Callable
 from typing import Any, Final, cast
 
 from holdfast.hosts.bodies import Body
@@ -12,12 +13,13 @@ from holdfast.ports.records import HistoryRow
 _PAGE: Final = 1_000
 
 
-def opened(body: Body, text: Texts) -> Drive:
+def opened(body: Body, text: Texts, known: Callable[[Drive], object]) -> Drive:
     """Return the function of an attempt, told all of its history that there is. Not where an event loop runs.
 
+    `known` is told of it before it runs.
     Raises what says that its input can't be read, or is not what it takes; UnavailableError if a store is away.
     """
-    return _resumed(body, text) or _replayed(body, text)
+    return _resumed(body, text, known) or _replayed(body, text, known)
 
 
 def let_rest(body: Body, drive: Drive) -> None:
@@ -26,11 +28,12 @@ def let_rest(body: Body, drive: Drive) -> None:
     body.parts.cache.keep(Rested(job=attempt.job, epoch=attempt.epoch, code=_code(body), drive=drive))
 
 
-def _resumed(body: Body, text: Texts) -> Drive | None:
+def _resumed(body: Body, text: Texts, known: Callable[[Drive], object]) -> Drive | None:
     """Return it as it was kept in memory, told what has come since; None if it is to be replayed."""
     drive = body.parts.cache.take(body.attempt, _code(body))
     if drive is None:
         return None
+    known(drive)
     is_resumed = False
     try:
         is_resumed = drive.resume(rows_after(body, drive.seen), text)
@@ -40,13 +43,14 @@ def _resumed(body: Body, text: Texts) -> Drive | None:
     return drive if is_resumed else None
 
 
-def _replayed(body: Body, text: Texts) -> Drive:
+def _replayed(body: Body, text: Texts, known: Callable[[Drive], object]) -> Drive:
     """Return it told all that there is, from the first row on."""
     run = body.work.run
     if body.work.error is not None:
         raise body.work.error
     machine = _code(body).machine(body.work.input, began_at=run.created_at, seed=run.key)
     drive = Drive(machine, text)
+    known(drive)
     try:
         drive.open(rows_after(body, 0))
     except BaseException:

@@ -8,6 +8,7 @@ from anyio import CancelScope
 from anyio.lowlevel import RunVar
 
 from holdfast.hosts.functions.drive import Drive
+from holdfast.hosts.functions.turns import in_turns
 from holdfast.hosts.process.threads import result_in_thread
 from holdfast.kernel.commands import JobRecord, JobRecorded
 from holdfast.kernel.kernel import Kernel
@@ -41,6 +42,7 @@ class Recorder:
     async def record(self, kernel: Kernel, drive: Drive, command: JobRecord) -> JobRecorded:
         """Store what a command has, and have its function take what is answered. Raises what either does.
 
+        RestlessError if it does not get quiet, and runs on.
         Once it is sent it is waited for, whoever is cancelled: nobody else is to touch the function meanwhile.
         """
         record = _Record(command)
@@ -62,7 +64,7 @@ class Recorder:
         answer = record.answer
         # Not in the turn of all: a function may take its time.
         with CancelScope(shield=True):
-            await result_in_thread(lambda: drive.take(answer))
+            await in_turns(lambda: drive.take(answer), lambda: drive.turn)
         return answer
 
     async def _send(self, kernel: Kernel) -> None:

@@ -32,11 +32,12 @@ class CallForm:
     _by_place: tuple[str, ...] | None = attrs.field(init=False, repr=False)
     """The parameters, if all are required and may be given by place: such calls are bound without more ado."""
 
-    @_by_place.default
-    def _named_by_place(self) -> tuple[str, ...] | None:
+    def __attrs_post_init__(self) -> None:
         parameters = self.signature.parameters.values()
-        are_plain = all(one.kind is one.POSITIONAL_OR_KEYWORD and one.default is one.empty for one in parameters)
-        return tuple(self.signature.parameters) if are_plain else None
+        are_plain = all(
+            one.kind is one.POSITIONAL_OR_KEYWORD and one.default is one.empty for one in parameters
+        )
+        object.__setattr__(self, "_by_place", tuple(self.signature.parameters) if are_plain else None)
 
     def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
         """Return the arguments of a call by name. TypeError if the function can't be called so."""

@@ -86,6 +86,8 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         self._together: dict[int, RunTask[Any]] = {}
         self._outside = Numbers("0")
         self._is_running = False
+        self.turn = 0
+        """How often it has begun to run and stopped again: an odd number while it runs."""
         self.is_evicted = False
         self._refusals = 0
 
@@ -374,10 +376,12 @@ class FunctionLoop(asyncio.AbstractEventLoop):
     def enter(self) -> None:
         """Note that callbacks run now."""
         self._is_running = True
+        self.turn += 1
 
     def leave(self) -> None:
         """Note that they do not any more."""
         self._is_running = False
+        self.turn += 1
 
     def keep(self, generator: AsyncGenerator[Any, Any]) -> None:
         """Keep an async generator in memory: when it is collected is not the run's to know."""

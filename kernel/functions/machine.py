@@ -33,7 +33,7 @@ from holdfast.kernel.functions.asked import (
     Turn,
     UpdateReceived,
 )
-from holdfast.kernel.functions.loop import CancelledError, check_thread, new_loop
+from holdfast.kernel.functions.loop import CancelledError, Evicted, check_thread, new_loop
 from holdfast.kernel.functions.raising import error_from
 from holdfast.kernel.functions.tasks import RunTask
 from holdfast.ports.errors import (
@@ -81,6 +81,7 @@ class FunctionMachine:
         self._is_over = False
         self._late: tuple[int, ...] = ()
         """The numbers of the messages that have come since it ended."""
+        self._is_given_up = False
         self._undoing: RunTask[None] | None = None
         self._exit: BaseException | None = None
         """What it has raised that is no Exception, `SystemExit` say."""
@@ -171,9 +172,23 @@ class FunctionMachine:
     def evict(self) -> None:
         """Take the function out of memory. None of its code has any effect from here on."""
         check_thread()
-        if self in _IN_MEMORY:
+        if self._loop.is_running():  # in another thread
+            self.give_up()
+        elif self in _IN_MEMORY:
             _IN_MEMORY.remove(self)
             self._loop.evict(self._context)
+
+    @property
+    def turn(self) -> int:
+        """Which turn it is in, an odd number while the function runs. To be asked from any thread."""
+        return self._loop.turn
+
+    def give_up(self) -> None:
+        """Have it taken out of memory by whoever drives it, should this turn ever end. From any thread.
+
+        Whatever it asks for from here on is refused.
+        """
+        self._is_given_up = self._loop.is_evicted = True
 
     def _cancel(self, reason: str) -> None:
         assert self._task is not None
@@ -245,6 +260,9 @@ class FunctionMachine:
         loop = self._loop
         loop.patches.is_replaying = more
         self._run_until_quiet()
+        if self._is_given_up:
+            self.evict()
+            raise Evicted
         if _left_debugger(self._error):
             raise DebuggerLeftError
         if self._has_failed and loop.saga and self._undoing is None:

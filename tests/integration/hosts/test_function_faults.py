@@ -4,6 +4,7 @@ import asyncio
 import gc
 import sys
 import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast.hosts.functions import opening
+from holdfast.hosts.functions import opening, turns
 from holdfast.hosts.functions.drive import Drive
 from holdfast.hosts.functions.recording import Recorder
 from holdfast.hosts.process.worker import Worker
@@ -21,7 +22,7 @@ from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import JobRecorded
 from holdfast.kernel.functions.machine import FunctionMachine, in_memory
 from holdfast.ports.errors import RunFailedError, UnavailableError
-from holdfast.ports.records import Payload
+from holdfast.ports.records import Payload, RunStatus
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.waiting import until
 
@@ -265,3 +266,39 @@ async def test_a_function_that_can_not_take_what_is_recorded_is_the_only_one_to_
             kernel.may.release()
     assert isinstance(answers[2], JobRecorded)
     assert isinstance(answers[1], TypeError)
+
+
+LET_GO: list[bool] = []
+
+
+@workflow
+async def spins(at_first: bool) -> int:
+    if not at_first:
+        await fine()
+    while not LET_GO:
+        time.sleep(0.001)  # noqa: ASYNC251  # stands for what takes a processor that long
+    return await fine(7)
+
+
+@pytest.mark.parametrize("at_first", [True, False], ids=["from the start", "after a step"])
+async def test_a_function_that_computes_without_end_blocks_its_run_and_no_other(
+    open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch, at_first: bool
+) -> None:
+    monkeypatch.setattr(turns, "ROUND", 0.02)
+    LET_GO.clear()
+    before = in_memory()
+    engine = open_engine(spins, neighbour)
+    async with Worker(engine):
+        bad = await engine.start(spins(at_first))
+        good = [await engine.start(neighbour()) for _ in range(5)]
+        with anyio.fail_after(SOON):
+            assert [await one.result() for one in good] == [10] * 5
+            await until(lambda: engine.sync.handle(spins, bad.id).info().status is RunStatus.BLOCKED)
+        facts = str((await bad.history())[-1].data)
+        assert "restless" in facts
+        assert "test_function_faults.py:" in facts
+        LET_GO.append(True)
+        await until(lambda: in_memory() == before)  # its thread has ended, and what was in it too
+        await bad.resume()
+        with anyio.fail_after(SOON):
+            assert await bad.result() == 7
