@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from random import Random
 from typing import Final, TypeAlias, cast
 
@@ -28,7 +29,9 @@ from holdfast.kernel.authoring.steps import Step, step
 from holdfast.ports.errors import GiveUp
 from holdfast.testing.simulation.asked import expose_tally
 from holdfast.testing.simulation.callings import PATIENT, Calling, run_key, trying
+from holdfast.testing.simulation.fibers import spend
 from holdfast.testing.simulation.programs import Model, Program, mixed
+from holdfast.testing.simulation.sharing import Rows
 from holdfast.testing.simulation.tally import Tally
 
 _BIG: Final = 70_000
@@ -59,6 +62,8 @@ def draw_function(draw: Random, name: str, tally: Tally) -> Program:
     kinds = draw.choices(draft.kinds, k=draw.choice((1, 2, 3, 4)))
     for kind in kinds:
         kind()
+    if ahead.random() < 0.4:
+        draft.add_booking(ahead)
     parts, tidy = tuple(draft.parts), draft.step()
     is_tidy = draw.random() < 0.3
     is_asked = name == "first"
@@ -334,6 +339,25 @@ class _Draft:
             return await charge(key, number)
 
         self._add(saga, lambda number: mixed(calling.salt, number))
+
+    def add_booking(self, draw: Random) -> None:
+        """A step in a transaction of the store: what it books is there with its row, once, or not at all."""
+        tally, salt, seconds = self._tally, draw.randrange(1_000), draw.choice((0.0, 0.1, 4.0))
+        slow, fails = draw.choice((0, 0, 1)), draw.choice((0, 0, 1))
+
+        @step(name=self._name("book"), retry=PATIENT, timeout=timedelta(seconds=8)).in_transaction
+        def book(rows: Rows, number: int) -> int:
+            attempt = step_context().attempt
+            rows.write(partial(tally.book, step_context().idempotency_key))
+            spend(20.0 if attempt <= slow else seconds)
+            if attempt <= slow + fails:
+                raise ValueError("not yet")
+            return mixed(salt, number)
+
+        async def booking(number: int) -> int:
+            return await book(number)
+
+        self._add(booking, lambda number: mixed(salt, number))
 
     def add_failure(self) -> None:
         """An error that nobody catches: the run fails, mostly."""

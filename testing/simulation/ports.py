@@ -1,7 +1,8 @@
 """The ports of a simulated process: each call is two points at which something may go wrong."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from typing import TypeVar
@@ -17,6 +18,7 @@ from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.simulation import faults as f
 from holdfast.testing.simulation.fibers import START, Signal, current
 from holdfast.testing.simulation.lives import Life
+from holdfast.testing.simulation.sharing import SimulatedTransaction, begun
 from holdfast.testing.simulation.store import SharedStore
 
 R = TypeVar("R")
@@ -68,6 +70,11 @@ class SimulatedPersistence:
         if life.meet(f.WRITTEN) is f.Kind.LOST_ANSWER:
             raise UnavailableError("fault on purpose: the answer to the transaction was lost")
         return result
+
+    @contextmanager
+    def shared(self, wanted: type, /) -> Generator[SimulatedTransaction]:
+        """See `SharesTransactions.shared`."""
+        yield begun(self._life, self._store, wanted)
 
     def read(self, query: Query[R], /) -> R:
         """Answer, or fail."""

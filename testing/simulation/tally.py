@@ -3,9 +3,10 @@
 from asyncio import CancelledError
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, cast
 
-from holdfast.ports.records import Run, RunStatus
+from holdfast.ports.json import parse
+from holdfast.ports.records import HistoryRow, Run, RunStatus
 from holdfast.ports.tables import Tables
 
 _AT_ONCE: Final = ('"deadline_exceeded"', '"terminated"')
@@ -18,6 +19,7 @@ class Tally:
     def __init__(self) -> None:
         self._charged: dict[str, set[str]] = {}
         self._refunded: dict[str, set[str]] = {}
+        self._booked: set[str] = set()
         self._tries: set[tuple[str, int]] = set()
         self._repeated: list[str] = []
 
@@ -33,6 +35,12 @@ class Tally:
             self._tries.remove((key, attempt))
             raise
 
+    def book(self, key: str) -> None:
+        """Book something, for a call of a step: in the transaction of its row, and so once."""
+        if key in self._booked:
+            self._repeated.append(f"step {key} was committed twice")
+        self._booked.add(key)
+
     def charge(self, run: str, key: str) -> None:
         """Charge for a run; again under the same key is once."""
         self._charged.setdefault(run, set()).add(key)
@@ -43,7 +51,7 @@ class Tally:
 
     def wrong(self, tables: Tables) -> list[str]:
         """Return what is wrong when all has ended: runs that came to nothing and charged, and the other way round."""
-        found = list(self._repeated)
+        found = [*self._repeated, *self._unknown(tables)]
         for run in tables.runs.values():
             charged = self._charged.get(run.key, set[str]())
             stands = charged - self._refunded.get(run.key, set())
@@ -56,6 +64,18 @@ class Tally:
                     f"run {run.id}.{run.generation} is {run.status}, and {len(stands)} were not taken back"
                 )
         return found
+
+    def _unknown(self, tables: Tables) -> list[str]:
+        """Return what was booked by steps that have no row."""
+        rows = (row for run in tables.runs for row in tables.history.get(run, ()))
+        known = {_key(row) for row in rows if row.type == "step.completed"}
+        booked = sorted(key for key in self._booked if key.partition("/")[0] in tables.runs)
+        return [f"step {key} has booked, and has no row" for key in booked if key not in known]
+
+
+def _key(row: HistoryRow) -> str:
+    call = cast("dict[str, object]", parse(row.data or "{}"))["call"]
+    return f"{row.run}/{row.node}/{call}"
 
 
 def _is_told(run: Run, tables: Tables) -> bool:
