@@ -13,7 +13,7 @@ import attrs
 from typing_extensions import TypeVar, override
 
 from holdfast.hosts.sync_handles import SyncRunHandle
-from holdfast.kernel.authoring.calls import Call
+from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.ports.errors import InvalidArgumentError
 from holdfast.testing.effects import Effects
 from holdfast.testing.simulation.faults import Faults, Fired, Kind, Schedule, draw_strengths
@@ -131,6 +131,7 @@ def simulate(
     after: Callable[[], object] | None = None,
     same: Callable[[R], object] | None = None,
     stubs: Callable[[Stubs], object] | None = None,
+    workflows: Sequence[Definition[Any]] = (),
     meanwhile: Mapping[timedelta, Callable[[SyncRunHandle[R]], object]] | None = None,
 ) -> Simulation[R]: ...
 @overload
@@ -144,6 +145,7 @@ def simulate(
     after: Callable[[], object] | None = None,
     same: Callable[[R], object] | None = None,
     stubs: Callable[[Stubs], object] | None = None,
+    workflows: Sequence[Definition[Any]] = (),
     meanwhile: Mapping[timedelta, Callable[[Sequence[SyncRunHandle[R]]], object]] | None = None,
 ) -> Simulation[Sequence[R]]: ...
 def simulate(
@@ -156,6 +158,7 @@ def simulate(
     after: Callable[[], object] | None = None,
     same: Callable[[Any], object] | None = None,
     stubs: Callable[[Stubs], object] | None = None,
+    workflows: Sequence[Definition[Any]] = (),
     meanwhile: Mapping[timedelta, Callable[[Any], object]] | None = None,
 ) -> Simulation[Any]:
     """Run a call without faults, and then once a seed with them; each must end, and end the same.
@@ -173,6 +176,7 @@ def simulate(
         after: Called after each run that ended as it should, to look at what bodies did. What it raises is raised.
         same: Of what a run gives, what must be the same; all of it if left out.
         stubs: Called before each run with what makes stubs, as a world does: `stubs.stub(charge).returns("paid")`.
+        workflows: The code of what the calls start besides: a function's children, and as what it goes on.
         meanwhile: What is done from outside, by how long after the beginning, each once: a function of the run, or of
             the list of runs. It cancels one, wakes its stage, and so on. Nothing goes wrong with that itself.
 
@@ -191,6 +195,7 @@ def simulate(
         calls=several,
         meanwhile=_checked_meanwhile(meanwhile or {}, is_one=is_one),
         stubs=stubs or (lambda _: None),
+        besides=_checked_workflows(workflows),
         effects=effects if effects is not None else Effects(),
     )
     wanted = _wanted(seeds)
@@ -210,6 +215,15 @@ def _checked_calls(given: Any) -> Sequence[Call[Any]]:
                 "calls", f"simulate takes the call of a workflow, or a list of them, not {call!r}{hint}"
             )
     return calls
+
+
+def _checked_workflows(given: Sequence[Any]) -> Sequence[Definition[Any]]:
+    for one in given:
+        if not isinstance(one, Definition):
+            raise InvalidArgumentError(
+                "workflows", f"workflows has {one!r}; it is pipelines and durable functions, in a list"
+            )
+    return tuple(given)
 
 
 def _is_list(given: object) -> bool:

@@ -64,12 +64,13 @@ Meanwhile = Mapping[timedelta, Callable[[Sequence[SyncRunHandle[Any]]], object]]
 
 @attrs.frozen(kw_only=True)
 class Subject:
-    """What is simulated: the calls, what is done meanwhile, and what stands in for stages."""
+    """What is simulated: the calls, what is done meanwhile, what stands in for stages, and whatever else is started."""
 
     calls: Sequence[Call[Any]]
     meanwhile: Meanwhile
     stubs: Callable[[Stubs], object]
     effects: Effects
+    besides: Sequence[Definition[Any]] = ()
 
     @property
     def ids(self) -> Sequence[str]:
@@ -79,8 +80,9 @@ class Subject:
 
     @property
     def workflows(self) -> Sequence[Definition[Any]]:
-        """The code of the calls."""
-        return list({id(call.definition): call.definition for call in self.calls}.values())
+        """The code of the calls, and of what they start besides."""
+        all_ = (*(call.definition for call in self.calls), *self.besides)
+        return list({id(one): one for one in all_}.values())
 
 
 @attrs.frozen(kw_only=True)

@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Any, cast
 
 import pytest
 
@@ -10,7 +11,7 @@ from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.functions.machine import in_memory
-from holdfast.ports.errors import RunCancelledError, RunFailedError
+from holdfast.ports.errors import InvalidArgumentError, RunCancelledError, RunFailedError
 from holdfast.testing import Effects, SimulationFailedError, Stubs, simulate
 
 effects = Effects()
@@ -202,3 +203,26 @@ def test_a_seed_gives_the_same_each_time() -> None:
         return str(caught.value)
 
     assert said() == said()
+
+
+@workflow
+async def household(cents: int) -> int:
+    return sum(await asyncio.gather(purchase(cents), purchase(cents + 1)))
+
+
+@workflow
+async def purchase(cents: int) -> int:
+    await mail(str(cents))
+    return cents
+
+
+def test_what_a_function_starts_is_simulated_too() -> None:
+    simulation = simulate(household(1), effects=effects, seeds=15, workflows=[purchase])
+    assert simulation.result == 3
+    assert simulation.effects == {"mail 1": 1, "mail 2": 1}
+
+
+def test_workflows_are_workflows() -> None:
+    given = cast("Any", [mail])
+    with pytest.raises(InvalidArgumentError, match="it is pipelines and durable functions"):
+        simulate(household(1), effects=effects, seeds=1, workflows=given)
