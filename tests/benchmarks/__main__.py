@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-from tests.benchmarks import floors, replays, workloads
+from tests.benchmarks import floors, functions, replays, workloads
 from tests.benchmarks.figures import Case, Figure, table, take
 from tests.benchmarks.programs import STAGES
 from tests.benchmarks.sites import Before, Store, postgres_store, sqlite_store
@@ -32,6 +32,7 @@ class Sizes:
     woken: int
     idle_seconds: int
     replayed: int
+    long_steps: int
     repeats: int
     warm_up: int
 
@@ -48,6 +49,7 @@ FULL: Final = Sizes(
     woken=1_000,
     idle_seconds=60,
     replayed=10_000,
+    long_steps=3_000,
     repeats=3,
     warm_up=5,
 )
@@ -63,6 +65,7 @@ QUICK: Final = Sizes(
     woken=200,
     idle_seconds=5,
     replayed=1_000,
+    long_steps=600,
     repeats=1,
     warm_up=5,
 )
@@ -78,6 +81,7 @@ TINY: Final = Sizes(
     woken=5,
     idle_seconds=1,
     replayed=20,
+    long_steps=20,
     repeats=1,
     warm_up=1,
 )
@@ -141,6 +145,7 @@ def cases(sizes: Sizes) -> list[Case]:
             floor=lambda site: floors.replay(site, sizes.replayed),
             repeats=many,
         ),
+        *_functions(sizes),
         *_suspended(sizes, workloads.suspended(sizes.suspended)),
     ]
 
@@ -191,6 +196,42 @@ def _map(sizes: Sizes, runs: int) -> Case:
         measure=lambda site: workloads.fan(site, max(sizes.items, runs), runs),
         floor=lambda site: floors.fan(site, sizes.items),
         repeats=sizes.repeats,
+    )
+
+
+def _functions(sizes: Sizes) -> Sequence[Case]:
+    """Durable functions beside hand-written SQL; late steps beside early ones; a wake-up beside one that replays."""
+    early, asked = max(1, sizes.long_steps // 10), min(sizes.asked, 50)
+    return (
+        Case(
+            name="steps",
+            unit="steps/s",
+            measure=lambda site: functions.chains(site, sizes.chains),
+            floor=lambda site: floors.chain(site, sizes.chains, sizes.floor_stages, 200),
+            repeats=sizes.repeats,
+        ),
+        Case(
+            name="steps_of_long_run",
+            unit="steps/s",
+            measure=lambda site: functions.long_chain(site, early, before=sizes.long_steps - early),
+            floor=lambda site: functions.long_chain(site, early),
+            repeats=sizes.repeats,
+        ),
+        Case(
+            name="steps_at_once",
+            unit="steps/s",
+            measure=lambda site: functions.fan_out(site, max(2, sizes.long_steps // 6)),
+            floor=lambda site: floors.fan(site, sizes.items),
+            repeats=sizes.repeats,
+        ),
+        Case(
+            name="wake_from_memory",
+            unit="ms",
+            measure=lambda site: functions.wake(site, early, asked, function_cache=10),
+            floor=lambda site: functions.wake(site, early, asked, function_cache=0),
+            repeats=1,
+            warms_up_itself=True,
+        ),
     )
 
 

@@ -1,0 +1,122 @@
+"""Durable functions: chains of steps, a long one, many steps at once, and wake-ups by messages."""
+
+import asyncio
+import time
+from datetime import timedelta
+from typing import Final
+
+from holdfast.hosts.engine import Engine
+from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.sync_engine import SyncEngine
+from holdfast.kernel.authoring.channels import Channel
+from holdfast.kernel.authoring.functions import workflow
+from holdfast.kernel.authoring.steps import step
+from holdfast.ports.persistence import FindRun
+from holdfast.ports.records import RunName
+from tests.benchmarks.floors import check
+from tests.benchmarks.meter import Meter, Sample, wait_until
+from tests.benchmarks.sites import Site
+
+STEPS: Final = 20
+_SOON: Final = timedelta(seconds=120)
+_LIMIT: Final = 200
+
+more: Final = Channel("more", int)
+
+
+@step
+async def add_one(number: int) -> int:
+    """Give the next number."""
+    return number + 1
+
+
+@workflow
+async def chain(length: int) -> int:
+    """Add one so many times, one after the other."""
+    number = 0
+    for _ in range(length):
+        number = await add_one(number)
+    return number
+
+
+@workflow
+async def fan(width: int) -> int:
+    """Add one to so many numbers at once."""
+    return sum(await asyncio.gather(*(add_one(number) for number in range(width))))
+
+
+@workflow
+async def echoes(length: int, messages: int) -> int:
+    """Take so many messages, once the history has so many steps."""
+    number = 0
+    for _ in range(length):
+        number = await add_one(number)
+    for _ in range(messages):
+        number = await add_one(await more.receive())
+    return number
+
+
+def chains(site: Site, runs: int) -> Sample:
+    """Have one worker take runs through their steps."""
+    with Meter(site) as meter, Engine.open(site.url, workflows=[chain]).sync as engine:
+        handles = [engine.start(chain(STEPS)) for _ in range(runs)]
+        meter.start()
+        with Worker(engine, concurrency=_LIMIT) as worker:
+            results = [one.result(timeout=_SOON) for one in handles]
+            meter.stop()
+            commits = worker.stats().commits
+        check(results == [STEPS] * runs, "a chain gave something else")
+    return meter.sample(runs * STEPS, worker_commits=commits)
+
+
+def long_chain(site: Site, steps: int, *, before: int = 0) -> Sample:
+    """Have one run go through so many steps, with so many before them that are not measured."""
+    with Meter(site) as meter, Engine.open(site.url, workflows=[chain]).sync as engine, Worker(engine):
+        handle = engine.start(chain(before + steps), id="x")
+        if before:
+            _reach(engine, before + 1)
+        meter.start()
+        result = handle.result(timeout=_SOON)
+        meter.stop()
+        check(result == before + steps, "the chain gave something else")
+    return meter.sample(steps)
+
+
+def fan_out(site: Site, width: int) -> Sample:
+    """Have one run do so many steps at once."""
+    with Meter(site) as meter, Engine.open(site.url, workflows=[fan]).sync as engine, Worker(engine):
+        engine.run(fan(1))
+        meter.start()
+        result = engine.run(fan(width))
+        meter.stop()
+        check(result == width * (width + 1) // 2, "the fan gave something else")
+    return meter.sample(width)
+
+
+def wake(site: Site, steps: int, messages: int, *, function_cache: int) -> Sample:
+    """Send messages to a run whose history is long, and wait each time until it has done a step over it."""
+    latencies: list[float] = []
+    with Meter(site) as meter, Engine.open(site.url, workflows=[echoes]).sync as engine:
+        with Worker(engine, function_cache=function_cache):
+            handle = engine.start(echoes(steps, messages), id="x")
+            _reach(engine, steps + 1)
+            meter.start()
+            for number in range(messages):
+                time.sleep(0.02)  # it rests by then
+                last = _last_row(engine)
+                began_at = time.monotonic()
+                handle.signal(more(number))
+                _reach(engine, last + 2)
+                latencies.append(time.monotonic() - began_at)
+            meter.stop()
+        check(handle.result(timeout=_SOON) == messages, "the function gave something else")
+    return meter.sample(messages, latencies=latencies)
+
+
+def _reach(engine: SyncEngine, row: int) -> None:
+    wait_until(lambda: _last_row(engine) >= row)
+
+
+def _last_row(engine: SyncEngine) -> int:
+    run = engine.core.stores.persistence.read(FindRun(RunName("default", "x")))
+    return 0 if run is None else run.last_row
