@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any, Final, Literal
 
@@ -13,7 +12,6 @@ from holdfast.kernel.authoring.step_context import step_context
 from holdfast.ports.errors import RetryAfter
 from holdfast.testing.simulation.fibers import spend
 from holdfast.testing.simulation.programs import mixed
-from holdfast.testing.simulation.tally import Tally
 
 PATIENT: Final = Retry(attempts=60, wait=timedelta(seconds=0.3), backoff=1.5, wait_max=timedelta(seconds=4))
 """So that lost workers never use up what a step has of tries: what a function gives is known then."""
@@ -28,13 +26,12 @@ class Calling:
     fails: int
     how: Literal["error", "retry_after", "hang"]
 
-    def async_body(self, tally: Tally) -> Callable[[int], Any]:
-        """Return a body that behaves so, and tells of each try."""
+    def async_body(self) -> Callable[[int], Any]:
+        """Return a body that behaves so."""
 
         async def body(number: int) -> int:
-            with trying(tally):
-                await asyncio.sleep(3_600.0 if self._hangs else self.seconds)
-                self.fail()
+            await asyncio.sleep(3_600.0 if self._hangs else self.seconds)
+            self.fail()
             return mixed(self.salt, number)
 
         return body
@@ -61,11 +58,6 @@ class Calling:
     @property
     def _hangs(self) -> bool:
         return self.how == "hang" and step_context().attempt <= self.fails
-
-
-def trying(tally: Tally) -> AbstractContextManager[None]:
-    """Tell of the try that calls."""
-    return tally.trying(step_context().idempotency_key, step_context().attempt)
 
 
 def run_key() -> str:

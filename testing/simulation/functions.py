@@ -28,7 +28,7 @@ from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.authoring.steps import Step, step
 from holdfast.ports.errors import GiveUp
 from holdfast.testing.simulation.asked import expose_tally
-from holdfast.testing.simulation.callings import PATIENT, Calling, run_key, trying
+from holdfast.testing.simulation.callings import PATIENT, Calling, run_key
 from holdfast.testing.simulation.fibers import spend
 from holdfast.testing.simulation.programs import Model, Program, mixed
 from holdfast.testing.simulation.sharing import Rows
@@ -314,10 +314,9 @@ class _Draft:
 
         @step(name=self._name("charge"), retry=PATIENT)
         async def charge(key: str, number: int) -> int:
-            with trying(tally):
-                tally.charge(run_key(), key)
-                await asyncio.sleep(calling.seconds)
-                calling.fail()
+            tally.charge(run_key(), key)
+            await asyncio.sleep(calling.seconds)
+            calling.fail()
             return mixed(calling.salt, number)
 
         takes_back = step(name=self._name("refund"), retry=PATIENT)
@@ -393,7 +392,7 @@ class _Draft:
         is_async = self._draw.random() < 0.5
         limit = timedelta(seconds=3) if calling.how == "hang" else None
         decorate = step(name=self._name("step"), retry=PATIENT)
-        made = decorate(calling.async_body(self._tally) if is_async else calling.sync_body())
+        made = decorate(calling.async_body() if is_async else calling.sync_body())
         return made if limit is None else made.options(timeout=limit)
 
     def _name(self, kind: str) -> str:

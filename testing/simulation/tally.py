@@ -1,8 +1,5 @@
 """What simulated functions do outside and take back again: it outlives every process, and forgets nothing."""
 
-from asyncio import CancelledError
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Final, cast
 
 from holdfast.ports.json import parse
@@ -20,26 +17,6 @@ class Tally:
         self._charged: dict[str, set[str]] = {}
         self._refunded: dict[str, set[str]] = {}
         self._booked: set[str] = set()
-        self._tries: set[tuple[str, int]] = set()
-        self._repeated: list[str] = []
-
-    @contextmanager
-    def trying(self, key: str, attempt: int) -> Generator[None]:
-        """A try of a step. Each has a number of its own, but for one that a worker gives up because it is to end."""
-        if (key, attempt) in self._tries:
-            self._repeated.append(f"try {attempt} of step {key} was begun twice")
-        self._tries.add((key, attempt))
-        try:
-            yield
-        except CancelledError:
-            self._tries.remove((key, attempt))
-            raise
-
-    def book(self, key: str) -> None:
-        """Book something, for a call of a step: in the transaction of its row, and so once."""
-        if key in self._booked:
-            self._repeated.append(f"step {key} was committed twice")
-        self._booked.add(key)
 
     def charge(self, run: str, key: str) -> None:
         """Charge for a run; again under the same key is once."""
@@ -51,7 +28,7 @@ class Tally:
 
     def wrong(self, tables: Tables) -> list[str]:
         """Return what is wrong when all has ended: runs that came to nothing and charged, and the other way round."""
-        found = [*self._repeated, *self._unknown(tables)]
+        found = self._unknown(tables)
         for run in tables.runs.values():
             charged = self._charged.get(run.key, set[str]())
             stands = charged - self._refunded.get(run.key, set())
