@@ -9,9 +9,18 @@ LOST_WORKER: Final = "worker_lost"
 """The code of the failure that a lost worker's attempts end with."""
 
 _SAYS_NOTHING: Final = frozenset(
-    {GAVE_UP, LOST_WORKER, "timeout", "invalid_value", "blob_missing", "blob_corrupt"}
+    {
+        GAVE_UP,
+        LOST_WORKER,
+        "blob_corrupt",
+        "blob_missing",
+        "invalid_value",
+        "storage_refused",
+        "timeout",
+        "unstorable_value",
+    }
 )
-"""The codes of failures of a check that say nothing of the work: it was not asked, or has not answered."""
+"""The codes of failures of a check that say nothing of the work: it was not asked, or its answer can't be taken."""
 
 
 def is_over(code: str) -> bool:

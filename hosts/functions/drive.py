@@ -8,6 +8,7 @@ from typing import Final, Literal, TypeAlias, cast
 
 import attrs
 
+from holdfast.hosts.runtime import AttemptRuntime
 from holdfast.kernel.commands import UPDATE_ANSWERS, JobRecorded, Recorded, Sent
 from holdfast.kernel.functions import limits
 from holdfast.kernel.functions.asked import (
@@ -123,6 +124,10 @@ class Drive:
             self.fault = error
         else:
             self._tell(history, past)
+
+    def speak_to(self, runtime: AttemptRuntime) -> None:
+        """Have what the function logs from here on told to this attempt."""
+        self._machine.speak_to(runtime)
 
     def take(self, answer: JobRecorded) -> None:
         """Tell the function what has been recorded, by whomever."""

@@ -33,6 +33,7 @@ def _resumed(body: Body, text: Texts, known: Callable[[Drive], object]) -> Drive
     drive = body.parts.cache.take(body.attempt, _code(body))
     if drive is None:
         return None
+    drive.speak_to(body.runtime)
     known(drive)
     is_resumed = False
     try:
@@ -50,6 +51,7 @@ def _replayed(body: Body, text: Texts, known: Callable[[Drive], object]) -> Driv
         raise body.work.error
     machine = _code(body).machine(body.work.input, began_at=run.created_at, seed=run.key)
     drive = Drive(machine, text)
+    drive.speak_to(body.runtime)
     known(drive)
     try:
         drive.open(rows_after(body, 0))

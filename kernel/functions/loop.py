@@ -66,6 +66,8 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         self.patches = Patches()
         self.publications = Publications()
         self.updates = Updates(lambda coroutine, context, path: self.begin(coroutine, context, path=path))
+        self.speaker: object = None
+        """To whom it is told what the function logs: whoever drives it knows; None where nobody does, as in a query."""
         self.is_looked_at = False
         """Whether somebody looks at the function from outside: then nothing of it may change."""
         self.goes_on: GoesOn | None = None
@@ -368,7 +370,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
             number=self._made,
             numbers=numbers,
             name=name,
-            context=context or copy_context(),
+            context=copy_context() if context is None else context,  # one that is empty is false
         )
         self._tasks.append(task)
         return task

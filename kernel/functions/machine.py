@@ -96,6 +96,10 @@ class FunctionMachine:
         """What it waits for, in the order in which it has asked."""
         return tuple(self._open.values())
 
+    def speak_to(self, speaker: object) -> None:
+        """Say to whom it is told from here on what the function logs."""
+        self._loop.speaker = speaker
+
     @property
     def kept(self) -> int:
         """How many tasks and async generators are kept in memory, ended ones too."""

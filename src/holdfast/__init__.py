@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast.hosts.hearing import LogLine, ProgressInfo
     from holdfast.hosts.infos import RunEvent, RunInfo
     from holdfast.hosts.interceptors import Batch, BodyCall, Interceptor
-    from holdfast.hosts.log_bridge import AttemptLogHandler
+    from holdfast.hosts.log_bridge import AttemptLogHandler, ReplayFilter
     from holdfast.hosts.process.worker import Worker, WorkerStats
     from holdfast.hosts.run_histories import RunHistory
     from holdfast.hosts.serverless.host import JobMessage, JobOutcome, ServerlessHost
@@ -132,6 +132,7 @@ __all__ = [
     "Rate",
     "Reason",
     "Redact",
+    "ReplayFilter",
     "Replayed",
     "RerunPreview",
     "RestlessError",
@@ -213,7 +214,7 @@ _WHERE: Final = {
         "holdfast.hosts.hearing": ("LogLine", "ProgressInfo"),
         "holdfast.hosts.infos": ("RunEvent", "RunInfo"),
         "holdfast.hosts.interceptors": ("Batch", "BodyCall", "Interceptor"),
-        "holdfast.hosts.log_bridge": ("AttemptLogHandler",),
+        "holdfast.hosts.log_bridge": ("AttemptLogHandler", "ReplayFilter"),
         "holdfast.hosts.run_histories": ("RunHistory",),
         "holdfast.hosts.process.worker": ("Worker", "WorkerStats"),
         "holdfast.hosts.serverless.host": ("JobMessage", "JobOutcome", "ServerlessHost"),

@@ -17,6 +17,13 @@ class Tally:
         self._charged: dict[str, set[str]] = {}
         self._refunded: dict[str, set[str]] = {}
         self._booked: set[str] = set()
+        self._repeated: list[str] = []
+
+    def book(self, key: str) -> None:
+        """Book something, for a call of a step: in the transaction of its row, and so once."""
+        if key in self._booked:
+            self._repeated.append(f"step {key} was committed twice")
+        self._booked.add(key)
 
     def charge(self, run: str, key: str) -> None:
         """Charge for a run; again under the same key is once."""
@@ -28,7 +35,7 @@ class Tally:
 
     def wrong(self, tables: Tables) -> list[str]:
         """Return what is wrong when all has ended: runs that came to nothing and charged, and the other way round."""
-        found = self._unknown(tables)
+        found = [*self._repeated, *self._unknown(tables)]
         for run in tables.runs.values():
             charged = self._charged.get(run.key, set[str]())
             stands = charged - self._refunded.get(run.key, set())

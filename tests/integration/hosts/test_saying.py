@@ -1,5 +1,6 @@
 """What is said of runs, and what they say of themselves while they run: on every store, with a real worker."""
 
+import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -9,15 +10,19 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from typing_extensions import override
 
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.hearing import LogLine
-from holdfast.hosts.log_bridge import AttemptLogHandler
+from holdfast.hosts.log_bridge import AttemptLogHandler, ReplayFilter
 from holdfast.hosts.process.worker import Worker
+from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.decorators import stage
+from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.authoring.steps import step
 from holdfast.ports.errors import (
     InvalidCommandError,
     InvalidFilterError,
@@ -25,7 +30,9 @@ from holdfast.ports.errors import (
     RunNotFoundError,
     UnstorableValueError,
 )
+from holdfast.ports.records import JobState
 from holdfast.ports.said import Actor, Scope
+from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.pipelines import SIMPLE, WIDE
 from tests.integration.hosts.waiting import until
@@ -210,8 +217,8 @@ async def test_logs_and_progress_are_read_while_a_stage_runs(open_engine: OpenEn
 async def test_the_newest_progress_of_each_item_is_told(open_engine: OpenEngine) -> None:
     @stage
     def walk(ctx: StageContext, x: int) -> int:
-        for step in range(x + 1):
-            ctx.progress(step, x)
+        for done in range(x + 1):
+            ctx.progress(done, x)
         return x
 
     pipeline = Pipeline("w", input=list[int]).map(walk)
@@ -351,3 +358,66 @@ async def test_what_libraries_log_goes_to_the_attempt_whose_body_runs(
         (0, "item 5", level, "some.library"),
         (1, "item 6", level, "some.library"),
     ]
+
+
+@pytest.mark.parametrize("cache", [0, 10])
+async def test_what_a_function_logs_is_kept_by_the_attempt_that_drives_it_and_not_again_in_replays(
+    cache: int, open_engine: OpenEngine
+) -> None:
+    go = Channel("go", int)
+    code, everything = logging.getLogger("some.code"), list[str]()
+    kept, told = AttemptLogHandler(level=logging.INFO), _Noting(everything)
+    told.addFilter(ReplayFilter())
+
+    @step
+    async def note(number: int) -> int:
+        return number
+
+    @workflow
+    async def talk(number: int) -> int:
+        code.warning("begun with %s", number)
+        await note(number)
+
+        async def listen() -> int:
+            heard = await go.receive()
+            code.warning("heard %s", heard)
+            return await note(heard)
+
+        for _ in range(2):
+            number += await asyncio.ensure_future(listen())
+        return number
+
+    code.addHandler(kept)
+    code.addHandler(told)
+    try:
+        async with open_engine(talk) as engine, Worker(engine, function_cache=cache):
+            run = await engine.start(talk(1))
+            for heard in (10, 100):
+                await until(lambda: _rests(engine))
+                await run.signal(go(heard))
+            assert await run.result(timeout=SOON) == 111
+            lines = [(line.message, line.epoch) async for line in run.logs()]
+    finally:
+        code.removeHandler(kept)
+        code.removeHandler(told)
+
+    assert everything == ["begun with 1", "heard 10", "heard 100"]
+    assert [message for message, _ in lines] == everything
+    assert lines == sorted(lines, key=lambda line: line[1])
+
+
+def _rests(engine: Engine) -> bool:
+    jobs = snapshot_of(engine.core.stores.persistence, [engine.core.namespace]).jobs
+    return all(job.state is JobState.SLEEPING for of_run in jobs.values() for job in of_run.values())
+
+
+class _Noting(logging.Handler):
+    """Keeps what it is told."""
+
+    def __init__(self, messages: list[str]) -> None:
+        super().__init__()
+        self._messages = messages
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        self._messages.append(record.getMessage())

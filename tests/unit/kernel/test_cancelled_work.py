@@ -147,7 +147,9 @@ def test_work_whose_check_kills_all_its_workers_is_cancelled() -> None:
     assert world.claim_one(world.open()).kind is JobKind.CANCEL
 
 
-@pytest.mark.parametrize("code", ["timeout", "invalid_value", "blob_missing"])
+@pytest.mark.parametrize(
+    "code", ["timeout", "invalid_value", "blob_missing", "storage_refused", "unstorable_value"]
+)
 def test_work_is_cancelled_of_which_a_check_that_ends_its_stage_has_learned_nothing(code: str) -> None:
     world, session = _suspended()
     world.fail(_check(world, session), retryable=False, code=code)
