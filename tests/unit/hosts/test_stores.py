@@ -49,7 +49,7 @@ def test_a_url_of_no_known_form_is_refused_without_its_secrets(url: str) -> None
     assert "sqlite:///" in str(raised.value)
 
 
-@pytest.mark.parametrize("url", ["file://relative", "s3://bucket", "/a/folder", ""])
+@pytest.mark.parametrize("url", ["file://relative", "s3://", "gs://bucket", "/a/folder", ""])
 def test_a_blob_store_of_no_known_form_is_refused(url: str) -> None:
     with pytest.raises(InvalidUrlError):
         open_blobs(url)
