@@ -9,7 +9,7 @@ from holdfast.adapters.aws.s3 import S3BlobStore
 from holdfast.adapters.aws.sqs import SqsJobTransport
 from holdfast.ports.blobs import BlobStore
 from holdfast.ports.transport import JobTransport
-from holdfast.testing.conformance.blobs import BlobStoreContract
+from holdfast.testing.conformance.blobs import BlobStoreContract, key_of
 from holdfast.testing.conformance.transport import RedeliveryContract
 from tests.aws import FakeAws, fake_aws
 
@@ -20,14 +20,14 @@ def aws() -> Iterator[FakeAws]:
         yield region
 
 
-@pytest.mark.parametrize("below", ["", "holdfast/blobs"])
 class TestS3BlobStore(BlobStoreContract):
-    """In a bucket."""
+    """In a bucket, under a prefix. Without one keys are what they are: `test_a_bucket_needs_no_prefix`."""
+
+    below = "holdfast/blobs"
 
     @pytest.fixture(autouse=True)
-    def region(self, aws: FakeAws, below: str) -> None:
+    def region(self, aws: FakeAws) -> None:
         self.aws = aws
-        self.below = below
 
     @override
     def make_blob_store(self) -> BlobStore:
@@ -36,9 +36,18 @@ class TestS3BlobStore(BlobStoreContract):
 
     @override
     def damage(self, store: BlobStore, key: str, data: bytes) -> None:
-        place = f"{self.below}/{key}".lstrip("/")
+        place = f"{self.below}/{key}"
         assert self.client.head_object(Bucket=self.bucket, Key=place)
         self.client.put_object(Bucket=self.bucket, Key=place, Body=data)
+
+
+def test_a_bucket_needs_no_prefix(aws: FakeAws) -> None:
+    client, bucket = aws.new_bucket()
+    store = S3BlobStore(bucket, client=client)
+    store.put(key_of(b"1"), b"1")
+
+    assert client.get_object(Bucket=bucket, Key=key_of(b"1"))["Body"].read() == b"1"
+    assert (store.get(key_of(b"1")), list(store.list(""))) == (b"1", [key_of(b"1")])
 
 
 @pytest.mark.parametrize("fifo", [False, True], ids=["standard", "fifo"])

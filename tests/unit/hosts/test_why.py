@@ -218,7 +218,7 @@ def test_many_items_are_told_of_together() -> None:
 def test_ends_are_told_with_their_cause() -> None:
     error = '{"code":"body_error","message":"no","type":"ValueError","attempt":3,"job":1,"stage":"bill"}'
     ended = {"ended_at": NOW - 5 * SECOND}
-    gave = run(status=RunStatus.COMPLETED, result=2, **ended)
+    gave = run(status=RunStatus.COMPLETED, result="2", **ended)
     assert one(run=gave)[1].startswith("It completed 5.0s ago")
     assert "as generation 2" in one(run=run(status=RunStatus.COMPLETED, **ended))[1]
     assert (
