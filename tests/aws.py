@@ -26,19 +26,21 @@ class FakeAws:
         self.url = url
         self._passed = 0
         self._lock = threading.Lock()
+        self._clients: dict[str, Any] = {}
         self._numbers = count(1)
 
-    def client(self, service: Any, **options: Any) -> Any:
-        """Return a client of boto3's, as an adapter is given one."""
-        make: Any = boto3.Session()
-        return make.client(
-            service,
-            endpoint_url=self.url,
-            region_name=REGION,
-            aws_access_key_id="key",
-            aws_secret_access_key="secret",
-            **options,
-        )
+    def client(self, service: Any) -> Any:
+        """Return a client of boto3's, as an adapter is given one: the same each time, for each knows all of AWS."""
+        if service not in self._clients:
+            make: Any = boto3.Session()
+            self._clients[service] = make.client(
+                service,
+                endpoint_url=self.url,
+                region_name=REGION,
+                aws_access_key_id="key",
+                aws_secret_access_key="secret",
+            )
+        return self._clients[service]
 
     def new_bucket(self) -> "tuple[S3Client, str]":
         """Make a bucket; return a client and its name."""

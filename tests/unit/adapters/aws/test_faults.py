@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 Answer: TypeAlias = tuple[int, bytes, int]
 """Status, body, and how long the body is said to be."""
 
+SESSION: Any = boto3.Session()
+"""One for all: each knows all of AWS."""
 DATA = b"some bytes"
 KEY = f"default/run/{sha256(DATA).hexdigest()}"
 HINT = JobHint(job="01TESTKEY00000000000000001.1", epoch=0, queue="main")
@@ -80,8 +82,7 @@ def serving(*answers: Answer) -> Generator[tuple[str, list[str]]]:
 
 
 def client(service: Any, url: str) -> Any:
-    session: Any = boto3.Session()
-    return session.client(
+    return SESSION.client(
         service,
         endpoint_url=url,
         region_name="eu-central-1",
