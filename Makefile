@@ -2,8 +2,8 @@
 # (or `make PYTHON=python3.13 ...`).
 
 PYTHON ?= python3
-# One more than the processors that CI has: tests wait, too.
-WORKERS ?= 3
+# Twice as many as the processors that CI has: tests wait, too.
+WORKERS ?= 4
 BIN := .venv/bin
 # pip 25.1 was the first to know dependency groups.
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -39,7 +39,7 @@ test: .venv/.tools .cache/postgres/.ready
 	$(BIN)/pytest -n $(WORKERS)
 
 test-slow: .venv/.tools .cache/postgres/.ready
-	$(BIN)/pytest -n 2 -m 'slow and not chaos'
+	$(BIN)/pytest -n 3 -m 'slow and not chaos'
 	$(BIN)/pytest -m chaos
 	$(BIN)/pytest -n $(WORKERS) -m 'hypothesis and not slow and not chaos' --hypothesis-profile=many
 
