@@ -50,6 +50,8 @@ def serving(*answers: Answer) -> Generator[tuple[str, list[str]]]:
     waiting, asked = list(answers), list[str]()
 
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"  # or else it leaves those waiting who ask first whether to send
+
         def answer(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
             asked.append(self.command)
