@@ -13,8 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 
-import attrs
-
+from holdfast.testing.simulation.batches import simulate_seeds
 from holdfast.testing.simulation.faults import Kind
 from holdfast.testing.simulation.kept import KEPT
 from holdfast.testing.simulation.reports import report
@@ -25,8 +24,6 @@ from holdfast.testing.simulation.workload import draw_workload
 
 _CHUNK = 25
 _TELL_EVERY = 1_000
-FAULTLESS_EVERY = 3
-"""Every third seed is simulated once more without faults: waste does not need many seeds to be seen."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -69,19 +66,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"faults: {counted}")
     print("all went well" if worst is Exit.FINE else f"FAILED: {worst.name}")
     return int(worst)
-
-
-def simulate_seeds(seeds: Sequence[int], store: str, *, trace: bool = False) -> list[Outcome]:
-    """Simulate some seeds of the random workload, up to the first that fails."""
-    outcomes: list[Outcome] = []
-    with stores(store) as make:
-        for seed in seeds:
-            wastes_nothing = seed % FAULTLESS_EVERY == 0
-            outcome = simulate_seed(seed, draw_workload, store=make, wastes_nothing=wastes_nothing)
-            if outcome.exit is Exit.FINE and not trace:
-                outcome = attrs.evolve(outcome, trace=())
-            outcomes.append(outcome)
-    return outcomes
 
 
 def _outcomes(seeds: Sequence[int], store: str, jobs: int, *, trace: bool) -> Iterator[Outcome]:

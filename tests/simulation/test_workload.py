@@ -1,11 +1,13 @@
 """Random workloads under random faults: every invariant holds, all comes to its end, and nothing is done in vain."""
 
+import subprocess
+import sys
 from collections import Counter
 
 import pytest
 
 from holdfast.testing.simulation import Exit, Kind, Outcome, simulate_seed
-from holdfast.testing.simulation.__main__ import simulate_seeds
+from holdfast.testing.simulation.batches import simulate_seeds
 from holdfast.testing.simulation.kept import KEPT
 from holdfast.testing.simulation.stores import stores
 from holdfast.testing.simulation.workload import draw_workload
@@ -65,3 +67,11 @@ def test_all_ends_well_in_many_seeds(first: int) -> None:
 @pytest.mark.slow
 def test_all_ends_well_on_sqlite() -> None:
     _fine(simulate_seeds(range(20_001, 20_051), "sqlite"))
+
+
+def test_several_processes_simulate_as_the_command_line_says() -> None:
+    words = [sys.executable, "-m", "holdfast.testing.simulation", "--seeds", "26", "--jobs", "2", "--no-kept"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+
+    assert done.returncode == Exit.FINE, done.stderr
+    assert done.stdout.startswith("26 seeds on memory")

@@ -1,0 +1,25 @@
+"""Several seeds in one process. Not in `__main__`, which other processes can't import."""
+
+from collections.abc import Sequence
+
+import attrs
+
+from holdfast.testing.simulation.seeds import Exit, Outcome, simulate_seed
+from holdfast.testing.simulation.stores import stores
+from holdfast.testing.simulation.workload import draw_workload
+
+FAULTLESS_EVERY = 3
+"""Every third seed is simulated once more without faults: waste does not need many seeds to be seen."""
+
+
+def simulate_seeds(seeds: Sequence[int], store: str, *, trace: bool = False) -> list[Outcome]:
+    """Simulate some seeds of the random workload, up to the first that fails."""
+    outcomes: list[Outcome] = []
+    with stores(store) as make:
+        for seed in seeds:
+            wastes_nothing = seed % FAULTLESS_EVERY == 0
+            outcome = simulate_seed(seed, draw_workload, store=make, wastes_nothing=wastes_nothing)
+            if outcome.exit is Exit.FINE and not trace:
+                outcome = attrs.evolve(outcome, trace=())
+            outcomes.append(outcome)
+    return outcomes
