@@ -11,9 +11,9 @@ from typing_extensions import TypeForm, TypeVar
 
 from holdfast.kernel.authoring.ai import AiLog, AsyncAi, StageAi
 from holdfast.kernel.authoring.artifacts import AsyncArtifacts, StageArtifacts
+from holdfast.kernel.authoring.details import details_text, form_of
 from holdfast.kernel.authoring.nodes import AnyNode, Node
 from holdfast.kernel.values import decode, encode
-from holdfast.kernel.values.forms import Form
 from holdfast.ports.arguments import TEXT, Wanted, an, check
 from holdfast.ports.errors import InvalidEventError, OutputMissingError, StageCancelledError
 from holdfast.ports.events import EVENT_BYTES_MAX, is_event_type
@@ -23,9 +23,6 @@ R = TypeVar("R")
 T = TypeVar("T")
 D = TypeVar("D")
 ConfigOut = TypeVar("ConfigOut", covariant=True, default=None)
-
-HEARTBEAT_MAX: Final = 16 * 1024
-"""How long the text of a heartbeat's details may be."""
 
 MESSAGE_MAX: Final = 1_000
 """How many characters of a message of progress are kept."""
@@ -48,7 +45,6 @@ _MEASURE: Final = Wanted(
     lambda value: isinstance(value, int | float) and math.isfinite(value) and value >= 0,
 )
 _NOTHING: Final = object()
-_PLAIN_JSON: Final = frozenset({type(None), bool, int, float, str, list, dict})
 
 
 @attrs.frozen
@@ -275,8 +271,7 @@ class StageContext(Generic[ConfigOut]):
         Raises:
             UnstorableValueError: The details can't be stored, or are longer than 16 KiB.
         """
-        form: object = object if type(details) in _PLAIN_JSON else type(details)
-        self._runtime.heartbeat(encode(details, cast("Any", form), max_bytes=HEARTBEAT_MAX))
+        self._runtime.heartbeat(details_text(details))
 
     @overload
     def last_heartbeat(self, form: TypeForm[T], /) -> T | None: ...
@@ -310,8 +305,7 @@ class StageContext(Generic[ConfigOut]):
             raise InvalidEventError(
                 f"{type[:120]!r} is no type of event: use words of a-z 0-9 _ with dots between them, as order.paid"
             )
-        form: Form = object if data.__class__ in _PLAIN_JSON else data.__class__
-        text = encode(data, form)
+        text = encode(data, form_of(data))
         if len(text) > EVENT_BYTES_MAX:
             raise InvalidEventError(
                 f"the event {type} has {len(text):,} bytes, more than {EVENT_BYTES_MAX:,}: publish a BlobRef"

@@ -2,19 +2,16 @@
 
 from contextvars import ContextVar
 from datetime import datetime
-from typing import Any, Final, Protocol, cast, overload
+from typing import Final, Protocol, overload
 
 import attrs
 from typing_extensions import TypeForm, TypeVar
 
-from holdfast.kernel.values import decode, encode
+from holdfast.kernel.authoring.details import details_text
+from holdfast.kernel.values import decode
 
 T = TypeVar("T")
 D = TypeVar("D")
-
-HEARTBEAT_MAX: Final = 16 * 1024
-"""How long the text of a heartbeat's details may be."""
-_PLAIN_JSON: Final = (type(None), bool, int, float, str, list, dict)
 
 
 class Pulse(Protocol):
@@ -71,8 +68,7 @@ class StepContext:
         Raises:
             UnstorableValueError: The details can't be stored, or are longer than 16 KiB.
         """
-        form: object = object if type(details) in _PLAIN_JSON else type(details)
-        self._pulse.beat(encode(details, cast("Any", form), max_bytes=HEARTBEAT_MAX))
+        self._pulse.beat(details_text(details))
 
     @overload
     def last_heartbeat(self, form: TypeForm[T], /) -> T | None: ...
