@@ -210,7 +210,7 @@ def _of_run(facts: Circumstances) -> Iterator[Reason]:
         why = f", because {reason!r}" if reason else ""
         text = f"It was cancelled{why}, and ends when its function has cleaned up; `run terminate` does not wait."
         yield Reason(code="cancelling", text=text)
-    if run.deadline is not None:
+    if run.deadline is not None and not run.is_told_to_end:
         text = f"It fails {_in(run.deadline, facts)} if it has not ended by then: that is its deadline."
         yield Reason(code="deadline", text=text, until=instant(run.deadline))
     for name, (total, done, failed) in facts.totals.items():

@@ -135,7 +135,7 @@ class RunDraft:
         item: int | None = None,
         epoch: int | None = None,
         payload: Payload | None = None,
-        data: dict[str, object] | None = None,
+        data: Mapping[str, object] | None = None,
     ) -> int:
         """Append a history row and return its number."""
         self._last_row += 1
@@ -251,7 +251,7 @@ class RunDraft:
     def resume(self) -> None:
         """Go on, or wait on if it has not begun. Jobs that are held are to rest again."""
         after = RunStatus.RUNNING if self._before.is_admitted else RunStatus.PENDING
-        if self._before.error is not None:  # it was told to end before it was held
+        if self._before.is_told_to_end:
             after = RunStatus.CANCELLING
         self._status = checked(self._status, after)
 

@@ -98,6 +98,7 @@ def load(
         if reads.drivers:
             driven.update(reads.runs)
             driven.update(reads.names)
+            driven.update(state.found[reads.search].runs if reads.search is not None else ())
     _lock(tx, state, names, runs | whole, jobs, whole, whole_names, driven)
     _slots(tx, state)
     _rates(tx, state, all_needs)

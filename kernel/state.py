@@ -185,7 +185,7 @@ class Silent:
 
 @attrs.frozen
 class Overdue:
-    """Search for runs whose deadline has passed; they are read."""
+    """Search for runs whose deadline has passed, and that were not told to end; they are read."""
 
     limit: int = attrs.field(validator=_not_negative)
 

@@ -8,6 +8,9 @@ from holdfast.ports.records import TERMINAL, RunStatus
 _S = RunStatus
 _ENDS: Final = frozenset({_S.COMPLETED, _S.FAILED, _S.CANCELLED})
 
+DEADLINE_EXCEEDED: Final = "deadline_exceeded"
+"""The code of the failure of a run that did not end in time."""
+
 RUN_TRANSITIONS: Final[Mapping[RunStatus, frozenset[RunStatus]]] = {
     _S.PENDING: frozenset({_S.RUNNING, _S.PAUSED, _S.CANCELLING, _S.FAILED, _S.CANCELLED}),
     _S.RUNNING: frozenset({_S.WAITING, _S.PAUSED, _S.BLOCKED, _S.CANCELLING}) | _ENDS,

@@ -283,7 +283,10 @@ class Transaction(Protocol):
         ...
 
     def overdue_runs(self, now: Micros, limit: int, /) -> Sequence[str]:
-        """Return, without locks, keys of runs that have not ended and whose deadline has come, earliest first."""
+        """Return, without locks, keys of runs whose deadline has come, earliest first.
+
+        Left out are those that have ended, or were told to end.
+        """
         ...
 
     def waited_for(self, waiting: Waiting, places: Collection[SlotPlace], /) -> Sequence[WaitedFor]:

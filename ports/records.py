@@ -218,13 +218,14 @@ class Run:
     `key` is this generation's own name, under which all its rows hang; (`namespace`, `id`) is what users call it.
     `last_row` and `last_job` are the highest numbers given out so far in its history and among its jobs.
     `open_jobs` is how many jobs it has. `progress` is the JSON text of its place in its plan.
-    `result` is a reference to its output, `error` the JSON text of why it failed or was cancelled. One that completed
+    `result` is a reference to its output, `error` the JSON text of why it failed or was cancelled, or will be when its
+    function has cleaned up. One that completed
     without a result goes on as the next generation.
     `attributes` is the JSON text of an object of texts, by which runs are found. `rank` is its place among those that
     wait, as that of a job.
     Where `start_at` is set the run is pending until then; it is None again once that has come. Of the runs of a
     namespace with the same `concurrency_key` at most `concurrency_limit` are admitted at a time. When `deadline` has
-    passed, the run is ended.
+    passed, the run is ended, or told to end.
     `rerun_of` is the key of the generation that this one runs again, `rerun_from` the stage that it begins with (None:
     the first). `kept` is the JSON text of an object: by name, references to what the stages gave that it does not run
     again.
@@ -275,6 +276,11 @@ class Run:
     def is_admitted(self) -> bool:
         """Whether it has begun. One that has not is pending, or was paused or ended before it began."""
         return self.last_job > 0
+
+    @property
+    def is_told_to_end(self) -> bool:
+        """Whether its function is to end, and has not yet: it cleans up, or somebody has to look at how it does."""
+        return self.status in ACTIVE and self.error is not None
 
     @property
     def is_continued(self) -> bool:

@@ -362,7 +362,8 @@ class MemoryTransaction:
         overdue = [
             (run.deadline, run.key)
             for run in self._tables.runs.values()
-            if run.status in ACTIVE and run.deadline is not None and run.deadline <= now
+            if run.status in ACTIVE and not run.is_told_to_end
+            if run.deadline is not None and run.deadline <= now
         ]
         return [key for _, key in sorted(overdue)[:limit]]
 

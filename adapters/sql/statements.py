@@ -241,7 +241,7 @@ def reads_for(dialect: Dialect) -> Reads:
         due_runs="SELECT key FROM holdfast_runs WHERE status = 'pending' AND start_at IS NOT NULL "
         "AND start_at <= :now ORDER BY start_at LIMIT :limit",
         overdue_runs=f"SELECT key FROM holdfast_runs WHERE status NOT IN {tables.ENDED} "
-        "AND deadline IS NOT NULL AND deadline <= :now ORDER BY deadline LIMIT :limit",
+        "AND deadline IS NOT NULL AND deadline <= :now AND error IS NULL ORDER BY deadline LIMIT :limit",
         lock_slots=f"SELECT {_listed(rows.SLOT, 's')} FROM {slots} CROSS JOIN holdfast_slots AS s "
         f"WHERE s.namespace = k.namespace AND s.name = k.name ORDER BY s.namespace, s.name{lock('s')}",
         rates=known_rates,

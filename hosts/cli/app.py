@@ -15,6 +15,7 @@ from holdfast.hosts.cli.database import database
 from holdfast.hosts.cli.debugging import debug_command
 from holdfast.hosts.cli.doctor import doctor_command
 from holdfast.hosts.cli.exits import Exit, Problem, problem_of
+from holdfast.hosts.cli.exposed import query_command, update_command
 from holdfast.hosts.cli.hearing import logs_command
 from holdfast.hosts.cli.help import exits
 from holdfast.hosts.cli.histories import export_command
@@ -76,7 +77,8 @@ _of_runs = (
     *(start_command, list_command, show_command, wait_command),
     *(logs_command, annotate_command, artifacts_command, ai_command),
     *(pause_command, resume_command, cancel_command, terminate_command),
-    *(rerun_command, remove_run_command, wake_command, signal_command),
+    *(rerun_command, remove_run_command, wake_command),
+    *(signal_command, query_command, update_command),
 )
 for _command in _of_runs:
     runs.add_command(_command)

@@ -452,6 +452,11 @@ class _Driver:
         ended = drive.ended
         if isinstance(ended, Returned):
             payloads, place, text = self._body.payloads, self._body.place, ended.output
+            for one in ended.unawaited:
+                run, what = self._body.work.run, f"{one.what}{one.site and f' ({one.site})'}"
+                _log.warning(
+                    "run %s of %s: %s was called, never awaited, and so not done", run.id, run.workflow, what
+                )
             if len(text) <= INLINE_MAX:
                 return Completed(output=payloads.put(text, place))
             put = partial(payloads.put, text, place)

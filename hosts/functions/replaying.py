@@ -19,6 +19,7 @@ from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.functions.asked import Asked, Ended, Failed, GoesOn, Returned, TimerAsked
 from holdfast.kernel.plan import stage_of
+from holdfast.kernel.transitions import DEADLINE_EXCEEDED
 from holdfast.ports.arguments import an, check
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import InvalidHistoryError, NondeterminismError, UnknownWorkflowError
@@ -168,15 +169,21 @@ def _end_of(history: RunHistory) -> HistoryRow | None:
     for row in reversed(history.rows):
         if row.type in (STAGE_COMPLETED, STAGE_FAILED) and row.node == history.workflow:
             return row
-        if row.type == CONTINUED or (row.type == CANCELLED and was_told):
+        if row.type == CONTINUED or (was_told and _is_end_of_told(row)):
             return row
     return None
+
+
+def _is_end_of_told(row: HistoryRow) -> bool:
+    """Whether a row is the end of a function that was told to end, by somebody or by its deadline."""
+    is_late = row.type == "run.failed" and _facts(row).get("code") == DEADLINE_EXCEEDED
+    return row.type == CANCELLED or is_late
 
 
 def _is_alike(row: HistoryRow, drive: Drive, workflow: Workflow[..., object]) -> bool:
     """Whether a function has ended as a row says."""
     ended = drive.ended
-    if ended is None or row.type == CANCELLED:
+    if ended is None or _is_end_of_told(row):
         return drive.is_cancelled
     if isinstance(ended, GoesOn):
         code = f"{ended.workflow}@{ended.version}"
@@ -208,7 +215,7 @@ def _otherwise(row: HistoryRow, ended: Ended | None, waits_for: Iterable[Waiting
 
 
 def _recorded(row: HistoryRow) -> str:
-    if row.type == CANCELLED:
+    if _is_end_of_told(row):
         return "the function's end when it was cancelled"
     if row.type == CONTINUED:
         return f"that it goes on as {_facts(row)['definition']} with {_shown(text_of(row.payload))}"

@@ -110,7 +110,7 @@ def started(
         parent_end=parent_end,
         site=call_site(),
     )
-    return loop.made(asked.call, _started(loop, asked, definition.output_type))
+    return loop.made(asked, _started(loop, asked, definition.output_type))
 
 
 async def _started(loop: FunctionLoop, asked: ChildAsked, output: object) -> ChildRun[Any]:

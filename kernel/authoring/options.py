@@ -225,7 +225,7 @@ class StartOptions(TypedDict, total=False):
             generation, always (`"rerun"`) or unless that one completed (`"rerun_failed"`), which is refused.
         start_at: When to begin, an aware datetime: the run is pending until then. Now, if that has passed.
         deadline: How long the run may take, from its start or from a later `start_at` on: a timedelta, or a number of
-            seconds. Then it fails.
+            seconds. Then it fails; a durable function cleans up first.
         concurrency_key: Of the runs with the same text only so many are under way at a time; the others are pending.
         concurrency_limit: How many; 1 if left out.
         overrides: Stages of the pipeline, changed with `configure` or `options`, as they are treated in this run.

@@ -94,7 +94,7 @@ class Step(Generic[P, Out]):
         if loop is None:
             return self._called(*args, **kwargs)
         asked = self._asked(loop, args, kwargs)
-        return loop.made(asked.call, self._recorded(loop, asked))
+        return loop.made(asked, self._recorded(loop, asked))
 
     def compensate(
         self, undo: "Callable[Concatenate[Out, Q], Async[None]] | Callable[Concatenate[Out, Q], None]", /

@@ -69,7 +69,7 @@ class JobAdmit(Command[JobsAdmitted]):
 
 @attrs.frozen(kw_only=True)
 class RunsExpired:
-    """How many runs were ended. `admits_runs` and `admits_jobs` as in RunCreated."""
+    """How many runs were ended, or told to end. `admits_runs` and `admits_jobs` as in RunCreated."""
 
     expired: int
     more: bool = False
@@ -79,7 +79,10 @@ class RunsExpired:
 
 @attrs.frozen(kw_only=True)
 class RunExpire(Command[RunsExpired]):
-    """End runs whose deadline has passed as failed; what is under way loses its right to write."""
+    """End runs whose deadline has passed as failed; what is under way loses its right to write.
+
+    A function that has begun is told to end instead; its run fails when it has cleaned up.
+    """
 
     type: ClassVar[Literal["run.expire"]] = "run.expire"
     limit: int = 500

@@ -15,11 +15,13 @@ from holdfast.kernel.commands import (
     RunsExpired,
 )
 from holdfast.kernel.decide.leases import hints_of
+from holdfast.kernel.decide.signals import tell_to_end
 from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.plan import Plan
 from holdfast.kernel.rates import Rates, queued_rates
 from holdfast.kernel.slots import holders, line_of
 from holdfast.kernel.state import Decision, Overdue, Reads, State, WaitingJobs, WaitingRuns
+from holdfast.kernel.transitions import DEADLINE_EXCEEDED
 from holdfast.ports.changes import AddSlot, Change, UpdateJob, UpdateRun
 from holdfast.ports.clock import Ids
 from holdfast.ports.persistence import Waiting
@@ -29,9 +31,6 @@ from holdfast.ports.transport import Hint
 
 INPUT_ROW: Final = 1
 """The history row that has what a run was given."""
-
-DEADLINE_EXCEEDED: Final = "deadline_exceeded"
-"""The code of the failure of a run that did not end in time."""
 
 
 class Slots:
@@ -207,27 +206,32 @@ def _waiting_jobs(command: JobAdmit) -> WaitingJobs:
 
 
 def reads_of_expire(command: RunExpire) -> Reads:
-    """Search for runs whose deadline has passed."""
-    return Reads(search=Overdue(command.limit))
+    """Search for runs whose deadline has passed, and read the jobs that drive those that are functions."""
+    return Reads(search=Overdue(command.limit), drivers=True)
 
 
 def decide_expire(state: State, command: RunExpire, now: Micros, _: Ids) -> Decision[RunsExpired]:
-    """End them. Each is looked at again under its lock: it may have ended since the search."""
+    """End them, or tell them to: a function cleans up first. Each is looked at again under its lock."""
     changes: list[Change] = []
     hints: list[Hint] = []
     runs: dict[str, None] = {}
     jobs: dict[str, None] = {}
     expired = 0
     for run in map(state.tables.runs.get, state.found[Overdue(command.limit)].runs):
-        if run is None or run.status in TERMINAL or run.deadline is None or run.deadline > now:
+        is_over = run is None or run.status in TERMINAL or run.is_told_to_end
+        if run is None or is_over or run.deadline is None or run.deadline > now:
             continue
         draft = RunDraft(run, now)
         error: dict[str, object] = {
             "code": DEADLINE_EXCEEDED,
             "message": "the run had not ended when its deadline passed",
         }
-        draft.append("run.failed", data={**error, "deadline": run.deadline})
-        draft.end(RunStatus.FAILED, cancels=state.cancels_of(run), error=error)
+        if run.is_admitted and state.plan_of(run).function is not None:
+            told = {"reason": "its deadline has passed", "deadline": run.deadline}
+            tell_to_end(state, draft, run, told, error, now)
+        else:
+            draft.append("run.failed", data={**error, "deadline": run.deadline})
+            draft.end(RunStatus.FAILED, cancels=state.cancels_of(run), error=error)
         changes.extend(draft.changes())
         hints.extend(draft.hints)
         runs.update(dict.fromkeys(draft.admits_runs))

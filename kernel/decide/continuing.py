@@ -93,7 +93,7 @@ def _begun(
         draft.append("run.paused")
         draft.pause()
     begin_run(draft, plan, following)
-    if run.error is not None:  # it was told to end, and has not heard of that
+    if run.is_told_to_end and run.error is not None:  # and has not heard of that
         cancelling = next((row for row in unseen if row.type == "run.cancelling"), None)
         draft.append(
             "run.cancelling", data=parse(cancelling.data) if cancelling and cancelling.data else None

@@ -20,6 +20,7 @@ from holdfast.kernel.decide.telling import tell_child
 from holdfast.kernel.draft import RunDraft, rested
 from holdfast.kernel.functions import limits
 from holdfast.kernel.state import Decision, Reads, State
+from holdfast.kernel.transitions import DEADLINE_EXCEEDED
 from holdfast.ports.changes import Change, UpdateJob
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
@@ -149,12 +150,17 @@ def park(run: Run, job: Job, parked: Parked, now: Micros) -> Decision[JobSettled
 
 def function_cancelled(state: State, run: Run, job: str, now: Micros) -> RunDraft:
     """End a run whose function was told to end, and has."""
-    if run.error is None:
+    if not run.is_told_to_end or run.error is None:
         raise InvalidCommandError(f"nobody has cancelled the run of job {job}: its function has failed")
     error = cast("dict[str, object]", parse(run.error))
     draft = RunDraft(run, now)
-    draft.append("run.cancelled", data={"reason": error["message"]} if error["message"] else None)
-    draft.end(RunStatus.CANCELLED, cancels=state.cancels_of(run), error=error)
+    if error["code"] == DEADLINE_EXCEEDED:
+        draft.append("run.failed", data={**error, "deadline": run.deadline})
+        status = RunStatus.FAILED
+    else:
+        draft.append("run.cancelled", data={"reason": error["message"]} if error["message"] else None)
+        status = RunStatus.CANCELLED
+    draft.end(status, cancels=state.cancels_of(run), error=error)
     return draft
 
 

@@ -1,6 +1,6 @@
 """Rules for what reaches a function from outside: messages for its channels, and that it is to be cancelled."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from attrs import evolve
@@ -87,10 +87,23 @@ def wake_driver(state: State, draft: RunDraft, run: Run, now: Micros) -> None:
 
 def ask_to_end(state: State, run: Run, reason: str, now: Micros) -> Decision[RunEnded]:
     """Have a function cancelled: it is told so, and ends when it has cleaned up."""
-    if run.error is not None:
+    if run.is_told_to_end:
         return Decision(RunEnded(status=run.status, changed=False))
     draft = RunDraft(run, now)
-    draft.append("run.cancelling", data={"reason": reason} if reason else None)
-    draft.cancel({"code": "cancelled", "message": reason})
-    wake_driver(state, draft, run, now)
+    told = {"reason": reason} if reason else None
+    tell_to_end(state, draft, run, told, {"code": "cancelled", "message": reason}, now)
     return Decision(RunEnded(status=draft.status, changed=True), draft.changes(), tuple(draft.hints))
+
+
+def tell_to_end(
+    state: State,
+    draft: RunDraft,
+    run: Run,
+    told: Mapping[str, object] | None,
+    error: dict[str, object],
+    now: Micros,
+) -> None:
+    """Tell a function that it is to end, and with what; `error` is how its run ends when it has."""
+    draft.append("run.cancelling", data=told)
+    draft.cancel(error)
+    wake_driver(state, draft, run, now)

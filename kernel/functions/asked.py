@@ -241,9 +241,13 @@ class Published:
 
 @attrs.frozen
 class Returned:
-    """The function has returned: the JSON text of what."""
+    """The function has returned: the JSON text of what.
+
+    `unawaited` is what it would have asked for by calls that it made, and never awaited.
+    """
 
     output: str
+    unawaited: tuple[Asked, ...] = attrs.field(default=(), kw_only=True, eq=False, repr=False)
 
 
 @attrs.frozen

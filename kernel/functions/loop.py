@@ -58,8 +58,8 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         """What was asked for since this was emptied, in order."""
         self.dropped: list[str] = []
         """The calls in which interest was lost since this was emptied."""
-        self.unawaited: dict[str, Coroutine[Any, Any, Any]] = {}
-        """The calls of steps that nobody has awaited."""
+        self._unawaited: dict[str, tuple[Asked, Coroutine[Any, Any, Any]]] = {}
+        """The calls that were made, and that nobody has awaited."""
         self.inboxes = Inboxes(self.create_future)
         self.children = Children(self.create_future)
         self.saga = Saga()
@@ -165,7 +165,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
                 cast("Any", task)._log_destroy_pending = False
                 coroutine = cast("Coroutine[Any, Any, Any]", task.get_coro())
                 _close(coroutine.close, coroutine)
-            for coroutine in self.unawaited.values():
+            for _, coroutine in self._unawaited.values():
                 coroutine.close()
             for generator in self._generators:
                 _close(_closing(generator), generator)
@@ -183,15 +183,20 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         self._check()
         return self._numbers().next()
 
-    def made(self, call: str, coroutine: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-        """Keep a call until it is awaited, and return it. Where that never happens, it is closed without a warning."""
-        self.unawaited[call] = coroutine
+    def made(self, asked: Asked, coroutine: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """Keep a call until it is awaited, and return it. Where that never happens, it is closed in the end."""
+        self._unawaited[asked.call] = asked, coroutine
         return coroutine
+
+    @property
+    def unawaited(self) -> Sequence[Asked]:
+        """What would have been asked for by the calls that nobody has awaited."""
+        return [asked for asked, _ in self._unawaited.values()]
 
     def ask(self, asked: Asked) -> "asyncio.Future[Any]":
         """Have something asked for; return the future of what comes of it."""
         self._check()
-        self.unawaited.pop(asked.call, None)
+        self._unawaited.pop(asked.call, None)
         self.asked.append(asked)
         self._waiting[asked.call] = future = self.create_future()
         return future

@@ -349,7 +349,7 @@ class FunctionMachine:
         if raised is not None:
             return Failed(raised)
         try:
-            return Returned(self._encode(task.result()))
+            return Returned(self._encode(task.result()), unawaited=tuple(self._loop.unawaited))
         except Exception as error:  # noqa: BLE001  # a user's class may do anything when it is encoded
             return Failed(error)
 

@@ -47,13 +47,12 @@ def wasted(world: World) -> list[Violation]:
 def _late(tables: Tables) -> Iterator[Violation]:
     """T3: where nothing goes wrong, no run outlives its deadline by more than what maintenance takes to see it."""
     for run in tables.runs.values():
-        if (
-            run.deadline is not None
-            and run.ended_at is not None
-            and run.ended_at > run.deadline + _SEEN_WITHIN
-        ):
-            late = (run.ended_at - run.deadline) / 1_000_000
-            yield Violation("T3", f"{run.id}.{run.generation}", f"it ended {late:.0f} s after its deadline")
+        if run.deadline is None or run.ended_at is None:
+            continue
+        told = next((row.at for row in tables.history[run.key] if row.type == "run.cancelling"), run.ended_at)
+        if told > run.deadline + _SEEN_WITHIN:
+            late = (told - run.deadline) / 1_000_000
+            yield Violation("T3", f"{run.id}.{run.generation}", f"it went on {late:.0f} s after its deadline")
 
 
 def _lost(rows: Sequence[HistoryRow]) -> Iterator[str]:

@@ -138,6 +138,18 @@ OF_FUNCTIONS: Final = (
         ),
     ),
     Mutant(
+        name="deadline-cuts-functions-off",
+        breaks="a function is ended at its deadline, as a pipeline is: it takes nothing back",
+        caught_by=("L1",),
+        edits=(
+            Edit(
+                "kernel/decide/admissions.py",
+                "        if run.is_admitted and state.plan_of(run).function is not None:",
+                "        if False:",
+            ),
+        ),
+    ),
+    Mutant(
         name="not-taken-back",
         breaks="what a function has done is not taken back when it fails",
         caught_by=("L1",),

@@ -263,9 +263,11 @@ class Slots(PersistenceCase):
         assert due(NOW - 6, 100) == due(NOW, 0) == []
 
     def test_runs_past_their_deadline_are_found_earliest_first(self, store: Persistence) -> None:
-        """Those that have not ended, whatever else they do."""
+        """Those that have not ended, whatever else they do, and were not told to: these have an error already."""
         put_runs(store, *(evolve(a_run(n, status=s), deadline=NOW - n) for n, s in enumerate(RunStatus)))
         put_runs(store, evolve(a_run(20), deadline=NOW + 1), a_run(21))
+        put_runs(store, evolve(a_run(22, status=RunStatus.CANCELLING), deadline=NOW, error="{}"))
+        put_runs(store, evolve(a_run(23, status=RunStatus.BLOCKED), deadline=NOW, error="{}"))
 
         def overdue(now: int, limit: int) -> list[str]:
             return ask(store, lambda tx: tx.overdue_runs(now, limit))

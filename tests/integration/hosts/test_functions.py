@@ -153,6 +153,25 @@ async def patient(seconds: float) -> list[str]:
     return [before.isoformat(), after.isoformat()]
 
 
+@workflow
+async def forgets(order: str) -> str:
+    charge(order)  # type: ignore[unused-coroutine]  # pyright: ignore[reportUnusedCoroutine]
+    return "forgot"
+
+
+async def test_a_call_that_is_never_awaited_is_not_done_and_told_of(
+    open_engine: OpenEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = open_engine(forgets)
+    async with Worker(engine):
+        assert await engine.run(forgets("a"), id="x") == "forgot"
+    assert not DONE
+    (said,) = [one.message for one in caplog.records if one.name == "holdfast.functions"]
+    assert said.startswith("run x of forgets: step 'charge' (")
+    assert "test_functions.py" in said
+    assert said.endswith("was called, never awaited, and so not done")
+
+
 async def test_a_function_that_sleeps_is_parked_and_wakes_no_sooner(open_engine: OpenEngine) -> None:
     engine = open_engine(patient)
     run = engine.sync.start(patient(1.6), id="x")

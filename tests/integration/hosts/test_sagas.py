@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from holdfast.hosts.engine import Engine
+from holdfast.hosts.functions.replaying import replay
 from holdfast.hosts.process.worker import Worker
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import compensate_with, sleep, workflow
@@ -267,6 +268,21 @@ async def test_a_function_that_goes_on_all_the_same_has_its_result(open_engine: 
         with anyio.fail_after(SOON):
             assert await run.result() == "stayed"
     sound(engine)
+
+
+async def test_a_run_past_its_deadline_takes_back_what_it_has_done_and_fails(open_engine: OpenEngine) -> None:
+    """Whoever paid is paid back: a deadline tells a function to end as a cancellation does."""
+    engine = open_engine(waits)
+    async with Worker(engine):
+        run = await engine.start(waits("a"), id="x", deadline=timedelta(seconds=1))
+        with anyio.fail_after(SOON), pytest.raises(RunFailedError, match="deadline"):
+            await run.result()
+    assert DONE[2:] == ["release place of a a", "refund r-a a EUR"]
+    types = [event.type for event in await run.history()]
+    assert types[3:] == ["run.cancelling", *2 * ["step.completed"], "run.failed"]
+    sound(engine)
+    replayed = replay(await run.export_history(), waits)
+    assert replayed.as_recorded
 
 
 async def test_a_run_that_has_not_begun_is_cancelled_at_once(open_engine: OpenEngine) -> None:

@@ -6,12 +6,16 @@ import pytest
 from holdfast.kernel.commands import (
     Attempt,
     Blocked,
+    Cancelled,
     Failure,
     JobRecord,
     JobRecorded,
     JobSettled,
     Parked,
     Recorded,
+    RunCancel,
+    RunCreate,
+    RunExpire,
     RunPause,
     RunResume,
     RunTerminate,
@@ -242,3 +246,58 @@ def test_whoever_comes_further_is_forgiven_what_was_lost() -> None:
         seen = record(world, attempt, step(str(number)), seen=seen).rows[-1].number
         world.lose()
     assert world.run().status is RunStatus.RUNNING
+
+
+def driven_with_a_deadline(world: World) -> Attempt:
+    world.do(RunCreate(workflow="w", id="x", input=payload(0), deadline=30 * SECOND))
+    return world.claim_one(world.open())
+
+
+def test_a_function_past_its_deadline_is_told_and_fails_when_it_has_cleaned_up() -> None:
+    """It is a failure by its deadline, and told once, however long it takes."""
+    world = function()
+    parked(world, driven_with_a_deadline(world), seen=1, seconds=3_600)
+    world.wait(29)
+    assert world.do(RunExpire()).expired == 0
+    world.wait(1)
+
+    assert world.do(RunExpire()).expired == 1
+    assert (world.run().status, world.events()[-1]) == (RunStatus.CANCELLING, "run.cancelling")
+    world.wait(60)
+    assert world.do(RunExpire()).expired == 0
+    attempt = world.claim_one(world.open())
+    record(world, attempt, step("taken back"), seen=2)
+    world.settle(attempt, Cancelled())
+    assert (world.run().status, world.events()[-1]) == (RunStatus.FAILED, "run.failed")
+    assert '"deadline_exceeded"' in (world.run().error or "")
+
+
+def test_a_function_that_was_cancelled_has_no_deadline_any_more() -> None:
+    world = function()
+    attempt = driven_with_a_deadline(world)
+    world.do(RunCancel(run_id="x", reason="enough"))
+    world.wait(40)
+
+    assert world.do(RunExpire()).expired == 0
+    world.settle(attempt, Cancelled())
+    assert (world.run().status, world.events()[-1]) == (RunStatus.CANCELLED, "run.cancelled")
+
+
+def test_a_function_past_its_deadline_that_was_held_is_let_go_to_clean_up() -> None:
+    world = function()
+    parked(world, driven_with_a_deadline(world), seen=1, seconds=3_600)
+    world.do(RunPause(run_id="x"))
+    world.wait(30)
+
+    assert world.do(RunExpire()).expired == 1
+    assert world.claim_one(world.open()).kind is JobKind.DRIVE
+
+
+def test_a_function_that_has_not_begun_fails_at_its_deadline_at_once() -> None:
+    world = function()
+    world.do(RunCreate(workflow="w", id="x", input=payload(0), deadline=SECOND, start_at=world.now + SECOND))
+    world.do(RunPause(run_id="x"))
+    world.wait(2)
+
+    assert world.do(RunExpire()).expired == 1
+    assert world.run().status is RunStatus.FAILED

@@ -24,9 +24,12 @@ from holdfast import (
     StageContext,
     Worker,
     continue_as_new,
+    expose,
+    query,
     stage,
     step,
     step_context,
+    update,
     workflow,
 )
 from holdfast.adapters.memory.persistence import MemoryPersistence
@@ -114,6 +117,35 @@ async def answer() -> str:
     return f"it is {2 * await question.receive()}"
 
 
+@attrs.define
+class Board:
+    colour: str
+    is_done: asyncio.Event = attrs.field(factory=asyncio.Event)
+
+    @query
+    def shown(self, *, loud: bool = False) -> str:
+        return self.colour.upper() if loud else self.colour
+
+    @update
+    def paint(self, colour: str) -> str:
+        if colour == "ugly":
+            raise ValueError("no such paint")
+        self.colour, old = colour, self.colour
+        return old
+
+    @paint.validator
+    def may_paint(self, colour: str) -> None:
+        if colour == self.colour:
+            raise ValueError(f"it is {colour} already")
+
+
+@workflow
+async def board(colour: str) -> str:
+    state = expose(Board(colour))
+    await state.is_done.wait()
+    return state.colour
+
+
 @workflow
 async def lost() -> None:
     await asyncio.Event().wait()
@@ -165,7 +197,7 @@ class CommandLine:
             ids=self._ids,
             url="memory://",
         )
-        return Engine.on(stores, workflows=[ORDER, NOTHING, NEGATE, bill, bills, answer, lost, rounds])
+        return Engine.on(stores, workflows=[ORDER, NOTHING, NEGATE, bill, bills, answer, board, lost, rounds])
 
     def start(self, *items: str, id: str = "order-1") -> str:
         """Start an order."""
