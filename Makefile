@@ -90,7 +90,7 @@ clean:
 	@touch $@
 
 .venv/.package: .venv/.python pyproject.toml
-	$(PIP) install --quiet --editable '.[aws,postgres,sqlite,cli,testing]'
+	$(PIP) install --quiet --editable '.[aws,nats,postgres,sqlite,cli,testing]'
 	@touch $@
 
 .venv/.tools: .venv/.package

@@ -149,11 +149,32 @@ def host_name() -> str:
 
 
 def built_in_sink(what: str) -> EventSink:
-    """Return the sink of events that a text names: `log`, or the URL of a webhook. InvalidUrlError."""
+    """Return the sink of events that a text names, in one of these forms.
+
+    `log`; `http://` or `https://`, the URL of a webhook; `eventbridge://BUS`, a bus by its name or ARN; `sns://TOPIC`,
+    a topic by its ARN.
+
+    Raises:
+        InvalidUrlError: It has none of these forms.
+        InvalidArgumentError: The bus, the topic or the region can't be.
+    """
+    scheme, _, rest = what.partition("://")
     if what == "log":
         from holdfast.adapters.sinks.log import LogSink
 
         return LogSink()
+    if scheme == "eventbridge":
+        from holdfast.adapters.aws.eventbridge import EventBridgeSink
+
+        return EventBridgeSink(rest)
+    if scheme == "sns":
+        from holdfast.adapters.aws.sns import SnsSink
+
+        return SnsSink(rest)
+    if scheme not in {"http", "https"}:
+        raise InvalidUrlError(
+            f"{without_secrets(what)!r} is no sink; use log, http://..., https://..., eventbridge://bus or sns://arn"
+        )
     from holdfast.adapters.sinks.webhook import WebhookSink
 
     return WebhookSink(what)

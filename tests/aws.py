@@ -2,25 +2,57 @@
 
 import logging
 import threading
-from collections.abc import Callable, Generator
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from enum import Enum, auto
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 import boto3
 import pytest
+from moto.core.exceptions import JsonRESTError
+from moto.events import models as events_models
 from moto.server import ThreadedMotoServer
+from moto.sns import models as sns_models
 from moto.sqs import models as sqs_models
 
 if TYPE_CHECKING:
+    from mypy_boto3_events import EventBridgeClient
     from mypy_boto3_s3 import S3Client
+    from mypy_boto3_sns import SNSClient
     from mypy_boto3_sqs import SQSClient
 
 REGION: Final = "eu-central-1"
 
 
+class AwayError(JsonRESTError):
+    """What a service answers that is away for a moment: a 500."""
+
+    code = 500
+
+    def __init__(self) -> None:
+        super().__init__("InternalFailure", "away for a moment")
+
+
+class Fate(Enum):
+    """What becomes of a request with several entries."""
+
+    TAKEN = auto()
+    HALF_TAKEN = auto()
+    """The first entry fails, and every other one after it."""
+    REFUSED = auto()
+    """It is answered with a 500, and nothing is taken."""
+    LOST_ANSWER = auto()
+    """It is answered with a 500, and all was taken."""
+
+
 class FakeAws:
-    """A region without anything in it. Queues go by a clock that `pass_time` moves on."""
+    """A region without anything in it. Queues go by a clock that `pass_time` moves on.
+
+    `batches` are the requests with events that buses and topics were sent, as far as they took them; `fates`, if there
+    are any left, says of each what becomes of it, and `fired` how often.
+    """
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -28,6 +60,9 @@ class FakeAws:
         self._lock = threading.Lock()
         self._clients: dict[str, Any] = {}
         self._numbers = count(1)
+        self.batches: list[list[dict[str, Any]]] = []
+        self.fates: Iterator[Fate] = iter(())
+        self.fired: Counter[Fate] = Counter()
 
     def client(self, service: Any) -> Any:
         """Return a client of boto3's, as an adapter is given one: the same each time, for each knows all of AWS."""
@@ -56,6 +91,29 @@ class FakeAws:
         attributes: Any = {"VisibilityTimeout": "30", **({"FifoQueue": "true"} if fifo else {})}
         return client, client.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
 
+    def new_bus(self) -> "tuple[EventBridgeClient, str]":
+        """Make an event bus; return a client and its name."""
+        client: EventBridgeClient = self.client("events")
+        name = f"bus-{next(self._numbers)}"
+        client.create_event_bus(Name=name)
+        return client, name
+
+    def new_topic(self, *, fifo: bool = False) -> "tuple[SNSClient, str]":
+        """Make a topic; return a client and its ARN."""
+        client: SNSClient = self.client("sns")
+        name = f"topic-{next(self._numbers)}" + (".fifo" if fifo else "")
+        return client, client.create_topic(Name=name, Attributes={"FifoTopic": "true"} if fifo else {})[
+            "TopicArn"
+        ]
+
+    def taken(self, entries: "list[dict[str, Any]]") -> "tuple[Fate, list[dict[str, Any]]]":
+        """Keep what is taken of a request; return its fate, and that."""
+        fate = next(self.fates, Fate.TAKEN)
+        self.fired[fate] += 1
+        kept = [] if fate is Fate.REFUSED else entries[1::2] if fate is Fate.HALF_TAKEN else entries
+        self.batches.append([dict(entry) for entry in kept])
+        return fate, kept
+
     def pass_time(self, seconds: float) -> None:
         """Let time pass for queues."""
         with self._lock:
@@ -64,6 +122,40 @@ class FakeAws:
     def millis(self) -> int:
         """Return how far the clock of queues is ahead."""
         return self._passed
+
+
+def _putting(aws: FakeAws) -> Callable[..., list[dict[str, Any]]]:
+    real: Callable[..., list[dict[str, Any]]] = events_models.EventsBackend.put_events
+
+    def put_events(backend: Any, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        fate, kept = aws.taken(events)
+        answers = iter(real(backend, kept))
+        if fate in {Fate.REFUSED, Fate.LOST_ANSWER}:
+            raise AwayError
+        failed = {"ErrorCode": "ThrottlingException", "ErrorMessage": "too fast"}
+        return [next(answers) if entry in kept else failed for entry in events]
+
+    return put_events
+
+
+def _publishing(aws: FakeAws) -> Callable[..., Any]:
+    real: Callable[..., Any] = sns_models.SNSBackend.publish_batch
+
+    def publish_batch(
+        backend: Any, topic_arn: str, publish_batch_request_entries: list[dict[str, Any]]
+    ) -> Any:
+        fate, kept = aws.taken(publish_batch_request_entries)
+        successful, failed = real(backend, topic_arn, kept)
+        if fate in {Fate.REFUSED, Fate.LOST_ANSWER}:
+            raise AwayError
+        failed += [
+            {"Id": entry["Id"], "Code": "Throttled", "Message": "too fast", "SenderFault": False}
+            for entry in publish_batch_request_entries
+            if entry not in kept
+        ]
+        return successful, failed
+
+    return publish_batch
 
 
 @contextmanager
@@ -77,6 +169,8 @@ def fake_aws() -> Generator[FakeAws]:
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it tells of every request
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sqs_models, "unix_time_millis", lambda: real() + aws.millis())
+        patched.setattr(events_models.EventsBackend, "put_events", _putting(aws))
+        patched.setattr(sns_models.SNSBackend, "publish_batch", _publishing(aws))
         try:
             yield aws
         finally:

@@ -1,1 +1,1 @@
-"""Adapters for Amazon Web Services, in the extra `aws`: blobs in S3, hints over SQS."""
+"""Adapters for Amazon Web Services, in the extra `aws`: S3, SQS, EventBridge and SNS."""

@@ -7,6 +7,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+from botocore.parsers import ResponseParserError
 
 from holdfast.ports.errors import InvalidArgumentError, UnavailableError
 
@@ -22,14 +23,23 @@ def config(*, connect_timeout: float, read_timeout: float, attempts: int) -> Con
     )
 
 
-def new_client(who: str, service: str, config: Config) -> Any:
-    """Return a client of boto3's. InvalidArgumentError where it can't be made, for no region is found, say."""
+def new_client(who: str, service: str, config: Config, region: str | None = None) -> Any:
+    """Return a client of boto3's, for a region, or the one that boto3 finds.
+
+    InvalidArgumentError where it can't be made, for no region is found, say.
+    """
     session: Any = boto3.Session()  # of its own: the default one is not to be used by several threads
     try:
-        return session.client(service, config=config)
+        return session.client(service, region_name=region, config=config)
     except BotoCoreError as error:
         said_so = f"{who} can't make a client: {error} Set AWS_DEFAULT_REGION, say, or give `client`"
         raise InvalidArgumentError("client", said_so) from error
+
+
+def region_of(name: str) -> str | None:
+    """Return the region that an ARN names; None if it is no ARN, but a plain name."""
+    parts = name.split(":")
+    return parts[3] or None if parts[0] == "arn" and len(parts) > 5 else None
 
 
 @contextmanager
@@ -41,6 +51,8 @@ def reported(doing: str) -> Generator[None]:
         raise UnavailableError(f"could not {doing}: {said(error)}") from error
     except (BotoCoreError, HTTPClientError, OSError) as error:
         raise UnavailableError(f"could not {doing}: {error}") from error
+    except ResponseParserError as error:  # what a proxy says that is in the way, say
+        raise UnavailableError(f"could not {doing}: an answer that makes no sense") from error
 
 
 def code_of(error: ClientError) -> str:

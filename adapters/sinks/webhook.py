@@ -14,8 +14,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from typing_extensions import override
 
-from holdfast.adapters.sinks.cloudevents import BATCHED, STRUCTURED, batch, cloud_event
 from holdfast.ports.arguments import TEXT, an, by_name, check, duration, integer
+from holdfast.ports.cloudevents import BATCHED, STRUCTURED, batch, cloud_event
 from holdfast.ports.durations import Duration
 from holdfast.ports.errors import EventRefusedError, InvalidUrlError, SinkUnavailableError
 from holdfast.ports.events import Event

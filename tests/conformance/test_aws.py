@@ -1,17 +1,24 @@
 """The adapters for AWS keep the promises of the ports, asked over HTTP."""
 
-from collections.abc import Iterator
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import pytest
 from typing_extensions import override
 
+from holdfast.adapters.aws.eventbridge import EventBridgeSink
 from holdfast.adapters.aws.s3 import S3BlobStore
+from holdfast.adapters.aws.sns import SnsSink
 from holdfast.adapters.aws.sqs import SqsJobTransport
 from holdfast.ports.blobs import BlobStore
+from holdfast.ports.events import Event, EventSink
 from holdfast.ports.transport import JobTransport
 from holdfast.testing.conformance.blobs import BlobStoreContract, key_of
+from holdfast.testing.conformance.events import EventSinkContract, an_event
 from holdfast.testing.conformance.transport import RedeliveryContract
-from tests.aws import FakeAws, fake_aws
+from tests.aws import FakeAws, Fate, fake_aws
+from tests.sinks import events_in
 
 
 @pytest.fixture(scope="module")
@@ -70,3 +77,105 @@ class TestSqsJobTransport(RedeliveryContract):
     @override
     def pass_time(self, seconds: float) -> None:
         self.aws.pass_time(seconds)
+
+
+FATES = (Fate.TAKEN, Fate.HALF_TAKEN, Fate.TAKEN, Fate.LOST_ANSWER, Fate.REFUSED, Fate.HALF_TAKEN) * 3
+
+
+class AwsSinkCase(EventSinkContract):
+    """What buses and topics took, in the order in which they took it."""
+
+    @pytest.fixture(autouse=True)
+    def region(self, aws: FakeAws) -> None:
+        self.aws = aws
+        aws.batches.clear()
+
+    @override
+    def taken(self, sink: EventSink) -> Sequence[Event]:
+        assert all(len(batch) <= 10 for batch in self.aws.batches)
+        entries = [entry for batch in self.aws.batches for entry in batch]
+        return [event for entry in entries for event in events_in(entry.get("Detail") or entry["Message"])]
+
+
+class TestEventBridgeSink(AwsSinkCase):
+    """On a bus."""
+
+    @override
+    def make_sink(self) -> EventSink:
+        client, bus = self.aws.new_bus()
+        return EventBridgeSink(bus, client=client, sleep=lambda _: None)
+
+
+class TestSnsSink(AwsSinkCase):
+    """To a topic."""
+
+    @override
+    def make_sink(self) -> EventSink:
+        client, topic = self.aws.new_topic()
+        return SnsSink(topic, client=client, sleep=lambda _: None)
+
+
+class AwsSinkWithFaults(AwsSinkCase):
+    """Entries fail by themselves, requests fail with all they had, and answers are lost."""
+
+    @pytest.fixture(autouse=True)
+    def faults(self, aws: FakeAws, region: None) -> Iterator[None]:
+        aws.fates, aws.fired = iter(FATES), Counter()
+        yield
+        aws.fates = iter(())
+
+    @override
+    def test_a_large_batch_is_taken(self) -> None:
+        super().test_a_large_batch_is_taken()
+        assert min(self.aws.fired[fate] for fate in Fate) > 0
+
+
+class TestEventBridgeSinkWithFaults(AwsSinkWithFaults, TestEventBridgeSink):
+    """On a bus."""
+
+
+class TestSnsSinkWithFaults(AwsSinkWithFaults, TestSnsSink):
+    """To a topic."""
+
+
+def test_a_rule_of_a_bus_sees_a_cloud_event(aws: FakeAws) -> None:
+    client, bus = aws.new_bus()
+    sqs, url = aws.new_queue()
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    pattern = {
+        "source": ["shop"],
+        "detail-type": ["holdfast.stage.completed"],
+        "detail": {"subject": ["run-2"]},
+    }
+    client.put_rule(Name="ends", EventBusName=bus, EventPattern=json.dumps(pattern))
+    client.put_targets(Rule="ends", EventBusName=bus, Targets=[{"Id": "queue", "Arn": arn}])
+
+    EventBridgeSink(bus, source="shop", client=client).emit([an_event(1), an_event(2)])
+
+    (message,) = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10)["Messages"]
+    detail = json.loads(message.get("Body", ""))["detail"]
+    assert (detail["id"], detail["data"], detail["specversion"]) == (an_event(2).id, {"attempt": 1}, "1.0")
+
+
+def test_what_comes_again_to_a_fifo_topic_is_dropped_and_a_run_stays_in_order(aws: FakeAws) -> None:
+    client, topic = aws.new_topic(fifo=True)
+    sqs, url = aws.new_queue(fifo=True)
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    client.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn, Attributes={"RawMessageDelivery": "true"})
+    sink = SnsSink(topic, client=client)
+    events = [an_event(1, number) for number in range(1, 6)]
+    sink.emit(events[:3])
+    sink.emit(events)
+
+    messages = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, MessageAttributeNames=["All"])[
+        "Messages"
+    ]
+    came = [event for message in messages for event in events_in(message.get("Body", ""))]
+    assert came == events
+    attributes = messages[0].get("MessageAttributes", {})
+    said = {name: value.get("StringValue") for name, value in attributes.items()}
+    assert said == {
+        "type": "holdfast.stage.completed",
+        "namespace": events[0].namespace,
+        "workflow": "orders",
+    }

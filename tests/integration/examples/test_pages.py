@@ -55,6 +55,7 @@ def _surroundings(page: Path, patched: pytest.MonkeyPatch) -> Generator[None]:
         aws.client("s3").create_bucket(
             Bucket="holdfast-blobs", CreateBucketConfiguration={"LocationConstraint": REGION}
         )
+        aws.client("events").create_event_bus(Name="runs")
         for name, value in {
             "AWS_ACCESS_KEY_ID": "key",
             "AWS_DEFAULT_REGION": REGION,
@@ -62,6 +63,7 @@ def _surroundings(page: Path, patched: pytest.MonkeyPatch) -> Generator[None]:
             "AWS_SECRET_ACCESS_KEY": "secret",
             "DATABASE_URL": "sqlite:///aws.db",
             "QUEUE_URL": aws.new_queue()[1],
+            "TOPIC_ARN": aws.new_topic()[1],
         }.items():
             patched.setenv(name, value)
         yield

@@ -1,4 +1,4 @@
-"""What S3 and SQS may answer when something is wrong, over HTTP, and what the adapters make of it."""
+"""What services may answer when something is wrong, over HTTP, and what the adapters make of it."""
 
 import logging
 import socket
@@ -14,16 +14,22 @@ import pytest
 from botocore.config import Config
 from typing_extensions import override
 
+from holdfast.adapters.aws.eventbridge import EventBridgeSink
 from holdfast.adapters.aws.s3 import PREFIX_MAX, S3BlobStore
+from holdfast.adapters.aws.sns import SnsSink
 from holdfast.adapters.aws.sqs import SqsJobTransport
-from holdfast.hosts.stores import open_blobs
+from holdfast.hosts.stores import built_in_sink, open_blobs
 from holdfast.ports.errors import (
     BlobMissingError,
+    EventRefusedError,
     InvalidArgumentError,
     InvalidUrlError,
+    SinkUnavailableError,
     UnavailableError,
 )
+from holdfast.ports.events import EventSink
 from holdfast.ports.transport import JobHint, RunHint
+from holdfast.testing.conformance.events import an_event
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -62,6 +68,7 @@ def serving(*answers: Answer) -> Generator[tuple[str, list[str]]]:
             status, body, length = waiting.pop(0)
             self.send_response(status)
             self.send_header("Content-Length", str(length))
+            self.send_header("Connection", "close")
             self.end_headers()
             self.wfile.write(body)
             self.close_connection = True
@@ -127,7 +134,13 @@ def uses(store: S3BlobStore) -> Sequence[Callable[[], object]]:
 
 @pytest.mark.parametrize("which", range(5))
 @pytest.mark.parametrize(
-    "answer", [says(500, "InternalError", "oh"), says(503, "SlowDown"), says(403, "AccessDenied")]
+    "answer",
+    [
+        says(500, "InternalError", "oh"),
+        says(503, "SlowDown"),
+        says(403, "AccessDenied"),
+        (502, b"<html>bad gateway", 17),
+    ],
 )
 def test_a_bucket_that_refuses_is_unavailable(
     answer: Answer, which: int, bucket: Callable[[str], S3BlobStore]
@@ -269,3 +282,138 @@ def test_a_message_from_elsewhere_says_only_that_something_changed(
 def test_a_wait_that_sqs_does_not_allow_is_refused(poll: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="poll_seconds"):
         SqsJobTransport("https://sqs.example/1/queue", poll_seconds=poll)
+
+
+# EventBridge and SNS ------------------------------------------------------------------------------------------------
+
+SINKS = ["events", "sns"]
+TOPIC = "arn:aws:sns:eu-central-1:123456789012:runs"
+
+
+def a_sink(service: str, url: str) -> EventSink:
+    if service == "events":
+        return EventBridgeSink("bus", client=client("events", url), sleep=lambda _: None)
+    return SnsSink(TOPIC, client=client("sns", url), sleep=lambda _: None)
+
+
+def put(code: str = "") -> Answer:
+    """What a bus answers about one event."""
+    said = f'"ErrorCode":"{code}","ErrorMessage":"so it is"' if code else '"EventId":"1"'
+    body = f'{{"FailedEntryCount":{int(bool(code))},"Entries":[{{{said}}}]}}'.encode()
+    return 200, body, len(body)
+
+
+def published(code: str = "", *, answered: bool = True) -> Answer:
+    """What a topic answers about one event."""
+    failed = f"<member><Id>0</Id><Code>{code}</Code><Message>so it is</Message><SenderFault>true</SenderFault></member>"
+    taken = "<member><Id>0</Id><MessageId>1</MessageId></member>"
+    body = (
+        "<PublishBatchResponse><PublishBatchResult>"
+        f"<Successful>{taken if answered and not code else ''}</Successful>"
+        f"<Failed>{failed if code else ''}</Failed></PublishBatchResult></PublishBatchResponse>"
+    ).encode()
+    return 200, body, len(body)
+
+
+def about_one(service: str, code: str = "") -> Answer:
+    return put(code) if service == "events" else published(code)
+
+
+@pytest.mark.parametrize("service", SINKS)
+@pytest.mark.parametrize(
+    "answer",
+    [
+        says(500, "InternalFailure", "oh"),
+        says(503),
+        says(400, "ThrottlingException"),
+        says(403, "AccessDeniedException"),
+        says(404, "NotFound"),
+        (502, b"<html>bad gateway", 17),
+    ],
+)
+def test_a_request_that_fails_is_about_the_sink_and_not_an_event(service: str, answer: Answer) -> None:
+    with serving(answer) as (url, asked), pytest.raises(UnavailableError, match=r"bus|runs"):
+        a_sink(service, url).emit([an_event()])
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("service", SINKS)
+def test_a_sink_that_nobody_answers_for_is_unavailable(service: str) -> None:
+    with serving() as (url, _), pytest.raises(UnavailableError):
+        a_sink(service, url).emit([an_event()])
+    with pytest.raises(UnavailableError):
+        a_sink(service, url).emit([an_event()])
+
+
+@pytest.mark.parametrize(
+    ("service", "code"),
+    [("events", "MalformedDetail"), ("events", "InvalidArgument"), ("sns", "InvalidParameter")],
+)
+def test_an_entry_that_is_refused_for_what_it_is_is_refused_at_once(service: str, code: str) -> None:
+    with (
+        serving(about_one(service, code)) as (url, asked),
+        pytest.raises(EventRefusedError, match=rf"event .*/1: {code}: so it is"),
+    ):
+        a_sink(service, url).emit([an_event()])
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("service", "code"),
+    [
+        ("events", "ThrottlingException"),
+        ("events", "InternalFailure"),
+        ("events", "NotAuthorizedForSourceException"),
+        ("sns", "Throttled"),
+        ("sns", "AuthorizationError"),
+    ],
+)
+def test_an_entry_that_fails_for_another_reason_is_sent_again(service: str, code: str) -> None:
+    failed, taken = about_one(service, code), about_one(service)
+    with serving(failed, failed, taken) as (url, asked):
+        a_sink(service, url).emit([an_event()])
+    assert len(asked) == 3
+    with serving(*[failed] * 9) as (url, asked), pytest.raises(SinkUnavailableError, match=code):
+        a_sink(service, url).emit([an_event()])
+    assert len(asked) == 4
+
+
+def test_an_entry_that_nothing_is_said_of_was_not_taken() -> None:
+    silent: dict[str, Answer] = {
+        "events": (200, b'{"FailedEntryCount":0,"Entries":[]}', 35),
+        "sns": published(answered=False),
+    }
+    for service, answer in silent.items():
+        with serving(*[answer] * 4) as (url, _), pytest.raises(SinkUnavailableError, match="no answer"):
+            a_sink(service, url).emit([an_event()])
+
+
+@pytest.mark.parametrize("service", SINKS)
+def test_what_is_too_large_for_a_sink_is_refused_and_not_sent(service: str) -> None:
+    with serving() as (url, asked), pytest.raises(EventRefusedError, match="bytes, and may have 262,143"):
+        a_sink(service, url).emit([an_event(data=f'"{"é" * 131_000}"')])
+    assert asked == []
+
+
+def test_a_sink_is_named_by_a_text_and_calls_the_region_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_DEFAULT_REGION", "AWS_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {
+        "AWS_CONFIG_FILE": "/nowhere",
+        "AWS_ACCESS_KEY_ID": "key",  # or else it is looked for in the network
+        "AWS_SECRET_ACCESS_KEY": "secret",
+    }.items():
+        monkeypatch.setenv(name, value)
+
+    assert repr(built_in_sink(f"sns://{TOPIC}")) == f"SnsSink('{TOPIC}')"
+    bus = "arn:aws:events:eu-central-1:123456789012:event-bus/runs"
+    assert repr(built_in_sink(f"eventbridge://{bus}")) == f"EventBridgeSink('{bus}')"
+    with pytest.raises(InvalidArgumentError, match="AWS_DEFAULT_REGION"):
+        built_in_sink("eventbridge://runs")
+    for text in ("eventbridge://", "sns://runs", "sns://"):
+        with pytest.raises(InvalidArgumentError, match="it must be"):
+            built_in_sink(text)
+    with pytest.raises(InvalidUrlError, match=r"ftp://\*\*\*@x.* is no sink"):
+        built_in_sink("ftp://me:s3cret@x")
+    with pytest.raises(InvalidArgumentError, match=r"do not begin with `aws\.`"):
+        EventBridgeSink("bus", source="aws.events")

@@ -1,0 +1,111 @@
+"""A sink that puts events on a bus of Amazon EventBridge, as CloudEvents."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from typing_extensions import override
+
+from holdfast.adapters.aws.batches import Entry, Failure, send_in_order
+from holdfast.adapters.aws.calls import config, new_client, region_of, reported
+from holdfast.ports.arguments import Wanted, check
+from holdfast.ports.cloudevents import TYPES, cloud_event
+from holdfast.ports.events import Event
+
+if TYPE_CHECKING:
+    from mypy_boto3_events import EventBridgeClient
+    from mypy_boto3_events.type_defs import PutEventsRequestEntryTypeDef, PutEventsResultEntryTypeDef
+
+_BUS: Final = Wanted(
+    "the name or the ARN of an event bus", lambda value: isinstance(value, str) and 0 < len(value) <= 1_600
+)
+_SOURCE: Final = Wanted(
+    "1 to 256 characters that do not begin with `aws.`",
+    lambda value: isinstance(value, str) and 0 < len(value) <= 256 and not value.startswith("aws."),
+)
+_ABOUT_THE_EVENT: Final = frozenset({"InvalidArgument", "MalformedDetail"})
+"""Codes of entries that are refused for what they are. The others are about who sends, where to, and now."""
+_TIME_BYTES: Final = 14
+_CONFIG: Final = config(connect_timeout=2, read_timeout=5, attempts=2)
+
+
+class EventBridgeSink:
+    """See `EventSink`. Puts up to ten events in a request, and one of each run. Safe to use from several threads.
+
+    An event's `detail` is the CloudEvent, its `detail-type` the CloudEvent's type (`holdfast.run.completed`), its
+    `source` what is said here. They are put in order for each run; what EventBridge makes of that is another matter:
+    its rules deliver in any order, and `detail.holdfastnumber` tells.
+
+    What is too large, and what EventBridge says is malformed, is refused for good. An entry that failed for any other
+    reason is put again a few times, before those that follow it in its run; after that, all come again later.
+
+    Its role needs `events:PutEvents` on the bus.
+    """
+
+    def __init__(
+        self,
+        bus: str = "default",
+        /,
+        *,
+        source: str = "holdfast",
+        client: "EventBridgeClient | None" = None,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Take a bus, which has to be there; nothing is called yet.
+
+        Args:
+            bus: Its name, or its ARN, whose region is then called.
+            source: The `source` of the events on the bus, by which rules may tell them.
+            client: A client of boto3's, where region, credentials and endpoint are not to be found as boto3 does by
+                itself.
+            monotonic: What seconds are counted by.
+            sleep: What waits before an entry that failed is put again.
+
+        Raises:
+            InvalidArgumentError: One of these can't be.
+        """
+        check("EventBridgeSink", _BUS, bus=bus)
+        check("EventBridgeSink", _SOURCE, source=source)
+        self._bus = bus
+        self._source = source
+        self._client: EventBridgeClient = client or new_client(
+            "EventBridgeSink", "events", _CONFIG, region_of(bus)
+        )
+        self._monotonic = monotonic
+        self._sleep = sleep
+
+    @override
+    def __repr__(self) -> str:
+        return f"EventBridgeSink({self._bus!r})"
+
+    def emit(self, events: Sequence[Event], /) -> None:
+        """Put events on the bus, in few requests. EventRefusedError, UnavailableError."""
+        entries = [self._entry(event) for event in events]
+        send_in_order(repr(self), entries, self._put, monotonic=self._monotonic, sleep=self._sleep)
+
+    def _entry(self, event: Event) -> "Entry[PutEventsRequestEntryTypeDef]":
+        kind, detail = f"{TYPES}{event.type}", cloud_event(event)
+        content: PutEventsRequestEntryTypeDef = {
+            "Time": event.at,
+            "Source": self._source,
+            "DetailType": kind,
+            "Detail": detail,
+            "EventBusName": self._bus,
+        }
+        size = _TIME_BYTES + sum(len(text.encode()) for text in (self._source, kind, detail))
+        return Entry(run=event.run, name=event.id, content=content, size=size)
+
+    def _put(self, entries: "Sequence[PutEventsRequestEntryTypeDef]") -> list[Failure | None]:
+        with reported(f"put events on the bus {self._bus!r}"):
+            answers = self._client.put_events(Entries=entries)["Entries"]
+        # One that nothing is said of was not taken, as far as anybody knows.
+        return [_failure(answers[place] if place < len(answers) else {}) for place in range(len(entries))]
+
+
+def _failure(answer: "PutEventsResultEntryTypeDef") -> Failure | None:
+    if answer.get("EventId"):
+        return None
+    code = answer.get("ErrorCode", "no answer")
+    reason = f"{code}: {answer.get('ErrorMessage', '')}".rstrip(": ")
+    return Failure(reason=reason, final=code in _ABOUT_THE_EVENT)

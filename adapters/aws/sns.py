@@ -1,0 +1,114 @@
+"""A sink that publishes events to a topic of Amazon SNS, as CloudEvents."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from typing_extensions import override
+
+from holdfast.adapters.aws.batches import Entry, Failure, send_in_order
+from holdfast.adapters.aws.calls import config, new_client, region_of, reported
+from holdfast.ports.arguments import Wanted, check
+from holdfast.ports.cloudevents import TYPES, cloud_event
+from holdfast.ports.events import Event
+
+if TYPE_CHECKING:
+    from mypy_boto3_sns import SNSClient
+    from mypy_boto3_sns.type_defs import (
+        BatchResultErrorEntryTypeDef,
+        MessageAttributeValueTypeDef,
+        PublishBatchRequestEntryTypeDef,
+    )
+
+_TOPIC: Final = Wanted(
+    "the ARN of a topic, as arn:aws:sns:eu-central-1:123456789012:runs",
+    lambda value: isinstance(value, str) and value.startswith("arn:") and value.count(":") == 5,
+)
+_ABOUT_THE_EVENT: Final = frozenset({"InvalidParameter", "InvalidParameterValue", "ParameterValueInvalid"})
+"""Codes of entries that are refused for what they are. The others are about who sends, where to, and now."""
+_CONFIG: Final = config(connect_timeout=2, read_timeout=5, attempts=2)
+
+
+class SnsSink:
+    """See `EventSink`. Publishes up to ten events in a request, one of each run. Safe to use from several threads.
+
+    A message is a CloudEvent as JSON text; its attributes `type` (`holdfast.run.completed`), `namespace` and `workflow`
+    are there for the filters of subscriptions. On a FIFO topic the group of a message is its run, and its deduplication
+    id the event's id: one that comes again within five minutes is dropped, and a run's messages stay in order. On a
+    standard one they may come in any order, and `holdfastnumber` tells.
+
+    What is too large, and what SNS says is invalid, is refused for good. An entry that failed for any other reason is
+    published again a few times, before those that follow it in its run; after that, all come again later.
+
+    Its role needs `sns:Publish` on the topic.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        /,
+        *,
+        client: "SNSClient | None" = None,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Take a topic, which has to be there; nothing is called yet.
+
+        Args:
+            topic: Its ARN, whose region is called. That of a FIFO topic ends in `.fifo`.
+            client: A client of boto3's, where credentials and endpoint are not to be found as boto3 does by itself.
+            monotonic: What seconds are counted by.
+            sleep: What waits before an entry that failed is published again.
+
+        Raises:
+            InvalidArgumentError: One of these can't be.
+        """
+        check("SnsSink", _TOPIC, topic=topic)
+        self._topic = topic
+        self._is_fifo = topic.endswith(".fifo")
+        self._client: SNSClient = client or new_client("SnsSink", "sns", _CONFIG, region_of(topic))
+        self._monotonic = monotonic
+        self._sleep = sleep
+
+    @override
+    def __repr__(self) -> str:
+        return f"SnsSink({self._topic!r})"
+
+    def emit(self, events: Sequence[Event], /) -> None:
+        """Publish events, in few requests. EventRefusedError, UnavailableError."""
+        entries = [self._entry(place, event) for place, event in enumerate(events)]
+        send_in_order(repr(self), entries, self._publish, monotonic=self._monotonic, sleep=self._sleep)
+
+    def _entry(self, place: int, event: Event) -> "Entry[PublishBatchRequestEntryTypeDef]":
+        text = cloud_event(event)
+        said = {"type": f"{TYPES}{event.type}", "namespace": event.namespace, "workflow": event.workflow}
+        attributes: dict[str, MessageAttributeValueTypeDef] = {
+            name: {"DataType": "String", "StringValue": value} for name, value in said.items() if value
+        }
+        content: PublishBatchRequestEntryTypeDef = {
+            "Id": str(place),
+            "Message": text,
+            "MessageAttributes": attributes,
+        }
+        if self._is_fifo:
+            content["MessageGroupId"] = event.run
+            content["MessageDeduplicationId"] = event.id
+        size = sum(
+            len(part.encode()) for name, value in said.items() if value for part in (name, "String", value)
+        )
+        return Entry(run=event.run, name=event.id, content=content, size=size + len(text.encode()))
+
+    def _publish(self, entries: "Sequence[PublishBatchRequestEntryTypeDef]") -> list[Failure | None]:
+        with reported(f"publish to {self._topic}"):
+            answer = self._client.publish_batch(TopicArn=self._topic, PublishBatchRequestEntries=entries)
+        taken = {one.get("Id") for one in answer.get("Successful", [])}
+        failed = {one["Id"]: one for one in answer.get("Failed", [])}
+        # One that nothing is said of was not taken, as far as anybody knows.
+        return [None if one["Id"] in taken else _failure(failed.get(one["Id"])) for one in entries]
+
+
+def _failure(answer: "BatchResultErrorEntryTypeDef | None") -> Failure:
+    if answer is None:
+        return Failure(reason="no answer", final=False)
+    reason = f"{answer['Code']}: {answer.get('Message', '')}".rstrip(": ")
+    return Failure(reason=reason, final=answer["Code"] in _ABOUT_THE_EVENT)
