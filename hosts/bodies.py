@@ -85,7 +85,10 @@ class Parts:
 
 @attrs.frozen(kw_only=True)
 class Body:
-    """One attempt, ready to run. `test` is what it calls if it is to decide which node is done."""
+    """One attempt, ready to run. `test` is what it calls if it is to decide which node is done.
+
+    `ends_at` is when whoever runs it has to be done with it: soon after, the process may be no more.
+    """
 
     work: Work
     stage: Stage[Any, object]
@@ -97,6 +100,7 @@ class Body:
     host: str
     parts: "Parts"
     interceptors: tuple[BodyInterceptor, ...] = ()
+    ends_at: Micros | None = None
 
     @property
     def attempt(self) -> Attempt:
@@ -134,6 +138,12 @@ class Body:
         return None if until is None else max(0.0, (until - self.started_at) / 1_000_000)
 
     @property
+    def lacks_time(self) -> bool:
+        """Whether whoever runs it ends before the time that its stage allows one attempt is over."""
+        timeout = self._timeout_us
+        return timeout is not None and self.ends_at is not None and self.started_at + timeout > self.ends_at
+
+    @property
     def is_out_of_time(self) -> bool:
         """Whether the time for all attempts was over before this one could begin."""
         until = self.attempt.total_until
@@ -141,9 +151,10 @@ class Body:
 
     @property
     def _until(self) -> Micros | None:
-        """When the attempt times out: by itself, or because the time for all attempts is over."""
+        """When the attempt times out: by itself, because the time for all is over, or with whoever runs it."""
         timeout = self._timeout_us
-        ends = (None if timeout is None else self.started_at + timeout, self.attempt.total_until)
+        own = None if timeout is None else self.started_at + timeout
+        ends = (own, self.attempt.total_until, self.ends_at)
         return min((end for end in ends if end is not None), default=None)
 
     @property
@@ -295,7 +306,8 @@ class Body:
         attempt = self.attempt
         if attempt.total_until is not None and self._until == attempt.total_until:
             return Failed(failure=self._total_failure(attempt.attempt, started=True))
-        return self._failed(timeout_failure(self.timeout or 0, self.stage, self._plan))
+        cut = self.ends_at is not None and self._until == self.ends_at
+        return self._failed(timeout_failure(self.timeout or 0, self.stage, self._plan, cut=cut))
 
     def out_of_time(self) -> Outcome:
         """Return the outcome of an attempt that may not begin any more."""

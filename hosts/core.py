@@ -21,6 +21,7 @@ from holdfast.hosts.interceptors import (
     check_interceptors,
 )
 from holdfast.hosts.listener import Listener, Listening
+from holdfast.hosts.loops import KeptLoop
 from holdfast.hosts.payloads import Payloads, Place
 from holdfast.hosts.registry import Registry
 from holdfast.hosts.stores import Stores, host_name
@@ -85,6 +86,7 @@ class Core:
         self._listener = listener
         self._ready = False
         self._caches: list[FunctionCache] = []
+        self._loops: list[KeptLoop] = []
         self._lock = threading.Lock()
         self._kernel = self.kernel_with(None)
 
@@ -246,10 +248,17 @@ class Core:
         self._caches.append(FunctionCache(size))
         return self._caches[-1]
 
+    def kept_loop(self) -> KeptLoop:
+        """Return an event loop that stays, for one host. It is closed when this is."""
+        self._loops.append(KeptLoop())
+        return self._loops[-1]
+
     def close(self) -> None:
         """Stop listening, take functions out of memory, and give up all connections."""
         for cache in self._caches:
             cache.close()
+        for loop in self._loops:
+            loop.close()
         self.listener.close()
         self.stores.transport.close()
         self.stores.persistence.close()

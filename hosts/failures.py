@@ -65,12 +65,25 @@ def traceback_text(error: BaseException, most: int) -> str:
     return printable(lines)[-most:]
 
 
-def timeout_failure(seconds: float, stage: Stage[Any, object], plan: StagePlan) -> Failure:
-    """Return the failure of an attempt that took longer than so many seconds. It counts as a TimeoutError."""
+def cut_off(seconds: float) -> str:
+    """Return what is said of a body that was stopped after so long, for the process that ran it was about to end."""
+    return (
+        f"it was stopped after {timedelta(seconds=seconds)}: the invocation that ran it was about to end; "
+        "let functions last longer, do less at a time, or run it in a worker"
+    )
+
+
+def timeout_failure(
+    seconds: float, stage: Stage[Any, object], plan: StagePlan, *, cut: bool = False
+) -> Failure:
+    """Return the failure of an attempt that took longer than so many seconds. It counts as a TimeoutError.
+
+    If it was `cut`, it might have taken longer, but not where it ran.
+    """
     treatment = _by_class(TimeoutError, stage, plan)
     return Failure(
         code="timeout",
-        message=f"the attempt took longer than {timedelta(seconds=seconds)}",
+        message=cut_off(seconds) if cut else f"the attempt took longer than {timedelta(seconds=seconds)}",
         type="TimeoutError",
         retryable=not treatment.final,
         rule=treatment.rule,

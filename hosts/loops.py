@@ -1,8 +1,10 @@
 """Event loops of whichever kind: code run in one of its own, and calls from other threads into one."""
 
+import asyncio
 import threading
+import weakref
 from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import anyio
@@ -19,9 +21,7 @@ runs: Final[ContextVar[Run | None]] = ContextVar("holdfast_runs", default=None)
 def run_in_loop(call: Callable[[], Awaitable[T]]) -> T:
     """Run async code to its end from sync code, which may itself be called from within an event loop."""
     run = cast("Callable[[Callable[[], Awaitable[T]]], T]", runs.get() or anyio.run)
-    try:
-        lowlevel.current_token()
-    except NoEventLoopError:
+    if not _is_in_loop():
         return run(call)
     results: list[T] = []
     errors: list[BaseException] = []
@@ -38,6 +38,57 @@ def run_in_loop(call: Callable[[], Awaitable[T]]) -> T:
     if errors:
         raise errors[0]
     return results[0]
+
+
+class KeptLoop:
+    """An asyncio loop that stays between calls: a client that bodies keep for the next call is of use there.
+
+    Safe from any thread. Who finds it busy, or is in a loop, gets a loop for the one call, as `run_in_loop` gives it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._runner: asyncio.Runner | None = None
+
+    def run(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Run async code to its end from sync code."""
+        if runs.get() is not None or _is_in_loop() or not self._lock.acquire(blocking=False):
+            return run_in_loop(call)
+        try:
+            if self._runner is None:
+                self._runner = asyncio.Runner()
+                weakref.finalize(self, _close, self._runner.get_loop())
+
+            async def awaited() -> T:
+                return await call()
+
+            return self._runner.run(awaited(), context=copy_context())
+        finally:
+            self._lock.release()
+
+    def close(self) -> None:
+        """End what bodies have left behind in the loop, and close it, unless something runs in it."""
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            if self._runner is not None and not _is_in_loop():
+                self._runner.close()
+                self._runner = None
+        finally:
+            self._lock.release()
+
+
+def _is_in_loop() -> bool:
+    try:
+        lowlevel.current_token()
+    except NoEventLoopError:
+        return False
+    return True
+
+
+def _close(loop: asyncio.AbstractEventLoop) -> None:
+    if not loop.is_running():
+        loop.close()
 
 
 def caller_into_loop() -> Callable[[Callable[[], None]], None]:

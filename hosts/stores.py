@@ -3,7 +3,7 @@
 import os
 import re
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -20,6 +20,11 @@ from holdfast.ports.errors import InvalidUrlError
 from holdfast.ports.events import EventSink
 from holdfast.ports.persistence import Persistence, SchemaVersion
 from holdfast.ports.transport import JobTransport
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+    from holdfast.adapters.aws.messages import SqsMessages
 
 _FORMS: Final = "memory://, sqlite:///path/to/file.db or postgresql://user@host/database"
 MEMORY: Final = "memory"
@@ -146,6 +151,14 @@ def without_secrets(url: str) -> str:
 def host_name() -> str:
     """Return what names this process for people."""
     return f"{os.uname().nodename}:{os.getpid()}"
+
+
+def sqs_messages(client: "SQSClient | None" = None) -> "SqsMessages":
+    """Return what can be done with messages that SQS has given to a function. InvalidArgumentError."""
+    # Not at the top: boto3 is in an extra.
+    from holdfast.adapters.aws.messages import SqsMessages
+
+    return SqsMessages(client)
 
 
 def built_in_sink(what: str) -> EventSink:

@@ -326,10 +326,7 @@ class Kernel:
         with suppress(HoldfastError):
             self.admit(command.namespace, (claimed,))
         if claimed.attempt is None:
-            done = claimed.retry_after is None
-            return JobExecuted(
-                status="ignored", reason=claimed.ignored, acknowledge=done, retry_after=claimed.retry_after
-            )
+            return ignored(claimed)
         return self._run_body(command, claimed.attempt, executor)
 
     def _run_body(
@@ -347,17 +344,33 @@ class Kernel:
         settled = self.dispatch_many((settle,))[0]
         if isinstance(settled, CommandError):
             return settled
-        if settled.status == "fenced":
-            return JobExecuted(status="fenced")
-        with suppress(HoldfastError):  # it is settled, whatever becomes of those that wait
-            self.admit(command.namespace, (settled,))
-        return JobExecuted(status=_executed(settle, settled), owes=settled.owes)
+        if settled.status != "fenced":
+            with suppress(HoldfastError):  # it is settled, whatever becomes of those that wait
+                self.admit(command.namespace, (settled,))
+        return executed(settle, settled)
 
 
 _RETRY_LATER: Final = 5_000_000
 
 
-def _executed(
+def ignored(claimed: JobClaimed) -> JobExecuted:
+    """Return what became of a message whose job was not to be had."""
+    return JobExecuted(
+        status="ignored",
+        reason=claimed.ignored,
+        acknowledge=claimed.retry_after is None,
+        retry_after=claimed.retry_after,
+    )
+
+
+def executed(settle: JobSettle, settled: JobSettled) -> JobExecuted:
+    """Return what became of a message whose body ran."""
+    if settled.status == "fenced":
+        return JobExecuted(status="fenced")
+    return JobExecuted(status=_status(settle, settled), owes=settled.owes)
+
+
+def _status(
     settle: JobSettle, settled: JobSettled
 ) -> Literal["completed", "suspended", "failed", "retrying"]:
     match settle.outcome:

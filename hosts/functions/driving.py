@@ -443,8 +443,11 @@ class _Driver:
 
     def _is_out_of_time(self, now: Micros) -> bool:
         """Whether nothing more of it is to begin here."""
-        limit = self._parts.drive_for
-        return limit is not None and now - self._body.started_at > limit
+        limit, ends_at = self._parts.drive_for, self._body.ends_at
+        # What has begun by half of the time has as much again.
+        half = None if ends_at is None else (ends_at - self._body.started_at) // 2
+        driven_for = now - self._body.started_at
+        return any(each is not None and driven_for > each for each in (limit, half))
 
     async def _outcome(self, drive: Drive) -> Outcome:
         if drive.fault is not None:

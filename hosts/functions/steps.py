@@ -9,7 +9,7 @@ import attrs
 from anyio import CapacityLimiter, lowlevel
 
 from holdfast.hosts.bodies import Body
-from holdfast.hosts.failures import MESSAGE_MAX, traceback_text
+from holdfast.hosts.failures import MESSAGE_MAX, cut_off, traceback_text
 from holdfast.hosts.functions.drive import Try
 from holdfast.hosts.functions.patience import until_available
 from holdfast.hosts.functions.pulses import Pulses, StepPulse
@@ -71,8 +71,8 @@ async def run_step(
         done = body.parts.step(step)
         if done.transaction is not None:
             shared = _transaction(body, one, done, given, command, started_at)
-            return await shared.run(threads, _seconds(done))
-        value = await _called(done, given.args, given.kwargs, threads)
+            return await shared.run(threads, _seconds(done, body, started_at))
+        value = await _called(done, given.args, given.kwargs, threads, _seconds(done, body, started_at))
         text = encode(value, step.form.output)
         put = body.payloads.put
         if len(text) <= INLINE_MAX:
@@ -89,7 +89,10 @@ async def run_step(
     except BaseException as error:  # noqa: BLE001  # a step may raise what it likes, CancelledError too
         if not isinstance(error, GeneratorExit):
             await lowlevel.checkpoint_if_cancelled()  # raises if it is we who are cancelled
-        return _failed(body, one, step, error, started_at, micros(clock.now()))
+        now = micros(clock.now())
+        if isinstance(error, TimeoutError) and body.ends_at is not None and now >= body.ends_at:
+            error = TimeoutError(cut_off((now - started_at) / _MICROSECOND))
+        return _failed(body, one, step, error, started_at, now)
 
 
 def _call(body: Body, one: Try, step: Step[..., object]) -> BodyCall:
@@ -153,14 +156,24 @@ def _transaction(
     )
 
 
-def _seconds(step: Step[..., object]) -> float | None:
-    return None if step.timeout is None else step.timeout.total_seconds()
+def _until(step: Step[..., object], body: Body, started_at: Micros) -> Micros | None:
+    """Return when a try times out: by itself, or because whoever runs it ends."""
+    own = None if step.timeout is None else started_at + round(step.timeout.total_seconds() * _MICROSECOND)
+    return min((end for end in (own, body.ends_at) if end is not None), default=None)
+
+
+def _seconds(step: Step[..., object], body: Body, started_at: Micros) -> float | None:
+    until = _until(step, body, started_at)
+    return None if until is None else max(0.0, (until - started_at) / _MICROSECOND)
 
 
 async def _called(
-    step: Step[..., object], args: tuple[object, ...], kwargs: dict[str, object], threads: CapacityLimiter
+    step: Step[..., object],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    threads: CapacityLimiter,
+    seconds: float | None,
 ) -> object:
-    seconds = _seconds(step)
     if step.is_async:
         with anyio.fail_after(seconds):
             return await cast("Awaitable[object]", step.body(*args, **kwargs))
@@ -172,7 +185,7 @@ async def _called(
 def _context(
     body: Body, one: Try, step: Step[..., object], started_at: Micros, pulse: StepPulse | None
 ) -> StepContext:
-    until = None if step.timeout is None else started_at + round(step.timeout.total_seconds() * _MICROSECOND)
+    until = _until(step, body, started_at)
     context = StepContext(
         run_id=body.work.run.id,
         workflow=body.work.run.workflow,

@@ -1,8 +1,8 @@
-"""Runs bodies from sync code: each call has an event loop of its own, for as long as it lasts."""
+"""Runs bodies from sync code, in an event loop that stays between calls."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 import anyio
 import attrs
@@ -10,16 +10,27 @@ from anyio import CancelScope, CapacityLimiter
 
 from holdfast.hosts.bodies import Body
 from holdfast.hosts.core import Core
-from holdfast.hosts.loops import run_in_loop
 from holdfast.hosts.process.running import run_body
 from holdfast.hosts.process.threads import result_in_thread
-from holdfast.kernel.commands import Attempt, Failed, Failure, Held, JobHeartbeat, JobRelease, JobSettle
-from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.commands import (
+    Attempt,
+    Failed,
+    Failure,
+    Held,
+    JobExecuted,
+    JobHeartbeat,
+    JobRelease,
+    JobSettle,
+    JobSettled,
+)
+from holdfast.kernel.kernel import Kernel, executed
 from holdfast.ports.errors import CommandError, HoldfastError
 from holdfast.ports.records import Micros
 
 HEARTBEAT_INTERVAL: Final = 2.0
 UNKNOWN_CODE_DELAY: Final[Micros] = 5_000_000
+
+Settle: TypeAlias = Callable[[Sequence[JobSettle]], None]
 
 
 class AttemptExecutor:
@@ -38,6 +49,7 @@ class AttemptExecutor:
     ) -> None:
         self._core = core
         self._cache = core.function_cache(function_cache)
+        self._loop = core.kept_loop()
         self._heartbeat_interval = heartbeat_interval
         self._drive_for = None if drive_for is None else round(drive_for * 1_000_000)
 
@@ -50,26 +62,52 @@ class AttemptExecutor:
         bodies, _ = self._core.bodies.prepare((attempt,))
         if not bodies:
             return None
-        settles = run_in_loop(lambda: self._run_all(bodies))
+        settles = self._loop.run(lambda: self._run_all(bodies))
         return settles[0] if settles else _lost(self._core, attempt)
+
+    def execute_each(
+        self, attempts: Sequence[Attempt], kernel: Kernel, *, ends_at: Micros | None, is_fresh: bool
+    ) -> dict[str, JobExecuted | HoldfastError]:
+        """Run attempts at once, and settle each as soon as it has ended: those together that have meanwhile.
+
+        Return what became of each, by its job; an error where that could not be stored, so that it comes free only when
+        the session has expired. At `ends_at` bodies are stopped. Where the process is not `is_fresh`, those are given
+        back that may need longer than that; in a fresh one they have as much time as there can be.
+        """
+        bodies, unknown = self._core.bodies.prepare(attempts)
+        bodies = [attrs.evolve(body, ends_at=ends_at) for body in bodies]
+        late = [] if is_fresh else [body for body in bodies if body.lacks_time]
+        became: dict[str, JobExecuted | HoldfastError] = {}
+
+        def settle(settles: Sequence[JobSettle]) -> None:
+            try:
+                answers: Sequence[object] = kernel.dispatch_many(settles)
+            except HoldfastError as error:
+                answers = [error] * len(settles)
+            for one, answer in zip(settles, answers, strict=True):
+                assert isinstance(answer, JobSettled | HoldfastError)
+                became[one.job] = executed(one, answer) if isinstance(answer, JobSettled) else answer
+            self._core.follow_up(*answers)
+
+        self._give_back(unknown, kernel, UNKNOWN_CODE_DELAY)
+        for attempt in unknown:
+            became[attempt.job] = _UNKNOWN_CODE
+        self._give_back([body.attempt for body in late], kernel)
+        for body in late:
+            became[body.attempt.job] = _GIVEN_BACK
+        timely = [body for body in bodies if body not in late]
+        if timely:
+            left = self._loop.run(lambda: self._run_all(timely, settle))
+            known = {*became, *(one.job for one in left)}
+            lost = [_lost(self._core, one.attempt) for one in timely if one.attempt.job not in known]
+            settle([*left, *lost])
+        return became
 
     def execute_many(self, attempts: Sequence[Attempt], kernel: Kernel) -> list[str]:
         """Run attempts at once and settle them together; return what became of each."""
         bodies, unknown = self._core.bodies.prepare(attempts)
-        if unknown:
-            released = kernel.dispatch_many(
-                [
-                    JobRelease(
-                        namespace=self._core.namespace,
-                        job=back.job,
-                        epoch=back.epoch,
-                        delay=UNKNOWN_CODE_DELAY,
-                    )
-                    for back in unknown
-                ]
-            )
-            self._core.follow_up(*released)
-        settles = run_in_loop(lambda: self._run_all(bodies)) if bodies else []
+        self._give_back(unknown, kernel, UNKNOWN_CODE_DELAY)
+        settles = self._loop.run(lambda: self._run_all(bodies)) if bodies else []
         statuses = ["ignored"] * len(unknown) + ["fenced"] * (len(bodies) - len(settles))
         answers = kernel.dispatch_many(settles)
         self._core.follow_up(*answers)
@@ -80,8 +118,22 @@ class AttemptExecutor:
             statuses.append("fenced" if answer.status == "fenced" else "failed" if failed else "completed")
         return statuses
 
-    async def _run_all(self, prepared: Sequence[Body]) -> list[JobSettle]:
-        """Run bodies; return what settles those that were not cancelled on the way."""
+    def _give_back(self, attempts: Sequence[Attempt], kernel: Kernel, delay: Micros = 0) -> None:
+        if not attempts:
+            return
+        released = kernel.dispatch_many(
+            [
+                JobRelease(namespace=self._core.namespace, job=one.job, epoch=one.epoch, delay=delay)
+                for one in attempts
+            ]
+        )
+        self._core.follow_up(*released)
+
+    async def _run_all(self, prepared: Sequence[Body], settle: Settle | None = None) -> list[JobSettle]:
+        """Run bodies; return what settles those that were not cancelled on the way.
+
+        With `settle` those that end while others run are settled meanwhile, and only the others are returned.
+        """
         bodies = [
             attrs.evolve(body, parts=attrs.evolve(body.parts, drive_for=self._drive_for, cache=self._cache))
             for body in prepared
@@ -89,18 +141,31 @@ class AttemptExecutor:
         settles: list[JobSettle] = []
         scopes = {body.attempt.job: CancelScope() for body in bodies}
         threads = CapacityLimiter(max(1, len(bodies)))
+        ended = [anyio.Event()]
 
         async def run(body: Body) -> None:
             with scopes[body.attempt.job]:
                 settles.append(body.settle(await run_body(body, threads)))
             del scopes[body.attempt.job]
+            ended[0].set()
             if not scopes:
                 watching.cancel()
+
+        async def settle_meanwhile(settle: Settle) -> None:
+            while scopes:
+                await ended[0].wait()
+                ended[0] = anyio.Event()
+                if scopes and settles:
+                    done = settles.copy()
+                    settles.clear()
+                    await result_in_thread(partial(settle, done))
 
         watching = CancelScope()
         async with anyio.create_task_group() as group:
             for body in bodies:
                 group.start_soon(run, body)
+            if settle is not None and len(bodies) > 1:
+                group.start_soon(settle_meanwhile, settle)
             with watching:
                 await self._watch({body.attempt.job: body for body in bodies}, scopes)
         return settles
@@ -132,3 +197,10 @@ def _lost(core: Core, attempt: Attempt) -> JobSettle:
     return JobSettle(
         namespace=core.namespace, job=attempt.job, epoch=attempt.epoch, outcome=Failed(failure=failure)
     )
+
+
+_UNKNOWN_CODE: Final = JobExecuted(
+    status="ignored", reason="unknown_code", acknowledge=False, retry_after=UNKNOWN_CODE_DELAY
+)
+_GIVEN_BACK: Final = JobExecuted(status="ignored", reason="stale")
+"""A message of its own says that it can be had again."""

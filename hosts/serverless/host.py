@@ -1,8 +1,8 @@
 """Carries out jobs where a process lives for seconds and may be frozen between calls. Sync; needs no event loop."""
 
 import threading
-from collections.abc import Callable, Mapping
-from typing import Final, Literal, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Literal, TypeVar, cast
 
 import attrs
 
@@ -11,17 +11,26 @@ from holdfast.hosts.flushing import LEASE, Flusher
 from holdfast.hosts.maintenance import Maintenance, Tick
 from holdfast.hosts.removing import checked_retention
 from holdfast.hosts.serverless.execution import AttemptExecutor
+from holdfast.hosts.serverless.messages import JobMessage, message_from
 from holdfast.hosts.serverless.reminders import Reminders
-from holdfast.kernel.commands import JobClaim, JobExecute, JobExecuted, JobsClaimed, SessionOpen, SessionRenew
-from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.commands import (
+    JobClaim,
+    JobClaimed,
+    JobClaimOne,
+    JobExecute,
+    JobExecuted,
+    JobsClaimed,
+    SessionOpen,
+    SessionRenew,
+)
+from holdfast.kernel.kernel import Kernel, ignored
 from holdfast.kernel.plan import DEFAULT_QUEUE
-from holdfast.ports.arguments import SINK, an, by_name, check, duration, integer
+from holdfast.ports.arguments import SINK, Wanted, an, by_name, check, duration, integer
+from holdfast.ports.clock import micros
 from holdfast.ports.durations import Duration
-from holdfast.ports.errors import CommandError, InvalidMessageError, SessionLostError
+from holdfast.ports.errors import CommandError, HoldfastError, SessionLostError
 from holdfast.ports.events import EventSink
-from holdfast.ports.json import parse
 from holdfast.ports.persistence import Lane
-from holdfast.ports.records import job_key
 
 T = TypeVar("T")
 
@@ -29,15 +38,14 @@ MARGIN: Final = 10.0
 """Seconds that a session outlives the longest invocation, so that no body loses its lease before it is stopped."""
 
 _ENGINE: Final = an("an Engine, as Engine.open(url, workflows=[...]) gives it", Engine)
-_MESSAGE_FIELDS: Final = {"job_id", "epoch"}
-
-
-@attrs.frozen(kw_only=True)
-class JobMessage:
-    """All that a message says: which job, and which epoch it had when the message was sent."""
-
-    job_id: str
-    epoch: int
+_MESSAGES: Final = Wanted(
+    "a list of JobMessage, a hundred at the most",
+    lambda value: (
+        isinstance(value, Sequence)
+        and len(cast("Sequence[object]", value)) <= 100
+        and all(isinstance(one, JobMessage) for one in cast("Sequence[object]", value))
+    ),
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -143,13 +151,54 @@ class ServerlessHost:
         wanted = message_from(message)
         executed = self._with_session(lambda kernel, session: self._execute(kernel, session, wanted))
         self._core.follow_up(executed)
-        delay = executed.retry_after
-        return JobOutcome(
-            status=executed.status,
-            reason=executed.reason,
-            acknowledge=executed.acknowledge,
-            retry_after=None if delay is None else delay / 1_000_000,
-        )
+        return _outcome_of(executed)
+
+    def handle_jobs(
+        self,
+        messages: Sequence["JobMessage"],
+        /,
+        *,
+        seconds_left: float | None = None,
+        is_fresh: bool = True,
+    ) -> list["JobOutcome | HoldfastError"]:
+        """Run the jobs that messages name, all at once, and say of each what to do with its message.
+
+        They are claimed in one transaction, and each is settled as soon as its body has ended. Two messages of one job
+        are one of them too many, and do no harm.
+
+        Args:
+            messages: What queues have brought, a hundred at the most.
+            seconds_left: How long the invocation lasts yet, less what it takes to store what bodies give. Bodies are
+                told, and stopped then: that is a failed attempt. Functions rest before that, and go on in the next.
+            is_fresh: Whether the invocation has just begun. Where it has not, jobs are given back, with their attempts
+                not counted, whose stages may need more time than is left.
+
+        Returns:
+            For each message what became of it; an error where the store did not say, so that it is worth delivering
+            again.
+
+        Raises:
+            UnavailableError: The store did not answer in time. No message is dealt with.
+        """
+        check("handle_jobs", _MESSAGES, messages=messages)
+        ends_at = None
+        if seconds_left is not None:
+            ends_at = micros(self._core.clock.now()) + max(0, round(seconds_left * 1_000_000))
+        wanted = [message_from(message) for message in messages]
+        if not wanted:
+            return []
+
+        def handle(kernel: Kernel, session: str) -> "list[JobOutcome | HoldfastError]":
+            claimed = self._claim_named(kernel, session, wanted)
+            attempts = [one.attempt for one in claimed if one.attempt is not None]
+            became = self._executor.execute_each(attempts, kernel, ends_at=ends_at, is_fresh=is_fresh)
+            if any(isinstance(one, HoldfastError) for one in became.values()):
+                self._forget_session(session)  # it holds what could not be settled, which is to come free
+            return [
+                _outcome(ignored(one) if one.attempt is None else became[one.attempt.job]) for one in claimed
+            ]
+
+        return self._with_session(handle)
 
     def process_available_jobs(
         self, *, max_jobs: int, concurrency: int = 10, keep_on: Callable[[], bool] = lambda: True
@@ -221,6 +270,22 @@ class ServerlessHost:
             )
         )
 
+    def _claim_named(self, kernel: Kernel, session: str, wanted: Sequence[JobMessage]) -> "list[JobClaimed]":
+        renew = SessionRenew(namespace=self._core.namespace, session=session, lease=self._lease)
+        claims = [
+            JobClaimOne(
+                namespace=self._core.namespace,
+                session=session,
+                job=message.job_id,
+                epoch=message.epoch,
+                definitions=self._core.registry.definitions,
+            )
+            for message in wanted
+        ]
+        _, *claimed = _accepted(kernel.dispatch_many((renew, *claims)))
+        self._core.follow_up(*claimed)
+        return [one for one in claimed if isinstance(one, JobClaimed)]
+
     def _process(self, kernel: Kernel, session: str, limit: int) -> list[str]:
         """Claim jobs and run them; return what became of each."""
         attempts = self._claim(kernel, session, limit).attempts
@@ -234,10 +299,7 @@ class ServerlessHost:
         )
         renew = SessionRenew(namespace=self._core.namespace, session=session, lease=self._lease)
         claim = JobClaim(namespace=self._core.namespace, session=session, lanes=lanes, limit=limit)
-        renewed, claimed = kernel.dispatch_many((renew, claim))
-        for answer in (renewed, claimed):
-            if isinstance(answer, CommandError):
-                raise answer
+        _, claimed = _accepted(kernel.dispatch_many((renew, claim)))
         assert isinstance(claimed, JobsClaimed)
         self._core.follow_up(claimed)
         return claimed
@@ -258,10 +320,13 @@ class ServerlessHost:
                 return call(kernel, session)
         except BaseException:
             # It may hold a job that nobody runs or has settled: not to be renewed, so that the job comes free.
-            with self._lock:
-                if self._session == session:
-                    self._session = None
+            self._forget_session(session)
             raise
+
+    def _forget_session(self, session: str) -> None:
+        with self._lock:
+            if self._session == session:
+                self._session = None
 
     def _open(self, kernel: Kernel) -> str:
         opened = kernel.dispatch(
@@ -271,29 +336,25 @@ class ServerlessHost:
         return opened.session
 
 
-def message_from(message: "JobMessage | Mapping[str, object] | str") -> JobMessage:
-    """Return a message that was checked. InvalidMessageError if it says anything but a job and an epoch."""
-    if isinstance(message, JobMessage):
-        data: object = {"job_id": message.job_id, "epoch": message.epoch}
-    elif isinstance(message, str):
-        try:
-            data = parse(message)
-        except (ValueError, RecursionError):
-            raise InvalidMessageError("the message is not JSON") from None
-    else:
-        data = message
-    if not isinstance(data, Mapping) or set(data) != _MESSAGE_FIELDS:  # pyright: ignore[reportUnknownArgumentType]
-        raise InvalidMessageError("a message is a JSON object with `job_id` and `epoch`, and nothing else")
-    job_id, epoch = data["job_id"], data["epoch"]  # pyright: ignore[reportUnknownVariableType]
-    if not isinstance(job_id, str) or type(epoch) is not int or epoch < 0:  # pyright: ignore[reportUnknownArgumentType]
-        raise InvalidMessageError(
-            "in a message `job_id` is a string and `epoch` an integer that is not negative"
-        )
-    try:
-        job_key(job_id)
-    except ValueError as error:
-        raise InvalidMessageError(str(error)) from None
-    return JobMessage(job_id=job_id, epoch=epoch)
+def _accepted(answers: Sequence[object]) -> Sequence[object]:
+    for answer in answers:
+        if isinstance(answer, CommandError):
+            raise answer
+    return answers
+
+
+def _outcome(became: JobExecuted | HoldfastError) -> JobOutcome | HoldfastError:
+    return became if isinstance(became, HoldfastError) else _outcome_of(became)
+
+
+def _outcome_of(executed: JobExecuted) -> JobOutcome:
+    delay = executed.retry_after
+    return JobOutcome(
+        status=executed.status,
+        reason=executed.reason,
+        acknowledge=executed.acknowledge,
+        retry_after=None if delay is None else delay / 1_000_000,
+    )
 
 
 def _processed(processed: int, counts: Mapping[str, int], *, more: bool) -> ProcessedJobs:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from holdfast.hosts.log_bridge import AttemptLogHandler, ReplayFilter
     from holdfast.hosts.process.worker import Worker, WorkerStats
     from holdfast.hosts.run_histories import RunHistory
-    from holdfast.hosts.serverless.host import JobMessage, JobOutcome, ServerlessHost
+    from holdfast.hosts.serverless.host import JobOutcome, ServerlessHost
+    from holdfast.hosts.serverless.messages import JobMessage
     from holdfast.hosts.sync_engine import SyncEngine
     from holdfast.hosts.sync_handles import SyncRunHandle
     from holdfast.hosts.why import Reason
@@ -217,7 +218,8 @@ _WHERE: Final = {
         "holdfast.hosts.log_bridge": ("AttemptLogHandler", "ReplayFilter"),
         "holdfast.hosts.run_histories": ("RunHistory",),
         "holdfast.hosts.process.worker": ("Worker", "WorkerStats"),
-        "holdfast.hosts.serverless.host": ("JobMessage", "JobOutcome", "ServerlessHost"),
+        "holdfast.hosts.serverless.host": ("JobOutcome", "ServerlessHost"),
+        "holdfast.hosts.serverless.messages": ("JobMessage",),
         "holdfast.hosts.why": ("Reason",),
         "holdfast.kernel.authoring.ai": ("Price", "Redact"),
         "holdfast.kernel.authoring.calls": ("Call", "Definition"),

@@ -48,7 +48,7 @@ def _name(page: Path) -> str:
 @contextlib.contextmanager
 def _surroundings(page: Path, patched: pytest.MonkeyPatch) -> Generator[None]:
     """What a page takes for granted."""
-    if page.name != "aws.md":
+    if page.name not in {"aws.md", "lambda.md"}:
         yield
         return
     with fake_aws() as aws:
@@ -64,6 +64,7 @@ def _surroundings(page: Path, patched: pytest.MonkeyPatch) -> Generator[None]:
             "DATABASE_URL": "sqlite:///aws.db",
             "QUEUE_URL": aws.new_queue()[1],
             "TOPIC_ARN": aws.new_topic()[1],
+            "REJECTED_QUEUE_URL": aws.new_queue()[1],
         }.items():
             patched.setenv(name, value)
         yield

@@ -11,7 +11,8 @@ import pytest
 
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.serverless import execution
-from holdfast.hosts.serverless.host import JobMessage, JobOutcome, ProcessedJobs, ServerlessHost
+from holdfast.hosts.serverless.host import JobOutcome, ProcessedJobs, ServerlessHost
+from holdfast.hosts.serverless.messages import JobMessage
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.decorators import stage

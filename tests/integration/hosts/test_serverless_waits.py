@@ -6,7 +6,8 @@ from datetime import timedelta
 import pytest
 
 from holdfast.hosts.engine import Engine
-from holdfast.hosts.serverless.host import JobMessage, JobOutcome, ServerlessHost
+from holdfast.hosts.serverless.host import JobOutcome, ServerlessHost
+from holdfast.hosts.serverless.messages import JobMessage
 from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.external import NotYet, Suspended, suspend

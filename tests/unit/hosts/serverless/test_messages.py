@@ -6,7 +6,8 @@ from collections.abc import Mapping
 import pytest
 
 from holdfast.hosts.engine import Engine
-from holdfast.hosts.serverless.host import JobMessage, ServerlessHost, message_from
+from holdfast.hosts.serverless.host import ServerlessHost
+from holdfast.hosts.serverless.messages import JobMessage, message_from
 from holdfast.ports.errors import InvalidMessageError
 
 GOOD = {"job_id": "01ABC.7", "epoch": 3}

@@ -1,0 +1,23 @@
+"""Handlers for AWS Lambda, made from an engine: of a queue's messages, of a timer, and of a dead-letter queue.
+
+    engine = Engine.open(os.environ["DATABASE_URL"], workflows=[...], transport=SqsJobTransport(queue_url))
+    on_jobs, on_timer = queue_handler(engine, limit=60), cron_handler(engine, limit=60)
+
+Make them outside of any function, where a process begins: it serves many invocations, one after the other, and may be
+frozen between them. Nothing is connected to before the first.
+"""
+
+from holdfast.hosts.serverless.aws.cron import CronHandler, cron_handler
+from holdfast.hosts.serverless.aws.dead_letters import DeadLetterHandler, dead_letter_handler
+from holdfast.hosts.serverless.aws.limits import check_limit
+from holdfast.hosts.serverless.aws.queue import QueueHandler, queue_handler
+
+__all__ = [
+    "CronHandler",
+    "DeadLetterHandler",
+    "QueueHandler",
+    "check_limit",
+    "cron_handler",
+    "dead_letter_handler",
+    "queue_handler",
+]
