@@ -1,0 +1,28 @@
+"""A region of AWS, and databases."""
+
+import secrets
+from collections.abc import Iterator
+
+import pytest
+
+from tests.aws import FakeAws, fake_aws
+from tests.postgres import fresh_database
+
+
+@pytest.fixture(scope="module")
+def aws() -> Iterator[FakeAws]:
+    with fake_aws() as region:
+        yield region
+
+
+@pytest.fixture(scope="session")
+def shared_database(postgres_url: str) -> Iterator[str]:
+    """A database for all these tests: each has a namespace of its own in it."""
+    with fresh_database(postgres_url) as url:
+        yield url
+
+
+@pytest.fixture
+def namespace() -> str:
+    """A namespace of the test's own."""
+    return f"test-{secrets.token_hex(6)}"

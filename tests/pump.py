@@ -1,0 +1,141 @@
+"""What Lambda does for a queue that invokes a function: an event source mapping, over moto's SQS, with faults."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+Invoke = Callable[[Mapping[str, Any]], Mapping[str, Sequence[Mapping[str, str]]] | None]
+"""Invokes a function with an event; None if that did not answer."""
+
+_ALL: Final = ["All"]
+
+
+class Killed(BaseException):
+    """A function was killed: nothing of it goes on."""
+
+
+@attrs.frozen(kw_only=True)
+class PumpFaults:
+    """How often, in a hundred, a message is lost, delayed, or kept and so given again; and a batch given twice."""
+
+    lost: int = 0
+    delayed: int = 0
+    doubled: int = 0
+    kept: int = 0
+
+
+class EventSource:
+    """Receives batches of a queue, invokes, and deletes what the function has not given back.
+
+    Attributes:
+        invocations: How many there were.
+        requests: How many requests were made of the queue, other than those of the function itself.
+        faults: How often each was done.
+        given_back: How many messages functions gave back.
+    """
+
+    def __init__(
+        self,
+        client: "SQSClient",
+        url: str,
+        invoke: Invoke,
+        *,
+        batch: int = 10,
+        faults: PumpFaults | None = None,
+        random: Random | None = None,
+    ) -> None:
+        self._client = client
+        self._url = url
+        self._invoke = invoke
+        self._batch = batch
+        self._wanted = faults or PumpFaults()
+        self._random = random or Random(0)
+        self._arn = str(
+            client.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+        )
+        self.invocations = 0
+        self.given_back = 0
+        self.requests = 0
+        self.faults: Counter[str] = Counter()
+
+    def poll(self) -> int:
+        """Receive a batch, if there is one, and have it handled. Return how many messages there were."""
+        self.requests += 1
+        answer = self._client.receive_message(
+            QueueUrl=self._url,
+            MaxNumberOfMessages=self._batch,
+            WaitTimeSeconds=0,
+            MessageSystemAttributeNames=_ALL,  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+            MessageAttributeNames=_ALL,
+        )
+        received = answer.get("Messages", [])
+        records = [self._record(message) for message in received]
+        records = [record for record in records if self._arrives(record)]
+        if records:
+            self._handle(records)
+        return len(received)
+
+    def _handle(self, records: list[dict[str, Any]]) -> None:
+        given = list(records)
+        if self._draws("doubled"):
+            given += records
+            self._random.shuffle(given)
+        self.invocations += 1
+        answer = self._invoke({"Records": given})
+        if answer is None:
+            return
+        back = {one["itemIdentifier"] for one in answer["batchItemFailures"]}
+        assert back <= {record["messageId"] for record in records}, "Lambda would give the whole batch back"
+        self.given_back += len(back)
+        done = [record["receiptHandle"] for record in records if record["messageId"] not in back]
+        self._delete([receipt for receipt in done if not self._draws("kept")])
+
+    def _arrives(self, record: Mapping[str, Any]) -> bool:
+        if self._draws("lost"):
+            self._delete([record["receiptHandle"]])
+            return False
+        if self._draws("delayed"):
+            self._client.change_message_visibility(
+                QueueUrl=self._url, ReceiptHandle=record["receiptHandle"], VisibilityTimeout=45
+            )
+            return False
+        return True
+
+    def _draws(self, fault: str) -> bool:
+        if self._random.randrange(100) >= getattr(self._wanted, fault):
+            return False
+        self.faults[fault] += 1
+        return True
+
+    def _delete(self, receipts: Sequence[str]) -> None:
+        if not receipts:
+            return
+        self.requests += 1
+        self._client.delete_message_batch(
+            QueueUrl=self._url,
+            Entries=[{"Id": str(at), "ReceiptHandle": receipt} for at, receipt in enumerate(receipts)],
+        )
+
+    def _record(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """A message as Lambda hands it to functions."""
+        told = message.get("MessageAttributes", {})
+        return {
+            "messageId": message["MessageId"],
+            "receiptHandle": message["ReceiptHandle"],
+            "body": message["Body"],
+            "attributes": dict(message.get("Attributes", {})),
+            "messageAttributes": {
+                name: {"stringValue": one["StringValue"], "dataType": one["DataType"]}
+                for name, one in told.items()
+            },
+            "md5OfBody": message["MD5OfBody"],
+            "eventSource": "aws:sqs",
+            "eventSourceARN": self._arn,
+            "awsRegion": "eu-central-1",
+        }
