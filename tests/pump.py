@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
 Invoke = Callable[[Mapping[str, Any]], Mapping[str, Sequence[Mapping[str, str]]] | None]
 """Invokes a function with an event; None if that did not answer."""
-
-_ALL: Final = ["All"]
 
 
 class Killed(BaseException):
@@ -71,8 +69,8 @@ class EventSource:
             QueueUrl=self._url,
             MaxNumberOfMessages=self._batch,
             WaitTimeSeconds=0,
-            MessageSystemAttributeNames=_ALL,  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
-            MessageAttributeNames=_ALL,
+            MessageSystemAttributeNames=["All"],
+            MessageAttributeNames=["All"],
         )
         received = answer.get("Messages", [])
         records = [self._record(message) for message in received]

@@ -219,10 +219,18 @@ def test_without_a_place_for_it_a_malformed_message_is_left_to_the_queues_policy
     assert [one.levelno for one in caplog.records if "dropped" in one.message] == [logging.ERROR]
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [None, [], {}, {"Records": None}, {"Records": "x"}, {"Records": [1]}, {"Records": [{"s3": {}}]}],
-)
+WRONG: list[Any] = [
+    None,
+    [],
+    {},
+    {"Records": None},
+    {"Records": "x"},
+    {"Records": [1]},
+    {"Records": [{"s3": {}}]},
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
 def test_events_of_others_are_refused(make: Make, wrong: Any) -> None:
     with pytest.raises(InvalidMessageError, match="none of SQS"):
         make()(wrong, FakeContext())
