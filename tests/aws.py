@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from enum import Enum, auto
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
+from urllib.request import Request, urlopen
 
 import boto3
 import pytest
@@ -165,6 +166,8 @@ def fake_aws() -> Generator[FakeAws]:
     server.start()
     host, port = server.get_host_and_port()
     aws = FakeAws(f"http://{host}:{port}")
+    # What others have left in this process: all servers in it are of one region.
+    urlopen(Request(f"{aws.url}/moto-api/reset", method="POST"), timeout=60).close()
     real: Callable[[], float] = vars(sqs_models)["unix_time_millis"]
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it tells of every request
     with pytest.MonkeyPatch.context() as patched:
