@@ -31,6 +31,7 @@ from holdfast.hosts.why import Reason
 from holdfast.kernel.authoring.exposed import QueryCall, UpdateCall
 from holdfast.kernel.authoring.nodes import AnyNode
 from holdfast.kernel.authoring.signals import Signal
+from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.commands import (
     RunAnnotated,
     RunEnded,
@@ -195,17 +196,28 @@ class RunHandle(Generic[Out]):
         return await to_thread.run_sync(self._sync.remove)
 
     async def rerun_from(
-        self, stage: AnyNode[object] | str | None = None, /, *, reason: str = "", version: str | None = None
+        self,
+        point: AnyNode[object] | Step[..., object] | str | None = None,
+        /,
+        *,
+        row: int | None = None,
+        reason: str = "",
+        version: str | None = None,
     ) -> RunRerun:
-        """Run it again from a stage on, as a new generation. See `SyncRunHandle.rerun_from`."""
-        call = partial(self._sync.rerun_from, stage, reason=reason, version=version)
+        """Run it again from a stage or a step on, as a new generation. See `SyncRunHandle.rerun_from`."""
+        call = partial(self._sync.rerun_from, point, row=row, reason=reason, version=version)
         return await to_thread.run_sync(call)
 
     async def preview_rerun(
-        self, stage: AnyNode[object] | str | None = None, /, *, version: str | None = None
+        self,
+        point: AnyNode[object] | Step[..., object] | str | None = None,
+        /,
+        *,
+        row: int | None = None,
+        version: str | None = None,
     ) -> RerunPreview:
         """Return what `rerun_from` would do now, and change nothing. Raises what that does."""
-        return await to_thread.run_sync(partial(self._sync.preview_rerun, stage, version=version))
+        return await to_thread.run_sync(partial(self._sync.preview_rerun, point, row=row, version=version))
 
     async def why(self) -> tuple[Reason, ...]:
         """Return in plain words what the run waits for. See `SyncRunHandle.why`."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from itertools import islice
 from typing import Final, cast
 
 import attrs
@@ -12,7 +13,8 @@ from holdfast.kernel.values.forms import Form
 from holdfast.ports.clock import instant
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import NewestRows
-from holdfast.ports.records import PUBLISHED, HistoryRow
+from holdfast.ports.records import PUBLISHED, HistoryRow, Run
+from holdfast.ports.references import KeptRows
 
 SHOWN: Final = 200
 """How many rows are looked at for all that a run shows: names that were published before these are left out."""
@@ -28,31 +30,36 @@ class PublishedValue:
     at: datetime
 
 
-def published_value(core: Core, run: str, name: str, form: Form) -> object:
+def published_value(core: Core, run: Run, name: str, form: Form) -> object:
     """Return what a run showed last under a name; None if it has shown nothing. InvalidValueError."""
-    for row in _newest(core, run):
+    for row in _newest(core, run, _PAGE):
         if _name(row) == name:
             return decode(_text(core, row), form)
     return None
 
 
-def published_values(core: Core, run: str) -> list[PublishedValue]:
+def published_values(core: Core, run: Run) -> list[PublishedValue]:
     """Return what a run shows, by name."""
     found: dict[str, PublishedValue] = {}
-    for row in core.stores.persistence.read(NewestRows(run=run, type=PUBLISHED, limit=SHOWN)):
+    for row in islice(_newest(core, run, SHOWN), SHOWN):
         name = _name(row)
         if name not in found:
             found[name] = PublishedValue(name=name, text=_text(core, row), at=instant(row.at))
     return [found[name] for name in sorted(found)]
 
 
-def _newest(core: Core, run: str) -> Iterator[HistoryRow]:
-    before: int | None = None
-    while page := core.stores.persistence.read(
-        NewestRows(run=run, type=PUBLISHED, before=before, limit=_PAGE)
-    ):
-        yield from page
-        before = page[-1].number
+def _newest(core: Core, run: Run, page: int) -> Iterator[HistoryRow]:
+    """Yield what it has shown, also in the rows that it keeps of generations before, the last first."""
+    for part in reversed((*run.kept_rows, KeptRows(run.key, run.last_row))):
+        # Of its own rows those, too, that came since its row was read.
+        before = None if part.run == run.key else part.last + 1
+        while rows := core.stores.persistence.read(
+            NewestRows(run=part.run, type=PUBLISHED, before=before, limit=page)
+        ):
+            yield from rows
+            if len(rows) < page:
+                break
+            before = rows[-1].number
 
 
 def _name(row: HistoryRow) -> str:

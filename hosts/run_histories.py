@@ -8,16 +8,15 @@ from typing import Any, Final, Self, cast
 import attrs
 
 from holdfast.hosts.core import Core
+from holdfast.kernel.histories import rows_of
 from holdfast.ports.clock import instant, micros
 from holdfast.ports.errors import InvalidHistoryError
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.persistence import HistoryOf
 from holdfast.ports.records import HistoryRow, Micros, Payload, Run, RunStatus
 
 FORMAT: Final = 1
 """The number of the form that is written. Whatever comes after it, histories of this one can be read for ever."""
 
-_PAGE: Final = 1_000
 _INPUT: Final = "run.created"
 
 
@@ -28,10 +27,11 @@ class RunHistory:
     Attributes:
         id: What users call the run.
         generation: Which of its generations this is, from 1.
-        key: The generation's own key. What a durable function draws, as ids, is a function of it.
+        key: The key of the generation in which its first row is: its own, unless it keeps rows of one before. What a
+            durable function draws, as ids, is a function of it.
         workflow, version: What it is a run of.
         status: Where it was when this was read.
-        created_at: When it was created. Aware, in UTC.
+        created_at: When that was created. Aware, in UTC.
         rows: Its history, by number, from 1 without gaps. Each payload is inline.
         error: Why it failed or was cancelled, as JSON text; None if neither.
     """
@@ -115,23 +115,19 @@ class RunHistory:
 
 def read_history(core: Core, run: Run) -> RunHistory:
     """Read the history of a run, as it was when its row was read, with all values. BlobMissingError and the like."""
-    rows: list[HistoryRow] = []
-    while (after := rows[-1].number if rows else 0) < run.last_row:
-        limit = min(_PAGE, run.last_row - after)
-        page = core.stores.persistence.read(HistoryOf(run.key, after, limit))
-        if not page:
-            break
-        rows += (_inlined(core, row) for row in page)
-    if not rows:
+    kept = list(rows_of(core.stores.persistence, run, upto=run.last_row))
+    if not kept:
         raise InvalidHistoryError(f"nothing is left of the history of run {run.id!r}")
+    first = kept[0]
+    rows = [_inlined(core, row) for row in kept]
     return RunHistory(
         id=run.id,
         generation=run.generation,
-        key=run.key,
+        key=first.run,
         workflow=run.workflow,
         version=run.version,
         status=run.status,
-        created_at=instant(run.created_at),
+        created_at=instant(first.at if run.kept_rows else run.created_at),
         rows=tuple(rows),
         error=run.error,
     )

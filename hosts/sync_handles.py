@@ -35,6 +35,7 @@ from holdfast.hosts.why import Reason, why_of
 from holdfast.kernel.authoring.exposed import QueryCall, UpdateCall
 from holdfast.kernel.authoring.nodes import AnyNode, Node
 from holdfast.kernel.authoring.signals import Signal
+from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.commands import (
     RunAnnotated,
     RunCancel,
@@ -374,7 +375,7 @@ class SyncRunHandle(Generic[Out]):
             InvalidValueError: It is not of that type.
         """
         check("published", TEXT, name=name)
-        return published_value(self._core, self._row().key, name, type)
+        return published_value(self._core, self._row(), name, type)
 
     def pause(self, *, reason: str = "") -> RunPaused:
         """Start nothing more of the run until it is resumed; what is under way ends as ever. RunNotFoundError."""
@@ -401,32 +402,50 @@ class SyncRunHandle(Generic[Out]):
         return self._core.dispatch(RunRemove(namespace=self._core.namespace, run_id=self.id)).removed
 
     def rerun_from(
-        self, stage: AnyNode[object] | str | None = None, /, *, reason: str = "", version: str | None = None
+        self,
+        point: AnyNode[object] | Step[..., object] | str | None = None,
+        /,
+        *,
+        row: int | None = None,
+        reason: str = "",
+        version: str | None = None,
     ) -> RunRerun:
-        """Run it again from a stage on, as a new generation that keeps what the stages before have given.
+        """Run it again from a stage or a step on, as a new generation that keeps what comes before.
 
         A generation that is active is terminated by it. What runs has idempotency keys of its own, so whatever it does
         outside is done again: `preview_rerun` tells what that would be.
 
         Args:
-            stage: The stage, or its name. Without it the run goes on where it failed or stopped; if it was completed,
-                it runs again from the start. Of the stages beside it, in a `parallel`, those that were completed are
-                kept. A mapped stage runs whole.
+            point: Of a pipeline the stage, or its name. Of the stages beside it, in a `parallel`, those that were
+                completed are kept. A mapped stage runs whole. Of a durable function the step, or its name: `charge`,
+                `"charge#2"` for the second of several calls, or a call as `holdfast run show` lists it, `"3.1"`. All
+                that its history tells before the first row about that call is kept.
+                Without a point the run goes on where it failed or stopped; if it was completed, it runs again from the
+                start.
+            row: The number of the row of a function's history to begin with, in place of a point: those before it are
+                kept. 1 is the start.
             reason: For people; kept in the history.
             version: The version of the code to run it with; the same if left out.
 
         Raises:
             RunNotFoundError: There is no such run.
-            RerunRefusedError: The plan has no such stage, or a stage before it has given nothing to keep.
+            RerunRefusedError: The plan has no such stage, or the history no such call or row; or what comes before it
+                can't be kept.
             UnknownWorkflowError: The engine was not given this version of the workflow.
+            InvalidCommandError: There are both a point and a row.
         """
-        return self._core.dispatch(self._rerun(stage, reason, version))
+        return self._core.dispatch(self._rerun(point, row, reason, version))
 
     def preview_rerun(
-        self, stage: AnyNode[object] | str | None = None, /, *, version: str | None = None
+        self,
+        point: AnyNode[object] | Step[..., object] | str | None = None,
+        /,
+        *,
+        row: int | None = None,
+        version: str | None = None,
     ) -> RerunPreview:
         """Return what `rerun_from` would do now, and change nothing. Raises what that does."""
-        return self._core.kernel.preview(self._rerun(stage, "", version))
+        return self._core.kernel.preview(self._rerun(point, row, "", version))
 
     def wake(self, stage: AnyNode[object] | str, /, *, item: int | None = None) -> StagesWoken:
         """Have the external work of a stage checked now: of all its items, or of one, if it is mapped.
@@ -464,16 +483,24 @@ class SyncRunHandle(Generic[Out]):
             raise RunFailedError(run.id, error_text(run) or "")
         raise RunCancelledError(run.id, ended_reason(run))
 
-    def _rerun(self, stage: AnyNode[object] | str | None, reason: str, version: str | None) -> RunRerunFrom:
-        check("rerun_from", STAGE.or_none, stage=stage)
+    def _rerun(
+        self,
+        point: AnyNode[object] | Step[..., object] | str | None,
+        row: int | None,
+        reason: str,
+        version: str | None,
+    ) -> RunRerunFrom:
+        check("rerun_from", _POINT.or_none, point=point)
+        check("rerun_from", integer(1).or_none, row=row)
         check("rerun_from", TEXT, reason=reason)
         check("rerun_from", TEXT.or_none, version=version)
         return RunRerunFrom(
             namespace=self._core.namespace,
             run_id=self.id,
-            stage=stage.name if isinstance(stage, Node) else stage,
+            stage=point.name if isinstance(point, Node | Step) else point,
             reason=reason,
             version=version,
+            row=row,
         )
 
     def _row(self, generation: int | None = None) -> Run:
@@ -487,6 +514,7 @@ class SyncRunHandle(Generic[Out]):
 
 _QUERY: Final = an("a query with its arguments, as Board.status()", QueryCall)
 _UPDATE: Final = an('an update with its arguments, as Board.move_to("e4")', UpdateCall)
+_POINT: Final = an("a stage, a step, or the name of one", Node, Step, str)
 STAGE: Final = an("a stage, or the name of one", Node, str)
 """What names a stage."""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from holdfast.kernel.forks import open_children
 from holdfast.kernel.plan import Plan, plan_from_json
 from holdfast.kernel.plan_cache import PlanCache
 from holdfast.kernel.progress import driver_of
@@ -50,6 +51,7 @@ from holdfast.ports.records import (
     Stream,
     StreamKey,
 )
+from holdfast.ports.references import KeptRows
 from holdfast.ports.tables import Tables
 
 
@@ -116,6 +118,7 @@ def load(
     _past(tx, state, {name for reads in all_needs if reads.past_names for name in reads.names})
     _leavings(tx, state, {name for reads in all_needs if reads.leavings for name in reads.names})
     _plans(tx, state, known_plans)
+    _histories(tx, state)
     _unseen(tx, state, all_needs)
     return state
 
@@ -366,8 +369,34 @@ def _past(tx: Transaction, state: State, names: set[RunName]) -> None:
     if keys:
         for rows in tx.node_rows(keys):
             past[rows.run].add(rows)
-        for row in tx.history([(key, 1) for key in keys]):
+        for row in tx.history([(key, state.tables.runs[key].first_row) for key in keys]):
             past[row.run].input = row.payload
+
+
+def _histories(tx: Transaction, state: State) -> None:
+    """Read the histories of functions that are to be run again, and lock the runs that are still theirs."""
+    runs = [state.tables.runs[key] for key in sorted(state.past or ())]
+    functions = [
+        run for run in runs if run.plan in state.plans and state.plans[run.plan].function is not None
+    ]
+    if not functions:
+        return
+    wanted: list[tuple[str, int]] = []
+    for run in functions:
+        first = 1
+        for part in (*run.kept_rows, KeptRows(run.key, run.last_row)):
+            wanted += ((part.run, number) for number in range(first, part.last + 1))
+            first = part.last + 1
+    rows = {(row.run, row.number): row for row in tx.history(wanted)}
+    children: set[RunName] = set()
+    for run in functions:
+        kept = {number: part.run for part in reversed(run.kept_rows) for number in range(1, part.last + 1)}
+        numbers = range(1, run.last_row + 1)
+        state.histories[run.key] = history = [rows[kept.get(number, run.key), number] for number in numbers]
+        children.update(RunName(run.namespace, child) for child in open_children(history))
+    # They are locked after the runs that have started them, and so are their keys the later ones.
+    for child in tx.latest_runs(sorted(children)) if children else ():
+        state.tables.put_run(child)
 
 
 def _leavings(tx: Transaction, state: State, names: set[RunName]) -> None:
@@ -375,14 +404,16 @@ def _leavings(tx: Transaction, state: State, names: set[RunName]) -> None:
     if not names:
         return
     generations: dict[RunName, list[str]] = {}
+    first_rows: list[tuple[str, int]] = []
     for run in tx.generations(sorted(names)):
         generations.setdefault(run.name, []).append(run.key)
+        first_rows.append((run.key, run.first_row))
     keys = sorted(key for of_name in generations.values() for key in of_name)
     jobs = tx.jobs_of(keys)
     for job in jobs:
         state.tables.put_job(job)
     owing = {job.run for job in jobs}
-    inputs = {row.run: row.payload for row in tx.history([(key, 1) for key in keys])}
+    inputs = {row.run: row.payload for row in tx.history(sorted(first_rows))}
     sinks = tx.all_sinks()
     streams: dict[str, list[Stream]] = {}
     unheard: dict[str, set[str]] = {}

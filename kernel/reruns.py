@@ -6,7 +6,7 @@ import attrs
 
 from holdfast.kernel.plan import MapPlan, NodePlan, Plan
 from holdfast.kernel.progress import progress_from
-from holdfast.ports.errors import RerunRefusedError, UnknownWorkflowError
+from holdfast.ports.errors import InvalidCommandError, RerunRefusedError, UnknownWorkflowError
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import NodeRows
 from holdfast.ports.records import (
@@ -48,7 +48,7 @@ class Past:
 
     def append(self, row: HistoryRow) -> None:
         """Take a row into account that was appended to the history."""
-        if row.number == 1:
+        if row.type == "run.created":
             self.input = row.payload
         if row.node is not None:
             self.add(NodeRows(row.run, row.node, row.type, row.number, row.number, 1))
@@ -91,6 +91,16 @@ def followed_plan(
     ):  # the run's stages were treated otherwise, and will be
         return before
     return known
+
+
+def check_point(run: Run, before: Plan, plan: Plan, stage: str | None, row: int | None) -> None:
+    """Refuse a point from which no run of these plans can be run again. InvalidCommandError, RerunRefusedError."""
+    if stage is not None and row is not None:
+        raise InvalidCommandError(f"stage is {stage!r} and row is {row}; a rerun begins with one of them")
+    if before.function is None and row is not None:
+        raise RerunRefusedError(run.id, "it is a pipeline; name the stage that it is to begin with")
+    if before.function is not None and plan.function is None and (row or 1) > 1:
+        raise RerunRefusedError(run.id, f"{plan.definition} is a pipeline; it can only begin from the start")
 
 
 def planned_rerun(run: Run, past: Past, before: Plan, plan: Plan, stage: str | None) -> Rerun:

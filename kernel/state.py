@@ -294,6 +294,8 @@ class State:
     is to be cancelled after all, and those in which these failed."""
     past: dict[str, Past] | None
     """What has happened in runs that are to be run again; None if no command of the batch is about that."""
+    histories: dict[str, list[HistoryRow]]
+    """Of those of them that are functions, all rows, with those that they keep of generations before."""
     unseen: dict[str, list[HistoryRow]]
     """By run, the rows of its history after those that its function is known to have been told."""
     used: dict[SlotName, int]
@@ -310,6 +312,7 @@ class State:
         self.completed = {}
         self.suspensions = {}
         self.past = None
+        self.histories = {}
         self.unseen = {}
         self.used = {}
         self.rated = {}
@@ -339,13 +342,23 @@ class State:
             row = change.row
             if row.run in self.unseen:
                 self.unseen[row.run].append(row)
-            if self.past is not None and (row.run in self.past or row.number == 1):
+            if self.past is not None and (row.run in self.past or row.type == "run.created"):
                 self.past.setdefault(row.run, Past()).append(row)
+                self._remember(row)
             if row.type == STAGE_SUSPENDED:
                 self.suspensions[row.run, row.number] = row
             if row.type in NOTED_ROWS or row.type in PAID_ROWS:
                 completed = CompletedRow(row.run, row.number, row.node or "", row.item, row.type)
                 self.completed.setdefault(row.run, []).append(completed)
+
+    def _remember(self, row: HistoryRow) -> None:
+        """Add a row to the history of a function that may be run again, by a command after this one."""
+        if row.type == "run.created":
+            run = self.tables.runs[row.run]
+            before = self.histories.get(run.rerun_of or "", [])
+            self.histories[row.run] = before[: run.first_row - 1]
+        if row.run in self.histories:
+            self.histories[row.run].append(row)
 
 
 @attrs.frozen

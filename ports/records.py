@@ -11,6 +11,7 @@ import attrs
 
 from holdfast.ports.json import parse
 from holdfast.ports.places import ListPlace
+from holdfast.ports.references import KeptRows, kept_rows_from
 
 Micros: TypeAlias = int
 """An instant, or a length of time, in microseconds."""
@@ -226,9 +227,10 @@ class Run:
     Where `start_at` is set the run is pending until then; it is None again once that has come. Of the runs of a
     namespace with the same `concurrency_key` at most `concurrency_limit` are admitted at a time. When `deadline` has
     passed, the run is ended, or told to end.
-    `rerun_of` is the key of the generation that this one runs again, `rerun_from` the stage that it begins with (None:
-    the first). `kept` is the JSON text of an object: by name, references to what the stages gave that it does not run
-    again.
+    `rerun_of` is the key of the generation that this one runs again, `rerun_from` the stage that it begins with, or of
+    a function the call or the row (None: the first). `kept` is the JSON text of an object: by name, references to what
+    the stages gave that it does not run again. Of a function it is that of a list, of the rows of generations before
+    that come before its own (see `KeptRows`): its own are numbered from there on.
     `parent` is the id of the job that waits for its end, if it is a child; `close_policy` says what becomes of it
     without. `children` is how many runs it has started that way.
     Key, name, workflow, `created_at`, `rank`, `attributes`, `deadline`, and what is said of concurrency and of reruns
@@ -271,6 +273,17 @@ class Run:
     def name(self) -> RunName:
         """What users call it."""
         return RunName(self.namespace, self.id)
+
+    @property
+    def kept_rows(self) -> tuple[KeptRows, ...]:
+        """The rows of generations before with which its history begins, if it is a function that keeps any."""
+        return kept_rows_from(self.kept)
+
+    @property
+    def first_row(self) -> int:
+        """The number of the first row of its own, which has what it was given."""
+        kept = self.kept_rows
+        return kept[-1].last + 1 if kept else 1
 
     @property
     def is_admitted(self) -> bool:

@@ -12,12 +12,22 @@ A reference is JSON, one of
   never one of these itself, and never a list: see `of_run`.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import TypeAlias, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias, cast
 
 from holdfast.ports.json import canonical, compact, parse
 
 Reference: TypeAlias = int | tuple[object, ...]
+
+
+class KeptRows(NamedTuple):
+    """Rows of the history of run `run`, up to number `last`, that a later generation of a function keeps.
+
+    They begin where those of the generation before it end: so a history of several is numbered through.
+    """
+
+    run: str
+    last: int
 
 
 def reference_text(reference: Reference) -> str:
@@ -36,10 +46,24 @@ def references_text(references: Mapping[str, Reference]) -> str | None:
 
 
 def references_from(text: str | None) -> dict[str, Reference]:
-    """Return the references by name that were stored as this text."""
-    if text is None:
+    """Return the references by name that were stored as this text; none if that is what a function keeps."""
+    kept: object = None if text is None else parse(text)
+    if not isinstance(kept, dict):
         return {}
-    return {name: _frozen(data) for name, data in cast("dict[str, object]", parse(text)).items()}
+    return {name: _frozen(data) for name, data in cast("dict[str, object]", kept).items()}
+
+
+def kept_rows_text(kept: Sequence[KeptRows]) -> str | None:
+    """Return the stored form of the rows that a function keeps; None for none."""
+    return compact(kept) if kept else None
+
+
+def kept_rows_from(text: str | None) -> tuple[KeptRows, ...]:
+    """Return the rows that were stored as this text, the first first; none if a pipeline keeps what it has."""
+    kept: object = None if text is None else parse(text)
+    if not isinstance(kept, list):
+        return ()
+    return tuple(KeptRows(str(run), int(last)) for run, last in cast("list[tuple[str, int]]", kept))
 
 
 def item_reference(node: str, page: int, at: int) -> Reference:

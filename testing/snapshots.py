@@ -67,9 +67,9 @@ def _read_run(store: Persistence, run: Run) -> tuple[Run, dict[int, Job], list[H
     for _ in range(_TRIES_MAX):
         jobs = {job.number: job for job in store.read(JobsOfRun(run.key))}
         history: list[HistoryRow] = []
-        while page := store.read(HistoryOf(run.key, after=len(history), limit=_PAGE)):
+        while page := store.read(HistoryOf(run.key, after=history[-1].number if history else 0, limit=_PAGE)):
             history.extend(page)
-            if len(history) > run.last_row:
+            if history[-1].number > run.last_row:
                 break  # it goes on meanwhile, or it is broken
         (again,) = store.read(RunsByKey((run.key,)))
         if again == run:

@@ -92,7 +92,7 @@ def _lateness(trial: Trial, run: Run) -> frozenset[tuple[str, str]]:
     found: set[tuple[str, str]] = set()
     generation = 0
     for row in trial.rows[run.id]:
-        generation += row.number == 1
+        generation += row.type == "run.created"
         facts = _facts(row) if row.type in _OF_CALLS else {}
         error: dict[str, Any] = facts.get("error") or {}
         if (

@@ -267,8 +267,9 @@ class MemoryTransaction:
         found: list[HistoryRow] = []
         for run, number in sorted(set(rows)):
             history = self._tables.history.get(run, [])
-            if 0 < number <= len(history):
-                found.append(history[number - 1])
+            at = number - history[0].number if history else -1
+            if 0 <= at < len(history):
+                found.append(history[at])
         return found
 
     def plans(self, fingerprints: Collection[str], /) -> Sequence[PlanRow]:

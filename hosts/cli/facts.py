@@ -1,6 +1,7 @@
 """What is known of one run: read from its row, its plan, its history and its live jobs. No user code is needed."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final, cast
 
 import attrs
@@ -11,6 +12,7 @@ from holdfast.hosts.core import Core
 from holdfast.hosts.hearing import ProgressInfo, progress_of
 from holdfast.hosts.published import PublishedValue, published_values
 from holdfast.hosts.why import blocked_text
+from holdfast.kernel.histories import rows_of
 from holdfast.kernel.plan import MapPlan, Plan
 from holdfast.kernel.progress import NodeProgress, progress_from
 from holdfast.ports.errors import RunNotFoundError
@@ -130,10 +132,13 @@ def read_facts(core: Core, run: Run, now: Micros) -> RunFacts:
     places: dict[int, Place] = {}
     steps: dict[str, StepStory] = {}
     continues = False
-    for row in history_of(core, run.key, ROWS_MAX):
+    kept = _generations(core, [part.run for part in run.kept_rows])
+    for row in islice(rows_of(core.stores.persistence, run), ROWS_MAX):
+        add_step(steps, row, kept.get(row.run))
+        if row.run != run.key:
+            continue
         continues = continues or (row.number == 1 and "continues" in row_data(row))
         _add_row(stages, places, row)
-        add_step(steps, row)
     for job in jobs:
         _add_job(stages, places, job)
     _add_progress(stages, run, plan, jobs)
@@ -152,7 +157,7 @@ def read_facts(core: Core, run: Run, now: Micros) -> RunFacts:
         progress=tuple(progress_of(core, run.key)),
         steps=None if plan.function is None else tuple(steps.values()),
         blocked=blocked_text(core, run),
-        published=() if plan.function is None else tuple(published_values(core, run.key)),
+        published=() if plan.function is None else tuple(published_values(core, run)),
         continues=continues,
     )
 
@@ -235,13 +240,18 @@ def _add_kept(core: Core, stages: Mapping[str, StageStory], run: Run) -> None:
     """Say of stages that this generation has not run where their outputs are from."""
     kept = references_from(run.kept)
     keys = {name: located(run.key, leaf)[0] for name, reference in kept.items() for leaf in leaves(reference)}
-    others = tuple(sorted(set(keys.values())))
-    found = core.stores.persistence.read(RunsByKey(others)) if others else ()
-    numbers = {other.key: other.generation for other in found}
+    numbers = _generations(core, keys.values())
     for name in kept:
         if name in stages:
             stages[name].state = "kept"
             stages[name].kept_of = numbers.get(keys.get(name, ""), run.generation - 1)
+
+
+def _generations(core: Core, keys: Iterable[str]) -> dict[str, int]:
+    """Return the numbers of the generations of these keys."""
+    wanted = tuple(sorted(set(keys)))
+    found = core.stores.persistence.read(RunsByKey(wanted)) if wanted else ()
+    return {run.key: run.generation for run in found}
 
 
 def _add_node(stage: StageStory, node: NodeProgress, run: Run, jobs: Sequence[Job]) -> None:

@@ -25,7 +25,8 @@ class StepStory:
     """What one call of a step has come to. `last_at` is when it did.
 
     `length` is how long it took, from the beginning of its first try; waits between tries count. `error` is what the
-    last try raised that failed; `traceback` is where.
+    last try raised that failed; `traceback` is where. `kept_of` is the number of the generation in which it came to
+    that, if this one keeps it.
     """
 
     call: str
@@ -39,6 +40,7 @@ class StepStory:
     host: str | None = None
     error: str | None = None
     traceback: str | None = None
+    kept_of: int | None = None
 
     @property
     def length(self) -> Micros:
@@ -46,8 +48,11 @@ class StepStory:
         return max(0, self.last_at - self.started_at)
 
 
-def add_step(steps: dict[str, StepStory], row: HistoryRow) -> None:
-    """Add to the stories of steps, by their calls, what a row of the history says. The latest is the last."""
+def add_step(steps: dict[str, StepStory], row: HistoryRow, kept_of: int | None = None) -> None:
+    """Add to the stories of steps, by their calls, what a row of the history says. The latest is the last.
+
+    `kept_of` is the number of the generation that has the row, if it is one before.
+    """
     state = _STATES.get(row.type)
     if state is None:
         return
@@ -69,6 +74,7 @@ def add_step(steps: dict[str, StepStory], row: HistoryRow) -> None:
         host=str(host) if host is not None else None,
         error=step_error(facts) if error else (before.error if before else None),
         traceback=str(error["traceback"]) if "traceback" in error else None,
+        kept_of=kept_of,
     )
 
 
@@ -99,7 +105,8 @@ def steps_table(screen: Screen, steps: tuple[StepStory, ...], now: Micros) -> Ta
 
 
 def _remark(story: StepStory, now: Micros) -> str:
-    parts = [safe(story.site)] if story.site else []
+    parts = [] if story.kept_of is None else [f"of generation {story.kept_of}"]
+    parts += [safe(story.site)] if story.site else []
     if story.retry_at is not None:
         left = story.retry_at - now
         parts.append(f"again in {span(left)}" if left > 0 else "again now")

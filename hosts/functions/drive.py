@@ -77,11 +77,15 @@ Texts: TypeAlias = Callable[[Payload], str]
 
 @attrs.frozen(kw_only=True)
 class Try:
-    """A step that is to be done: for the how-manieth time, and not before `at`, if that is set."""
+    """A step that is to be done: for the how-manieth time, and not before `at`, if that is set.
+
+    `run` is the key of the generation in which it was tried first, if it was.
+    """
 
     asked: StepAsked
     number: int = 1
     at: Micros | None = None
+    run: str | None = None
 
 
 class Drive:
@@ -322,7 +326,7 @@ class Drive:
                 told = Cancelling(reason=str(facts.get("reason", "")))
             case _:
                 if row.type == RETRYING:
-                    self._try_again(call, facts)
+                    self._try_again(call, facts, row.run)
                 elif row.type == PATCHED:
                     self._patches.pop(call, None)
                 elif row.type == PUBLISHED:
@@ -350,11 +354,13 @@ class Drive:
                 row=row.number, call=call, recorded=row.type, asked=f"the code {instead}"
             )
 
-    def _try_again(self, call: str, facts: Mapping[str, object]) -> None:
+    def _try_again(self, call: str, facts: Mapping[str, object], run: str) -> None:
         asked = next((one for one in self._machine.asked if one.call == call), None)
         if isinstance(asked, StepAsked):
             number, at = cast("int", facts["attempt"]) + 1, cast("int", facts["retry_at"])
-            self._tries[call] = Try(asked=asked, number=number, at=at)
+            before = self._tries.get(call)
+            first = before.run if before is not None and before.run is not None else run
+            self._tries[call] = Try(asked=asked, number=number, at=at, run=first)
             self._new.append(asked)
 
 

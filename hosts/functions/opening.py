@@ -1,16 +1,14 @@
 """Opens a function that is to be driven: as it was kept in memory, or else by a replay of its history."""
 
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from holdfast.hosts.bodies import Body
 from holdfast.hosts.functions.cache import Rested
 from holdfast.hosts.functions.drive import Drive, Texts
 from holdfast.kernel.authoring.functions import FunctionStage, Workflow
-from holdfast.ports.persistence import HistoryOf
+from holdfast.kernel.histories import rows_of
 from holdfast.ports.records import HistoryRow
-
-_PAGE: Final = 1_000
 
 
 def opened(body: Body, text: Texts, known: Callable[[Drive], object]) -> Drive:
@@ -49,12 +47,19 @@ def _replayed(body: Body, text: Texts, known: Callable[[Drive], object]) -> Driv
     run = body.work.run
     if body.work.error is not None:
         raise body.work.error
-    machine = _code(body).machine(body.work.input, began_at=run.created_at, seed=run.key)
+    history = rows_after(body, 0)
+    # What was drawn in rows that are kept is drawn again: it hangs on the generation in which all began.
+    first = history[0] if run.kept_rows and history else None
+    machine = _code(body).machine(
+        body.work.input,
+        began_at=run.created_at if first is None else first.at,
+        seed=run.key if first is None else first.run,
+    )
     drive = Drive(machine, text)
     drive.speak_to(body.runtime)
     known(drive)
     try:
-        drive.open(rows_after(body, 0))
+        drive.open(history)
     except BaseException:
         drive.close()
         raise
@@ -62,14 +67,8 @@ def _replayed(body: Body, text: Texts, known: Callable[[Drive], object]) -> Driv
 
 
 def rows_after(body: Body, seen: int) -> list[HistoryRow]:
-    """Return the rows of the history of an attempt's run after this number."""
-    rows: list[HistoryRow] = []
-    while True:
-        after = rows[-1].number if rows else seen
-        page = body.parts.persistence.read(HistoryOf(body.attempt.run, after, _PAGE))
-        rows += page
-        if len(page) < _PAGE:
-            return rows
+    """Return the rows of the history of an attempt's run after this number, those that it keeps too."""
+    return list(rows_of(body.parts.persistence, body.work.run, seen))
 
 
 def _code(body: Body) -> Workflow[..., object]:

@@ -108,7 +108,8 @@ def _call(body: Body, one: Try, step: Step[..., object]) -> BodyCall:
 
 
 def _idempotency_key(body: Body, one: Try) -> str:
-    return f"{body.attempt.run}/{body.attempt.node}/{one.asked.call}"
+    # The same for all of its tries, also if a generation before has made the first of them.
+    return f"{one.run or body.attempt.run}/{body.attempt.node}/{one.asked.call}"
 
 
 async def _pulse(one: Try, step: Step[..., object], pulses: Pulses) -> StepPulse | None:
@@ -128,6 +129,7 @@ def _completed(one: Try, step: Step[..., object], output: Payload, started_at: M
         output=output,
         attempt=one.number,
         started_at=started_at,
+        undoes=one.asked.undoes or None,
     )
 
 
@@ -219,6 +221,7 @@ def _failed(
         attempt=one.number,
         retry_at=retry_at,
         started_at=started_at,
+        undoes=one.asked.undoes or None,
     )
 
 
@@ -238,6 +241,7 @@ def lost_step(one: Try, now: Micros) -> Recorded:
         error=canonical(facts),
         attempt=one.number,
         retry_at=now if may_again else None,
+        undoes=one.asked.undoes or None,
     )
 
 

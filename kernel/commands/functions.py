@@ -44,8 +44,8 @@ class Recorded:
     `call` names the call, or what is patched; `step` is what was called, `site` where in the code. `output` is what a
     step gave, `error` the JSON text of what it raised. `attempt` is how often it was tried, `retry_at` when that is
     done again. A timer is recorded only once its time `due` has come. `child` is the run that is started with it; if
-    its id is somebody else's, a `child.failed` is recorded instead. `tells` is what a run is told with it.
-    Of what the function publishes `call` is the name,
+    its id is somebody else's, a `child.failed` is recorded instead. `tells` is what a run is told with it. `undoes` is
+    the call that a compensation takes back. Of what the function publishes `call` is the name,
     `output` the value, and `attempt` says the how-manieth of that name it is.
     """
 
@@ -61,6 +61,7 @@ class Recorded:
     started_at: Micros | None = None
     child: Started | None = None
     tells: Tells | None = None
+    undoes: str | None = None
 
 
 @attrs.frozen(kw_only=True)

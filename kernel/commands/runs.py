@@ -179,7 +179,8 @@ class RunRerun:
 
     `rerun_of` is the number of the generation that it came from; `terminated` says whether that one was active until
     now. `stage` is the stage with which it begins (None: from the start), `runs` are all stages that it runs, `keeps`
-    those whose outputs it has from earlier generations, in the order of the plan. The rest as in RunCreated.
+    those whose outputs it has from earlier generations, in the order of the plan. Of a function `stage` is the call,
+    and `row` the number of the first row that it does not keep. The rest as in RunCreated.
     """
 
     run_id: str
@@ -195,16 +196,19 @@ class RunRerun:
     admits_runs: tuple[str, ...] = ()
     admits_jobs: tuple[str, ...] = ()
     owes: bool = False
+    row: int | None = None
 
 
 @attrs.frozen(kw_only=True)
 class RunRerunFrom(Command[RunRerun]):
     """Run a run again from a stage on, as a new generation; an active one is terminated. RunNotFoundError.
 
-    Without a `stage` it goes on where the run failed or stopped, or begins from the start if it was completed. What
-    the stages before gave is kept. `version` is that of the code to run it with, the same if None. With a `generation`,
-    nothing is done unless that is the newest one. It waits for a slot if the run has a concurrency key, and has as
-    much time until its deadline as the run had. RerunRefusedError, UnknownWorkflowError.
+    Of a durable function `stage` is a call: the name of a step, `step#2` of one of several, or the call's own name; or
+    else it begins with the `row` of its history of this number. Without either it goes on where the run failed or
+    stopped, or begins from the start if it was completed. What the stages before gave, or the rows before tell, is
+    kept. `version` is that of the code to run it with, the same if None. With a `generation`, nothing is done unless
+    that is the newest one. It waits for a slot if the run has a concurrency key, and has as much time until its
+    deadline as the run had. RerunRefusedError, UnknownWorkflowError.
     """
 
     type: ClassVar[Literal["run.rerun_from"]] = "run.rerun_from"
@@ -213,6 +217,7 @@ class RunRerunFrom(Command[RunRerun]):
     version: str | None = None
     generation: int | None = None
     reason: str = ""
+    row: int | None = None
 
 
 @attrs.frozen(kw_only=True)

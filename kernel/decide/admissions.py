@@ -30,7 +30,7 @@ from holdfast.ports.references import references_from
 from holdfast.ports.transport import Hint
 
 INPUT_ROW: Final = 1
-"""The history row that has what a run was given."""
+"""The history row that has what a run was given, unless it begins with rows that it keeps."""
 
 
 class Slots:
@@ -104,7 +104,7 @@ class Turns:
 def begin_run(draft: RunDraft, plan: Plan, run: Run) -> None:
     """Open the first group of a run, which is that of the stage with which a rerun begins."""
     groups = (at for at, group in enumerate(plan.groups) if run.rerun_from in {n.name for n in group.nodes})
-    begin(draft, plan, INPUT_ROW, group=next(groups, 0), keeps=references_from(run.kept))
+    begin(draft, plan, run.first_row, group=next(groups, 0), keeps=references_from(run.kept))
 
 
 def admits_jobs(state: State, run: Run, draft: RunDraft) -> tuple[str, ...]:

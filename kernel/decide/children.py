@@ -45,7 +45,7 @@ def start_child(
     if known is not None and (known.parent is None or named_job(known.parent).run != run.key):
         message = f"there is a run {child.run_id!r} already, and it is none of this one's"
         return Failure(code="run_exists", message=message, retryable=False)
-    made = _created(state, run, job, child, now, ids) if known is None else _taken_over(known, job)
+    made = _created(state, run, job, child, now, ids) if known is None else taken_over(known, job.key)
     draft.append("stage.started", node=job.node, item=job.item, epoch=job.epoch, data={"run": child.run_id})
     draft.wait_for_child(job, child.run_id)
     return made
@@ -93,8 +93,9 @@ def _created(
     return new_child(state, command, plan, now, ids, parent=job.key.text, close_policy=child.close_policy)
 
 
-def _taken_over(child: Run, job: Job) -> Decision[tuple[str, ...]]:
-    taken = evolve(child, parent=job.key.text)
+def taken_over(child: Run, parent: JobKey) -> Decision[tuple[str, ...]]:
+    """Have this job wait for the end of a run, whoever has until now; if it has ended, it owes that once more."""
+    taken = evolve(child, parent=parent.text)
     if child.status not in TERMINAL:
         return Decision((), (UpdateRun(taken),))
     draft = RunDraft(taken, child.updated_at)  # it has ended, and stays as it was

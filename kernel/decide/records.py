@@ -129,6 +129,7 @@ def _append(draft: RunDraft, job: Job, recorded: Recorded, host: str) -> None:
         "retry_at": recorded.retry_at,
         "started_at": recorded.started_at,
         "host": host or None if recorded.step is not None else None,
+        "undoes": recorded.undoes,
     }
     facts |= {name: value for name, value in told.items() if value is not None}
     if recorded.error is not None:

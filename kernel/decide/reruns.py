@@ -1,16 +1,23 @@
 """The rule for running a run again: a new generation of it, which keeps what it does not run by reference."""
 
-from attrs import evolve
+from typing import cast
+
+from attrs import evolve, frozen
 
 from holdfast.kernel.commands import RunRerun, RunRerunFrom
-from holdfast.kernel.decide.admissions import INPUT_ROW, admits_jobs, begin_run
+from holdfast.kernel.decide.admissions import admits_jobs, begin_run
+from holdfast.kernel.decide.children import taken_over
 from holdfast.kernel.decide.runs import is_older, named_run, storing
 from holdfast.kernel.draft import RunDraft
-from holdfast.kernel.reruns import Rerun, followed_plan, planned_rerun
+from holdfast.kernel.forks import Fork, open_children, planned_fork
+from holdfast.kernel.plan import Plan
+from holdfast.kernel.reruns import Rerun, check_point, followed_plan, planned_rerun
 from holdfast.kernel.state import Decision, Reads, State
+from holdfast.ports.changes import Change
 from holdfast.ports.clock import Ids
-from holdfast.ports.records import TERMINAL, Micros, Run, RunName, RunStatus, rank_of
-from holdfast.ports.references import references_text
+from holdfast.ports.json import parse
+from holdfast.ports.records import TERMINAL, JobKey, Micros, Run, RunName, RunStatus, rank_of
+from holdfast.ports.references import kept_rows_text, references_text
 
 
 def reads_of_rerun(command: RunRerunFrom) -> Reads:
@@ -35,22 +42,25 @@ def decide_rerun(state: State, command: RunRerunFrom, now: Micros, ids: Ids) -> 
     past = state.past[before.key]
     former = state.plan_of(before)
     plan = followed_plan(state.workflows, before, former, command.version)
-    rerun = planned_rerun(before, past, former, plan, command.stage)
-    run = _next_generation(before, rerun, ids.new(), now)
+    check_point(before, former, plan, command.stage, command.row)
+    begins = (
+        _stage(planned_rerun(before, past, former, plan, command.stage))
+        if former.function is None or plan.function is None
+        else _call(_planned_fork(state, before, former, command))
+    )
+    run = _next_generation(before, plan, begins, ids.new(), now)
     draft = RunDraft(run, now, is_new=True)
-    facts: dict[str, object] = {
-        "definition": rerun.plan.definition,
-        "rerun_of": before.generation,
-        "from": rerun.stage,
-        "keeps": list(rerun.keeps),
-    }
+    facts = {"definition": plan.definition, "rerun_of": before.generation, **begins.facts}
     if command.reason:
         facts["reason"] = command.reason
     # Copied, so that a generation has what it was given in its first row like any other.
     row = draft.append("run.created", payload=past.input, data=facts)
-    assert row == INPUT_ROW
+    assert row == run.first_row
+    children: tuple[Change, ...] = ()
+    if begins.fork is not None:
+        children = _carry_on(state, draft, run, begins.fork)
     if run.status is not RunStatus.PENDING:
-        begin_run(draft, rerun.plan, run)
+        begin_run(draft, plan, run)
     ended = None if before.status in TERMINAL else _ended(state, before, command, run.generation, now)
     admits = admits_jobs(state, before, ended) if ended else ()
     reply = RunRerun(
@@ -60,27 +70,85 @@ def decide_rerun(state: State, command: RunRerunFrom, now: Micros, ids: Ids) -> 
         status=draft.status,
         started=True,
         rerun_of=before.generation,
-        stage=rerun.stage,
-        runs=rerun.runs,
-        keeps=tuple(rerun.keeps),
+        stage=begins.start,
+        runs=begins.runs,
+        keeps=begins.keeps,
+        row=None if begins.fork is None else begins.fork.row,
         terminated=ended is not None,
         admits_runs=draft.admits_runs or (ended.admits_runs if ended else ()),
         admits_jobs=tuple(dict.fromkeys((*draft.admits_jobs, *admits))),
-        owes=draft.owes or (ended is not None and ended.owes),
+        owes=draft.owes or bool(children) or (ended is not None and ended.owes),
     )
-    changes = (*(ended.changes() if ended else ()), *storing(state, rerun.plan), *draft.changes())
+    changes = (*(ended.changes() if ended else ()), *storing(state, plan), *draft.changes(), *children)
     return Decision(reply, changes, (*(ended.hints if ended else ()), *draft.hints))
 
 
-def _next_generation(before: Run, rerun: Rerun, key: str, now: Micros) -> Run:
+@frozen(kw_only=True)
+class _Begins:
+    """How a generation begins: with which stage, or call, and what it keeps. `facts` go into its first row."""
+
+    start: str | None
+    kept: str | None
+    facts: dict[str, object]
+    runs: tuple[str, ...] = ()
+    keeps: tuple[str, ...] = ()
+    fork: Fork | None = None
+
+
+def _stage(rerun: Rerun) -> _Begins:
+    return _Begins(
+        start=rerun.stage,
+        kept=references_text(rerun.keeps),
+        facts={"from": rerun.stage, "keeps": list(rerun.keeps)},
+        runs=rerun.runs,
+        keeps=tuple(rerun.keeps),
+    )
+
+
+def _call(fork: Fork) -> _Begins:
+    return _Begins(
+        start=fork.start,
+        kept=kept_rows_text(fork.kept),
+        facts={"from": fork.start, "row": fork.row},
+        fork=fork,
+    )
+
+
+def _planned_fork(state: State, before: Run, plan: Plan, command: RunRerunFrom) -> Fork:
+    history = state.histories[before.key]
+    names = {child: RunName(before.namespace, child) for child in open_children(history)}
+    return planned_fork(
+        before,
+        history,
+        {child for child, name in names.items() if state.tables.run_named(name) is not None},
+        start=None if command.stage == plan.function else command.stage,
+        row=1 if command.stage == plan.function else command.row,
+    )
+
+
+def _carry_on(state: State, draft: RunDraft, run: Run, fork: Fork) -> tuple[Change, ...]:
+    """Tell the generation what others brought after its point, and take over the runs that it has started."""
+    for row in fork.told_again:
+        facts: dict[str, object] = {**cast("dict[str, object]", parse(row.data or "{}")), "again": row.number}
+        draft.append(row.type, node=row.node, payload=row.payload, data=facts)
+    changes: tuple[Change, ...] = ()
+    for child in (state.tables.run_named(RunName(run.namespace, one)) for one in fork.children):
+        assert child is not None
+        if child.status not in TERMINAL:
+            draft.count_child()
+        changes += taken_over(child, JobKey(run.key, 1)).changes
+    return changes
+
+
+def _next_generation(before: Run, plan: Plan, begins: _Begins, key: str, now: Micros) -> Run:
     """Return a run that waits for a slot like the one before, and has as much time."""
     deadline = None if before.deadline is None else now + before.deadline - before.created_at
     return evolve(
         before,
         key=key,
         generation=before.generation + 1,
-        version=rerun.plan.version,
-        plan=rerun.plan.fingerprint,
+        version=plan.version,
+        plan=plan.fingerprint,
         status=RunStatus.RUNNING if before.concurrency_key is None else RunStatus.PENDING,
         start_at=None,
         deadline=deadline,
@@ -88,7 +156,7 @@ def _next_generation(before: Run, rerun: Rerun, key: str, now: Micros) -> Run:
         created_at=now,
         updated_at=now,
         ended_at=None,
-        last_row=0,
+        last_row=0 if begins.fork is None else begins.fork.row - 1,
         last_job=0,
         open_jobs=0,
         progress="{}",
@@ -98,8 +166,8 @@ def _next_generation(before: Run, rerun: Rerun, key: str, now: Micros) -> Run:
         parent=None if before.status in TERMINAL else before.parent,
         children=0,
         rerun_of=before.key,
-        rerun_from=rerun.stage,
-        kept=references_text(rerun.keeps),
+        rerun_from=begins.start,
+        kept=begins.kept,
     )
 
 

@@ -331,7 +331,7 @@ class Seen:
 
 def look(run: Run, plan: str, snapshot: Snapshot) -> Seen:
     """Read the history of a run from its beginning. `plan` is the stored text of its plan."""
-    place = Place(plan_from_json(plan))
+    place = Place(plan_from_json(plan), input=run.first_row)
     place.keep(references_from(run.kept), run.rerun_from)
     twice: list[str] = []
     early: list[str] = []

@@ -24,7 +24,7 @@ from holdfast.ports.records import (
     RunStatus,
     SlotName,
 )
-from holdfast.ports.references import Reference, of_run, reference_text, references_from
+from holdfast.ports.references import KeptRows, Reference, of_run, reference_text, references_from
 from holdfast.ports.tables import Tables
 
 
@@ -87,6 +87,7 @@ def _kept(seen: Seen, snapshot: Snapshot, looked: Mapping[str, Seen]) -> Iterato
     if before is None or (before.name, before.generation + 1) != (run.name, run.generation):
         yield f"it runs {run.rerun_of} again, which is not the generation before it"
         return
+    yield from _kept_rows(run, before)
     kept = references_from(run.kept)
     plan = snapshot.plans.get(before.plan) if kept else None
     gave: Mapping[str, Reference] = {}
@@ -100,6 +101,20 @@ def _kept(seen: Seen, snapshot: Snapshot, looked: Mapping[str, Seen]) -> Iterato
         yield f"it begins from the start, and keeps {run.kept}"
     if run.rerun_from is not None and run.rerun_from in kept:
         yield f"it begins with {run.rerun_from!r}, and keeps what that gave"
+
+
+def _kept_rows(run: Run, before: Run) -> Iterator[str]:
+    """S4: the rows that a function keeps are the first of those of the generation before it."""
+    kept = run.kept_rows
+    whole = (*before.kept_rows, KeptRows(before.key, before.last_row))
+    if not kept:
+        return
+    *first, last = kept
+    known = whole[len(first)] if len(first) < len(whole) else None
+    begin = first[-1].last if first else 0
+    is_theirs = known is not None and known.run == last.run and begin < last.last <= known.last
+    if tuple(first) != whole[: len(first)] or not is_theirs:
+        yield f"it keeps the rows {kept}, and those of the generation before it are {whole}"
 
 
 def _slots(snapshot: Snapshot) -> Iterator[Violation]:
@@ -162,9 +177,9 @@ def _children(snapshot: Snapshot) -> Iterator[Violation]:
 
 
 def _numbered(seen: Seen) -> Iterator[str]:
-    """O1: the history is numbered from 1 without gaps."""
+    """O1: the history is numbered without gaps, from 1 or from behind what is kept of generations before."""
     numbers = [row.number for row in seen.history]
-    if numbers != list(range(1, seen.run.last_row + 1)):
+    if numbers != list(range(seen.run.first_row, seen.run.last_row + 1)):
         yield f"its rows are {_short(numbers)}, its row says that the last is {seen.run.last_row}"
     if seen.history and seen.history[0].type != "run.created":
         yield f"its history begins with {seen.history[0].type}"

@@ -65,7 +65,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
     (
         c.RunRerunFrom(run_id="x", stage="b"),
         (
-            f'{{"generation":null,{BASE},"reason":"","run_id":"x","stage":"b","type":"run.rerun_from",'
+            f'{{"generation":null,{BASE},"reason":"","row":null,"run_id":"x","stage":"b","type":"run.rerun_from",'
             '"version":null}'
         ),
     ),
@@ -226,7 +226,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         (
             f'{{"epoch":2,"host":"",{BASE.partition(",")[0]},"job":"r.1",{BASE.partition(",")[2]},"rows":['
             '{"attempt":1,"call":"1","child":null,"due":null,"error":null,"output":{"blob":null,"inline":"5"},'
-            '"retry_at":null,"site":"","started_at":null,"step":"s","tells":null,"type":"step.completed"}],"seen":3,'
+            '"retry_at":null,"site":"","started_at":null,"step":"s","tells":null,"type":"step.completed","undoes":null}],"seen":3,'
             '"type":"job.record"}'
         ),
     ),
@@ -358,7 +358,7 @@ REPLIES: list[tuple[object, str]] = [
             keeps=("a",),
         ),
         (
-            '{"admits_jobs":[],"admits_runs":[],"generation":2,"keeps":["a"],"owes":false,"rerun_of":1,"run":"r","run_id":"x","runs":["b"],"stage":"b",'
+            '{"admits_jobs":[],"admits_runs":[],"generation":2,"keeps":["a"],"owes":false,"rerun_of":1,"row":null,"run":"r","run_id":"x","runs":["b"],"stage":"b",'
             '"started":true,"status":"running","terminated":false}'
         ),
     ),

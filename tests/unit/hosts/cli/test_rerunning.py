@@ -40,6 +40,12 @@ def test_a_preview_says_what_would_be_and_changes_nothing(done: CommandLine) -> 
         "again": ["check", "pack", "ship"],
         "keeps": {},
         "terminates": False,
+        "row": None,
+        "timers": [],
+        "starts": [],
+        "children": [],
+        "messages": 0,
+        "undone": [],
     }
     assert done("run", "show", "shop:engine", "order-1", "--json").json["generation"] == 1
 

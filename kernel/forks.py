@@ -1,0 +1,310 @@
+"""Where a durable function can be run again from, and what a generation that begins there keeps of the one before.
+
+A history is all that a function has been told, so any beginning of it is a state that the function was in. Pure: the
+rule and the preview ask the same function.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, Literal, TypeAlias, cast
+
+import attrs
+
+from holdfast.ports.errors import RerunRefusedError
+from holdfast.ports.json import parse
+from holdfast.ports.records import HistoryRow, Run, RunStatus
+from holdfast.ports.references import KeptRows
+
+CallKind: TypeAlias = Literal["step", "timer", "run", "message"]
+
+_KINDS: Final[Mapping[str, CallKind]] = {
+    "step.completed": "step",
+    "step.failed": "step",
+    "step.retrying": "step",
+    "timer.fired": "timer",
+    "child.started": "run",
+    "child.failed": "run",
+    "child.signalled": "message",
+    "child.cancelling": "message",
+}
+"""The types of the rows that say what came of a call, and of what kind that was. A run may fail without a call."""
+
+_ENDS: Final = frozenset(
+    {
+        "stage.completed",
+        "stage.failed",
+        "run.completed",
+        "run.continued",
+        "run.failed",
+        "run.cancelled",
+        "run.terminated",
+    }
+)
+"""The types of the rows with which a generation ends: no later one keeps them."""
+
+_BARE: Final = 2
+"""How many rows, with the one in which it ended, a history has at most of which nothing is worth to be kept."""
+
+_UNDO: Final = "undo."
+"""How the calls of compensations begin."""
+
+
+@attrs.frozen(kw_only=True)
+class RecordedCall:
+    """A call of a function, as its history tells of it.
+
+    Attributes:
+        call: Its name in the history, `3.1` say.
+        kind: What it was a call of: a step, a timer, another run, or a message to one.
+        name: The name of the step, or of the run's workflow; of a timer or a message nothing.
+        label: How people name it: `charge`, or, if that was called several times, `charge#2`; else the call's name.
+        first: The number of the first row about it.
+        is_completed: Whether it is a step that gave something.
+        run: The id of the run, of a call of one.
+        undoes: Of a compensation the call that it takes back: "" if that is not known. None if it is none.
+    """
+
+    call: str
+    kind: CallKind
+    name: str
+    first: int
+    label: str = ""
+    is_completed: bool = False
+    run: str | None = None
+    undoes: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Fork:
+    """A function that is run again as it is to be.
+
+    Attributes:
+        start: The call at which it begins, as people name it; or the row. None if from the start.
+        row: The number of the first row that it does not keep, which is that of its own first row.
+        kept: The rows that it keeps, of which generations.
+        told_again: Rows after those that were brought from outside: they are told to the new generation as well.
+        children: The ids of the runs that it keeps and that have not been heard of yet. They are its own from now on.
+        keeps: The calls of which something is kept.
+        runs: The calls that were recorded, and that are not kept. They are made again if the code asks for them.
+    """
+
+    start: str | None
+    row: int
+    kept: tuple[KeptRows, ...]
+    told_again: tuple[HistoryRow, ...]
+    children: tuple[str, ...]
+    keeps: tuple[RecordedCall, ...]
+    runs: tuple[RecordedCall, ...]
+
+
+def planned_fork(
+    run: Run,
+    history: Sequence[HistoryRow],
+    children: Collection[str],
+    *,
+    start: str | None = None,
+    row: int | None = None,
+) -> Fork:
+    """Return the function run again from a call or a row on; without either from where it stopped.
+
+    One that completed is run again from its start then. `history` are all its rows, with those that it keeps itself.
+    `children` are the ids of those of `open_children` that are there.
+
+    Raises:
+        RerunRefusedError: There is no such call or row, or a function that begins there could not go on rightly.
+    """
+    calls = _calls(history)
+    end = next((one.number for one in history if one.type in _ENDS), len(history) + 1)
+    if start is not None:
+        found = _named(run, calls, start)
+        at, label = found.first, found.label
+    elif row is not None:
+        at, label = row, f"row {row}"
+    else:
+        at, label = _stopped_at(run, history, calls, end)
+    if not 1 <= at <= end:
+        raise RerunRefusedError(
+            run.id, f"its history has the rows 1 to {end - 1}: it can begin with row 1 to {end}"
+        )
+    keeps = tuple(one for one in calls if one.first < at)
+    fork = Fork(
+        start=label if at > 1 else None,
+        row=at,
+        kept=_kept(run, at - 1),
+        told_again=tuple(_told_again(history, at)),
+        children=tuple(one for one in open_children(history[: at - 1]) if one in open_children(history)),
+        keeps=keeps,
+        runs=tuple(one for one in calls if one.first >= at),
+    )
+    _check(run, history, fork, children)
+    return fork
+
+
+def open_children(history: Iterable[HistoryRow]) -> tuple[str, ...]:
+    """Return the ids of the runs that a function has started, and of whose ends it has not been told."""
+    found: dict[str, None] = {}
+    for row in history:
+        if row.type == "child.started":
+            found[str(_facts(row)["run"])] = None
+        elif _is_end_of_child(row):
+            found.pop(str(_facts(row)["run"]), None)
+    return tuple(found)
+
+
+def labels(calls: Iterable[RecordedCall]) -> tuple[str, ...]:
+    """Return how people name these calls."""
+    return tuple(one.label for one in calls)
+
+
+def _calls(history: Iterable[HistoryRow]) -> list[RecordedCall]:
+    """Return the calls of which the history tells, by the first row of each."""
+    found: dict[str, RecordedCall] = {}
+    for row in history:
+        facts = _facts(row)
+        call = str(facts.get("call", "")) if row.type in _KINDS else ""
+        if not call:
+            continue
+        made = found.get(call) or RecordedCall(
+            call=call,
+            kind=_KINDS[row.type],
+            name=str(facts.get("step") or facts.get("workflow") or ""),
+            first=row.number,
+            run=str(facts["run"]) if row.type == "child.started" else None,
+            undoes=str(facts.get("undoes", "")) if call.startswith(_UNDO) else None,
+        )
+        found[call] = attrs.evolve(made, is_completed=made.is_completed or row.type == "step.completed")
+    times = Counter(one.name for one in found.values())
+    seen: Counter[str] = Counter()
+    named: list[RecordedCall] = []
+    for one in found.values():
+        seen[one.name] += 1
+        many = f"{one.name}#{seen[one.name]}" if times[one.name] > 1 else one.name
+        named.append(attrs.evolve(one, label=many if one.name else one.call))
+    return named
+
+
+def _named(run: Run, calls: Sequence[RecordedCall], start: str) -> RecordedCall:
+    """Return the call that is meant. RerunRefusedError."""
+    found = [one for one in calls if start in (one.call, one.label, f"{one.label}#1")]
+    found = found or [one for one in calls if one.name == start]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        several = ", ".join(f"{one.label} (call {one.call}, row {one.first})" for one in found[:10])
+        more = f" and {len(found) - 10} more" if len(found) > 10 else ""
+        raise RerunRefusedError(
+            run.id, f"{start!r} was called {len(found)} times; name one of {several}{more}"
+        )
+    known = ", ".join(dict.fromkeys(one.name for one in calls if one.name)) or "none"
+    raise RerunRefusedError(
+        run.id,
+        f"its history has no call {start!r}; name a step of which it tells ({known}), one of several as step#2,"
+        " a call as `holdfast run show` lists it, or the number of a row",
+    )
+
+
+def _stopped_at(
+    run: Run, history: Sequence[HistoryRow], calls: Sequence[RecordedCall], end: int
+) -> tuple[int, str]:
+    """Return the row at which a function goes on that has failed, or was stopped; and what that is."""
+    if run.status is RunStatus.COMPLETED or end <= _BARE:
+        return 1, ""
+    cancelling = next((row for row in history if row.type == "run.cancelling"), None)
+    if cancelling is not None:
+        return cancelling.number, f"row {cancelling.number}"
+    if run.status is RunStatus.FAILED:
+        forward = [
+            row for row in history[: end - 1] if not str(_facts(row).get("call", "")).startswith(_UNDO)
+        ]
+        last = next((row for row in reversed(forward) if row.type in _KINDS), None)
+        if last is not None and last.type == "step.failed":
+            failed = next(one for one in calls if one.call == _facts(last)["call"])
+            return failed.first, failed.label
+    return end, f"row {end}"
+
+
+def _kept(run: Run, last: int) -> tuple[KeptRows, ...]:
+    """Return the rows up to this number, by the generations that have them."""
+    kept: list[KeptRows] = []
+    for part in (*run.kept_rows, KeptRows(run.key, run.last_row)):
+        if kept and kept[-1].last >= last:
+            break
+        kept.append(KeptRows(part.run, min(part.last, last)))
+    return tuple(kept) if last else ()
+
+
+def _told_again(history: Sequence[HistoryRow], at: int) -> Iterable[HistoryRow]:
+    """Yield what others brought after the point, and what the function was told of its own code.
+
+    Whoever has sent something does not know that the function is run again, and so does not send it once more. An
+    update that was refused, or failed, is none of that: whoever asked for it was told.
+    """
+    kept_children = frozenset(open_children(history[: at - 1]))
+    refused = {
+        str(_facts(row)["call"]) for row in history if row.type in ("update.rejected", "update.failed")
+    }
+    for row in history[at - 1 :]:
+        match row.type:
+            case "signal.received":
+                yield row
+            case "update.received" if f"update{row.number}" not in refused:
+                yield row
+            case "patch.marked" if at > 1:
+                # It may have been asked for by code that is kept, and recorded a moment later.
+                yield row
+            case _ if _is_end_of_child(row) and _facts(row)["run"] in kept_children:
+                yield row
+            case _:
+                pass
+
+
+def _check(run: Run, history: Sequence[HistoryRow], fork: Fork, children: Collection[str]) -> None:
+    """Refuse what could not go on rightly. RerunRefusedError."""
+    cancelling = next((row.number for row in history if row.type == "run.cancelling"), fork.row)
+    if cancelling < fork.row:
+        raise RerunRefusedError(
+            run.id,
+            f"it was told to end in row {cancelling}, and from row {fork.row} on it would only clean up; begin with row"
+            f" {cancelling} or before it",
+        )
+    _check_undone(run, history, fork)
+    for child in fork.children:
+        if child not in children:
+            begun = next(one for one in fork.keeps if one.run == child)
+            raise RerunRefusedError(
+                run.id,
+                f"run {child!r} is kept, and is not there any more; begin with row {begun.first} or before it",
+            )
+
+
+def _check_undone(run: Run, history: Sequence[HistoryRow], fork: Fork) -> None:
+    """Refuse to keep what was taken back, or may have been, after the point. RerunRefusedError."""
+    kept = {one.call: one for one in fork.keeps}
+    undone = {
+        str(_facts(one).get("undoes", "")): one.number
+        for one in history[fork.row - 1 :]
+        if one.type in _KINDS and str(_facts(one).get("call", "")).startswith(_UNDO)
+    }
+    if kept and "" in undone:
+        raise RerunRefusedError(
+            run.id,
+            f"it took something back in row {undone['']}, and of what is not recorded; begin with row 1, the start",
+        )
+    lost = [kept[call] for call in undone if call in kept]
+    if lost:
+        first = min(lost, key=lambda one: one.first)
+        names = ", ".join(labels(sorted(lost, key=lambda one: one.first)))
+        what = f"{names} {'was' if len(lost) == 1 else 'were'} taken back"
+        raise RerunRefusedError(
+            run.id,
+            f"{what}, so that can't be kept; begin with {first.label} (row {first.first}) or before it",
+        )
+
+
+def _is_end_of_child(row: HistoryRow) -> bool:
+    """Whether a row tells of the end of a run; one that could not be started is told of by its call."""
+    return row.type == "child.completed" or (row.type == "child.failed" and "call" not in _facts(row))
+
+
+def _facts(row: HistoryRow) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", parse(row.data or "{}"))
