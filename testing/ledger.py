@@ -5,7 +5,7 @@ watches machines finds out when that is not so: it does not matter which of two 
 """
 
 import threading
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Final, TypeAlias, cast
@@ -20,12 +20,17 @@ from holdfast.kernel.commands import JobRecorded
 from holdfast.kernel.functions.asked import Asked, Failed, Row, Turn
 from holdfast.kernel.functions.machine import FunctionMachine
 from holdfast.ports.errors import RestlessError
-from holdfast.ports.persistence import RunsByKey
-from holdfast.ports.records import HistoryRow
+from holdfast.ports.persistence import FindRun, RunsByKey
+from holdfast.ports.records import HistoryRow, Run
 
 Code: TypeAlias = Workflow[..., object]
 Life: TypeAlias = tuple[Code, str]
-"""What a life is one of: the code, and the key of the run."""
+"""What a life is one of: the code, and the key of the run with which it all began."""
+Told: TypeAlias = int
+"""A digest of all rows that a function has been told: runs that begin alike are told others from some point on."""
+
+_TRAIL: Final = "trail"
+"""The name under which a machine that is watched keeps what it had been told with each row."""
 
 MANY: Final = 20
 """How many runs of one store are replayed at every prefix: of very many that are alike, the rest tells nothing new."""
@@ -48,11 +53,13 @@ class Ledger:
     def __init__(self) -> None:
         self.problems: list[str] = []
         self._lock = threading.Lock()
-        self._seen: dict[tuple[Life, int], Seen] = {}
+        self._seen: dict[tuple[Life, Told], Seen] = {}
+        self._told: dict[tuple[Life, int], set[Told]] = {}
+        """What had been told when a row of this number had, in all lives."""
         self._restless: set[Life] = set()
         """Those that did not come to rest. A replay would take as long, and tell nothing new."""
-        self._reached: dict[Life, set[int]] = {}
-        """The rows after which there was nothing more to tell, for a while: only there a replay may end."""
+        self._reached: dict[Life, set[Told]] = {}
+        """What had been told when there was nothing more to tell, for a while: only there a replay may end."""
 
     @property
     def lives(self) -> tuple[Life, ...]:
@@ -81,16 +88,28 @@ class Ledger:
         """
         replays = 0
         for code, key in self.lives:
-            for run in core.stores.persistence.read(RunsByKey((key,))):
+            forks = list(_forks(core, key))
+            for run in forks:
                 replays += self._replay(code, read_history(core, run))
+            if forks:
+                self._check_told((code, key), len(forks))
         return replays
+
+    def _check_told(self, life: Life, forks: int) -> None:
+        """Note where more has been told than there are histories: then two lives of one run were told other rows."""
+        code, key = life
+        for number in (number for known, number in self._told if known == life):
+            if len(self._told[life, number]) > forks:
+                where = f"{code.name}@{code.version}, run {key}, row {number}"
+                self.problems.append(f"{where}: its lives were told other rows up to there")
 
     def _replay(self, code: Code, history: RunHistory) -> int:
         """Tell a run's history to new machines: up to each row at once, and what comes after that as news."""
         replays = 0
+        trail = self._trail(code, history)
         for end in range(len(history.rows) + 1):
             known, news = history.rows[:end], history.rows[end:]
-            if _last_told(known) not in self._reached[code, history.key]:
+            if trail.get(_last_told(known)) not in self._reached[code, history.key]:
                 continue
             if (
                 news and news[0].type == PATCHED
@@ -101,36 +120,49 @@ class Ledger:
             drive = Drive(machine, text_of)
             try:
                 drive.open(known)
-                if not drive.is_over and self._could_follow(code, history.key, news):
+                if not drive.is_over and self._could_follow((code, history.key), news, trail):
                     drive.take(JobRecorded(status="recorded", rows=news))
             finally:
                 drive.close()
         return replays
 
-    def _could_follow(self, code: Code, key: str, news: Sequence[HistoryRow]) -> bool:
+    def _trail(self, code: Code, history: RunHistory) -> dict[int, Told]:
+        """Return what a replay of the whole history has been told with each row."""
+        machine = code.machine(history.input, began_at=history.began_at, seed=history.key)
+        drive = Drive(machine, text_of)
+        try:
+            drive.open(history.rows)
+        finally:
+            drive.close()
+        return cast("dict[int, Told]", getattr(machine, _TRAIL))
+
+    def _could_follow(self, life: Life, news: Sequence[HistoryRow], trail: Mapping[int, Told]) -> bool:
         """Whether a driver could hear of these rows only now: all were told to this code, and none is its own patch."""
         told = [row.number for row in news if row.type in TOLD]
         is_patched = any(row.type == PATCHED for row in news)
-        return not is_patched and all(((code, key), number) in self._seen for number in told)
+        return not is_patched and all((life, trail.get(number)) in self._seen for number in told)
 
     def _watched(self, machine: FunctionMachine, life: Life) -> FunctionMachine:
         begin, feed = machine.begin, machine.feed
+        trail: dict[int, Told] = {0: 0}
 
         def begin_and_note(*, more: bool = False, patches: Iterable[str] = ()) -> Turn:
-            return self._noted(machine, life, 0, None, more, lambda: begin(more=more, patches=patches))
+            return self._noted(machine, life, (0, 0), None, more, lambda: begin(more=more, patches=patches))
 
         def feed_and_note(row: Row, *, more: bool = False) -> Turn:
-            return self._noted(machine, life, row.number, row, more, lambda: feed(row, more=more))
+            before = next(reversed(trail.values()))
+            told = trail[row.number] = hash((before, row.number, row.at, repr(row.told)))
+            return self._noted(machine, life, (row.number, told), row, more, lambda: feed(row, more=more))
 
-        for name, call in (("begin", begin_and_note), ("feed", feed_and_note)):
-            setattr(machine, name, call)
+        for name, one in (("begin", begin_and_note), ("feed", feed_and_note), (_TRAIL, trail)):
+            setattr(machine, name, one)
         return machine
 
     def _noted(
         self,
         machine: FunctionMachine,
         life: Life,
-        number: int,
+        upto: tuple[int, Told],
         told: Row | None,
         more: bool,
         turn: Callable[[], Turn],
@@ -140,24 +172,39 @@ class Ledger:
         except Exception as error:
             if isinstance(error, RestlessError):
                 self._restless.add(life)
-            self._note(life, number, Seen(told, (), False, (), f"{type(error).__name__}: {error}"), more)
+            self._note(life, upto, Seen(told, (), False, (), f"{type(error).__name__}: {error}"), more)
             raise
         ended = come_to.ended
         said = repr(ended.error) if isinstance(ended, Failed) else repr(ended)
         dropped = come_to.dropped
-        self._note(life, number, Seen(told, machine.asked, machine.waits_for_others, dropped, said), more)
+        self._note(life, upto, Seen(told, machine.asked, machine.waits_for_others, dropped, said), more)
         return come_to
 
-    def _note(self, life: Life, number: int, seen: Seen, more: bool) -> None:
+    def _note(self, life: Life, upto: tuple[int, Told], seen: Seen, more: bool) -> None:
+        number, told = upto
         with self._lock:
             reached = self._reached.setdefault(life, set())
             if not more:
-                reached.add(number)
-            before = self._seen.setdefault((life, number), seen)
+                reached.add(told)
+            self._told.setdefault((life, number), set()).add(told)
+            before = self._seen.setdefault((life, told), seen)
             if before != seen:
                 code, key = life
                 where = f"{code.name}@{code.version}, run {key}, row {number}"
                 self.problems.append(f"{where}: one life came to {before}, another to {seen}")
+
+
+def _forks(core: Core, key: str) -> Iterator[Run]:
+    """Yield the generations that begin with rows of the run of this key, that run itself first."""
+    read = core.stores.persistence.read
+    for root in read(RunsByKey((key,))):
+        generation = root.generation
+        run: Run | None = root
+        while run is not None:
+            if run.key == key or (run.kept_rows and run.kept_rows[0].run == key):
+                yield run
+            generation += 1
+            run = read(FindRun(run.name, generation))
 
 
 def _last_told(rows: Sequence[HistoryRow]) -> int:

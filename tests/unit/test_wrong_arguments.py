@@ -185,7 +185,7 @@ ARGUMENTS: list[Case] = [
         lambda: WORLD.stub("one"),
         "stage is 'one'; it must be a stage or a step, and not its name or its function",
     ),
-    (lambda: WORLD.stub(plain), "point is <function plain"),
+    (lambda: WORLD.stub(plain), "stage is <function plain"),
     (
         lambda: WORLD.stub(one).fails("boom"),
         r"error is 'boom'; it must be an exception, as ValueError\('boom'\)",
@@ -262,7 +262,7 @@ def test_what_nothing_can_be_asked_for_by_is_told_before_the_store_is_asked(
 
 BODIES: list[tuple[Callable[[Any], object], str]] = [
     (lambda ctx: ctx.output_of("one"), "stage is 'one'; it must be a stage of the pipeline, and not its"),
-    (lambda ctx: ctx.outputs_of(plain), "point is <function plain"),
+    (lambda ctx: ctx.outputs_of(plain), "stage is <function plain"),
     (lambda ctx: ctx.progress("1", 2), "done is '1'; it must be a number"),
     (lambda ctx: ctx.progress(1, 2, 3), "message is 3"),
     (lambda ctx: ctx.log(5), "message is 5; it must be a string"),
