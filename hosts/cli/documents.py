@@ -156,6 +156,7 @@ def _step_document(step: StepStory) -> Document:
         "duration_seconds": seconds_of(step.length),
         "host": step.host,
         "error": step.error,
+        "kept_of": step.kept_of,
     }
 
 

@@ -89,7 +89,7 @@ async def test_it_keeps_what_came_before_the_step_that_failed(open_engine: OpenE
         with anyio.fail_after(SOON):
             await run.rerun_from("put#2", reason="the bug is fixed")
             drawn, size, given, word, paid, ended = await run.result()
-        assert (size, given, word, paid, ended) == ("50000", "b", "w" * 100_000, "x is paid", "later")
+        assert (size, given, word, paid, ended) == ("250000", "b", "w" * 100_000, "x is paid", "later")
         assert drawn
         assert set(done) - {"later"} == {"b", "charge"}
         assert await run.history(generation=1) == before
@@ -107,16 +107,14 @@ async def test_many_forks_of_many_runs_at_once(open_engine: OpenEngine) -> None:
                     await run.rerun_from(row=row)
                 assert [await run.result() for run in runs] == first
     assert (await runs[0].info()).generation == 5
-    assert [event.number for event in await runs[0].history()][0] == 3
+    assert (await runs[0].history())[0].number == 3
     sound(engine)
 
 
 @workflow
 async def lines(upto: int) -> list[str]:
-    drawn = [str(uuid4())]
-    for number in range(upto):
-        drawn.append(f"{await put(str(number))} {uuid4()}")
-    return drawn
+    drawn = str(uuid4())
+    return [drawn, *[f"{await put(str(number))} {uuid4()}" for number in range(upto)]]
 
 
 @workflow
@@ -164,7 +162,7 @@ async def test_it_is_refused_after_it_was_cancelled_and_removed_with_what_it_kep
     run = await engine.start(waits(), id="x", signals=[words("one")])
     async with Worker(engine):
         with anyio.fail_after(SOON):
-            await until(lambda: done == ["a"])
+            await until(lambda: len(engine.sync.handle(waits, "x").history()) == 3)
             await run.cancel()
             with pytest.raises(RunCancelledError):
                 await run.result()

@@ -96,3 +96,52 @@ def test_what_can_not_be_is_refused(done: CommandLine) -> None:
     assert "check, pack, ship" in answer.error["message"]
     for options in (("nobody",), ("order-1", "--version", "9"), ("nobody", "--preview")):
         assert done("run", "rerun", "shop:engine", *options).code == 3
+
+
+def billed(holdfast: CommandLine) -> CommandLine:
+    """A command line, and a run of a durable function that has filed three bills."""
+    holdfast("run", "start", "shop:engine", "bills", '{"orders": 3}', "--id", "bills-1")
+    wait(holdfast)
+    return holdfast
+
+
+def wait(holdfast: CommandLine) -> None:
+    with holdfast.working():
+        assert holdfast("run", "wait", "shop:engine", "bills-1").code == 0
+
+
+def test_a_function_is_run_again_from_a_step_or_a_row(holdfast: CommandLine) -> None:
+    done = billed(holdfast)
+    answer = done("run", "rerun", "shop:engine", "bills-1", "--from", "file_away#3", "--preview")
+    assert (answer.code, lines(answer.out)) == (
+        0,
+        [
+            "bills-1 would run again from file_away#3, as generation 2",
+            "Workflow bills@1",
+            "Runs file_away#3 (was completed before)",
+            "Keeps file_away#1 (of generation 1), file_away#2 (of generation 1)",
+        ],
+    )
+    answer = done("run", "rerun", "shop:engine", "bills-1", "--from", "file_away#3")
+    assert (answer.code, answer.out) == (0, "bills-1 runs again from file_away#3, as generation 2\n")
+    wait(done)
+    shown = lines(done("run", "show", "shop:engine", "bills-1").out)
+    assert "Generation 2, which runs generation 1 again from file_away#3" in shown
+    assert sum("of generation 1" in line for line in shown) == 2
+    steps = done("run", "show", "shop:engine", "bills-1", "--json").json["steps"]
+    assert [one["kept_of"] for one in steps] == [1, 1, None]
+    answer = done("run", "rerun", "shop:engine", "bills-1", "--row", "2", "--json")
+    assert (answer.json["row"], answer.json["stage"], answer.json["generation"]) == (2, "row 2", 3)
+
+
+def test_a_point_that_is_not_there_is_refused(holdfast: CommandLine) -> None:
+    done = billed(holdfast)
+    answer = done("run", "rerun", "shop:engine", "bills-1", "--from", "file_away")
+    assert answer.code == 4
+    assert "name one of file_away#1 (call 1, row 2), file_away#2 (call 2, row 3)" in " ".join(
+        answer.err.split()
+    )
+    answer = done("run", "rerun", "shop:engine", "bills-1", "--row", "9")
+    assert (answer.code, "its history has the rows 1 to 4" in " ".join(answer.err.split())) == (4, True)
+    answer = done("run", "rerun", "shop:engine", "--all", "--row", "2")
+    assert (answer.code, "--row is of one run" in answer.err) == (2, True)
