@@ -5,6 +5,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from enum import Enum, auto
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +22,7 @@ from moto.sqs import models as sqs_models
 if TYPE_CHECKING:
     from mypy_boto3_events import EventBridgeClient
     from mypy_boto3_s3 import S3Client
+    from mypy_boto3_scheduler import EventBridgeSchedulerClient
     from mypy_boto3_sns import SNSClient
     from mypy_boto3_sqs import SQSClient
 
@@ -106,6 +108,26 @@ class FakeAws:
         return client, client.create_topic(Name=name, Attributes={"FifoTopic": "true"} if fifo else {})[
             "TopicArn"
         ]
+
+    def new_schedules(self) -> "tuple[EventBridgeSchedulerClient, str]":
+        """Make a group of schedules; return a client and its name."""
+        client: EventBridgeSchedulerClient = self.client("scheduler")
+        name = f"group-{next(self._numbers)}"
+        client.create_schedule_group(Name=name)
+        return client, name
+
+    def send_due(self, group: str, now: datetime) -> None:
+        """Do with a group's schedules what AWS does and moto does not: send those that are due, and delete them."""
+        client: EventBridgeSchedulerClient = self.client("scheduler")
+        sqs: SQSClient = self.client("sqs")
+        for listed in client.list_schedules(GroupName=group)["Schedules"]:
+            found = client.get_schedule(GroupName=group, Name=listed.get("Name", ""))
+            at = datetime.strptime(found["ScheduleExpression"], "at(%Y-%m-%dT%H:%M:%S)").replace(tzinfo=UTC)
+            assert (found["ScheduleExpressionTimezone"], found["ActionAfterCompletion"]) == ("UTC", "DELETE")
+            if at <= now:
+                url = sqs.get_queue_url(QueueName=found["Target"]["Arn"].rpartition(":")[2])["QueueUrl"]
+                sqs.send_message(QueueUrl=url, MessageBody=found["Target"].get("Input", ""))
+                client.delete_schedule(GroupName=group, Name=found["Name"])
 
     def taken(self, entries: "list[dict[str, Any]]") -> "tuple[Fate, list[dict[str, Any]]]":
         """Keep what is taken of a request; return its fate, and that."""

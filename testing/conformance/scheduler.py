@@ -18,8 +18,11 @@ _HOUR: Final = timedelta(hours=1)
 class SchedulerContract(ABC):
     """Every promise of `Scheduler`. Derive a test class and define `make_scheduler` and `sent`.
 
-    A real scheduler may send late, twice or never; these tests ask for what it does when nothing goes wrong.
+    A real scheduler may send late, twice or never; these tests ask for what it does when nothing goes wrong. Set
+    `takes_back` to False if a wake-up that is soon due is on its way, so that it is sent though it was cancelled.
     """
+
+    takes_back: bool = True
 
     @abstractmethod
     def make_scheduler(self) -> Scheduler:
@@ -62,16 +65,18 @@ class SchedulerContract(ABC):
         scheduler = self.make_scheduler()
         for key in ("a", "b", "A", "a/b", "ä"):
             scheduler.schedule(key, f"command of {key}", _START)
-        scheduler.cancel("b")
+        if self.takes_back:
+            scheduler.cancel("b")
+        left = ("a", "A", "a/b", "ä") if self.takes_back else ("a", "b", "A", "a/b", "ä")
 
-        assert {f"command of {key}" for key in ("a", "A", "a/b", "ä")} == set(self.sent(scheduler, _START))
+        assert {f"command of {key}" for key in left} == set(self.sent(scheduler, _START))
 
     def test_a_cancelled_wake_up_is_not_sent(self) -> None:
         """And its key can be used again."""
         scheduler = self.make_scheduler()
         scheduler.schedule("key", "old", _START)
         scheduler.cancel("key")
-        assert list(self.sent(scheduler, _START)) == []
+        assert list(self.sent(scheduler, _START)) == [] or not self.takes_back
 
         scheduler.schedule("key", "new", _START)
         assert "new" in self.sent(scheduler, _START)

@@ -3,19 +3,23 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from typing_extensions import override
 
 from holdfast.adapters.aws.eventbridge import EventBridgeSink
 from holdfast.adapters.aws.s3 import S3BlobStore
+from holdfast.adapters.aws.scheduler import EventBridgeScheduler
 from holdfast.adapters.aws.sns import SnsSink
 from holdfast.adapters.aws.sqs import SqsJobTransport
 from holdfast.ports.blobs import BlobStore
 from holdfast.ports.events import Event, EventSink
+from holdfast.ports.scheduler import Scheduler
 from holdfast.ports.transport import JobTransport
 from holdfast.testing.conformance.blobs import BlobStoreContract, key_of
 from holdfast.testing.conformance.events import EventSinkContract, an_event
+from holdfast.testing.conformance.scheduler import SchedulerContract
 from holdfast.testing.conformance.transport import RedeliveryContract
 from tests.aws import FakeAws, Fate, fake_aws
 from tests.sinks import events_in
@@ -77,6 +81,55 @@ class TestSqsJobTransport(RedeliveryContract):
     @override
     def pass_time(self, seconds: float) -> None:
         self.aws.pass_time(seconds)
+
+
+class SchedulerCase(SchedulerContract):
+    """Schedules of a region whose time passes as the test says: what is due is sent to the queue, as AWS does."""
+
+    ahead: timedelta
+
+    @pytest.fixture(autouse=True)
+    def region(self, aws: FakeAws) -> None:
+        self.aws = aws
+
+    @override
+    def make_scheduler(self) -> Scheduler:
+        self.now = datetime(2026, 1, 1, tzinfo=UTC) - self.ahead
+        self.sqs, self.url = self.aws.new_queue()
+        self.schedules, self.group = self.aws.new_schedules()
+        return EventBridgeScheduler(
+            self.url,
+            role="arn:aws:iam::123456789012:role/scheduler",
+            group=self.group,
+            client=self.schedules,
+            queue_client=self.sqs,
+            now=lambda: self.now,
+        )
+
+    @override
+    def sent(self, scheduler: Scheduler, now: datetime) -> Sequence[str]:
+        self.aws.pass_time((now - self.now).total_seconds())
+        self.now = now
+        self.aws.send_due(self.group, now)
+        came: list[str] = []
+        while messages := self.sqs.receive_message(QueueUrl=self.url, MaxNumberOfMessages=10).get("Messages"):
+            came += [message.get("Body", "") for message in messages]
+            for message in messages:
+                self.sqs.delete_message(QueueUrl=self.url, ReceiptHandle=message.get("ReceiptHandle", ""))
+        return came
+
+
+class TestEventBridgeScheduler(SchedulerCase):
+    """Wake-ups that are an hour away and more."""
+
+    ahead = timedelta(hours=2)
+
+
+class TestEventBridgeSchedulerSoon(SchedulerCase):
+    """Wake-ups of the next minutes, which wait in the queue, and can't be taken back."""
+
+    ahead = timedelta(minutes=10)
+    takes_back = False
 
 
 FATES = (Fate.TAKEN, Fate.HALF_TAKEN, Fate.TAKEN, Fate.LOST_ANSWER, Fate.REFUSED, Fate.HALF_TAKEN) * 3

@@ -4,6 +4,7 @@ import logging
 import socket
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta, timezone
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -16,6 +17,7 @@ from typing_extensions import override
 
 from holdfast.adapters.aws.eventbridge import EventBridgeSink
 from holdfast.adapters.aws.s3 import PREFIX_MAX, S3BlobStore
+from holdfast.adapters.aws.scheduler import EventBridgeScheduler
 from holdfast.adapters.aws.sns import SnsSink
 from holdfast.adapters.aws.sqs import SqsJobTransport
 from holdfast.hosts.stores import built_in_sink, open_blobs
@@ -42,6 +44,7 @@ SESSION: Any = boto3.Session()
 """One for all: each knows all of AWS."""
 DATA = b"some bytes"
 KEY = f"default/run/{sha256(DATA).hexdigest()}"
+NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 HINT = JobHint(job="01TESTKEY00000000000000001.1", epoch=0, queue="main")
 
 
@@ -417,3 +420,108 @@ def test_a_sink_is_named_by_a_text_and_calls_the_region_of_its_name(monkeypatch:
         built_in_sink("ftp://me:s3cret@x")
     with pytest.raises(InvalidArgumentError, match=r"do not begin with `aws\.`"):
         EventBridgeSink("bus", source="aws.events")
+
+
+# EventBridge Scheduler ----------------------------------------------------------------------------------------------
+
+ROLE = "arn:aws:iam::123456789012:role/scheduler"
+LATER = NOON + timedelta(hours=1)
+NAMED: Answer = (200, b'{"Attributes":{"QueueArn":"arn:aws:sqs:x:1:queue"}}', 51)
+DONE: Answer = (200, b'{"ScheduleArn":"arn:x","MessageId":"1"}', 39)
+
+
+def refuses(code: str, status: int = 400) -> Answer:
+    body = f'{{"__type":"{code}","message":"so it is"}}'.encode()
+    return status, body, len(body)
+
+
+def a_scheduler(url: str) -> EventBridgeScheduler:
+    return EventBridgeScheduler(
+        f"{url}/1/queue",
+        role=ROLE,
+        client=client("scheduler", url),
+        queue_client=client("sqs", url),
+        now=lambda: NOON,
+    )
+
+
+CONFLICT, GONE = refuses("ConflictException", 409), refuses("ResourceNotFoundException", 404)
+
+
+@pytest.mark.parametrize(
+    ("answers", "asked"),
+    [
+        ([DONE], ["POST"]),
+        ([CONFLICT, DONE], ["POST", "PUT"]),
+        ([CONFLICT, GONE, DONE], ["POST", "PUT", "POST"]),
+    ],
+    ids=["new", "there", "gone-meanwhile"],
+)
+def test_a_wake_up_that_is_there_is_changed_and_one_that_went_off_meanwhile_is_made_again(
+    answers: list[Answer], asked: list[str]
+) -> None:
+    with serving(NAMED, *answers) as (url, methods):
+        a_scheduler(url).schedule("key", "{}", LATER)
+    assert methods == ["POST", *asked]
+
+
+def test_a_schedule_that_comes_and_goes_is_given_up() -> None:
+    with (
+        serving(NAMED, *[CONFLICT, GONE] * 9) as (url, methods),
+        pytest.raises(UnavailableError, match=r"could not put a schedule.*ConflictException"),
+    ):
+        a_scheduler(url).schedule("key", "{}", LATER)
+    assert methods == ["POST", "POST", "PUT", "POST", "PUT", "POST"]
+
+
+@pytest.mark.parametrize(
+    "answer", [refuses("InternalServerException", 500), refuses("ThrottlingException", 429), says(502)]
+)
+def test_a_scheduler_that_can_not_be_asked_is_unavailable(answer: Answer) -> None:
+    with serving(NAMED, answer) as (url, _), pytest.raises(UnavailableError, match="put a schedule"):
+        a_scheduler(url).schedule("key", "{}", LATER)
+    with serving(answer) as (url, _), pytest.raises(UnavailableError, match="look up"):
+        a_scheduler(url).schedule("key", "{}", LATER)
+    with serving(answer) as (url, _), pytest.raises(UnavailableError, match="send a wake-up"):
+        a_scheduler(url).schedule("key", "{}", NOON)
+    with serving(answer) as (url, _), pytest.raises(UnavailableError, match="delete a schedule"):
+        a_scheduler(url).cancel("key")
+
+
+def test_what_is_soon_due_is_sent_before_the_old_wake_up_is_deleted() -> None:
+    with serving(DONE, GONE) as (url, methods):
+        a_scheduler(url).schedule("key", "{}", NOON + timedelta(minutes=15))
+    assert methods == ["POST", "DELETE"]
+    with serving(refuses("InternalError", 500)) as (url, methods), pytest.raises(UnavailableError):
+        a_scheduler(url).schedule("key", "{}", NOON)
+    assert methods == ["POST"]
+
+
+def test_a_schedule_goes_off_at_no_earlier_second_than_was_asked_for() -> None:
+    at = datetime(2026, 12, 31, 23, 59, 59, 1, tzinfo=timezone(timedelta(hours=-1)))
+    with serving(NAMED, DONE) as (url, _):
+        schedules = client("scheduler", url)
+        sent: list[dict[str, Any]] = []
+        schedules.meta.events.register(
+            "provide-client-params.scheduler.CreateSchedule", lambda params, **_: sent.append(params)
+        )
+        EventBridgeScheduler(
+            f"{url}/1/queue",
+            role=ROLE,
+            client=schedules,
+            queue_client=client("sqs", url),
+            now=lambda: NOON,
+        ).schedule("key", '{"epoch":0}', at)
+    (body,) = sent
+    assert (body["ScheduleExpression"], body["FlexibleTimeWindow"]) == (
+        "at(2027-01-01T01:00:00)",
+        {"Mode": "OFF"},
+    )
+    assert (body["Target"]["Input"], body["Target"]["RoleArn"]) == ('{"epoch":0}', ROLE)
+
+
+def test_a_scheduler_needs_a_standard_queue_and_a_role() -> None:
+    with pytest.raises(InvalidArgumentError, match="standard queue"):
+        EventBridgeScheduler("https://sqs.example/1/queue.fifo", role=ROLE)
+    with pytest.raises(InvalidArgumentError, match="ARN of a role"):
+        EventBridgeScheduler("https://sqs.example/1/queue", role="scheduler")
