@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -161,15 +162,15 @@ def sqs_messages(client: "SQSClient | None" = None) -> "SqsMessages":
     return SqsMessages(client)
 
 
-def built_in_sink(what: str) -> EventSink:
+def built_in_sink(what: str, secrets: Sequence[str] = (), *, allow_internal: bool = False) -> EventSink:
     """Return the sink of events that a text names, in one of these forms.
 
     `log`; `http://` or `https://`, the URL of a webhook; `eventbridge://BUS`, a bus by its name or ARN; `sns://TOPIC`,
-    a topic by its ARN.
+    a topic by its ARN. A webhook signs with `secrets`, and goes to internal addresses if it is allowed to.
 
     Raises:
         InvalidUrlError: It has none of these forms.
-        InvalidArgumentError: The bus, the topic or the region can't be.
+        InvalidArgumentError: The bus, the topic, the region or a secret can't be.
     """
     scheme, _, rest = what.partition("://")
     if what == "log":
@@ -190,4 +191,4 @@ def built_in_sink(what: str) -> EventSink:
         )
     from holdfast.adapters.sinks.webhook import WebhookSink
 
-    return WebhookSink(what)
+    return WebhookSink(what, secrets=secrets, allow_internal=allow_internal)

@@ -15,7 +15,7 @@ from holdfast.ports.clock import micros
 
 if TYPE_CHECKING:
     from mypy_boto3_scheduler import EventBridgeSchedulerClient
-    from mypy_boto3_scheduler.type_defs import FlexibleTimeWindowTypeDef, TargetTypeDef
+    from mypy_boto3_scheduler.type_defs import TargetTypeDef
     from mypy_boto3_sqs import SQSClient
 
 DELAY_MAX: Final = timedelta(minutes=15)
@@ -28,7 +28,6 @@ _ROLE: Final = Wanted(
     "the ARN of a role",
     lambda value: isinstance(value, str) and value.startswith("arn:") and ":role/" in value,
 )
-_OFF: "Final[FlexibleTimeWindowTypeDef]" = {"Mode": "OFF"}
 _TRIES_MAX: Final = 5
 _RETRIED_FOR: Final = 3_600
 """Seconds for which EventBridge goes on trying to send. After that a tick of maintenance was there long since."""
@@ -130,7 +129,7 @@ class EventBridgeScheduler:
                         GroupName=self._group,
                         ScheduleExpression=_expression(at),
                         ScheduleExpressionTimezone="UTC",
-                        FlexibleTimeWindow=_OFF,
+                        FlexibleTimeWindow={"Mode": "OFF"},
                         ActionAfterCompletion="DELETE",
                         Target=target,
                     )

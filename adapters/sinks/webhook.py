@@ -1,23 +1,32 @@
 """A sink that posts events to a URL as CloudEvents. Needs nothing but the standard library."""
 
 import http.client
+import re
 import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
-from typing import Final
+from hashlib import sha256
+from typing import Final, cast
 from urllib.parse import SplitResult, urlsplit
 
 from typing_extensions import override
 
-from holdfast.ports.arguments import TEXT, an, by_name, check, duration, integer
+from holdfast.adapters.sinks.addresses import addresses_of, is_internal
+from holdfast.adapters.sinks.signing import Signer
+from holdfast.ports.arguments import TEXT, TRUTH, an, check, duration, integer
 from holdfast.ports.cloudevents import BATCHED, STRUCTURED, batch, cloud_event
 from holdfast.ports.durations import Duration
-from holdfast.ports.errors import EventRefusedError, InvalidUrlError, SinkUnavailableError
+from holdfast.ports.errors import (
+    EventRefusedError,
+    InvalidArgumentError,
+    InvalidUrlError,
+    SinkUnavailableError,
+)
 from holdfast.ports.events import Event
 
 BATCH_BYTES_MAX: Final = 1_000_000
@@ -25,12 +34,19 @@ BATCH_BYTES_MAX: Final = 1_000_000
 TIMEOUT_MAX: Final = timedelta(seconds=30) - timedelta(microseconds=1)
 """Half a minute is too long for a sink to take."""
 REASON_MAX: Final = 500
+_MOMENT: Final = 0.001
+_LINE: Final = re.compile(r"[!-~]([ -~]*[!-~])?")
 _NOT_THE_EVENT: Final = frozenset({401, 402, 403, 404, 405, 407, 408, 410, 421, 423, 425, 426, 429, 451})
 """Answers that say nothing about an event: not let in, not here, not now."""
 
 
 class WebhookSink:
     """See `EventSink`. Posts to one URL; redirects are not followed. Safe to use from several threads.
+
+    With secrets, requests are signed as Standard Webhooks are. It does not go to internal addresses (this machine,
+    private networks, link-local ones with a cloud's metadata) unless it is let to: the host's addresses are looked up
+    for each connection, and what is connected to is one of those that were looked at, so that a name that means
+    something else a moment later leads nowhere else.
 
     Any answer 2xx means that the events are taken. 4xx means that the receiver will never take them, but for those that
     are about who asks, where and how often (401, 403, 404, 408, 410, 429 and the like). These, 3xx, 5xx, no answer in
@@ -42,39 +58,53 @@ class WebhookSink:
         url: str,
         /,
         *,
+        secrets: str | Sequence[str] = (),
+        allow_internal: bool = False,
         headers: Mapping[str, str] | None = None,
         batch: int = 100,
         timeout: Duration = 10.0,
         source: str | None = None,
         context: ssl.SSLContext | None = None,
+        resolve: Callable[[str, int], Sequence[str]] = addresses_of,
+        now: Callable[[], float] = time.time,
     ) -> None:
         """Take a URL; nothing is connected yet.
 
         Args:
             url: Where to post to: `http://` or `https://`, without user and password.
+            secrets: What requests are signed with: one secret, or several while they are changed, each `whsec_` and 24
+                to 64 bytes in base64. They are shown nowhere.
+            allow_internal: Whether internal addresses may be posted to.
             headers: Are sent with every request: an `Authorization`, say. They are shown nowhere.
             batch: How many events a request may have. With 1, each is a CloudEvent of its own (structured mode); with
                 more, every request is a list (batched mode).
             timeout: How long a request may take in all, a timedelta or a number of seconds. Less than half a minute.
             source: The `source` of the CloudEvents; `/holdfast/<namespace>` if nothing is given.
             context: What says which certificates are trusted; the system's, if nothing is given.
+            resolve: What returns the addresses of a host and a port; OSError if there are none.
+            now: What time it is, in seconds since 1970, for signatures.
 
         Raises:
-            InvalidUrlError: The URL is none that can be posted to.
+            InvalidUrlError: The URL is none that can be posted to, or its host is an internal address.
             InvalidArgumentError: Another argument can't be.
         """
         check("WebhookSink", TEXT, url=url)
         check("WebhookSink", integer(1), batch=batch)
         check("WebhookSink", TEXT.or_none, source=source)
         check("WebhookSink", an("an ssl.SSLContext", ssl.SSLContext).or_none, context=context)
-        sent = by_name("WebhookSink", "headers", headers or {}, "a dict of strings by strings", TEXT)
+        sent = _checked_headers(headers or {})
+        check("WebhookSink", TRUTH, allow_internal=allow_internal)
         within = duration("WebhookSink", "timeout", timeout, most=TIMEOUT_MAX).total_seconds()
-        self._url = _checked(url)
+        self._url = _checked(url, allow_internal=allow_internal)
+        self._signer = Signer("WebhookSink", secrets)
+        self._allow_internal = allow_internal
+        self._resolve = resolve
+        self._now = now
         self._headers = {"User-Agent": "holdfast", **sent}
         self._batch = batch
         self._timeout = within
         self._source = source
-        self._context = context
+        self._tls = (context or ssl.create_default_context()) if self._url.scheme == "https" else None
 
     @override
     def __repr__(self) -> str:
@@ -85,40 +115,48 @@ class WebhookSink:
         """Post events, in one request or several."""
         connection: http.client.HTTPConnection | None = None
         try:
-            for body in self._bodies(events):
+            for name, body in self._bodies(events):
                 connection = connection or self._connection()
-                if self._posted(connection, body):
+                if self._posted(connection, name, body):
                     connection.close()
                     connection = None
         finally:
             if connection is not None:
                 connection.close()
 
-    def _bodies(self, events: Sequence[Event]) -> Iterator[bytes]:
+    def _bodies(self, events: Sequence[Event]) -> Iterator[tuple[str, bytes]]:
+        """Return what is to be posted, each with a name that it has whenever it is posted again."""
         if self._batch == 1:
-            yield from (cloud_event(event, self._source).encode() for event in events)
+            yield from ((event.id, cloud_event(event, self._source).encode()) for event in events)
             return
         texts: list[str] = []
         size = 0
         for event in events:
             text = cloud_event(event, self._source)
             if texts and (len(texts) == self._batch or size + len(text) > BATCH_BYTES_MAX):
-                yield batch(texts).encode()
+                yield _named(batch(texts))
                 texts, size = [], 0
             texts.append(text)
             size += len(text)
         if texts:
-            yield batch(texts).encode()
+            yield _named(batch(texts))
 
-    def _posted(self, connection: http.client.HTTPConnection, body: bytes) -> bool:
+    def _posted(self, connection: http.client.HTTPConnection, name: str, body: bytes) -> bool:
         """Post a body; return whether the connection can't be used again. Raise unless it was taken."""
-        headers = {"Content-Type": STRUCTURED if self._batch == 1 else BATCHED, **self._headers}
+        headers = {
+            "Content-Type": STRUCTURED if self._batch == 1 else BATCHED,
+            **self._headers,
+            **self._signer.headers(name, int(self._now()), body),
+        }
         target = self._url.path or "/"
         # The socket's own timeout is for each time that it is read from: a receiver that drips would never run into it.
+        until = time.monotonic() + self._timeout
         late = threading.Timer(self._timeout, _hang_up, (connection,))
         late.daemon = True
         late.start()
         try:
+            if connection.sock is None:
+                self._connect(connection, until)
             connection.request(
                 "POST", f"{target}?{self._url.query}" if self._url.query else target, body, headers
             )
@@ -138,13 +176,56 @@ class WebhookSink:
         return bool(rest) or answer.will_close
 
     def _connection(self) -> http.client.HTTPConnection:
-        host, port = self._url.hostname or "", self._url.port
-        if self._url.scheme == "https":
-            return http.client.HTTPSConnection(host, port, timeout=self._timeout, context=self._context)
-        return http.client.HTTPConnection(host, port, timeout=self._timeout)
+        host = self._url.hostname or ""
+        if self._tls is not None:
+            port = self._url.port or 443
+            return http.client.HTTPSConnection(host, port, timeout=self._timeout, context=self._tls)
+        return http.client.HTTPConnection(host, self._url.port or 80, timeout=self._timeout)
+
+    def _connect(self, connection: http.client.HTTPConnection, until: float) -> None:
+        """Connect to an address of the host that may be posted to. OSError; SinkUnavailableError if there is none."""
+        addresses = [str(one) for one in self._resolve(connection.host, connection.port)]
+        allowed = [one for one in addresses if self._allow_internal or not is_internal(one)]
+        if not allowed:
+            raise SinkUnavailableError(
+                f"{self!r}: {connection.host} is an internal address; with allow_internal=True it is posted to"
+            )
+        for address in allowed:
+            try:
+                left = max(until - time.monotonic(), _MOMENT)
+                connection.sock = socket.create_connection((address, connection.port), left)
+            except OSError:
+                if address == allowed[-1]:
+                    raise
+                continue
+            break
+        if self._tls is not None:
+            # Not yet the handshake: whoever is late is hung up on, and for that the socket must be known.
+            connection.sock = self._tls.wrap_socket(
+                connection.sock, server_hostname=connection.host, do_handshake_on_connect=False
+            )
+            connection.sock.do_handshake()
 
 
-def _checked(url: str) -> SplitResult:
+def _named(text: str) -> tuple[str, bytes]:
+    """Return a body of several events, and a name that only this one has."""
+    body = text.encode()
+    return f"batch_{sha256(body).hexdigest()[:32]}", body
+
+
+def _checked_headers(given: object) -> dict[str, str]:
+    """Return headers. InvalidArgumentError, which shows none of them, if they can't be sent."""
+    headers = dict(cast("Mapping[object, object]", given)) if isinstance(given, Mapping) else {None: None}
+    if not all(isinstance(text, str) and _LINE.fullmatch(text) for pair in headers.items() for text in pair):
+        raise InvalidArgumentError(
+            "headers",
+            "WebhookSink: headers are not shown here; it must be a dict of strings by strings, each of them plain"
+            " characters in one line",
+        )
+    return cast("dict[str, str]", headers)
+
+
+def _checked(url: str, *, allow_internal: bool) -> SplitResult:
     try:
         parts = urlsplit(url)
         is_fit = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
@@ -156,6 +237,11 @@ def _checked(url: str) -> SplitResult:
         raise InvalidUrlError(
             "a webhook's URL has no user and password: give them as headers={'Authorization': ...}"
         )
+    with suppress(ValueError):  # most hosts are names, which are looked up later
+        if is_internal(parts.hostname or "") and not allow_internal:
+            raise InvalidUrlError(
+                "the webhook's host is an internal address; with allow_internal=True it is posted to"
+            )
     return parts
 
 

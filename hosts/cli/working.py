@@ -1,7 +1,10 @@
 """`holdfast worker`."""
 
 import logging
+import os
+import re
 import threading
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -23,6 +26,8 @@ from holdfast.kernel.plan import DEFAULT_QUEUE
 from holdfast.ports.errors import DefinitionError
 from holdfast.ports.events import EventSink
 
+SECRETS: Final = "HOLDFAST_WEBHOOK_SECRETS_"
+"""With the name of a sink after it: the variable with the secrets that its webhook signs with."""
 LOOK_SECONDS: Final = 0.02
 STATS_SECONDS: Final = 30.0
 
@@ -70,6 +75,11 @@ _log = logging.getLogger("holdfast.cli")
     "or MODULE:OBJECT. May be repeated.",
 )
 @click.option(
+    "--allow-internal",
+    is_flag=True,
+    help="Let webhooks go to this machine, and to addresses of private networks.",
+)
+@click.option(
     "--retention",
     type=length,
     default=None,
@@ -89,6 +99,7 @@ def worker_command(
     lease: float,
     drain_grace: float,
     sinks: tuple[str, ...],
+    allow_internal: bool,
     retention: timedelta | None,
     verbose: bool,
 ) -> None:
@@ -107,7 +118,7 @@ def worker_command(
             only_queues=tuple(limits) or None,
             lease=lease,
             drain_grace=drain_grace,
-            sinks=_sinks(sinks),
+            sinks=sinks_of(sinks, allow_internal=allow_internal),
             retention=retention,
         )
     except ValueError as error:
@@ -204,7 +215,8 @@ class Reporter:
             )
 
 
-def _sinks(given: tuple[str, ...]) -> dict[str, EventSink]:
+def sinks_of(given: Sequence[str], *, allow_internal: bool) -> dict[str, EventSink]:
+    """Return the sinks that texts of NAME=WHAT name. click.UsageError, or what the sink says that can't be."""
     sinks: dict[str, EventSink] = {}
     for text in given:
         name, equals, what = text.partition("=")
@@ -212,7 +224,8 @@ def _sinks(given: tuple[str, ...]) -> dict[str, EventSink]:
             why = f"{name!r} was given before" if name in sinks else "write NAME=WHAT"
             raise click.UsageError(f"--sink {text}: {why}")
         if "://" in what or what == "log":
-            sinks[name] = built_in_sink(what)
+            secrets = os.environ.get(f"{SECRETS}{re.sub('[^A-Z0-9]', '_', name.upper())}", "").split()
+            sinks[name] = built_in_sink(what, secrets, allow_internal=allow_internal)
         else:
             sinks[name] = load_sink(what)
     return sinks

@@ -69,7 +69,7 @@ class WebhookCase(EventSinkContract):
 
     @override
     def make_sink(self) -> EventSink:
-        return WebhookSink(self.receiver.url, batch=self.batch)
+        return WebhookSink(self.receiver.url, batch=self.batch, allow_internal=True)
 
     @override
     def taken(self, sink: EventSink) -> Sequence[Event]:

@@ -157,7 +157,10 @@ ARGUMENTS: list[Case] = [
     (lambda: serve(ENGINE, sinks=[1]), r"sinks is \[1\]"),
     (lambda: serve(ENGINE).process_available_jobs(max_jobs="5"), "max_jobs is '5'"),
     (lambda: webhook(5), "url is 5; it must be a string"),
-    (lambda: webhook("http://x/", headers=5), "headers is 5; it must be a dict of strings by strings"),
+    (
+        lambda: webhook("http://x/", headers=5),
+        "headers are not shown here; it must be a dict of strings by strings",
+    ),
     (lambda: webhook("http://x/", timeout=30), "timeout is 30; .* at most"),
     # What stages say
     (lambda: later("x", check_after="1"), "check_after is '1'; it must be a timedelta or a number"),

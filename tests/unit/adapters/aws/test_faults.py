@@ -502,9 +502,11 @@ def test_a_schedule_goes_off_at_no_earlier_second_than_was_asked_for() -> None:
     with serving(NAMED, DONE) as (url, _):
         schedules = client("scheduler", url)
         sent: list[dict[str, Any]] = []
-        schedules.meta.events.register(
-            "provide-client-params.scheduler.CreateSchedule", lambda params, **_: sent.append(params)
-        )
+
+        def keep(params: dict[str, Any], **_: object) -> None:
+            sent.append(params)
+
+        schedules.meta.events.register("provide-client-params.scheduler.CreateSchedule", keep)
         EventBridgeScheduler(
             f"{url}/1/queue",
             role=ROLE,

@@ -6,11 +6,14 @@ import attrs
 import pytest
 
 from holdfast.hosts.cli.exits import Exit
+from holdfast.hosts.cli.working import sinks_of
 from holdfast.kernel.commands import OutboxFlush, OutboxSettle, Refused
 from holdfast.kernel.decide.outbox import PARK_AFTER
 from holdfast.ports.changes import UpdateStream
 from holdfast.ports.persistence import Transaction
 from holdfast.ports.records import StreamKey
+from holdfast.testing.conformance.events import an_event
+from tests.sinks import a_receiver
 from tests.unit.hosts.cli.conftest import CommandLine
 
 ENGINE = "shop:engine"
@@ -122,7 +125,37 @@ def test_a_replay_says_what_it_is_about(holdfast: CommandLine, options: tuple[st
 
 
 @pytest.mark.parametrize(
-    "sink", ["audit", "=log", "audit=nothing", "audit=ftp://x/y", "audit=shop:engine", "audit=shop:none"]
+    "sink",
+    [
+        "audit",
+        "=log",
+        "audit=nothing",
+        "audit=ftp://x/y",
+        "audit=http://127.0.0.1/",
+        "audit=shop:engine",
+        "audit=shop:none",
+    ],
 )
 def test_a_worker_is_given_sinks_that_are_some(holdfast: CommandLine, sink: str) -> None:
     assert holdfast("worker", ENGINE, "--sink", sink).code == Exit.USAGE
+
+
+def test_a_webhook_signs_with_the_secrets_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_WEBHOOK_SECRETS_MY_AUDIT", f"whsec_{'A' * 32} whsec_{'B' * 32}")
+    with a_receiver() as receiver:
+        sinks = sinks_of((f"my-audit={receiver.url}", f"other={receiver.url}"), allow_internal=True)
+        for name in ("my-audit", "other"):
+            sinks[name].emit([an_event()])
+    signed, unsigned = receiver.requests
+
+    assert len(signed.headers["webhook-signature"].split(" ")) == 2
+    assert "webhook-signature" not in unsigned.headers
+
+
+def test_a_secret_that_is_none_is_not_shown(holdfast: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_WEBHOOK_SECRETS_AUDIT", "s3cret")
+    answer = holdfast("worker", ENGINE, "--sink", "audit=https://events.example/")
+
+    assert answer.code == Exit.USAGE
+    assert "24 to 64 bytes" in answer.err
+    assert "s3cret" not in answer.err

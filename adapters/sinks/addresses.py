@@ -1,0 +1,42 @@
+"""Which addresses of the network are anybody's, and which are internal: not to be reached on behalf of others."""
+
+import socket
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import Final
+
+_GLOBAL: Final = IPv6Network("2000::/3")
+_MAPPED: Final = (IPv6Network("::ffff:0:0/96"), IPv6Network("::/96"), IPv6Network("64:ff9b::/96"))
+"""IPv6 addresses that end in an IPv4 address: mapped, compatible, and by NAT64."""
+_6TO4: Final = IPv6Network("2002::/16")
+_INSIDE: Final = (IPv4Network("168.63.129.16/32"), IPv4Network("192.0.0.0/24"))
+"""Addresses by which Azure and Oracle tell their machines what they are. Some Pythons take the latter for global."""
+_INSIDE_6: Final = (IPv6Network("2001::/23"), IPv6Network("2001:db8::/32"), IPv6Network("3fff::/20"))
+"""Teredo and others that lead elsewhere, and what is for examples. As above."""
+
+
+def addresses_of(host: str, port: int) -> list[str]:
+    """Return the addresses of a host, in the order in which they are to be tried. OSError if there are none."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+def is_internal(address: str) -> bool:
+    """Whether an address is this machine's, a private network's, link-local (metadata services), or nobody's.
+
+    An IPv6 address that has an IPv4 address in it is what that is. ValueError if it is no address.
+    """
+    found = ip_address(address)
+    if isinstance(found, IPv6Address):
+        inner = _inner(found)
+        if inner is None:
+            return found not in _GLOBAL or not found.is_global or any(found in one for one in _INSIDE_6)
+        found = inner
+    return not found.is_global or found.is_multicast or any(found in one for one in _INSIDE)
+
+
+def _inner(address: IPv6Address) -> IPv4Address | None:
+    if any(address in one for one in _MAPPED):
+        return IPv4Address(int(address) & 0xFFFF_FFFF)
+    if address in _6TO4:
+        return IPv4Address(int(address) >> 80 & 0xFFFF_FFFF)
+    return None

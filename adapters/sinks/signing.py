@@ -1,0 +1,60 @@
+"""Signs webhooks, so that receivers know who sent them: Standard Webhooks, HMAC-SHA256 (`v1`)."""
+
+import hmac
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from typing import Final
+
+from typing_extensions import override
+
+from holdfast.ports.errors import InvalidArgumentError
+
+PREFIX: Final = "whsec_"
+KEY_MIN: Final = 24
+KEY_MAX: Final = 64
+"""How many bytes the key in a secret has."""
+
+
+class Signer:
+    """Signs with every one of its secrets, so that they can be changed one after the other.
+
+    See https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md.
+    """
+
+    def __init__(self, who: str, secrets: str | Sequence[str]) -> None:
+        """Take secrets, each `whsec_` and 24 to 64 bytes in base64. InvalidArgumentError, which shows none of them."""
+        given = (secrets,) if isinstance(secrets, str) else tuple(secrets)
+        self._keys = tuple(map(_key, given))
+        if not all(self._keys):
+            raise InvalidArgumentError(
+                "secrets",
+                f"{who}: a secret is {PREFIX} and {KEY_MIN} to {KEY_MAX} bytes in base64, as"
+                f" 'whsec_' + base64.b64encode(secrets.token_bytes(32)).decode() makes one",
+            )
+
+    @override
+    def __repr__(self) -> str:
+        return f"<Signer with {len(self._keys)} secrets>"
+
+    def headers(self, name: str, seconds: int, body: bytes) -> dict[str, str]:
+        """Return the headers of a message: its name, when it is sent (Unix time), and a signature for each secret."""
+        if not self._keys:
+            return {}
+        signed = f"{name}.{seconds}.".encode() + body
+        digests = (b64encode(hmac.digest(key, signed, "sha256")).decode() for key in self._keys)
+        return {
+            "webhook-id": name,
+            "webhook-timestamp": str(seconds),
+            "webhook-signature": " ".join(f"v1,{digest}" for digest in digests),
+        }
+
+
+def _key(secret: object) -> bytes:
+    """Return the key in a secret; nothing if there is none that may be."""
+    if not isinstance(secret, str) or not secret.startswith(PREFIX):
+        return b""
+    try:
+        key = b64decode(secret.removeprefix(PREFIX), validate=True)
+    except ValueError:
+        return b""
+    return key if KEY_MIN <= len(key) <= KEY_MAX else b""
