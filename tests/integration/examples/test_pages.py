@@ -296,6 +296,8 @@ def _cli_commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Co
         "remove",
         "wake",
         "signal",
+        "query",
+        "update",
         "why",
         "history",
         "export",
