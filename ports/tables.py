@@ -116,6 +116,14 @@ class Tables:
         of_run = self.jobs.get(key.run)
         return of_run.get(key.number) if of_run else None
 
+    def whole_history(self, run: Run) -> list[HistoryRow]:
+        """Return the history of a run, with the rows that it keeps of generations before."""
+        rows: list[HistoryRow] = []
+        for part in run.kept_rows:
+            first = len(rows)
+            rows += (row for row in self.history.get(part.run, ()) if first < row.number <= part.last)
+        return [*rows, *self.history.get(run.key, ())]
+
     def run_named(self, name: RunName) -> Run | None:
         """Return the newest generation of a run, or None."""
         key = self.newest.get(name)

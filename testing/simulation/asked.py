@@ -84,7 +84,8 @@ def asking(workflow: Workflow[[int], int], run: str, begins: int) -> list[Deed]:
 
 def wrong(tables: Tables) -> Iterator[str]:
     """Yield what is wrong with updates: each is stored once, and carried out at most once, and counts on."""
-    for key, rows in tables.history.items():
+    for key, run in tables.runs.items():
+        rows = tables.whole_history(run)
         asked = {row.number: row for row in rows if row.type == "update.received"}
         keys = Counter(_fact(row, "key") for row in asked.values())
         yield from (

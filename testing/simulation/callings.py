@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, Final, Literal
 
@@ -15,6 +16,8 @@ from holdfast.testing.simulation.programs import mixed
 
 PATIENT: Final = Retry(attempts=60, wait=timedelta(seconds=0.3), backoff=1.5, wait_max=timedelta(seconds=4))
 """So that lost workers never use up what a step has of tries: what a function gives is known then."""
+driven: Final[ContextVar[str]] = ContextVar("driven", default="")
+"""The key of the run whose step is called here."""
 
 
 @attrs.frozen(kw_only=True)
@@ -61,5 +64,5 @@ class Calling:
 
 
 def run_key() -> str:
-    """Return the key of the run whose step calls."""
-    return step_context().idempotency_key.partition("/")[0]
+    """Return the key of the run whose step calls. Tries of generations before may have had another."""
+    return driven.get() or step_context().idempotency_key.partition("/")[0]

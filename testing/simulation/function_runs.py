@@ -149,4 +149,4 @@ def _rests(tables: Tables, run: Run) -> bool:
 
 
 def _messages(tables: Tables, run: Run) -> int:
-    return sum(row.type == "signal.received" for row in tables.history.get(run.key, ()))
+    return sum(row.type == "signal.received" for row in tables.whole_history(run))

@@ -347,7 +347,7 @@ class _Draft:
         @step(name=self._name("book"), retry=PATIENT, timeout=timedelta(seconds=8)).in_transaction
         def book(rows: Rows, number: int) -> int:
             attempt = step_context().attempt
-            rows.write(partial(tally.book, step_context().idempotency_key))
+            rows.write(partial(tally.book, run_key(), step_context().idempotency_key))
             spend(20.0 if attempt <= slow else seconds)
             if attempt <= slow + fails:
                 raise ValueError("not yet")

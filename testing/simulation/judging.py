@@ -67,7 +67,7 @@ def _results(world: World, tables: Tables) -> Iterator[Violation]:
     for run in tables.runs.values():
         if run.status is not RunStatus.COMPLETED or run.is_continued:
             continue
-        given = parse(inputs.text(run.key, 1))
+        given = parse(inputs.text(run.key, run.first_row))
         gave = parse(inputs.text(run.key, reference_from(run.result or "null")))
         wrong = world.scenario.expected(run, given, gave)
         if wrong is not None:
@@ -85,7 +85,7 @@ def _events(world: World, tables: Tables) -> Iterator[Violation]:
 
 def _missing(world: World, tables: Tables, sink: Sink, run: Run) -> list[int]:
     rows = tables.history.get(run.key, [])
-    first = next((row.number for row in rows if row.at >= sink.since), len(rows) + 1)
+    first = next((row.number for row in rows if row.at >= sink.since), run.last_row + 1)
     taken = set(world.watch.delivered.get((sink.name, run.key), ()))
     return [row.number for row in rows if row.number >= first and row.number not in taken]
 

@@ -30,6 +30,7 @@ from holdfast.ports.records import JobKind
 from holdfast.ports.transport import Hint, JobHint
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.ids import SeededIds
+from holdfast.testing.simulation.callings import driven
 from holdfast.testing.simulation.fibers import START, Hub, Signal, current
 from holdfast.testing.simulation.lives import Life
 from holdfast.testing.simulation.loops import VirtualLoop, virtual_loop
@@ -92,6 +93,7 @@ class Observer:
 
             def note(args: tuple[object, ...], kwargs: dict[str, object]) -> None:
                 context = step_context()
+                driven.set(attempt.run)
                 begun = Begun(
                     job=attempt.job,
                     epoch=attempt.epoch,

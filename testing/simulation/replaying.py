@@ -41,9 +41,8 @@ def replayed(world: World, tables: Tables) -> Iterator[Violation]:
         if function is None:
             continue
         begun = {call: tries for (key, call), tries in world.watch.steps.begun.items() if key == run.key}
-        replay = _Replay(
-            function, run, inputs.text(run.key, 1), tables.history[run.key], Payloads(world.blobs)
-        )
+        text, rows = inputs.text(run.key, run.first_row), tables.whole_history(run)
+        replay = _Replay(function, run, text, rows, Payloads(world.blobs))
         for invariant, what in replay.wrong(begun):
             yield Violation(invariant, f"{run.id}.{run.generation}", what)
 
@@ -78,11 +77,16 @@ class _Replay:
         drive.close()
 
     def _opened(self, rows: Sequence[HistoryRow]) -> "tuple[_Noted, Drive]":
-        machine = self._function.machine(self._text, began_at=self._run.created_at, seed=self._run.key)
+        first = self._rows[0]
+        machine = self._function.machine(self._text, began_at=first.at, seed=first.run)
         noted = _Noted(machine)
         drive = Drive(cast("FunctionMachine", noted), self._payloads.get)
         drive.open(rows)
         return noted, drive
+
+    @property
+    def _own(self) -> Sequence[HistoryRow]:
+        return self._rows[self._run.first_row - 1 :]
 
     def _taken_over(self, asks: Mapping[int, Sequence[object]]) -> Iterator[tuple[str, str]]:
         """Yield where somebody who takes over at some row waits for something else than who has gone on."""
@@ -97,11 +101,11 @@ class _Replay:
     def _of_end(self, drive: Drive) -> Iterator[tuple[str, str]]:
         """S4: yield if a run ended otherwise than its function does. Those that were ended from outside may have."""
         ended, run = drive.ended, self._run
-        types = {row.type for row in self._rows}
+        types = {row.type for row in self._own}
         if "run.cancelled" in types and "step.completed" in types and "run.cancelling" not in types:
             yield "S6", "it was cancelled after it had begun, and its function was never told"
         if run.is_continued:
-            (row,) = (row for row in self._rows if row.type == "run.continued")
+            (row,) = (row for row in self._own if row.type == "run.continued")
             with_ = None if row.payload is None else self._payloads.get(row.payload)
             if not isinstance(ended, GoesOn) or ended.input != with_:
                 yield "S4", f"it goes on with {with_}, and its function ends with {ended}"

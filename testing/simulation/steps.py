@@ -1,14 +1,14 @@
 """What is known of the steps of durable functions: which tries have begun, and what is recorded of each call."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, cast
 
 import attrs
 
 from holdfast.kernel.invariants import Violation
 from holdfast.ports.json import parse
-from holdfast.ports.records import HistoryRow, Job, JobState, Micros
+from holdfast.ports.records import HistoryRow, Job, JobState, Micros, Run
 
 _ENDS: Final = frozenset({"step.completed", "step.failed", "timer.fired"})
 _OF_CALLS: Final = _ENDS | {"step.retrying"}
@@ -69,6 +69,15 @@ class Steps:
             call.ended = row.type
         else:
             call.retry_at = cast("int", facts["retry_at"])
+
+    def forked(self, run: Run, history: Iterable[HistoryRow]) -> None:
+        """Take over what is recorded of the calls that a run keeps of generations before: their tries count."""
+        for row in history:
+            if row.number < run.first_row and row.type in _OF_CALLS:
+                for _ in self.recorded(attrs.evolve(row, run=run.key)):
+                    raise AssertionError(
+                        f"row {row.number}, which run {run.key} keeps, was found wrong before"
+                    )
 
     def begins(self, begun: Begun, job: Job | None, now: float) -> Iterator[Violation]:
         """S2: each try begins once for a claim. Where that is held: none of what is recorded, and none too early."""

@@ -16,11 +16,12 @@ class Tally:
         self._booked: set[str] = set()
         self._repeated: list[str] = []
 
-    def book(self, key: str) -> None:
-        """Book something, for a call of a step: in the transaction of its row, and so once."""
-        if key in self._booked:
-            self._repeated.append(f"step {key} was committed twice")
-        self._booked.add(key)
+    def book(self, run: str, key: str) -> None:
+        """Book something for a run, for a call of a step: in the transaction of its row, and so once."""
+        call = f"{run}/{key.rpartition('/')[2]}"
+        if call in self._booked:
+            self._repeated.append(f"step {call} was committed twice")
+        self._booked.add(call)
 
     def charge(self, run: str, key: str) -> None:
         """Charge for a run; again under the same key is once."""
@@ -56,7 +57,7 @@ class Tally:
 
 def _key(row: HistoryRow) -> str:
     call = cast("dict[str, object]", parse(row.data or "{}"))["call"]
-    return f"{row.run}/{row.node}/{call}"
+    return f"{row.run}/{call}"
 
 
 def _is_told(run: Run, tables: Tables) -> bool:

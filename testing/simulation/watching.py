@@ -136,6 +136,8 @@ class Watch:
         ):
             self.found(violation.invariant, violation.where, violation.what)
         for change in commit.changes:
+            if isinstance(change, CreateRun):
+                self.steps.forked(change.run, tables.whole_history(change.run))
             if isinstance(change, AppendHistory):
                 for violation in (*self.steps.recorded(change.row), *_blocked(change.row)):
                     self.found(violation.invariant, violation.where, violation.what)
@@ -298,7 +300,7 @@ class Watch:
         tables = self._tables
         rows: Sequence[HistoryRow] = () if tables is None else tables.history.get(event.run, ())
         taken = self.delivered[sink, event.run]
-        row = rows[event.number - 1] if 0 < event.number <= len(rows) else None
+        row = next((one for one in rows if one.number == event.number), None)
         if row is None:
             self.found("O4", event.id, "a sink was given it, and it is not stored")
             return
