@@ -5,6 +5,7 @@ import pytest
 from holdfast.ports.json import canonical
 from holdfast.ports.records import HistoryRow, Payload
 from holdfast.ports.tables import Tables
+from holdfast.testing.conformance.builders import a_run
 from holdfast.testing.simulation.asked import wrong
 
 
@@ -22,6 +23,7 @@ TWO = row(5, "update.completed", call="update3", value=2)
 
 def found(*rows: HistoryRow) -> list[str]:
     tables = Tables()
+    tables.put_run(a_run(1, key="r"))
     tables.history["r"] = list(rows)
     return list(wrong(tables))
 
