@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from contextvars import ContextVar
 from datetime import timedelta
+from random import Random
 from typing import Any, Final, Literal
 
 import attrs
@@ -61,6 +62,16 @@ class Calling:
     @property
     def _hangs(self) -> bool:
         return self.how == "hang" and step_context().attempt <= self.fails
+
+
+def draw_calling(random: Random) -> Calling:
+    """Draw how a step behaves."""
+    return Calling(
+        salt=random.randrange(1_000),
+        seconds=random.choice((0.0, 0.0, 0.1, 1.0, 4.0)),
+        fails=random.choice((0, 0, 0, 0, 1, 2)),
+        how=random.choice(("error", "error", "retry_after", "hang")),
+    )
 
 
 def run_key() -> str:

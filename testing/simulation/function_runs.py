@@ -1,6 +1,8 @@
 """What is drawn for a seed of durable functions: which there are, which runs clients start, and what these are sent."""
 
+import asyncio
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from functools import partial
 from random import Random
 from typing import Final, cast
@@ -9,16 +11,20 @@ import attrs
 
 from holdfast.hosts.sync_engine import SyncEngine
 from holdfast.kernel.authoring.calls import Definition
-from holdfast.kernel.authoring.functions import Workflow
+from holdfast.kernel.authoring.functions import Workflow, sleep, workflow
+from holdfast.kernel.authoring.steps import step
+from holdfast.ports.errors import GiveUp
 from holdfast.ports.records import ACTIVE, JobKind, JobState, Run, RunStatus
 from holdfast.ports.tables import Tables
 from holdfast.testing.simulation.asked import asking
-from holdfast.testing.simulation.functions import GO, draw_function, draw_sleeper
+from holdfast.testing.simulation.callings import PATIENT
+from holdfast.testing.simulation.functions import GO, draw_function
 from holdfast.testing.simulation.processes import Deed
 from holdfast.testing.simulation.programs import Program
 from holdfast.testing.simulation.tally import Tally
 
 _SECOND: Final = 1_000_000
+_YEARS: Final = timedelta(days=900)
 _SHARE: Final = 0.5
 """In how many of all seeds there are functions."""
 
@@ -74,7 +80,7 @@ def draw_functions(random: Random) -> Functions:
         return Functions()
     tally = Tally()
     programs = [draw_function(random, name, tally) for name in ("first", "second")]
-    sleeper = draw_sleeper(random, "sleeper")
+    sleeper = _draw_sleeper(random, "sleeper")
     runs = [
         Planned(
             id=f"function-{number}",
@@ -133,6 +139,28 @@ def _sleeping(random: Random, sleeper: Workflow[[int], int]) -> list[Deed]:
         ),
         Deed(at=at + random.randrange(20 * _SECOND), what=f"{ends} sleeping", do=end),
     ]
+
+
+def _draw_sleeper(draw: Random, name: str) -> Workflow[[int], int]:
+    """Draw a function that does not end by itself for years."""
+    early = draw.random() < 0.5
+
+    @workflow(name=name)
+    async def sleeper(number: int) -> int:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(sleep(_YEARS))
+            if early:
+                group.create_task(_nothing(number))
+        return number
+
+    return sleeper
+
+
+@step(retry=PATIENT)
+async def _nothing(number: int) -> int:
+    if number < 0:
+        raise GiveUp("it is negative")
+    return number
 
 
 def _sent(engine: SyncEngine, *, program: Program, run: Run) -> object:

@@ -26,9 +26,9 @@ from holdfast.kernel.authoring.functions import (
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.authoring.steps import Step, step
-from holdfast.ports.errors import GiveUp
+from holdfast.ports.errors import StepLostError
 from holdfast.testing.simulation.asked import expose_tally
-from holdfast.testing.simulation.callings import PATIENT, Calling, run_key
+from holdfast.testing.simulation.callings import PATIENT, Calling, draw_calling, run_key
 from holdfast.testing.simulation.fibers import spend
 from holdfast.testing.simulation.programs import Model, Program, mixed
 from holdfast.testing.simulation.sharing import Rows
@@ -36,7 +36,8 @@ from holdfast.testing.simulation.tally import Tally
 
 _BIG: Final = 70_000
 _MODULUS: Final = 1_000_003
-_YEARS: Final = timedelta(days=900)
+
+_HASTY: Final = Retry(attempts=3, wait=timedelta(seconds=0.5))
 
 Go: TypeAlias = Callable[[int], Awaitable[int]]
 """A part of a function: from number to number."""
@@ -86,21 +87,6 @@ def draw_function(draw: Random, name: str, tally: Tally) -> Program:
     return Program(
         workflow=as_program, model=draft.model, nodes=(), receives=draft.receives, is_asked=is_asked
     )
-
-
-def draw_sleeper(draw: Random, name: str) -> Workflow[[int], int]:
-    """Draw a function that does not end by itself for years."""
-    early = draw.random() < 0.5
-
-    @workflow(name=name)
-    async def sleeper(number: int) -> int:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(sleep(_YEARS))
-            if early:
-                group.create_task(_nothing(number))
-        return number
-
-    return sleeper
 
 
 class _Draft:
@@ -223,9 +209,13 @@ class _Draft:
 
     def add_error(self) -> None:
         """A step that fails for good, with an error that is caught."""
-        salt = self._draw.randrange(1_000)
+        salt, name = self._draw.randrange(1_000), self._name("refuse")
+        more = Random(f"{name}/{salt}")  # what was added later moves nothing that was drawn before
+        if more.random() < 0.4:
+            self._add_hopeless(name, salt, hangs=more.random() < 0.5)
+            return
 
-        @step(name=self._name("refuse"), retry=Retry(attempts=20, give_up_on=(NoFundsError,)))
+        @step(name=name, retry=Retry(attempts=20, give_up_on=(NoFundsError,)))
         def refuse(number: int) -> int:
             raise NoFundsError(number + salt)
 
@@ -236,6 +226,22 @@ class _Draft:
                 return mixed(salt, error.code)
 
         self._add(careful, lambda number: mixed(salt, number + salt))
+
+    def _add_hopeless(self, name: str, salt: int, *, hangs: bool) -> None:
+        """A step that never succeeds, and uses up what it has of tries: it may lose some with its workers."""
+
+        @step(name=name, retry=_HASTY, timeout=timedelta(seconds=2))
+        async def refuse(number: int) -> int:
+            await asyncio.sleep(3_600.0 if hangs else 0.0)
+            raise ValueError("never")
+
+        async def careful(number: int) -> int:
+            try:
+                return await refuse(number)
+            except (TimeoutError, ValueError, StepLostError):
+                return mixed(salt, number)
+
+        self._add(careful, lambda number: mixed(salt, number))
 
     def add_big(self) -> None:
         """A value that is too large for a row, and a step that takes it."""
@@ -296,7 +302,7 @@ class _Draft:
 
     def add_long(self) -> None:
         """Steps that take longer together than an invocation may."""
-        callings = [attrs.evolve(self._calling(), seconds=4.0) for _ in range(6)]
+        callings = [attrs.evolve(draw_calling(self._draw), seconds=4.0) for _ in range(6)]
         steps = [self._step(one) for one in callings]
 
         async def long(number: int) -> int:
@@ -309,7 +315,7 @@ class _Draft:
     def add_saga(self) -> None:
         """Something that is taken back should the run fail, or be cancelled."""
         tally, draw = self._tally, self._draw
-        calling = self._calling()
+        calling = draw_calling(self._draw)
         undo_fails = draw.choice((0, 0, 1, 2))
 
         @step(name=self._name("charge"), retry=PATIENT)
@@ -376,21 +382,13 @@ class _Draft:
         return one
 
     def _several(self, count: int) -> tuple[list[Step[[int], int]], list[int]]:
-        callings = [self._calling() for _ in range(count)]
+        callings = [draw_calling(self._draw) for _ in range(count)]
         return [self._step(one) for one in callings], [one.salt for one in callings]
-
-    def _calling(self) -> Calling:
-        draw = self._draw
-        return Calling(
-            salt=draw.randrange(1_000),
-            seconds=draw.choice((0.0, 0.0, 0.1, 1.0, 4.0)),
-            fails=draw.choice((0, 0, 0, 0, 1, 2)),
-            how=draw.choice(("error", "error", "retry_after", "hang")),
-        )
 
     def _step(self, calling: Calling) -> Step[[int], int]:
         is_async = self._draw.random() < 0.5
-        limit = timedelta(seconds=3) if calling.how == "hang" else None
+        # A try that does not hang is in time: one that never is would be tried sixty times, for nothing.
+        limit = timedelta(seconds=3 + calling.seconds) if calling.how == "hang" else None
         decorate = step(name=self._name("step"), retry=PATIENT)
         made = decorate(calling.async_body() if is_async else calling.sync_body())
         return made if limit is None else made.options(timeout=limit)
@@ -402,13 +400,6 @@ class _Draft:
     def _add(self, part: Go, model: Model) -> None:
         self.parts.append(part)
         self._models.append(model)
-
-
-@step(retry=PATIENT)
-async def _nothing(number: int) -> int:
-    if number < 0:
-        raise GiveUp("it is negative")
-    return number
 
 
 def _folded(salts: "list[int] | tuple[int, ...]", number: int) -> int:
