@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from holdfast.ports.changes import (
     AddJob,
@@ -33,18 +33,15 @@ class Trace:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self._hash = hashlib.sha256()
 
     @property
     def hash(self) -> str:
         """The sha256 of all lines so far, in hex."""
-        return self._hash.hexdigest()
+        return hashlib.sha256("".join(self.lines).encode()).hexdigest()
 
     def add(self, now: int, who: str, what: str) -> None:
         """Add a line."""
-        line = f"{(now - START) / 1_000_000:.6f} {who} {what}"
-        self.lines.append(line)
-        self._hash.update(line.encode())
+        self.lines.append(f"{(now - START) / 1_000_000:.6f} {who} {what}")
 
 
 def described(change: Change) -> str:
@@ -124,5 +121,16 @@ def _without_traceback(text: str | None) -> str:
         return "-"
     if '"traceback"' not in text:
         return text
-    facts = cast("dict[str, Any]", json.loads(text))
-    return json.dumps({name: value for name, value in facts.items() if name != "traceback"}, sort_keys=True)
+    return json.dumps(_stripped(json.loads(text)), sort_keys=True)
+
+
+def _stripped(value: object) -> object:
+    """Return a value of JSON without tracebacks, however deep: what failed in a step is within its row."""
+    match value:
+        case dict():
+            facts = cast("dict[str, object]", value)
+            return {name: _stripped(one) for name, one in facts.items() if name != "traceback"}
+        case list():
+            return [_stripped(one) for one in cast("list[object]", value)]
+        case _:
+            return value

@@ -1,10 +1,15 @@
 """D1: what happens in a simulation is a function of its seed."""
 
+import json
 import os
 import subprocess
 import sys
 
+from holdfast.ports.changes import AppendHistory
+from holdfast.ports.records import HistoryRow
 from holdfast.testing.simulation import simulate_seed
+from holdfast.testing.simulation.fibers import START
+from holdfast.testing.simulation.trace import described
 from tests.simulation.chain import chain
 
 _PROGRAM = """
@@ -36,3 +41,15 @@ def _hashes_with(hash_seed: str) -> str:
         [sys.executable, "-c", _PROGRAM], env=environment, capture_output=True, text=True, check=True
     )
     return done.stdout.strip()
+
+
+def test_a_trace_says_nothing_of_the_machine_on_which_a_step_failed() -> None:
+    def line(traceback: str) -> str:
+        error = {"code": "body_error", "traceback": traceback, "others": [{"traceback": traceback}]}
+        data = json.dumps({"attempt": 1, "error": error})
+        return described(
+            AppendHistory(HistoryRow(run="R" * 26, number=7, type="step.retrying", at=START, data=data))
+        )
+
+    assert line("File /here") == line("File /there, line 3")
+    assert "body_error" in line("File /here")
