@@ -6,6 +6,7 @@ from typing import Final, Literal, TypeVar, cast
 
 import attrs
 
+from holdfast.hosts.core import CLOCK_AGE_MAX
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.flushing import LEASE, Flusher
 from holdfast.hosts.maintenance import Maintenance, Tick
@@ -36,6 +37,9 @@ T = TypeVar("T")
 
 MARGIN: Final = 10.0
 """Seconds that a session outlives the longest invocation, so that no body loses its lease before it is stopped."""
+
+_REAPED_WITHIN: Final = 120.0
+"""Seconds after its lease within which a session has surely been declared dead: maintenance runs every minute."""
 
 _ENGINE: Final = an("an Engine, as Engine.open(url, workflows=[...]) gives it", Engine)
 _MESSAGES: Final = Wanted(
@@ -124,6 +128,8 @@ class ServerlessHost:
             every = duration("ServerlessHost", "heartbeat_interval", heartbeat_interval).total_seconds()
         self._core = engine.core
         self._lease = round((limit + MARGIN) * 1_000_000)
+        self._lapses_after = limit + MARGIN + _REAPED_WITHIN
+        self._called_at = 0.0
         self._maintenance = Maintenance(engine.core, lease=limit + MARGIN, retention=kept)
         self._reminders = Reminders(engine.core)
         self._flusher = Flusher(engine.core, taken, lease=min(LEASE, limit))
@@ -305,9 +311,17 @@ class ServerlessHost:
         return claimed
 
     def _with_session(self, call: Callable[[Kernel, str], T]) -> T:
-        """Make a call under a session that lives: the one there is or, if that was declared dead, a new one."""
+        """Make a call under a session that lives: the one there is or, if that was declared dead, a new one.
+
+        One that nobody has renewed for so long is taken for dead, and the store is not asked first.
+        """
         kernel = self._connected()
+        self._core.trust_clock(CLOCK_AGE_MAX)  # between two invocations a process may stand still for hours
+        now = self._core.clock.monotonic()
         with self._lock:
+            if now - self._called_at > self._lapses_after:
+                self._session = None
+            self._called_at = now
             session = self._session or self._open(kernel)
         try:
             try:
