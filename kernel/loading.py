@@ -73,12 +73,26 @@ def load(
     jobs: set[JobKey] = set()
     whole: set[str] = set()
     whole_names: set[RunName] = set()
+    driven: set[str | RunName] = set()
+    past: set[RunName] = set()
+    leaving: set[RunName] = set()
+    seen: set[JobKey] = set()
+    duties: set[str] = set()
     for reads in all_needs:
         names.update(reads.names)
         if reads.whole_names:
             whole_names.update(reads.names)
+        if reads.drivers:
+            driven.update(reads.runs)
+            driven.update(reads.names)
+        if reads.past_names:
+            past.update(reads.names)
+        if reads.leavings:
+            leaving.update(reads.names)
         runs.update(reads.runs)
         jobs.update(reads.jobs)
+        seen.update(reads.seen)
+        duties.update(reads.duties)
         if reads.search is not None and reads.search not in state.found:
             found = _search(tx, state.tables, reads.search, now)
             state.found[reads.search] = found
@@ -95,28 +109,23 @@ def load(
                     jobs.update(found.jobs)
                 case _:
                     pass
-    driven: set[str | RunName] = set()
-    for reads in all_needs:
-        if reads.drivers:
-            driven.update(reads.runs)
-            driven.update(reads.names)
-            driven.update(state.found[reads.search].runs if reads.search is not None else ())
+        if reads.drivers and reads.search is not None:
+            driven.update(state.found[reads.search].runs)
     _lock(tx, state, names, runs | whole, jobs, whole, whole_names, driven)
     _slots(tx, state)
     _rates(tx, state, all_needs)
     _sessions(tx, state, all_needs)
-    seen = {key for reads in all_needs for key in reads.seen if state.tables.job(key) is None} - jobs
-    if seen:
-        for job in tx.jobs(sorted(seen), lock=False):
+    unlocked = {key for key in seen - jobs if state.tables.job(key) is None}
+    if unlocked:
+        for job in tx.jobs(sorted(unlocked), lock=False):
             state.tables.put_job(job)
     _said_keys(tx, state, all_needs)
     _said(tx, state, all_needs)
-    duties = {name for reads in all_needs for name in reads.duties}
     if duties:
         state.tables.duties.update((duty.name, duty) for duty in tx.duties(sorted(duties)))
     _sinks(tx, state, all_needs)
-    _past(tx, state, {name for reads in all_needs if reads.past_names for name in reads.names})
-    _leavings(tx, state, {name for reads in all_needs if reads.leavings for name in reads.names})
+    _past(tx, state, past)
+    _leavings(tx, state, leaving)
     _plans(tx, state, known_plans)
     _histories(tx, state)
     _unseen(tx, state, all_needs)
@@ -184,6 +193,9 @@ def _wakeable(tx: Transaction, search: Wakeable) -> Sequence[JobKey]:
 
 def _sinks(tx: Transaction, state: State, needs: list[Reads]) -> None:
     """Read sinks, then streams: that is the order of their locks."""
+    needs = [reads for reads in needs if reads.sinks or reads.streams]
+    if not needs:
+        return
     tables = state.tables
     locked = {name for reads in needs if reads.locks_sinks for name in reads.sinks}
     plain = {name for reads in needs if not _found_nothing(state, reads) for name in reads.sinks} - locked
@@ -261,8 +273,9 @@ def _rates(tx: Transaction, state: State, needs: list[Reads]) -> None:
             names |= rates
             if isinstance(search, WaitingJobs):
                 places.update((rate, SlotPlace(*rate)) for rate in rates)
-    starting = (tables.job(key) for reads in needs for key in reads.starts)
-    names |= {job.rate for job in starting if job is not None and job.rate is not None}
+    for reads in needs:
+        starting = map(tables.job, reads.starts) if reads.starts else ()
+        names.update(job.rate for job in starting if job is not None and job.rate is not None)
     if not names:
         return
     tables.rates.update((window.rate_name, window) for window in tx.rates(sorted(names), lock=True))
@@ -316,8 +329,10 @@ def _lock(
     if missing:
         for run in tx.runs(sorted(missing)):
             tables.put_run(run)
-    found = (driver_of(run) for run in tables.runs.values() if driven & {run.key, run.name})
-    drivers = {key for key in found if key is not None}
+    drivers: set[JobKey] = set()
+    if driven:
+        found = (driver_of(run) for run in tables.runs.values() if driven & {run.key, run.name})
+        drivers.update(key for key in found if key is not None)
     if jobs or drivers:
         for job in tx.jobs(sorted(jobs | drivers)):
             if job.key in jobs or job.kind is JobKind.DRIVE:  # what is a stage's is nothing to these commands
@@ -349,10 +364,14 @@ def _suspended_without_job(state: State, runs: set[str]) -> Iterator[tuple[str, 
 
 
 def _sessions(tx: Transaction, state: State, needs: list[Reads]) -> None:
-    locked = {session for reads in needs if reads.locks_sessions for session in reads.sessions}
-    plain = {
-        session for reads in needs if not _found_nothing(state, reads) for session in reads.sessions
-    } - locked
+    locked: set[str] = set()
+    plain: set[str] = set()
+    for reads in needs:
+        if reads.sessions and reads.locks_sessions:
+            locked.update(reads.sessions)
+        elif reads.sessions and not _found_nothing(state, reads):
+            plain.update(reads.sessions)
+    plain -= locked
     tables = state.tables
     if any(isinstance(reads.search, Lost | Unsound) for reads in needs):
         plain.update(job.session for job in tables.all_jobs() if job.session is not None)
@@ -362,9 +381,9 @@ def _sessions(tx: Transaction, state: State, needs: list[Reads]) -> None:
 
 
 def _past(tx: Transaction, state: State, names: set[RunName]) -> None:
-    keys = sorted(state.tables.newest[name] for name in names if name in state.tables.newest)
     if not names:
         return
+    keys = sorted(state.tables.newest[name] for name in names if name in state.tables.newest)
     state.past = past = {key: Past() for key in keys}
     if keys:
         for rows in tx.node_rows(keys):
@@ -489,6 +508,8 @@ def _unseen(tx: Transaction, state: State, needs: list[Reads]) -> None:
 
 
 def _plans(tx: Transaction, state: State, known: PlanCache) -> None:
+    if not state.tables.runs:
+        return
     wanted = {run.plan for run in state.tables.runs.values()}
     state.plans.update(known.found(wanted))
     missing = wanted - state.plans.keys()

@@ -1,5 +1,6 @@
 """Where a run is in its plan: counters only, however wide its maps are. Stored as JSON text in the run's row."""
 
+from functools import lru_cache
 from typing import Final, cast
 
 import attrs
@@ -93,8 +94,12 @@ def finished_map(name: str, progress: MapProgress, last_row: int, *, partial: bo
     return NodeProgress(output=make(name, progress.first_row, last_row))
 
 
+@lru_cache(maxsize=256)
 def progress_from(text: str) -> Progress:
-    """Return the progress that was stored as this text. A run that has not begun is before its first group's nodes."""
+    """Return the progress that was stored as this text. A run that has not begun is before its first group's nodes.
+
+    It is the same object for the same text: a function's stays as it is while its steps are recorded.
+    """
     data = cast("dict[str, object]", parse(text))
     if not data:
         return Progress(group=0, input=1)

@@ -1,6 +1,7 @@
 """The rows of a store as plain dictionaries: the kernel's working set, and what the in-memory store keeps."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
 
 import attrs
 
@@ -61,6 +62,24 @@ from holdfast.ports.records import (
     cancelling,
 )
 from holdfast.ports.said import AiCall, Annotation, Artifact
+
+_UNIQUE: Final = frozenset(
+    {
+        CreateRun,
+        AddJob,
+        AppendHistory,
+        StoreReply,
+        AddItems,
+        AddNote,
+        AddSlot,
+        AddRate,
+        AddDuty,
+        AddSink,
+        AddAnnotation,
+        AddArtifact,
+    }
+)
+"""The changes that can be in conflict with what is there. Most changes are none of these."""
 
 
 @attrs.define(init=False)
@@ -163,6 +182,8 @@ class Tables:
 
     def conflicts(self, change: Change) -> str | None:
         """Return what stands in the way of a change: a unique name that is taken. None if it can be made."""
+        if type(change) not in _UNIQUE:
+            return None
         match change:
             case CreateRun(run):
                 known = self.run_named(run.name)
@@ -217,8 +238,12 @@ class Tables:
                 self.put_run(run)
             case AddJob(job) | UpdateJob(job):
                 self.put_job(job)
+            case AppendHistory(row):
+                self.history.setdefault(row.run, []).append(row)
             case CloseJob(key):
                 self.jobs.get(key.run, {}).pop(key.number, None)
+            case PutSession(session):
+                self.sessions[session.id] = session
             case CancelWork(run, node, attempts):
                 for job in checks_of(self, run, node):
                     self.put_job(cancelling(job, attempts))
@@ -228,16 +253,12 @@ class Tables:
                 self._close_jobs(run, lambda job: job.node == node)
             case RemoveRun(run, streams):
                 self._remove_run(run, streams)
-            case AppendHistory(row):
-                self.history.setdefault(row.run, []).append(row)
             case AddItems(page):
                 self.pages[page.run, page.node, page.page] = page
             case StorePlan(plan):
                 self.plans.setdefault(plan.fingerprint, plan)
             case StoreReply(reply):
                 self.replies[reply.namespace, reply.key] = reply
-            case PutSession(session):
-                self.sessions[session.id] = session
             case AddDuty(duty) | PutDuty(duty):
                 self.duties[duty.name] = duty
             case AddNote(note):

@@ -56,6 +56,7 @@ _SECOND: Final = 1_000_000
 _SWITCHES_MAX: Final = 200_000
 _POLL: Final = 1.0
 _LOOK_MAX: Final = 3_600.0
+_STAGGER: Final = 300_000
 
 
 Meanwhile = Mapping[timedelta, Callable[[Sequence[SyncRunHandle[Any]]], object]]
@@ -335,7 +336,10 @@ class World:
         while True:
             try:
                 if self._due() <= self._hub.now:
-                    host.run_maintenance_tick()
+                    # One of them does it, mostly. Both at once do no harm, and cost twice as much.
+                    life.hub.sleep(life.random.randrange(_STAGGER))
+                    if self._due() <= self._hub.now:
+                        host.run_maintenance_tick(keep_on=lambda: False)
                 # Workers ask whether there is anything to claim; that costs a simulation more than to look.
                 is_queued = self._is_queued()
                 if is_queued and host.process_available_jobs(max_jobs=1, concurrency=1).processed:

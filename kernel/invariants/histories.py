@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final, TypeAlias, cast
 
 import attrs
@@ -76,33 +76,50 @@ def phase_of(job: Job) -> Phase:
     )
 
 
-@attrs.define
+@attrs.define(init=False)
 class Place:
     """Where a run must be, worked out from its plan and its history and nothing else."""
 
     plan: Plan
-    group: int = 0
-    input: Reference = 1
-    kept: dict[str, Reference] = attrs.field(factory=dict[str, Reference])
-    passed: bool | None = None
-    totals: dict[str, int] = attrs.field(factory=dict[str, int])
-    first_rows: dict[str, int] = attrs.field(factory=dict[str, int])
-    done: dict[str, set[int]] = attrs.field(factory=dict[str, set[int]])
-    failed: dict[str, set[int]] = attrs.field(factory=dict[str, set[int]])
-    outputs: dict[str, Reference] = attrs.field(factory=dict[str, Reference])
-    gave: dict[str, Reference] = attrs.field(factory=dict[str, Reference])
+    group: int
+    input: Reference
+    kept: dict[str, Reference]
+    passed: bool | None
+    totals: dict[str, int]
+    first_rows: dict[str, int]
+    done: dict[str, set[int]]
+    failed: dict[str, set[int]]
+    outputs: dict[str, Reference]
+    gave: dict[str, Reference]
     """What all nodes gave that are done, those of former groups among them."""
-    suspended: set[Item] = attrs.field(factory=set[Item])
-    handed_on: dict[Item, int] = attrs.field(factory=dict[Item, int])
+    suspended: set[Item]
+    handed_on: dict[Item, int]
     """External work that there is something to cancel with, of which nothing has come yet: the rows that tell of it."""
-    left: dict[Item, int] = attrs.field(factory=dict[Item, int])
+    left: dict[Item, int]
     """That of it which is not waited for any more."""
-    paid: dict[Item, int] = attrs.field(factory=dict[Item, int])
+    paid: dict[Item, int]
     """The rows that say what came of cancelling it."""
+    _nodes: dict[str, NodePlan]
+    _nodes_of: tuple[int, bool | None]
+
+    def __init__(self, plan: Plan) -> None:
+        # Each look at a run makes one; `factory=dict[str, Reference]` would take ten times as long.
+        self.plan = plan
+        self.group, self.input, self.passed = 0, 1, None
+        self.kept, self.outputs, self.gave = {}, {}, {}
+        self.totals, self.first_rows, self.done, self.failed = {}, {}, {}, {}
+        self.suspended, self.handed_on, self.left, self.paid = set(), {}, {}, {}
+        self._nodes, self._nodes_of = {}, (-1, None)
 
     @property
-    def nodes(self) -> dict[str, NodePlan]:
+    def nodes(self) -> Mapping[str, NodePlan]:
         """The nodes of the current group that are to be done, as far as that is known; none at the end."""
+        where = (self.group, self.passed)
+        if where != self._nodes_of:
+            self._nodes, self._nodes_of = self._found_nodes(), where
+        return self._nodes
+
+    def _found_nodes(self) -> dict[str, NodePlan]:
         if self.group >= len(self.plan.groups):
             return {}
         group = self.plan.groups[self.group]
@@ -367,4 +384,10 @@ def look(run: Run, plan: str, snapshot: Snapshot) -> Seen:
 
 def fact(row: HistoryRow, name: str) -> int:
     """Return a number that a row of history tells; 0 if it does not."""
-    return cast("dict[str, int]", parse(row.data or "{}")).get(name, 0)
+    return 0 if row.data is None else _facts(row.data).get(name, 0)
+
+
+@lru_cache(maxsize=1_024)
+def _facts(data: str) -> Mapping[str, int]:
+    """Return what a row tells. A history that grows is read again and again."""
+    return cast("dict[str, int]", parse(data))

@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import pairwise, takewhile
+from itertools import chain, pairwise, takewhile
+from operator import attrgetter
 from typing import Final
 
 from holdfast.kernel.invariants.histories import ENDS, Item, Phase, Seen, fact, look, phase_of
@@ -26,6 +27,8 @@ from holdfast.ports.records import (
 )
 from holdfast.ports.references import KeptRows, Reference, of_run, reference_text, references_from
 from holdfast.ports.tables import Tables
+
+_GENERATION: Final = attrgetter("namespace", "id", "generation")
 
 
 def check(store: Snapshot | Tables, *, runs: Collection[str] | None = None) -> list[Violation]:
@@ -120,10 +123,10 @@ def _kept_rows(run: Run, before: Run) -> Iterator[str]:
 def _slots(snapshot: Snapshot) -> Iterator[Violation]:
     """S10: no more have a slot than whoever got the last of them was told that may."""
     holders: dict[SlotName, list[int]] = {}
-    jobs = [job for of_run in snapshot.jobs.values() for job in of_run.values()]
-    everyone: list[Run | Job] = [*snapshot.runs.values(), *jobs]
+    jobs = (job for of_run in snapshot.jobs.values() for job in of_run.values())
+    everyone: Iterator[Run | Job] = chain(snapshot.runs.values(), jobs)
     for one in everyone:
-        if one.has_slot and one.slot is not None:
+        if one.concurrency_key is not None and one.has_slot and one.slot is not None:
             holders.setdefault(one.slot, []).append(one.concurrency_limit or 0)
     for slot, limits in holders.items():
         if len(limits) > max(limits):
@@ -151,29 +154,29 @@ def _rates(snapshot: Snapshot) -> Iterator[Violation]:
 
 def _generations(snapshot: Snapshot) -> Iterator[Violation]:
     """S5: one row for each generation of a run, and only the newest is active."""
-    runs = sorted(snapshot.runs.values(), key=lambda run: (run.name, run.generation))
+    runs = sorted(snapshot.runs.values(), key=_GENERATION)
     for older, newer in pairwise(runs):
-        if older.name == newer.name and older.generation == newer.generation:
+        if older.id != newer.id or older.namespace != newer.namespace:
+            continue
+        if older.generation == newer.generation:
             yield Violation("S5", newer.key, f"generation {newer.generation} of {newer.id!r} is there twice")
-        elif older.name == newer.name and older.status not in TERMINAL:
+        elif older.status not in TERMINAL:
             yield Violation("S5", older.key, "it is active, and there is a newer generation of it")
 
 
 def _children(snapshot: Snapshot) -> Iterator[Violation]:
     """S7: the end of a run that is waited for will be told: it is active, or owes it."""
+    waiting = [job for jobs in snapshot.jobs.values() for job in jobs.values() if job.waits_for_child]
     by_name: dict[RunName, list[Run]] = {}
-    for run in snapshot.runs.values():
+    for run in snapshot.runs.values() if waiting else ():
         by_name.setdefault(run.name, []).append(run)
-    for jobs in snapshot.jobs.values():
-        for job in jobs.values():
-            if not job.waits_for_child:
-                continue
-            name = RunName(job.namespace, job.waits_for or "")
-            child = next((run for run in by_name.get(name, ()) if run.parent == job.key.text), None)
-            owed = snapshot.jobs.get(child.key, {}).values() if child else ()
-            tells = any(one.input == canonical(job.key.text) for one in owed if one.state is JobState.OWED)
-            if child is None or (child.status in TERMINAL and not tells):
-                yield Violation("S7", job.run, f"job {job.number} waits for {name.id!r}, and nobody tells it")
+    for job in waiting:
+        name = RunName(job.namespace, job.waits_for or "")
+        child = next((run for run in by_name.get(name, ()) if run.parent == job.key.text), None)
+        owed = snapshot.jobs.get(child.key, {}).values() if child else ()
+        tells = any(one.input == canonical(job.key.text) for one in owed if one.state is JobState.OWED)
+        if child is None or (child.status in TERMINAL and not tells):
+            yield Violation("S7", job.run, f"job {job.number} waits for {name.id!r}, and nobody tells it")
 
 
 def _numbered(seen: Seen) -> Iterator[str]:
@@ -318,9 +321,10 @@ def _orphans(seen: Seen) -> Iterator[str]:
         yield f"it is to begin at {run.start_at}, and has begun"
     if not seen.jobs:
         yield f"it is {run.status} and has no job"
-    have = Counter((job.kind, job.node, job.item) for job in seen.jobs)
-    want = Counter(place.due())
-    if have != want:
+    there = [(job.kind, job.node, job.item) for job in seen.jobs]
+    due = list(place.due())
+    if there != due:
+        have, want = Counter(there), Counter(due)
         if want - have:
             yield f"it lacks the jobs of {_jobs(want - have)}"
         if have - want:

@@ -1,6 +1,8 @@
 """What must be true between two moments of a store."""
 
 from collections.abc import Iterator, Sequence
+from functools import cache
+from operator import attrgetter
 from typing import Final
 
 import attrs
@@ -37,6 +39,29 @@ _FIXED: Final = (
     "rate_period",
 )
 """What a job is, for as long as it is."""
+
+_FIXED_RUN: Final = (
+    "namespace",
+    "id",
+    "generation",
+    "workflow",
+    "version",
+    "plan",
+    "queue",
+    "priority",
+    "created_at",
+    "rank",
+    "rerun_of",
+    "rerun_from",
+    "kept",
+    "deadline",
+    "concurrency_key",
+    "concurrency_limit",
+)
+"""And a run."""
+
+_FIXED_OF_JOB: Final = attrgetter(*_FIXED)
+_FIXED_OF_RUN: Final = attrgetter(*_FIXED_RUN)
 
 
 def _gone(run: Run, new: Snapshot, *, removals: bool, alone: bool) -> Iterator[Violation]:
@@ -101,26 +126,10 @@ def _run_steps(before: Run, after: Run, commands: int | None) -> Iterator[str]:
         yield f"it had ended as {before}, and is {after}"
     if after.status not in _reachable(before.status, commands):
         yield f"it went from {before.status} to {after.status}"
-    for field in (
-        "namespace",
-        "id",
-        "generation",
-        "workflow",
-        "version",
-        "plan",
-        "queue",
-        "priority",
-        "created_at",
-        "rank",
-        "rerun_of",
-        "rerun_from",
-        "kept",
-        "deadline",
-        "concurrency_key",
-        "concurrency_limit",
-    ):
-        if getattr(before, field) != getattr(after, field):
-            yield f"its {field} has changed from {getattr(before, field)} to {getattr(after, field)}"
+    if _FIXED_OF_RUN(before) != _FIXED_OF_RUN(after):
+        for field in _FIXED_RUN:
+            if getattr(before, field) != getattr(after, field):
+                yield f"its {field} has changed from {getattr(before, field)} to {getattr(after, field)}"
     if after.start_at not in (before.start_at, None):
         yield f"it was to begin at {before.start_at}, and now at {after.start_at}"
     if after.last_row < before.last_row or after.last_job < before.last_job:
@@ -142,6 +151,8 @@ def _as_told(before: Run, after: Run) -> Run:
 
 def _output_steps(before: Run, after: Run) -> Iterator[str]:
     """S4: what is done stays done, with the output that it has."""
+    if before.progress == after.progress:
+        return
     then, now = progress_from(before.progress), progress_from(after.progress)
     if now.group < then.group:
         yield f"it went back from group {then.group} to {now.group}"
@@ -168,6 +179,8 @@ def _job_steps(run: Run, old: Snapshot, new: Snapshot, commands: int | None) -> 
             if number <= run.last_job:
                 yield f"job {number} is back"
             continue
+        if known is job:  # a row is never changed: it is another one then
+            continue
         claims = job.epoch - known.epoch
         if claims < 0 or (commands is not None and claims > commands):
             yield f"the epoch of job {number} went from {known.epoch} to {job.epoch}"
@@ -177,10 +190,11 @@ def _job_steps(run: Run, old: Snapshot, new: Snapshot, commands: int | None) -> 
             yield f"job {number} changed hands within epoch {job.epoch}: {_lease(known)}, {_lease(job)}"
         is_left = (known.kind, job.kind) == (JobKind.CHECK, JobKind.CANCEL)
         fixed = cancelling(known, job.max_attempts) if is_left else known
-        if any(getattr(job, name) != getattr(fixed, name) for name in _FIXED):
+        if _FIXED_OF_JOB(job) != _FIXED_OF_JOB(fixed):
             yield f"job {number} became another: {known}, {job}"
 
 
+@cache
 def _reachable(status: RunStatus, steps: int | None) -> frozenset[RunStatus]:
     reached = frozenset({status})
     for _ in range(len(RunStatus) if steps is None else min(steps, len(RunStatus))):
@@ -189,7 +203,8 @@ def _reachable(status: RunStatus, steps: int | None) -> frozenset[RunStatus]:
 
 
 def _history(snapshot: Snapshot, run: str) -> Sequence[HistoryRow]:
-    return list(snapshot.history.get(run, ()))
+    rows = snapshot.history.get(run, ())
+    return rows if isinstance(rows, list) else list(rows)
 
 
 def _lease(job: Job) -> tuple[object, ...]:

@@ -136,7 +136,7 @@ class Hub:
         self.greenlet = getcurrent()
         self.runner = runner
         self.switches = 0
-        self._random = random
+        self._draw = random.random
         self._queue: list[tuple[int, float, int, Callable[[], object] | Fiber, int]] = []
         self._numbers = count()
         self._error: tuple[Process, BaseException] | None = None
@@ -147,18 +147,20 @@ class Hub:
 
     def at(self, at: int, call: Callable[[], object]) -> None:
         """Make a call at an instant; it must neither sleep nor wait."""
-        heappush(self._queue, (at, self._random.random(), next(self._numbers), call, 0))
+        heappush(self._queue, (at, self._draw(), next(self._numbers), call, 0))
 
     def wake(self, fiber: Fiber, at: int, token: int | None = None) -> None:
         """Have a fiber go on at an instant, unless it has gone on before."""
         expected = fiber.token if token is None else token
-        heappush(self._queue, (at, self._random.random(), next(self._numbers), fiber, expected))
+        heappush(self._queue, (at, self._draw(), next(self._numbers), fiber, expected))
 
     def sleep(self, micros: int) -> None:
         """Let virtual time pass for the fiber that calls."""
         fiber = current()
-        fiber.process.check()
-        self.wake(fiber, self.now + max(0, micros))
+        if fiber.process.is_crashed:
+            raise Crashed
+        at = self.now + micros if micros > 0 else self.now
+        heappush(self._queue, (at, self._draw(), next(self._numbers), fiber, fiber.token))
         self.suspend(fiber)
 
     def suspend(self, fiber: Fiber) -> None:
@@ -166,7 +168,8 @@ class Hub:
         following = self._following()
         if following is not fiber:
             call_outside((self.greenlet if following is None else following).switch)
-        fiber.process.check()
+        if fiber.process.is_crashed:
+            raise Crashed
 
     def crash(self, process: Process) -> None:
         """End a process here and now. If it is the one that calls, this raises Crashed."""
@@ -212,14 +215,16 @@ class Hub:
 
         From fiber to fiber it is one switch, over the hub it would be two.
         """
+        queue = self._queue
         while True:
             self._was_over = self._asked()
-            if self._was_over or not self._queue or self._queue[0][0] > self._until:
+            if self._was_over or not queue:
                 return None
-            if not isinstance(self._queue[0][3], Fiber):
+            at, _, _, due, token = queue[0]
+            if at > self._until or not isinstance(due, Fiber):
                 return None
-            due, token = self._pop()
-            assert isinstance(due, Fiber)
+            heappop(queue)
+            self.now = max(self.now, at)
             if self._goes_on(due, token):
                 self._was_over = None
                 return due
@@ -239,7 +244,7 @@ class Hub:
     def _goes_on(self, fiber: Fiber, token: int) -> bool:
         """Whether a fiber that was to be woken is to go on now: not if it has gone on before, or its process pauses."""
         process = fiber.process
-        if fiber.dead or fiber.token != token or process.is_crashed:
+        if fiber.token != token or process.is_crashed or fiber.dead:
             return False
         if process.paused_until > self.now:
             self.wake(fiber, process.paused_until, token)

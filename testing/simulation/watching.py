@@ -110,7 +110,7 @@ class Watch:
             self.found(violation.invariant, violation.where, violation.what)
         runs = _touched(commit.changes)
         noted = {change.note.run for change in commit.changes if isinstance(change, AddNote)}
-        self._old_jobs = {key: dict(tables.jobs.get(key, {})) for key in runs | noted}
+        self._old_jobs = {key: dict(tables.jobs.get(key, ())) for key in runs | noted}
         self._old = Snapshot(
             runs={key: tables.runs[key] for key in runs if key in tables.runs},
             jobs={key: jobs for key, jobs in self._old_jobs.items() if key in runs},

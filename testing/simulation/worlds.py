@@ -245,11 +245,16 @@ class World:
             if self.watch.violations:
                 return True
             asked[0] += 1
-            return asked[0] % 16 == 0 and not self.left()
+            return asked[0] % 16 == 0 and not self._goes_on()
 
         bound = self.hub.now + round(self.sizes.heals_for * _SECOND)
         self.hub.run(is_over, bound)
         return not self.left()
+
+    def _goes_on(self) -> bool:
+        """Whether anything has not come to its end: mostly that is a run, and nothing else is looked at then."""
+        tables = self.store.tables
+        return any(run.status in ACTIVE for run in tables.runs.values()) or bool(self.left())
 
     def left(self) -> list[str]:
         """Return what has not come to its end."""
