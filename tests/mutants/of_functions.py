@@ -216,7 +216,7 @@ OF_FUNCTIONS: Final = (
         edits=(
             Edit(
                 "hosts/functions/driving.py",
-                "return limit is not None and now - self._body.started_at > limit",
+                "return any(each is not None and driven_for > each for each in (limit, half))",
                 "return False",
             ),
         ),
