@@ -260,10 +260,10 @@ OF_ATTEMPTS: Final = (
             ),
             Edit(
                 "adapters/memory/persistence.py",
-                "            if run.deadline is not None and run.deadline <= now\n        ]\n        return [key for _, key"
-                " in sorted(overdue)",
-                "            if (run.deadline or run.updated_at + 30_000_000) <= now\n        ]\n        return [key for _, key"
-                " in sorted(overdue)",
+                "            if run.deadline is not None and run.deadline <= now\n"
+                "        ]\n        return [key for _, key in sorted(overdue)",
+                "            if (run.deadline or run.updated_at + 30_000_000) <= now\n"
+                "        ]\n        return [key for _, key in sorted(overdue)",
             ),
             Edit(
                 "adapters/memory/persistence.py",

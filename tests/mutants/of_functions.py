@@ -180,8 +180,8 @@ OF_FUNCTIONS: Final = (
         edits=(
             Edit(
                 "hosts/functions/opening.py",
-                "began_at=run.created_at, seed=run.key)",
-                'began_at=run.created_at, seed=f"{run.key}{body.attempt.epoch}")',
+                "seed=run.key if first is None else first.run,",
+                'seed=f"{run.key}{body.attempt.epoch}",',
             ),
         ),
     ),
@@ -192,8 +192,8 @@ OF_FUNCTIONS: Final = (
         edits=(
             Edit(
                 "hosts/functions/opening.py",
-                "began_at=run.created_at, seed=run.key)",
-                "began_at=int(body.parts.clock.now().timestamp() * 1_000_000), seed=run.key)",
+                "began_at=run.created_at if first is None else first.at,",
+                "began_at=int(body.parts.clock.now().timestamp() * 1_000_000),",
             ),
         ),
     ),
@@ -204,8 +204,8 @@ OF_FUNCTIONS: Final = (
         edits=(
             Edit(
                 "hosts/functions/opening.py",
-                "        if len(page) < _PAGE:\n            return rows\n",
-                "        if len(page) < _PAGE:\n            return rows[:-1]\n",
+                "    history = rows_after(body, 0)\n",
+                "    history = rows_after(body, 0)[:-1]\n",
             ),
         ),
     ),

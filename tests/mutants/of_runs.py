@@ -179,7 +179,13 @@ OF_RUNS: Final = (
         name="rerun-numbers-on",
         breaks="the events of a rerun are numbered on from those of the generation before",
         caught_by=("O1", "crashed"),
-        edits=(Edit("kernel/decide/reruns.py", "last_row=0,", "last_row=before.last_row,"),),
+        edits=(
+            Edit(
+                "kernel/decide/reruns.py",
+                "last_row=0 if begins.fork is None",
+                "last_row=before.last_row if begins.fork is None",
+            ),
+        ),
     ),
     Mutant(
         name="rerun-keeps-what-it-runs",
