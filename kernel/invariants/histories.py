@@ -102,10 +102,10 @@ class Place:
     _nodes: dict[str, NodePlan]
     _nodes_of: tuple[int, bool | None]
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, input: Reference = 1) -> None:
         # Each look at a run makes one; `factory=dict[str, Reference]` would take ten times as long.
         self.plan = plan
-        self.group, self.input, self.passed = 0, 1, None
+        self.group, self.input, self.passed = 0, input, None
         self.kept, self.outputs, self.gave = {}, {}, {}
         self.totals, self.first_rows, self.done, self.failed = {}, {}, {}, {}
         self.suspended, self.handed_on, self.left, self.paid = set(), {}, {}, {}
