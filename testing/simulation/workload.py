@@ -183,7 +183,25 @@ def _to_functions(functions: Functions, keys: Sequence[str]) -> list[Deed]:
         random = Random(f"{run.id}/{run.number}/{run.at}")
         deeds.append(_start(random, run, f"start function {number}", keys))
         deeds += _later(random, run, f"function {number}")
+        deeds += _forking(run, f"function {number}")
     return sorted(deeds, key=lambda deed: deed.at)
+
+
+def _forking(run: Planned, what: str) -> list[Deed]:
+    """Draw when a function is run again from some row of its history on: while it runs, and when it has ended."""
+    random = Random(f"{run.id}/{run.number}/{run.at}/forks")  # what was added later moves nothing before it
+    deeds: list[Deed] = []
+    for _ in range(random.choice((0, 0, 1, 1, 2, 3))):
+        at, part = run.at + random.randrange(40 * _SECOND), random.random()
+        deeds.append(Deed(at=at, what=f"fork {what} at {at}", do=partial(_fork, run=run, part=part)))
+    return deeds
+
+
+def _fork(engine: SyncEngine, *, run: Planned, part: float) -> object:
+    handle = engine.handle(run.program.workflow, run.id)
+    row = 1 + int(part * handle.row().last_row)
+    assert handle.preview_rerun(row=row).row == row
+    return handle.rerun_from(row=row, reason="again").generation
 
 
 def _to_children(run: Planned, leaf: Program) -> list[Deed]:

@@ -3,12 +3,15 @@
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterable
 
 import pytest
 
+from holdfast.ports.records import HistoryRow, Run
 from holdfast.testing.simulation import Exit, Kind, Outcome, simulate_seed
 from holdfast.testing.simulation.batches import simulate_seeds
 from holdfast.testing.simulation.kept import KEPT
+from holdfast.testing.simulation.steps import Steps
 from holdfast.testing.simulation.stores import stores
 from holdfast.testing.simulation.workload import draw_workload
 
@@ -28,10 +31,20 @@ def _fine(outcomes: list[Outcome]) -> None:
         assert outcome.exit is Exit.FINE, (outcome.seed, outcome.found)
 
 
-def test_all_ends_well_whatever_goes_wrong() -> None:
+def test_all_ends_well_whatever_goes_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    forked, kept = Steps.forked, Counter[str]()
+
+    def count(steps: Steps, run: Run, history: Iterable[HistoryRow]) -> None:
+        kept["forks"] += bool(run.kept_rows)
+        kept["of forks"] += len(run.kept_rows) > 1
+        forked(steps, run, history)
+
+    monkeypatch.setattr(Steps, "forked", count)
     outcomes = simulate_seeds(range(1, SEEDS + 1), "memory")
 
     _fine(outcomes)
+    assert kept["forks"] >= 20, f"functions were run again from the middle {kept['forks']} times"
+    assert kept["of forks"] >= 5, f"what keeps rows was run again {kept['of forks']} times"
     assert min(outcome.points for outcome in outcomes) >= 600
     fired = Counter(one.kind for outcome in outcomes for one in outcome.fired)
     rare = {kind: fired[kind] for kind in Kind if fired[kind] < RARELY.get(kind, 20)}
