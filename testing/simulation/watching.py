@@ -3,7 +3,7 @@
 from bisect import insort
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, cast
+from typing import Final, TypeGuard, cast
 
 from holdfast.kernel.commands import (
     JobHeartbeat,
@@ -228,13 +228,14 @@ class Watch:
         assert old is not None
         wakes = bool(commit.sent) and all(isinstance(one, JobWakeDue) for one in commit.sent[:1])
         expires = any(isinstance(one, RunExpire) for one in commit.sent)
+        told = {change.row.run for change in commit.changes if _tells_to_end(change)}
         for change in commit.changes:
             if isinstance(change, UpdateJob) and wakes:
                 job = change.job
                 known = self._old_jobs.get(job.run, {}).get(job.number)
                 if known is None or known.state is not JobState.SLEEPING or known.wake_at is None:
                     continue
-                if job.state is not JobState.SLEEPING and known.wake_at > now:
+                if job.state is not JobState.SLEEPING and known.wake_at > now and job.run not in told:
                     early = (known.wake_at - now) / 1_000_000
                     self.found("T1", job.key.text, f"it was woken {early:.3f} s before its time")
             elif isinstance(change, AppendHistory) and change.row.type == "run.admitted":
@@ -312,6 +313,11 @@ class Watch:
         if event.number > last + 1 and last:
             self.found("O3", event.id, f"it comes after {last}")
         taken.append(event.number)
+
+
+def _tells_to_end(change: Change) -> TypeGuard[AppendHistory]:
+    """Whether a change tells a function to end, which wakes it whenever that is."""
+    return isinstance(change, AppendHistory) and change.row.type == "run.cancelling"
 
 
 def _blocked(row: HistoryRow) -> Iterator[Violation]:
