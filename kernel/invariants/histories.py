@@ -102,10 +102,10 @@ class Place:
     _nodes: dict[str, NodePlan]
     _nodes_of: tuple[int, bool | None]
 
-    def __init__(self, plan: Plan, input: Reference = 1) -> None:
+    def __init__(self, plan: Plan, gets: Reference = 1) -> None:
         # Each look at a run makes one; `factory=dict[str, Reference]` would take ten times as long.
         self.plan = plan
-        self.group, self.input, self.passed = 0, input, None
+        self.group, self.input, self.passed = 0, gets, None
         self.kept, self.outputs, self.gave = {}, {}, {}
         self.totals, self.first_rows, self.done, self.failed = {}, {}, {}, {}
         self.suspended, self.handed_on, self.left, self.paid = set(), {}, {}, {}
@@ -348,7 +348,7 @@ class Seen:
 
 def look(run: Run, plan: str, snapshot: Snapshot) -> Seen:
     """Read the history of a run from its beginning. `plan` is the stored text of its plan."""
-    place = Place(plan_from_json(plan), input=run.first_row)
+    place = Place(plan_from_json(plan), gets=run.first_row)
     place.keep(references_from(run.kept), run.rerun_from)
     twice: list[str] = []
     early: list[str] = []

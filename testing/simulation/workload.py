@@ -191,7 +191,7 @@ def _forking(run: Planned, what: str) -> list[Deed]:
     """Draw when a function is run again from some row of its history on: while it runs, and when it has ended."""
     random = Random(f"{run.id}/{run.number}/{run.at}/forks")  # what was added later moves nothing before it
     deeds: list[Deed] = []
-    for _ in range(random.choice((0, 0, 1, 1, 2, 3))):
+    for _ in range(random.choice((0, 1, 2, 4))):
         at, part = run.at + random.randrange(40 * _SECOND), random.random()
         deeds.append(Deed(at=at, what=f"fork {what} at {at}", do=partial(_fork, run=run, part=part)))
     return deeds
