@@ -77,6 +77,7 @@ class Listener:
         self._workers: dict[Callable[[], None], Callable[[frozenset[str]], None]] = {}
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
+        self._is_deaf = False
 
     @property
     def waiting(self) -> int:
@@ -142,12 +143,9 @@ class Listener:
     def listen_once(self) -> float:
         """Wait for what the transport says next, and pass it on; return for how many seconds to rest then."""
         try:
-            asked_at = self._monotonic()
-            deliveries = self._transport.receive(_HINTS_AT_ONCE, POLL_FLOOR)
+            deliveries, rest = self._receive()
             if self._closed.is_set():
                 return 0.0
-            # It does not wait: somebody else has closed it, say. That must not keep a processor busy.
-            rest = REST if not deliveries and self._monotonic() - asked_at < _AT_ONCE else 0.0
             self._tell_workers(deliveries)
             if not deliveries or self._monotonic() - self._looked_at >= POLL_FLOOR:
                 # However much is heard: what was not heard must be made up for.
@@ -164,6 +162,28 @@ class Listener:
             _log.exception("could not look for runs that ended")
             return POLL_FLOOR
         return rest
+
+    def _receive(self) -> tuple[Sequence[Delivery], float]:
+        """Return what the transport says, and how long to rest then.
+
+        Nothing is said while it can't be asked, and runs are looked at all the same: what it carries are hints.
+        """
+        asked_at = self._monotonic()
+        try:
+            deliveries = self._transport.receive(_HINTS_AT_ONCE, POLL_FLOOR)
+        except HoldfastError as error:
+            if not self._is_deaf:
+                _log.warning("nothing is heard now, so that it is looked for instead: %s", error)
+            self._is_deaf = True
+            return (), POLL_FLOOR
+        except Exception:  # noqa: BLE001  # a bug must not leave those waiting for ever who wait
+            _log.exception("could not hear what the transport says")
+            return (), POLL_FLOOR
+        if self._is_deaf:
+            _log.info("the transport is heard again")
+        self._is_deaf = False
+        # It does not wait: somebody else has closed it, say. That must not keep a processor busy.
+        return deliveries, REST if not deliveries and self._monotonic() - asked_at < _AT_ONCE else 0.0
 
     def _tell_workers(self, deliveries: Sequence[Delivery]) -> None:
         runs = frozenset(delivery.hint.run for delivery in deliveries if isinstance(delivery.hint, RunHint))

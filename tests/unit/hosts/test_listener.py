@@ -348,6 +348,21 @@ def test_a_carrier_that_fails_is_listened_to_again(
     told_in_the_end(world, world.listener)
 
 
+@pytest.mark.parametrize("error", [UnavailableError("away"), RuntimeError("a bug")])
+def test_while_a_carrier_can_not_be_heard_those_who_wait_are_told_all_the_same(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    monkeypatch.setattr(listener_module, "POLL_FLOOR", 0.01)
+    world.create(1)
+    waiting = world.listener.when_ended(a_key(1))
+    world.end(1)
+    for _ in range(3):
+        world.transport.fail(error)
+
+    assert waiting.result(SOON).key == a_key(1)
+    assert caplog.text.count("nothing is heard now") <= 1
+
+
 def test_a_carrier_that_fails_is_given_a_moment_before_it_is_asked_again(world: World) -> None:
     for _ in range(100):
         world.transport.fail(UnavailableError("away"))
