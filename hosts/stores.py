@@ -166,7 +166,8 @@ def built_in_sink(what: str, secrets: Sequence[str] = (), *, allow_internal: boo
     """Return the sink of events that a text names, in one of these forms.
 
     `log`; `http://` or `https://`, the URL of a webhook; `eventbridge://BUS`, a bus by its name or ARN; `sns://TOPIC`,
-    a topic by its ARN. A webhook signs with `secrets`, and goes to internal addresses if it is allowed to.
+    a topic by its ARN; `nats://HOST:PORT/SUBJECT`, a subject of NATS. A webhook signs with `secrets`, and goes to
+    internal addresses if it is allowed to.
 
     Raises:
         InvalidUrlError: It has none of these forms.
@@ -185,9 +186,15 @@ def built_in_sink(what: str, secrets: Sequence[str] = (), *, allow_internal: boo
         from holdfast.adapters.aws.sns import SnsSink
 
         return SnsSink(rest)
+    if scheme in {"nats", "tls"}:
+        from holdfast.adapters.nats.sink import NatsSink
+
+        server, _, subject = rest.partition("/")
+        return NatsSink(f"{scheme}://{server}", **({"subject": subject} if subject else {}))
     if scheme not in {"http", "https"}:
         raise InvalidUrlError(
-            f"{without_secrets(what)!r} is no sink; use log, http://..., https://..., eventbridge://bus or sns://arn"
+            f"{without_secrets(what)!r} is no sink; use log, http://..., https://..., eventbridge://bus,"
+            " sns://arn or nats://host:4222/subject"
         )
     from holdfast.adapters.sinks.webhook import WebhookSink
 

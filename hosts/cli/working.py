@@ -71,8 +71,8 @@ _log = logging.getLogger("holdfast.cli")
     "sinks",
     multiple=True,
     metavar="NAME=WHAT",
-    help="Send events to the sink of this name: WHAT is `log`, a URL as https://..., eventbridge://BUS or sns://TOPIC, "
-    "or MODULE:OBJECT. May be repeated.",
+    help="Send events to the sink of this name: WHAT is `log`, a URL as https://..., eventbridge://BUS, sns://TOPIC or "
+    "nats://HOST, or MODULE:OBJECT. May be repeated.",
 )
 @click.option(
     "--allow-internal",

@@ -10,8 +10,11 @@ from typing import cast
 
 import click
 import pytest
+from nats.aio.client import Client
+from nats.js.api import StreamConfig
 
 import holdfast
+from holdfast.adapters.nats.connection import NatsConnection, jetstream
 from holdfast.hosts.cli.app import command_line
 from holdfast.hosts.cli.exits import MEANINGS
 from holdfast.hosts.finding import FilterOptions, ListOptions
@@ -26,6 +29,7 @@ from holdfast.ports.errors import HoldfastError
 from holdfast.ports.json import parse
 from tests.aws import REGION, fake_aws
 from tests.integration.examples.pages import DOCS, PAGES, ROOT, anchors, blocks, links, prose, table
+from tests.nats import private_nats
 
 PROMISES = (
     "State changes happen exactly once",
@@ -46,8 +50,27 @@ def _name(page: Path) -> str:
 
 
 @contextlib.contextmanager
+def _nats() -> Generator[str]:
+    """A server with a stream for events."""
+    with private_nats() as server:
+        connection = NatsConnection("pages", server.url)
+
+        async def make(client: Client) -> None:
+            await jetstream(client).add_stream(StreamConfig(name="EVENTS", subjects=["shop.events.>"]))
+
+        connection.run("make a stream", make, 10)
+        connection.close()
+        yield server.url
+
+
+@contextlib.contextmanager
 def _surroundings(page: Path, patched: pytest.MonkeyPatch) -> Generator[None]:
     """What a page takes for granted."""
+    if page.name == "nats.md":
+        with _nats() as url:
+            patched.setenv("NATS_URL", url)
+            yield
+        return
     if page.name not in {"aws.md", "lambda.md"}:
         yield
         return

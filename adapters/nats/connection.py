@@ -1,0 +1,226 @@
+"""One connection to NATS for any thread: the client is asyncio's, and lives in a loop on a thread of its own."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from typing import Any, Final, Protocol, TypeVar, cast
+from urllib.parse import urlsplit
+
+from nats.aio.client import Client
+from nats.aio.subscription import Subscription
+from nats.errors import ConnectionClosedError
+from nats.errors import Error as NatsError
+from nats.js import JetStreamContext
+from nats.js.api import ConsumerConfig, StreamConfig
+
+from holdfast.ports.errors import InvalidUrlError, UnavailableError
+
+T = TypeVar("T")
+
+CONNECT_WITHIN: Final = 3.0
+"""Seconds that it may take to connect to any of the servers."""
+_EACH_WITHIN: Final = 1
+_CLOSE_WITHIN: Final = 5.0
+_SCHEMES: Final = frozenset({"nats", "tls", "ws", "wss"})
+
+_log = logging.getLogger("holdfast.nats")
+
+
+class JetStream(Protocol):
+    """What is used of the client's JetStream, whose own types are partly open."""
+
+    async def publish(
+        self, subject: str, payload: bytes, timeout: float | None, *, headers: dict[str, str]
+    ) -> object:
+        """Publish a message, and return when a stream has stored it."""
+        ...
+
+    async def stream_info(self, name: str) -> object:
+        """NotFoundError if there is no stream of that name."""
+        ...
+
+    async def add_stream(self, config: StreamConfig) -> object:
+        """Make a stream; fine if there is the same already."""
+        ...
+
+    async def consumer_info(self, stream: str, consumer: str) -> object:
+        """NotFoundError if there is no consumer of that name."""
+        ...
+
+    async def add_consumer(self, stream: str, config: ConsumerConfig) -> object:
+        """Make a consumer; fine if there is the same already."""
+        ...
+
+
+def jetstream(client: Client) -> JetStream:
+    """Return the JetStream of a connection."""
+    return cast("JetStream", JetStreamContext(client))
+
+
+async def subscribed(client: Client, subject: str) -> Subscription:
+    """Return a subscription, whose messages are asked for one by one."""
+    untyped: Any = client
+    subscription: Subscription = await untyped.subscribe(subject)
+    return subscription
+
+
+class NatsConnection:
+    """Connects when something is to be done, and again when the connection was lost. Safe to use from several threads.
+
+    What was under way when the connection was lost has failed, and nothing of it is sent later: the client's own
+    reconnecting would send what it still has, after what was lost on the way, and so in another order.
+    """
+
+    def __init__(self, who: str, url: str, credentials: str | None = None) -> None:
+        """Take one URL or several with commas between them; nothing is connected yet. InvalidUrlError."""
+        self._servers = [one.strip() for one in url.split(",")]
+        if not all(map(_is_server, self._servers)):
+            raise InvalidUrlError(f"{who}: {self.shown!r} is no server of NATS; use nats://host:4222")
+        self._credentials = credentials
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._client: Client | None = None
+        self._lost: asyncio.Event | None = None
+        self._connecting: asyncio.Lock | None = None
+        self._is_closed = False
+
+    @property
+    def shown(self) -> str:
+        """The servers, without user and password."""
+        return ",".join(_without_secrets(one) for one in self._servers)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._is_closed
+
+    def run(self, doing: str, work: Callable[[Client], Awaitable[T]], within: float) -> T:
+        """Return what `work` returns. UnavailableError if it fails, takes longer than so many seconds, or is closed."""
+        with self._lock:
+            if self._is_closed:
+                raise UnavailableError(f"could not {doing}: the connection is closed")
+            # Under the lock: what is handed to the loop after its end would never be answered.
+            loop = self._loop or self._start()
+            working = asyncio.run_coroutine_threadsafe(self._carried_out(work, within), loop)
+        try:
+            return working.result()
+        except (TimeoutError, NatsError, OSError, CancelledError) as error:
+            raise UnavailableError(f"could not {doing} at {self.shown}: {_said(error)}") from error
+
+    def close(self) -> None:
+        """Stop; what is under way fails. Harmless when repeated."""
+        with self._lock:
+            self._is_closed = True
+            loop, thread = self._loop, self._thread
+            if loop is not None:
+                with suppress(RuntimeError):  # it has ended before
+                    loop.call_soon_threadsafe(loop.stop)
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(_CLOSE_WITHIN)
+
+    def _start(self) -> asyncio.AbstractEventLoop:
+        self._loop = asyncio.new_event_loop()
+        self._connecting = asyncio.Lock()
+        self._thread = threading.Thread(
+            target=self._live, args=(self._loop,), name="holdfast-nats", daemon=True
+        )
+        self._thread.start()
+        return self._loop
+
+    def _live(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+        finally:
+            loop.run_until_complete(self._end())
+            loop.close()
+
+    async def _end(self) -> None:
+        """Let go of all that lives in the loop."""
+        under_way = asyncio.all_tasks() - {asyncio.current_task()}
+        client, self._client = self._client, None
+        for task in under_way:
+            task.cancel()
+        if client is not None:
+            with suppress(NatsError, OSError, asyncio.TimeoutError):
+                await asyncio.wait_for(client.close(), CONNECT_WITHIN)
+        await asyncio.gather(*under_way, return_exceptions=True)
+
+    async def _carried_out(self, work: Callable[[Client], Awaitable[T]], within: float) -> T:
+        client, lost = await self._connected()
+        working = asyncio.ensure_future(work(client))
+        losing = asyncio.ensure_future(lost.wait())
+        try:
+            await asyncio.wait({working, losing}, timeout=within, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                return working.result()
+            # Nobody else ends those who wait for an answer on a connection that is no more.
+            raise ConnectionClosedError if lost.is_set() else TimeoutError(f"no answer within {within:g} s")
+        finally:
+            losing.cancel()
+            working.cancel()
+            await asyncio.wait({working, losing})
+            if working.done() and not working.cancelled():
+                working.exception()  # it is told of as lost or late
+
+    async def _connected(self) -> tuple[Client, asyncio.Event]:
+        assert self._connecting is not None
+        async with self._connecting:
+            if self._client is None or self._client.is_closed:
+                self._lost = asyncio.Event()
+                self._client = await self._connect(self._lost)
+            assert self._lost is not None
+            return self._client, self._lost
+
+    async def _connect(self, lost: asyncio.Event) -> Client:
+        client = Client()
+
+        async def when_closed() -> None:
+            lost.set()
+
+        try:
+            await asyncio.wait_for(
+                client.connect(
+                    self._servers,
+                    name="holdfast",
+                    allow_reconnect=False,
+                    connect_timeout=_EACH_WITHIN,
+                    max_reconnect_attempts=1,
+                    reconnect_time_wait=0,
+                    user_credentials=self._credentials,
+                    error_cb=_told,
+                    closed_cb=when_closed,
+                ),
+                CONNECT_WITHIN,
+            )
+        except BaseException:
+            with suppress(NatsError, OSError, asyncio.TimeoutError):
+                await client.close()
+            raise
+        return client
+
+
+async def _told(error: Exception) -> None:
+    """What fails is raised where something was to be done; this is for those who look closely."""
+    _log.debug("NATS: %s", _said(error))
+
+
+def _is_server(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in _SCHEMES and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".rstrip(": ")
+
+
+def _without_secrets(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}"

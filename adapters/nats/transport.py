@@ -1,0 +1,274 @@
+"""Hints over a stream of NATS JetStream, from which each is taken by one receiver."""
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Final, TypeVar, cast
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.errors import TimeoutError as NatsTimeoutError
+from nats.js.api import AckPolicy, ConsumerConfig, DiscardPolicy, RetentionPolicy, StreamConfig
+from nats.js.errors import NoStreamResponseError, NotFoundError
+from typing_extensions import override
+
+from holdfast.adapters.nats.connection import NatsConnection, jetstream, subscribed
+from holdfast.adapters.nats.sink import SUBJECT
+from holdfast.ports.arguments import TEXT, Wanted, check, duration, integer
+from holdfast.ports.durations import Duration
+from holdfast.ports.errors import UnavailableError
+from holdfast.ports.json import canonical, parse
+from holdfast.ports.records import job_key
+from holdfast.ports.transport import Delivery, Hint, JobHint
+
+T = TypeVar("T")
+
+KEPT_FOR: Final = 86_400
+"""Seconds after which a hint that nobody took is dropped: it was announced again long since."""
+KEPT_MAX: Final = 1_000_000
+ALIKE_WITHIN: Final = 2.0
+"""Seconds for which a hint that is announced again is dropped. No longer: the one before may be dealt with by then."""
+_CONSUMER: Final = "workers"
+_AT_ONCE: Final = 200
+_REST: Final = 5.0
+"""Seconds for which nothing is sent after it could not be: each commit would wait for it."""
+_SEND_WITHIN: Final = 2.0
+_GRACE: Final = 2.0
+"""Seconds that the server has for an answer, more than it was asked to wait."""
+_GONE: Final = frozenset({"409", "503"})
+"""Answers that say that the consumer is no more."""
+_NAME: Final = Wanted(
+    "a name of A-Z a-z 0-9 _ -",
+    lambda value: isinstance(value, str) and re.fullmatch(r"[\w-]+", value, re.ASCII) is not None,
+)
+_RECEIPT: Final = re.compile(r"\$JS\.ACK\.[!-~]+")
+
+_log = logging.getLogger("holdfast.nats")
+
+
+class NatsJobTransport:
+    """A JobTransport over a work queue: each hint goes to one receiver, until it is acknowledged. For any thread.
+
+    A message is `{"epoch":0,"job_id":"..."}` and nothing else, with the job's queue as its header `queue`. The ends of
+    runs are not sent: a message goes to one receiver, and who waits for a run asks the store now and then.
+
+    The stream and its consumer are made when they are first needed; those of their name that are there are used as they
+    are. A message is stored before `announce` returns. Where that fails hints are lost, and so is what is announced in
+    the five seconds after that.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        /,
+        *,
+        stream: str = "HOLDFAST_JOBS",
+        subject: str = "holdfast.jobs",
+        visibility: Duration = 60.0,
+        replicas: int = 1,
+        credentials: str | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Take a server; nothing is connected yet.
+
+        Args:
+            url: `nats://host:4222`, or several with commas between them; `tls://` for TLS. User and password, or a
+                token, may be in it; they are shown nowhere.
+            stream: The name of the stream.
+            subject: The subject of the messages, which no other stream may have.
+            visibility: How long a message that is not acknowledged stays unseen, before it goes to another receiver.
+            replicas: How many servers of a cluster keep the stream.
+            credentials: The path of a file with credentials, as `nsc` writes it.
+            monotonic: What seconds are counted by.
+
+        Raises:
+            InvalidUrlError: It is no URL of a server.
+            InvalidArgumentError: Another argument can't be.
+        """
+        check("NatsJobTransport", TEXT, url=url)
+        check("NatsJobTransport", _NAME, stream=stream)
+        check("NatsJobTransport", SUBJECT, subject=subject)
+        check("NatsJobTransport", TEXT.or_none, credentials=credentials)
+        check("NatsJobTransport", integer(1, 5), replicas=replicas)
+        seconds = duration("NatsJobTransport", "visibility", visibility).total_seconds()
+        self._stream_config = StreamConfig(
+            name=stream,
+            subjects=[subject],
+            retention=RetentionPolicy.WORK_QUEUE,
+            discard=DiscardPolicy.OLD,
+            max_msgs=KEPT_MAX,
+            max_age=KEPT_FOR,
+            duplicate_window=ALIKE_WITHIN,
+            num_replicas=replicas,
+        )
+        self._consumer_config = ConsumerConfig(
+            durable_name=_CONSUMER, ack_policy=AckPolicy.EXPLICIT, ack_wait=seconds, max_ack_pending=-1
+        )
+        self._subject = subject
+        self._connection = NatsConnection("NatsJobTransport", url, credentials)
+        self._name = stream
+        self._monotonic = monotonic
+        self._rests_until = float("-inf")
+        self._ready: Client | None = None
+
+    @override
+    def __repr__(self) -> str:
+        return f"NatsJobTransport({self._connection.shown!r}, stream={self._name!r})"
+
+    def announce(self, hints: Sequence[Hint], /) -> None:
+        """Send a message for each job. After `close` they are lost, and for a while after one could not be sent."""
+        jobs = [hint for hint in hints if isinstance(hint, JobHint)]
+        for start in range(0, len(jobs), _AT_ONCE):
+            if self._connection.is_closed or self._monotonic() < self._rests_until:
+                return
+            some = jobs[start : start + _AT_ONCE]
+            try:
+                self._run("announce jobs", partial(self._send, some), _SEND_WITHIN)
+            except UnavailableError as error:
+                self._rests_until = self._monotonic() + _REST
+                _log.warning(
+                    "hints at jobs are lost for %s seconds, and announced again later: %s", _REST, error
+                )
+
+    def receive(self, limit: int, wait: float, /) -> Sequence[Delivery]:
+        """Return up to `limit` hints, waiting up to `wait` seconds for the first. Empty if none came.
+
+        UnavailableError if the server can't be asked.
+        """
+        if self._connection.is_closed or limit < 1:
+            return ()
+        try:
+            messages = self._run(
+                "receive hints", lambda client: self._take(client, limit, wait), wait + 3 * _GRACE
+            )
+        except UnavailableError:
+            if self._connection.is_closed:
+                return ()
+            raise
+        return [Delivery(hint=_hint(message), receipt=message.reply) for message in messages]
+
+    def ack(self, receipt: str, /) -> None:
+        """Take the message out of the stream, unless it was already."""
+        self._answer(receipt, b"+ACK")
+
+    def retry(self, receipt: str, delay: float, /) -> None:
+        """Let the message be given again after `delay` seconds."""
+        nanoseconds = max(0, round(delay * 1e9))
+        self._answer(receipt, f'-NAK {{"delay": {nanoseconds}}}'.encode() if nanoseconds else b"-NAK")
+
+    def extend(self, receipt: str, by: float, /) -> None:
+        """Keep the message unseen for another `visibility`, whatever `by` says: NATS knows no other time."""
+        del by
+        self._answer(receipt, b"+WPI")
+
+    def close(self) -> None:
+        """Stop. A `receive` that waits returns. Harmless when repeated."""
+        self._connection.close()
+
+    async def _send(self, hints: Sequence[JobHint], client: Client) -> None:
+        stream = jetstream(client)
+        sent = (
+            stream.publish(
+                self._subject,
+                canonical({"epoch": hint.epoch, "job_id": hint.job}).encode(),
+                _SEND_WITHIN,
+                headers={"Nats-Msg-Id": f"{hint.job}/{hint.epoch}", "queue": canonical(hint.queue)},
+            )
+            for hint in hints
+        )
+        try:
+            await asyncio.gather(*sent)
+        except NoStreamResponseError:
+            self._ready = None
+            raise
+
+    async def _take(self, client: Client, limit: int, wait: float) -> list[Msg]:
+        """Return what there is; if there is nothing, what comes next and whatever came with it."""
+        inbox = client.new_inbox()
+        answers = await subscribed(client, inbox)
+        try:
+            messages = await self._asked(client, answers, inbox, limit, 0.0)
+            if not messages and wait > 0:
+                messages = await self._asked(client, answers, inbox, 1, wait)
+                if messages and limit > 1:
+                    messages += await self._asked(client, answers, inbox, limit - 1, 0.0)
+        finally:
+            await answers.unsubscribe()
+        return messages
+
+    async def _asked(
+        self, client: Client, answers: Subscription, inbox: str, limit: int, wait: float
+    ) -> list[Msg]:
+        asked = {"batch": limit, "expires": round(wait * 1e9)} if wait else {"batch": limit, "no_wait": True}
+        await client.publish(
+            f"$JS.API.CONSUMER.MSG.NEXT.{self._name}.{_CONSUMER}", canonical(asked).encode(), reply=inbox
+        )
+        messages: list[Msg] = []
+        while len(messages) < limit:
+            try:
+                message = await answers.next_msg(timeout=wait + _GRACE)
+            except NatsTimeoutError:
+                self._ready = None  # a consumer that is no more does not answer
+                break
+            if (status := (message.headers or {}).get("Status")) is not None:
+                self._ready = None if status in _GONE else self._ready
+                break
+            messages.append(message)
+        return messages
+
+    def _run(self, doing: str, work: Callable[[Client], Awaitable[T]], within: float) -> T:
+        async def prepared(client: Client) -> T:
+            if self._ready is not client:
+                await self._prepare(client)
+                self._ready = client
+            return await work(client)
+
+        return self._connection.run(doing, prepared, within)
+
+    async def _prepare(self, client: Client) -> None:
+        stream = jetstream(client)
+        try:
+            await stream.stream_info(self._name)
+        except NotFoundError:
+            await stream.add_stream(self._stream_config)
+        try:
+            await stream.consumer_info(self._name, _CONSUMER)
+        except NotFoundError:
+            await stream.add_consumer(self._name, self._consumer_config)
+
+    def _answer(self, receipt: str, text: bytes) -> None:
+        if self._connection.is_closed or _RECEIPT.fullmatch(receipt) is None:
+            return
+
+        async def tell(client: Client) -> None:
+            await client.publish(receipt, text)
+            await client.flush()
+
+        try:
+            self._connection.run("answer a message", tell, _SEND_WITHIN)
+        except UnavailableError as error:
+            _log.debug("a message comes again: %s", error)  # which does no harm
+
+
+def _hint(message: Msg) -> JobHint | None:
+    """Return the hint of a message; None if it is not one that was sent here, and so says that something changed."""
+    try:
+        data: object = parse(message.data.decode())
+        queue: object = parse((message.headers or {}).get("queue", '""'))
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(data, dict):
+        return None
+    said = cast("dict[str, object]", data)
+    job, epoch = said.get("job_id"), said.get("epoch")
+    if not isinstance(job, str) or type(epoch) is not int or not isinstance(queue, str):
+        return None
+    try:
+        job_key(job)
+    except ValueError:
+        return None
+    return JobHint(job=job, epoch=epoch, queue=queue)
