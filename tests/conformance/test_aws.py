@@ -218,7 +218,7 @@ def test_what_comes_again_to_a_fifo_topic_is_dropped_and_a_run_stays_in_order(aw
     sink = SnsSink(topic, client=client)
     events = [an_event(1, number) for number in range(1, 6)]
     sink.emit(events[:3])
-    sink.emit(events)
+    sink.emit(events[1:])
 
     messages = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, MessageAttributeNames=["All"])[
         "Messages"

@@ -61,7 +61,8 @@ class Admin:
             texts = [((await stream.get_msg(name, one)).data or b"").decode() for one in range(1, last + 1)]
             return [event.number for text in texts for event in events_in(text)]
 
-        return self._do(read)
+        found: list[int] = self._do(read)
+        return found
 
     def _do(self, work: Callable[[Any], Any]) -> Any:
         connection = NatsConnection("Admin", self._url)
