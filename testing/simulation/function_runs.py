@@ -126,6 +126,9 @@ def _sending(random: Random, run: Planned) -> list[Deed]:
 def _sleeping(random: Random, sleeper: Workflow[[int], int]) -> list[Deed]:
     """A run that would go on for years, and somebody who ends it."""
     at, ends = random.randrange(10 * _SECOND), random.choice(("cancel", "terminate"))
+    wait = random.randrange(20 * _SECOND)
+    if wait % 3 == 0:  # while it goes to rest
+        wait %= _SECOND // 2
 
     def end(engine: SyncEngine) -> object:
         handle = engine.handle(sleeper, "sleeping")
@@ -137,7 +140,7 @@ def _sleeping(random: Random, sleeper: Workflow[[int], int]) -> list[Deed]:
             what="start sleeping",
             do=lambda engine: engine.start(sleeper(1), id="sleeping", if_exists="return").id,
         ),
-        Deed(at=at + random.randrange(20 * _SECOND), what=f"{ends} sleeping", do=end),
+        Deed(at=at + wait, what=f"{ends} sleeping", do=end),
     ]
 
 

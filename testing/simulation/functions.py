@@ -302,7 +302,7 @@ class _Draft:
 
     def add_long(self) -> None:
         """Steps that take longer together than an invocation may."""
-        callings = [attrs.evolve(draw_calling(self._draw), seconds=4.0) for _ in range(6)]
+        callings = [attrs.evolve(draw_calling(self._draw), seconds=4.0) for _ in range(8)]
         steps = [self._step(one) for one in callings]
 
         async def long(number: int) -> int:

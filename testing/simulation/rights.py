@@ -1,6 +1,6 @@
 """Looks at each commit for what was nobody's right: who spoke for a job, took it, gave it away, and when."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, cast
 
 from holdfast.kernel.commands import (
@@ -11,6 +11,7 @@ from holdfast.kernel.commands import (
     JobRelease,
     JobSettle,
     OutboxSettle,
+    Parked,
     RunCreate,
 )
 from holdfast.kernel.commands.command import Command
@@ -47,6 +48,7 @@ from holdfast.ports.tables import Tables
 from holdfast.testing.simulation.store import Commit
 
 _OF_HOLDERS: Final = (JobRecord, JobRelease, JobSettle)
+_AT_ONCE: Final[Micros] = 1_000_000
 _ASKED_TOO_LONG: Final[Micros] = 120_000_000
 """How long after it was to be given up external work may be asked about: hosts stand still, and wake up late."""
 
@@ -57,6 +59,7 @@ def unentitled(tables: Tables, commit: Commit, now: Micros) -> Iterator[Violatio
     yield from _with_answer(commit)
     yield from _flushed(tables, commit)
     jobs = _jobs_after(commit.changes)
+    yield from _parked(tables, commit, jobs, now)
     is_asked = any(isinstance(one, JobHeartbeat) for one in commit.sent)
     settled = {one.job for one in commit.sent if isinstance(one, JobSettle)}
     for change in commit.changes:
@@ -90,6 +93,23 @@ def _jobs_after(changes: Sequence[Change]) -> dict[JobKey, Job | None]:
         elif isinstance(change, CloseJob):
             jobs[change.key] = None
     return jobs
+
+
+def _parked(
+    tables: Tables, commit: Commit, jobs: Mapping[JobKey, Job | None], now: Micros
+) -> Iterator[Violation]:
+    """T3: a function that goes to rest over rows that it has not been told is driven again at once."""
+    for one in commit.sent:
+        if not isinstance(one, JobSettle) or not isinstance(one.outcome, Parked):
+            continue
+        job = jobs.get(job_key(one.job))
+        if job is None or job.state is not JobState.SLEEPING or job.epoch != one.epoch:
+            continue
+        rows = (each.row for each in commit.changes if isinstance(each, AppendHistory))
+        last = max((row.number for row in rows if row.run == job.run), default=tables.runs[job.run].last_row)
+        if last > one.outcome.seen and (job.wake_at is None or job.wake_at > now + _AT_ONCE):
+            what = f"it rests until {job.wake_at}, and has been told {one.outcome.seen} of {last} rows"
+            yield Violation("T3", job.key.text, what)
 
 
 def _as_holders(tables: Tables, commit: Commit) -> Iterator[Violation]:

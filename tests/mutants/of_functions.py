@@ -50,7 +50,7 @@ OF_FUNCTIONS: Final = (
     Mutant(
         name="parked-past-news",
         breaks="a function is parked though there are rows that it has not been told",
-        caught_by=("L1",),
+        caught_by=("T3", "L1"),
         edits=(
             Edit(
                 "kernel/decide/records.py",

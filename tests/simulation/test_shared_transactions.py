@@ -1,5 +1,6 @@
 """Steps in transactions of the store, with a fault wherever one can be: what they write happens once."""
 
+import asyncio
 import logging
 import os
 from collections import Counter
@@ -55,13 +56,22 @@ def book(rows: Rows, number: int) -> int:
     context = step_context()
     TRIES.append(context.attempt)
     rows.write(lambda: BOOKED.update([context.idempotency_key.partition("/")[2]]))
-    spend(10.0 if context.attempt == number else 0.2)  # the first try of the first call takes too long
+    spend(3.0 if context.attempt == number else 0.2)  # the first try of the first call takes too long
     return number + 1
+
+
+@step(retry=Retry(attempts=10, wait=timedelta(seconds=0.1)))
+async def linger(number: int) -> int:
+    await asyncio.sleep(5.0)
+    return number
 
 
 @workflow
 async def journey(number: int) -> int:
-    return await book(await book(number))
+    booked = await book(await book(number))
+    return await linger(
+        booked
+    )  # what comes late finds the function still driven, and its attempt still the same
 
 
 def played(faults: Faults) -> Trial:
@@ -69,6 +79,16 @@ def played(faults: Faults) -> Trial:
     TRIES.clear()
     subject = Subject(calls=[journey(1)], meanwhile={}, stubs=lambda _: None, effects=Effects())
     return World(1, subject, faults, lease=1.0, bound=3_600.0).run()
+
+
+def tries_of_bookings(trial: Trial) -> list[tuple[str, int, str]]:
+    """The calls, the numbers and the types of all rows that tell of the steps in transactions, in order."""
+    told = ((row.type, parse(row.data or "{}")) for row in trial.rows[RUN_ID])
+    return [
+        (facts["call"], facts["attempt"], type_)
+        for type_, facts in told
+        if type_.startswith("step.") and facts.get("step") == "book" and type_ != "step.started"
+    ]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -82,8 +102,13 @@ def test_what_a_step_writes_happens_once_whatever_goes_wrong_where(
     assert none.met >= 5
     for at in range(1, none.met + 1, EVERY if kind is not Kind.LOST_ANSWER else 1):
         trial = played(FaultAt(kind, at))
-        completed = [row for row in trial.rows[RUN_ID] if row.type == "step.completed"]
+        tries = tries_of_bookings(trial)
         assert trial.started[0].status is RunStatus.COMPLETED, (at, trial.lines)
         assert not trial.broken, (at, trial.broken)
-        assert [parse(row.data or "{}")["call"] for row in completed] == ["1", "2"], (at, trial.lines)
+        # Each try is told of once, in order, and nothing of a call after it was committed.
+        for call in ("1", "2"):
+            told = [type_ for of, _, type_ in tries if of == call]
+            numbers = [number for of, number, _ in tries if of == call]
+            assert told == ["step.retrying"] * (len(told) - 1) + ["step.completed"], (at, call, trial.lines)
+            assert numbers == list(range(1, len(numbers) + 1)), (at, call, trial.lines)
         assert BOOKED == {"journey/1": 1, "journey/2": 1}, (at, trial.lines)
