@@ -108,6 +108,11 @@ class Body:
         return self.work.attempt
 
     @property
+    def node(self) -> str:
+        """The stage that it is of; of a step, that of the function which has called it."""
+        return node_of(self.work)
+
+    @property
     def is_ours(self) -> bool:
         """Whether there is no user code to call: only `done`."""
         return self.attempt.kind in {JobKind.EXPAND, JobKind.CHILD}
@@ -117,6 +122,8 @@ class Body:
         """Whether calling the function gives something to await, rather than the result."""
         if self.test is not None:
             return False
+        if self.attempt.kind is JobKind.STEP:
+            return True
         if self._cancelled is not None:
             return self._cancelled.is_cancel_async
         return self.stage.is_async if self._checked is None else self._checked.is_check_async
@@ -159,6 +166,8 @@ class Body:
 
     @property
     def _timeout_us(self) -> Micros | None:
+        if self.attempt.kind is JobKind.STEP:
+            return None if self.stage.timeout is None else self.stage.timeout // timedelta(microseconds=1)
         plan = self._plan
         if self.attempt.kind is JobKind.CANCEL and plan.cancel:
             return plan.cancel.timeout_us
@@ -178,7 +187,7 @@ class Body:
             run_id=run.id,
             workflow=run.workflow,
             version=run.version,
-            stage=attempt.node,
+            stage=self.node,
             item=attempt.item,
             attempt=attempt.attempt,
             max_attempts=attempt.max_attempts,
@@ -406,6 +415,8 @@ class Bodies:
 
     def _stage(self, attempt: Attempt) -> Stage[Any, object] | None:
         """Return the stage that an attempt is of, if this process has its code: what cancels may have come later."""
+        if attempt.kind is JobKind.STEP:
+            return self._registry.step(attempt.definition)
         stage = self._registry.stage(attempt.definition, attempt.node)
         if stage is None or attempt.kind is not JobKind.CANCEL:
             return stage
@@ -413,13 +424,15 @@ class Bodies:
         return None if external is None or external.cancel_body is None else stage
 
     def _body(self, work: Work, stage: Stage[Any, object]) -> Body:
-        run, attempt = work.run, work.attempt
-        place = Place(namespace=run.namespace, run=run.key, stage=attempt.node, epoch=attempt.epoch)
-        actor = Actor(kind="stage", id=f"{run.workflow}/{attempt.node}", version=run.version)
+        run, attempt, node = work.run, work.attempt, node_of(work)
+        # The steps of a function that are jobs count epochs of their own, each from 1.
+        where = node if attempt.kind is not JobKind.STEP else f"{node}-{job_key(attempt.job).number}"
+        place = Place(namespace=run.namespace, run=run.key, stage=where, epoch=attempt.epoch)
+        actor = Actor(kind="stage", id=f"{run.workflow}/{node}", version=run.version)
         runtime = AttemptRuntime(
             origin=Origin(
                 run=run.key,
-                stage=attempt.node,
+                stage=node,
                 item=attempt.item,
                 attempt=attempt.attempt,
                 actor=actor,
@@ -446,6 +459,12 @@ class Bodies:
             parts=self._parts,
             interceptors=self._interceptors,
         )
+
+
+def node_of(work: Work) -> str:
+    """Return the stage that an attempt is of; of a step, that of the function which has called it."""
+    attempt = work.attempt
+    return work.plan.function or "" if attempt.kind is JobKind.STEP else attempt.node
 
 
 def _child_input(child: ChildPlan, text: str) -> str:

@@ -29,6 +29,7 @@ from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.authoring.options import StartOptions, check_options
 from holdfast.kernel.authoring.overriding import stage_overrides
 from holdfast.kernel.authoring.signals import Signal
+from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.commands import Command, JobsAdmitted, NamedValue, RunCreate, RunRemoved, Sent
 from holdfast.kernel.kernel import Executor, Kernel
 from holdfast.kernel.values import encode
@@ -63,6 +64,7 @@ class Core:
         stores: Stores,
         workflows: Iterable[Definition[object]],
         *,
+        steps: Iterable[Step[..., Any]] = (),
         namespace: str,
         migrate: bool,
         ai: AiSettings | None = None,
@@ -75,7 +77,7 @@ class Core:
             raise InvalidNamespaceError(namespace)
         self.stores = stores
         self.namespace = namespace
-        self.registry = Registry(workflows)
+        self.registry = Registry(workflows, steps)
         self.clock = StoreClock(stores.clock)
         self.payloads = Payloads(stores.blobs)
         self.inputs = Inputs(stores.persistence, self.payloads)

@@ -37,6 +37,7 @@ from holdfast.kernel.authoring.ai import Price, Redact
 from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.authoring.nodes import AnyNode
 from holdfast.kernel.authoring.options import StartOptions
+from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.commands import (
     StagesWoken,
 )
@@ -67,6 +68,7 @@ class Engine:
         /,
         *,
         workflows: Iterable[Definition[object]] = (),
+        steps: Iterable[Step[..., Any]] = (),
         blobs: str | BlobStore | None = None,
         transport: JobTransport | None = None,
         namespace: str = "default",
@@ -81,6 +83,8 @@ class Engine:
         Args:
             url: `memory://`, `sqlite:///path/to/file.db` or `postgresql://user@host/database`.
             workflows: What runs can be started of here, and what a worker of this engine runs.
+            steps: Steps of queues that a worker of this engine does, whatever workflows they are called in. Those that
+                durable functions among `workflows` mention by their names need not be given.
             blobs: Where large values go, as `file:///an/absolute/folder` or `s3://bucket/prefix`, or a blob store of
                 your own.
             transport: What carries hints, if it is not to be what comes with the store.
@@ -97,11 +101,12 @@ class Engine:
             InvalidArgumentError: An argument is of another kind.
             InvalidUrlError: A URL has none of these forms.
             InvalidNamespaceError: The namespace has other characters, or too many.
-            DefinitionError: Two workflows have one name and version.
+            DefinitionError: Two workflows have one name and version, or two steps of queues one name.
         """
         return cls.on(
             open_stores(url, blobs, transport, patience),
             workflows=workflows,
+            steps=steps,
             namespace=namespace,
             migrate=migrate,
             prices=prices,
@@ -116,6 +121,7 @@ class Engine:
         /,
         *,
         workflows: Iterable[Definition[object]] = (),
+        steps: Iterable[Step[..., Any]] = (),
         namespace: str = "default",
         migrate: bool = True,
         prices: Mapping[str, Price] | None = None,
@@ -129,7 +135,15 @@ class Engine:
         known = by_name("Engine", "prices", prices or {}, words, an("a Price(...)", Price))
         ai = AiSettings(prices=known, redact=redact)
         return cls(
-            Core(stores, workflows, namespace=namespace, migrate=migrate, ai=ai, interceptors=interceptors)
+            Core(
+                stores,
+                workflows,
+                steps=steps,
+                namespace=namespace,
+                migrate=migrate,
+                ai=ai,
+                interceptors=interceptors,
+            )
         )
 
     async def __aenter__(self) -> Self:

@@ -3,15 +3,18 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias, cast
 
+from holdfast.hosts.mentions import steps_within
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.authoring.children import ChildStage
 from holdfast.kernel.authoring.design import Test
-from holdfast.kernel.authoring.functions import Workflow
+from holdfast.kernel.authoring.functions import FunctionStage, Workflow
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stages import Stage
+from holdfast.kernel.authoring.steps import Step, StepStage, stage_of_step
 from holdfast.kernel.plan import Plan
 from holdfast.ports.arguments import several
 from holdfast.ports.errors import DefinitionError
+from holdfast.ports.records import step_definition
 
 Authored: TypeAlias = Pipeline[Any, object] | Workflow[..., object]
 
@@ -19,13 +22,16 @@ Authored: TypeAlias = Pipeline[Any, object] | Workflow[..., object]
 class Registry:
     """The workflows of one process."""
 
-    def __init__(self, workflows: Iterable[Definition[object]]) -> None:
+    def __init__(self, workflows: Iterable[Definition[object]], steps: Iterable[Step[..., Any]] = ()) -> None:
         self._pipelines: dict[str, Authored] = {}
         self._newest: dict[str, Authored] = {}
         self._bodies: dict[str, Mapping[str, Stage[Any, Any]]] = {}
         self._plans: list[Plan] = []
+        self._steps: dict[str, StepStage[Any, object]] = {}
         for workflow in several("Engine", "workflows", workflows, "a list of workflows, as [my_pipeline]"):
             self._add(workflow)
+        for step in several("Engine", "steps", steps, "a list of steps of queues, as [my_step]"):
+            self._add_step(step)
 
     @property
     def plans(self) -> tuple[Plan, ...]:
@@ -34,8 +40,8 @@ class Registry:
 
     @property
     def definitions(self) -> tuple[str, ...]:
-        """What code there is, as `<workflow>@<version>`."""
-        return tuple(self._pipelines)
+        """What code there is, as `<workflow>@<version>`, and of steps of queues as `step:<name>`."""
+        return (*self._pipelines, *self._steps)
 
     @property
     def workflows(self) -> "tuple[Authored, ...]":
@@ -50,12 +56,17 @@ class Registry:
             for stage in pipeline.bodies.values()
             if stage.queue
         }
+        named |= {stage.step.queue for stage in self._steps.values() if stage.step.queue}
         return (default, *sorted(named - {default}))
 
     def stage(self, definition: str, name: str) -> Stage[Any, object] | None:
         """Return a stage; None if this process lacks it."""
         bodies = self._bodies.get(definition)
         return None if bodies is None else bodies.get(name)
+
+    def step(self, definition: str) -> Stage[Any, object] | None:
+        """Return what a job does that does a step; None if this process lacks it."""
+        return self._steps.get(definition)
 
     def test(self, definition: str, name: str) -> Test | None:
         """Return what decides whether a node is done; None if nothing does, or this process lacks it."""
@@ -86,4 +97,23 @@ class Registry:
             for stage in pipeline.bodies.values():
                 if isinstance(stage, ChildStage):
                     self._add(stage.workflow)
+                if isinstance(stage, FunctionStage):
+                    for step in steps_within(stage.workflow.function):
+                        self._add_step(step)
         self._newest[plan.workflow] = pipeline
+
+    def _add_step(self, step: Step[..., Any]) -> None:
+        if not isinstance(step, Step):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DefinitionError(f"{step!r} is not a step; give the engine functions under @step(queue=...)")
+        if step.queue is None:
+            raise DefinitionError(
+                f"step {step.name!r} has no queue: it is done where its function is driven, and no engine need know it"
+            )
+        definition = step_definition(step.name)
+        known = self._steps.get(definition)
+        if known is not None and known.step is not step:
+            raise DefinitionError(
+                f"two steps of queues are called {step.name!r}; rename one, as in @step(name=...): who does a step of a"
+                " queue knows it by its name"
+            )
+        self._steps[definition] = stage_of_step(step)

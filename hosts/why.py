@@ -17,6 +17,7 @@ from holdfast.ports.json import parse
 from holdfast.ports.persistence import FindRun, HistoryOf, JobsOfRun
 from holdfast.ports.records import (
     STAGE_CANCEL_FAILED,
+    STEP_RETRYING,
     TERMINAL,
     HistoryRow,
     Job,
@@ -29,6 +30,7 @@ from holdfast.ports.records import (
     RunStatus,
     Session,
     SessionState,
+    step_of,
 )
 
 _ROWS_LOOKED_AT: Final = 200
@@ -220,8 +222,13 @@ def _of_run(facts: Circumstances) -> Iterator[Reason]:
         )
 
 
-def _kind_of_wait(job: Job) -> tuple[str, str, str]:
-    return job.node, job.kind.value, job.state.value
+def _kind_of_wait(job: Job) -> tuple[bool, str, str, str]:
+    step = step_of(job.definition)  # after its function, which waits for it
+    return step is not None, step or job.node, job.kind.value, job.state.value
+
+
+def _stage_of(job: Job) -> str | None:
+    return None if job.kind is JobKind.STEP else job.node
 
 
 def _of_jobs(facts: Circumstances, jobs: Sequence[Job]) -> Iterator[Reason]:
@@ -229,10 +236,10 @@ def _of_jobs(facts: Circumstances, jobs: Sequence[Job]) -> Iterator[Reason]:
         yield _of_job(facts, job)
     if len(jobs) > _ITEMS_NAMED:
         rest = len(jobs) - _ITEMS_NAMED
-        text = (
-            f"The same is true of {rest:,} more {'item' if rest == 1 else 'items'} of stage {jobs[0].node!r}."
-        )
-        yield Reason(code=_of_job(facts, jobs[-1]).code, text=text, stage=jobs[0].node)
+        step = step_of(jobs[0].definition)
+        what, of = ("item", f"stage {jobs[0].node!r}") if step is None else ("call", f"step {step!r}")
+        text = f"The same is true of {rest:,} more {what if rest == 1 else f'{what}s'} of {of}."
+        yield Reason(code=_of_job(facts, jobs[-1]).code, text=text, stage=_stage_of(jobs[0]))
 
 
 def _of_job(facts: Circumstances, job: Job) -> Reason:
@@ -243,6 +250,10 @@ def _of_job(facts: Circumstances, job: Job) -> Reason:
     )
     if is_function := job.kind is JobKind.DRIVE:
         name = f"Function {job.node!r}"
+    step = step_of(job.definition)
+    code = f"has the code of {job.definition}"
+    if step is not None:
+        name, code = f"Step {step!r}, call {job.node},", f"knows the step {step!r}"
     tried = f": attempt {job.attempts} of {job.max_attempts}" if not is_function else ""
     error = facts.errors.get((job.node, job.item))
     why = f"; the last attempt failed: {error}" if error else ""
@@ -251,14 +262,16 @@ def _of_job(facts: Circumstances, job: Job) -> Reason:
             return _held(facts, job, name, tried)
         case JobState.QUEUED:
             text = (
-                f"{name} waits for a worker that has the code of {job.definition} and serves the queue {job.queue!r}"
+                f"{name} waits for a worker that {code} and serves the queue {job.queue!r}"
                 f"{f', for its attempt {job.attempts + 1} of {job.max_attempts}' if job.attempts else ''}{why}."
             )
-            return Reason(code="worker", text=text, stage=job.node)
+            return Reason(code="worker", text=text, stage=_stage_of(job))
         case JobState.LIMITED:
             return _limited(facts, job, name)
         case JobState.HELD:
-            return Reason(code="paused", text=f"{name} is held until the run is resumed.", stage=job.node)
+            return Reason(
+                code="paused", text=f"{name} is held until the run is resumed.", stage=_stage_of(job)
+            )
         case _ if is_function:
             return _resting(facts, job, name)
         case _:
@@ -267,28 +280,27 @@ def _of_job(facts: Circumstances, job: Job) -> Reason:
 
 def _resting(facts: Circumstances, job: Job, name: str) -> Reason:
     if job.wake_at is None:
-        text = (
-            f"{name} waits for what comes from outside: a message, or the end of a run that it has started."
-        )
-        return Reason(code="waits", text=text, stage=job.node)
+        steps = "a step in a queue, " if any(one.kind is JobKind.STEP for one in facts.jobs) else ""
+        text = f"{name} waits for what comes from outside: {steps}a message, or the end of a run that it has started."
+        return Reason(code="waits", text=text, stage=_stage_of(job))
     until, when = instant(job.wake_at), _in(job.wake_at, facts)
     retry = facts.retries.get(job.wake_at)
     if retry is None:
         text = f"{name} sleeps, or waits no longer than so for a message: it goes on {when}."
-        return Reason(code="waits", text=text, stage=job.node, until=until)
-    return Reason(code="retry", text=f"{name} tries {retry} again {when}.", stage=job.node, until=until)
+        return Reason(code="waits", text=text, stage=_stage_of(job), until=until)
+    return Reason(code="retry", text=f"{name} tries {retry} again {when}.", stage=_stage_of(job), until=until)
 
 
 def _limited(facts: Circumstances, job: Job, name: str) -> Reason:
     fewer = f"until fewer than {job.concurrency_limit} bodies of this stage are under way"
     if job.rate_limit is None:
-        return Reason(code="limit", text=f"{name} waits {fewer}.", stage=job.node)
+        return Reason(code="limit", text=f"{name} waits {fewer}.", stage=_stage_of(job))
     window = facts.rates.get(job.concurrency_key or "")
     wakes_at = None if window is None else window.wakes_at
     at = "soon" if wakes_at is None or wakes_at <= facts.now else _in(wakes_at, facts)
     both = f", and {fewer}" if job.concurrency_limit is not None else ""
     text = f"{name} waits for its turn under {_rate(job)}: the next turn is {at}, and others may be before it{both}."
-    return Reason(code="rate", text=text, stage=job.node)
+    return Reason(code="rate", text=text, stage=_stage_of(job))
 
 
 def _rate(job: Job) -> str:
@@ -301,10 +313,10 @@ def _held(facts: Circumstances, job: Job, name: str, tried: str) -> Reason:
     where = "somebody" if holder is None else holder.host
     if holder is None or holder.state is SessionState.DEAD or holder.expires_at < facts.now:
         text = f"{name} was taken by {where}{since}, which is not heard of any more: it is given to another soon."
-        return Reason(code="lost", text=text, stage=job.node)
+        return Reason(code="lost", text=text, stage=_stage_of(job))
     doing = "is asking about its external work" if job.kind is JobKind.CHECK else "runs"
     text = f"{name} {doing} on {where}{since}{tried}."
-    return Reason(code="body", text=text, stage=job.node)
+    return Reason(code="body", text=text, stage=_stage_of(job))
 
 
 def _asleep(facts: Circumstances, job: Job, name: str, why: str) -> Reason:
@@ -313,13 +325,15 @@ def _asleep(facts: Circumstances, job: Job, name: str, why: str) -> Reason:
         child = facts.children.get(job.waits_for or "")
         how = "which is not there" if child is None else f"which is {child.status.value}"
         return Reason(
-            code="child", text=f"{name} waits for the end of run {job.waits_for!r}, {how}.", stage=job.node
+            code="child",
+            text=f"{name} waits for the end of run {job.waits_for!r}, {how}.",
+            stage=_stage_of(job),
         )
     when = "soon" if job.wake_at is None else _in(job.wake_at, facts)
     window = facts.rates.get(job.concurrency_key or "")
     if job.rate_limit is not None and window is not None and window.wakes_at == job.wake_at:
         text = f"{name} waits for its turn under {_rate(job)}: {when}{why}."
-        return Reason(code="rate", text=text, stage=job.node, until=until)
+        return Reason(code="rate", text=text, stage=_stage_of(job), until=until)
     given_back = job.epoch - job.attempts  # an attempt that is given back does not count, but its epoch does
     if job.kind is JobKind.CHILD and given_back > 0 and not why:
         times = "once" if given_back == 1 else f"{given_back} times"
@@ -327,13 +341,13 @@ def _asleep(facts: Circumstances, job: Job, name: str, why: str) -> Reason:
             f"{name} was taken {times} and given back: it starts a run of {facts.starts.get(job.node)}, and whoever "
             f"had it has no code of that, or says in its log what else was refused. It is taken again {when}."
         )
-        return Reason(code="code", text=text, stage=job.node, until=until)
+        return Reason(code="code", text=text, stage=_stage_of(job), until=until)
     if job.kind is JobKind.CHECK:
         end = "" if job.give_up_at is None else f", and gives up {_in(job.give_up_at, facts)}"
         text = f"{name} waits for external work {job.waits_for!r}: it is asked about {when}{end}."
-        return Reason(code="check", text=text, stage=job.node, until=until)
+        return Reason(code="check", text=text, stage=_stage_of(job), until=until)
     text = f"{name} is tried again {when}, for the attempt {job.attempts + 1} of {job.max_attempts}{why}."
-    return Reason(code="retry", text=text, stage=job.node, until=until)
+    return Reason(code="retry", text=text, stage=_stage_of(job), until=until)
 
 
 def _owed(facts: Circumstances) -> Iterator[Reason]:
@@ -366,6 +380,9 @@ def _place(job: Job) -> str:
 def _last_errors(rows: Sequence[HistoryRow]) -> dict[tuple[str, int | None], str]:
     errors: dict[tuple[str, int | None], str] = {}
     for row in rows:
+        if row.type == STEP_RETRYING and row.data is not None:
+            error = cast("dict[str, str]", parse(row.data).get("error") or {})
+            errors[_said(row.data, "call"), None] = f"{error.get('type')}: {error.get('message')}"
         if row.node is not None and row.data is not None and row.type in {"stage.retrying", "stage.failed"}:
             kind, message = _said(row.data, "type"), _said(row.data, "message")
             errors[row.node, row.item] = f"{kind}: {message}" if kind else message

@@ -34,6 +34,7 @@ from holdfast.ports.records import (
     RunStatus,
     cancelling,
     rank_of,
+    step_definition,
 )
 from holdfast.ports.references import Reference, reference_text
 from holdfast.ports.transport import Hint, JobHint, RunHint
@@ -214,6 +215,34 @@ class RunDraft:
             timeout_total=stage.timeout_total_us if kind is JobKind.STAGE else None,
             heartbeat_timeout=stage.heartbeat_timeout_us if kind is JobKind.STAGE else None,
         )
+
+    @property
+    def next_job(self) -> int:
+        """The number of the job that is added next."""
+        return self._last_job + 1
+
+    def open_step(self, call: str, step: str, row: int, *, queue: str, attempts: int) -> None:
+        """Add the job of a step that a function has put into a queue, with the arguments that row `row` has."""
+        run = self._before
+        self._last_job += 1
+        self._open_jobs += 1
+        job = Job(
+            run=run.key,
+            number=self._last_job,
+            namespace=run.namespace,
+            queue=queue,
+            definition=step_definition(step),
+            kind=JobKind.STEP,
+            node=call,
+            state=JobState.HELD if self._status in HELD else JobState.QUEUED,
+            priority=run.priority,
+            rank=run.rank,
+            max_attempts=attempts,
+            input=reference_text(row),
+        )
+        if job.state is JobState.QUEUED:
+            self._announce(job)
+        self._changes.append(AddJob(job))
 
     def count_child(self) -> None:
         """Count a run that this one has started, and that is to be closed with it."""

@@ -18,6 +18,7 @@ from holdfast.ports.references import KeptRows
 CallKind: TypeAlias = Literal["step", "timer", "run", "message"]
 
 _KINDS: Final[Mapping[str, CallKind]] = {
+    "step.queued": "step",
     "step.completed": "step",
     "step.failed": "step",
     "step.retrying": "step",
@@ -216,7 +217,8 @@ def _stopped_at(
         forward = [
             row for row in history[: end - 1] if not str(_facts(row).get("call", "")).startswith(_UNDO)
         ]
-        last = next((row for row in reversed(forward) if row.type in _KINDS), None)
+        known = (row for row in reversed(forward) if row.type in _KINDS and row.type != "step.queued")
+        last = next(known, None)
         if last is not None and last.type == "step.failed":
             failed = next(one for one in calls if one.call == _facts(last)["call"])
             return failed.first, failed.label
@@ -280,8 +282,9 @@ def _check(run: Run, history: Sequence[HistoryRow], fork: Fork, children: Collec
 def _check_undone(run: Run, history: Sequence[HistoryRow], fork: Fork) -> None:
     """Refuse to keep what was taken back, or may have been, after the point. RerunRefusedError."""
     kept = {one.call: one for one in fork.keeps}
+    undoes = {one.call: one.undoes or "" for one in (*fork.keeps, *fork.runs)}
     undone = {
-        str(_facts(one).get("undoes", "")): one.number
+        undoes[str(_facts(one)["call"])]: one.number
         for one in history[fork.row - 1 :]
         if one.type in _KINDS and str(_facts(one).get("call", "")).startswith(_UNDO)
     }

@@ -30,6 +30,7 @@ from holdfast.kernel.commands import (
     JobSettled,
     NotYet,
     Parked,
+    Recorded,
     RunCreate,
     RunDeliver,
     RunRerunFrom,
@@ -38,6 +39,8 @@ from holdfast.kernel.commands import (
     SinkRegister,
     SinkRemove,
     Started,
+    StepGave,
+    StepRaised,
     Suspended,
     Tested,
     admissions,
@@ -374,7 +377,7 @@ def _status(
     settle: JobSettle, settled: JobSettled
 ) -> Literal["completed", "suspended", "failed", "retrying"]:
     match settle.outcome:
-        case Failed():
+        case Failed() | StepRaised():
             return "failed" if settled.retry_at is None else "retrying"
         case Suspended() | NotYet() | Started() | Parked() | Blocked():
             return "suspended"
@@ -421,6 +424,8 @@ def _weight(command: Command[Any]) -> int:
     if isinstance(command, JobSettle):
         said = sum(len(one.data) for one in command.said)
         match command.outcome:
+            case StepGave(output=output):
+                return said + _size(output)
             case Completed(output=output):
                 return said + _size(output) + sum(_size(event.payload) for event in command.events)
             case Suspended(state=output) | Started(input=output):
@@ -433,11 +438,18 @@ def _weight(command: Command[Any]) -> int:
                 return said + len(failure.message) + len(failure.traceback)
             case Blocked(failure=failure):
                 return said + len(failure.message) + len(failure.traceback)
+            case StepRaised(error=error):
+                return said + len(error)
             case Tested() | NotYet() | Cancelled() | Parked():
                 return said
     if isinstance(command, JobRecord):
-        return sum(_size(row.output) for row in command.rows if row.output is not None)
+        return sum(_size(value) for row in command.rows for value in _values(row))
     return _size(command.input) if isinstance(command, RunCreate) else 0
+
+
+def _values(row: Recorded) -> tuple[Payload, ...]:
+    given = (row.output, None if row.queued is None else row.queued.input)
+    return tuple(value for value in given if value is not None)
 
 
 def _size(payload: Payload) -> int:
@@ -447,7 +459,10 @@ def _size(payload: Payload) -> int:
 def _without_value(command: Command[Any], error: RefusedError) -> Command[Any] | None:
     """Return what says that a value could not be stored, in place of the command that has it; None if none has."""
     failure = Failure(code=StorageRefusedError.code, message=str(error)[:500], retryable=False)
+    raised = canonical({"code": failure.code, "message": failure.message, "type": failure.code})
     match command:
+        case JobSettle(outcome=StepGave()):
+            return attrs.evolve(command, outcome=StepRaised(error=raised), said=(), events=())
         case JobSettle(outcome=outcome) if not isinstance(outcome, Failed):
             return JobSettle(
                 namespace=command.namespace,
@@ -455,9 +470,8 @@ def _without_value(command: Command[Any], error: RefusedError) -> Command[Any] |
                 epoch=command.epoch,
                 outcome=Failed(failure=failure),
             )
-        case JobRecord(rows=(row,)) if row.output is not None:
-            raised = canonical({"code": failure.code, "message": failure.message, "type": failure.code})
-            failed = attrs.evolve(row, type="step.failed", output=None, error=raised)
+        case JobRecord(rows=(row,)) if _values(row):
+            failed = attrs.evolve(row, type="step.failed", output=None, queued=None, error=raised)
             return attrs.evolve(command, rows=(failed,))
         case RunDeliver(parent=parent, output=output) if parent is not None and output is not None:
             return RunDeliver(namespace=command.namespace, job=command.job, parent=parent, failure=failure)

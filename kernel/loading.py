@@ -33,12 +33,15 @@ from holdfast.kernel.state import (
 from holdfast.ports.json import canonical
 from holdfast.ports.persistence import SlotPlace, Transaction, WaitedFor, Waiting
 from holdfast.ports.records import (
+    HELD,
     NOTED_ROWS,
     PAID_ROWS,
     STAGE_EXPANDED,
     STAGE_FAILED,
     STAGE_SUSPENDED,
     STAGE_TESTED,
+    STEP_ENDS,
+    STEP_QUEUED,
     Job,
     JobKey,
     JobKind,
@@ -73,6 +76,7 @@ def load(
     jobs: set[JobKey] = set()
     whole: set[str] = set()
     whole_names: set[RunName] = set()
+    with_jobs: set[str] = set()
     driven: set[str | RunName] = set()
     past: set[RunName] = set()
     leaving: set[RunName] = set()
@@ -93,6 +97,8 @@ def load(
         jobs.update(reads.jobs)
         seen.update(reads.seen)
         duties.update(reads.duties)
+        if reads.whole_runs:
+            with_jobs.update(reads.runs)
         if reads.search is not None and reads.search not in state.found:
             found = _search(tx, state.tables, reads.search, now)
             state.found[reads.search] = found
@@ -100,6 +106,7 @@ def load(
                 case Lost() | Silent():
                     jobs.update(found.jobs)
                     runs.update(key.run for key in found.jobs)
+                    driven.update(key.run for key in found.jobs)
                 case Wakeable():
                     jobs.update(found.jobs)
                 case Unsound():
@@ -111,7 +118,7 @@ def load(
                     pass
         if reads.drivers and reads.search is not None:
             driven.update(state.found[reads.search].runs)
-    _lock(tx, state, names, runs | whole, jobs, whole, whole_names, driven)
+    _lock(tx, state, names, runs | whole, jobs, whole, whole_names, with_jobs, driven)
     _slots(tx, state)
     _rates(tx, state, all_needs)
     _sessions(tx, state, all_needs)
@@ -319,6 +326,7 @@ def _lock(
     jobs: set[JobKey],
     whole: set[str],
     whole_names: set[RunName],
+    with_jobs: set[str],
     driven: set[str | RunName],
 ) -> None:
     tables = state.tables
@@ -337,7 +345,8 @@ def _lock(
         for job in tx.jobs(sorted(jobs | drivers)):
             if job.key in jobs or job.kind is JobKind.DRIVE:  # what is a stage's is nothing to these commands
                 tables.put_job(job)
-    with_jobs = whole | {tables.newest[name] for name in whole_names & tables.newest.keys()}
+    with_jobs |= whole | {tables.newest[name] for name in whole_names & tables.newest.keys()}
+    with_jobs |= _held(state, driven) | _lost_again(state)
     if with_jobs:
         for job in tx.jobs_of(sorted(with_jobs)):
             tables.put_job(job)
@@ -348,6 +357,33 @@ def _lock(
         asked = list(_suspended_without_job(state, whole))
         for suspension in tx.history(asked) if asked else ():
             state.suspensions[suspension.run, suspension.number] = suspension
+        _steps(tx, state, whole)
+
+
+def _held(state: State, driven: set[str | RunName]) -> set[str]:
+    """Return the runs that are held, and have other jobs beside that which drives a function."""
+    runs = state.tables.runs.values()
+    return {
+        run.key for run in runs if run.status in HELD and run.open_jobs > 1 and driven & {run.key, run.name}
+    }
+
+
+def _lost_again(state: State) -> set[str]:
+    """Return the runs whose functions were lost for the last time: they are blocked, with all that they have."""
+    if not any(isinstance(search, Lost) for search in state.found):
+        return set()
+    jobs = state.tables.all_jobs()
+    return {job.run for job in jobs if job.kind is JobKind.DRIVE and job.attempts >= job.max_attempts}
+
+
+def _steps(tx: Transaction, state: State, runs: set[str]) -> None:
+    """Read what was put into queues by the functions of these runs, and what has come of it."""
+    queued = tx.completed(sorted(runs), types=(STEP_QUEUED,))
+    queuing = {row.run for row in queued}
+    if queuing:
+        ends = tx.completed(sorted(queuing), types=tuple(sorted(STEP_ENDS)))
+        for row in tx.history([(row.run, row.number) for row in (*queued, *ends)]):
+            state.steps.setdefault(row.run, []).append(row)
 
 
 def _suspended_without_job(state: State, runs: set[str]) -> Iterator[tuple[str, int]]:

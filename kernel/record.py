@@ -161,6 +161,7 @@ def state_json(state: State) -> str:
     said = [[run, key, sorted(names)] for (run, key), names in sorted(tables.said_keys.items())]
     said_of_runs = [to_data(one) for of_run in tables.annotations.values() for one in of_run]
     unseen = {run: [to_data(row) for row in rows] for run, rows in sorted(state.unseen.items())}
+    steps = {run: [to_data(row) for row in rows] for run, rows in sorted(state.steps.items())}
     suspensions = [to_data(row) for row in state.suspensions.values()]
     leavings = [
         [*name, {**cast("dict[str, object]", to_data(left)), "unheard": sorted(left.unheard)}]
@@ -172,6 +173,7 @@ def state_json(state: State) -> str:
             **({"said": said_of_runs} if said_of_runs else {}),
             **({"suspensions": suspensions} if suspensions else {}),
             **({"leavings": leavings} if leavings else {}),
+            **({"steps": steps} if steps else {}),
             **({"unseen": unseen} if unseen else {}),
             "runs": to_data(list(tables.runs.values()), list[Run]),
             "jobs": to_data(list(tables.all_jobs()), list[Job]),
@@ -249,6 +251,7 @@ def state_from(text: str) -> State:
     for kind, search, found in data["found"]:
         state.found[_search(kind, search)] = from_data(found, Found)
     state.unseen = from_data(data.get("unseen", {}), dict[str, list[HistoryRow]])
+    state.steps = from_data(data.get("steps", {}), dict[str, list[HistoryRow]])
     for suspension in from_data(data.get("suspensions", []), list[HistoryRow]):
         state.suspensions[suspension.run, suspension.number] = suspension
     for row in from_data(data["completed"], list[CompletedRow]):

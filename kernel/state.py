@@ -16,6 +16,8 @@ from holdfast.ports.records import (
     NOTED_ROWS,
     PAID_ROWS,
     STAGE_SUSPENDED,
+    STEP_ENDS,
+    STEP_QUEUED,
     HistoryRow,
     JobKey,
     JobKind,
@@ -247,8 +249,12 @@ class Reads:
     runs: tuple[str, ...] = ()
     names: tuple[RunName, ...] = ()
     whole_names: bool = False
+    whole_runs: bool = False
+    """Whether all jobs of what `runs` names are locked too."""
     drivers: bool = False
-    """Whether the jobs are read, and locked, that drive the functions of what `runs` and `names` name."""
+    """Whether the jobs are read, and locked, that drive the functions of what `runs`, `names` and the search name.
+
+    Of a run that is held these are all its jobs: it may be let go."""
     jobs: tuple[JobKey, ...] = ()
     seen: tuple[JobKey, ...] = ()
     """Jobs that are read without being locked: for replies, never for changes."""
@@ -292,6 +298,8 @@ class State:
     suspensions: dict[tuple[str, int], HistoryRow]
     """By run and number, the rows in which those stages were suspended that are to be asked about anew, or whose work
     is to be cancelled after all, and those in which these failed."""
+    steps: dict[str, list[HistoryRow]]
+    """By run, of those that are read whole, the rows that put steps into queues, and those with which they are over."""
     past: dict[str, Past] | None
     """What has happened in runs that are to be run again; None if no command of the batch is about that."""
     histories: dict[str, list[HistoryRow]]
@@ -311,6 +319,7 @@ class State:
         self.found = {}
         self.completed = {}
         self.suspensions = {}
+        self.steps = {}
         self.past = None
         self.histories = {}
         self.unseen = {}
@@ -345,6 +354,8 @@ class State:
             if self.past is not None and (row.run in self.past or row.type == "run.created"):
                 self.past.setdefault(row.run, Past()).append(row)
                 self._remember(row)
+            if row.run in self.steps and (row.type == STEP_QUEUED or row.type in STEP_ENDS):
+                self.steps[row.run].append(row)
             if row.type == STAGE_SUSPENDED:
                 self.suspensions[row.run, row.number] = row
             if row.type in NOTED_ROWS or row.type in PAID_ROWS:

@@ -57,7 +57,8 @@ class JobKind(StrEnum):
 
     It runs a stage's body, reads what a map goes over, tests which of two nodes is to be done, asks whether external
     work is done, cancels external work that is not waited for any more, starts a child and waits for its end, delivers
-    what its run, which has ended, owes others, or drives a durable function.
+    what its run, which has ended, owes others, drives a durable function, or does a step that such a function has put
+    into a queue.
     """
 
     STAGE = "stage"
@@ -68,6 +69,7 @@ class JobKind(StrEnum):
     CHILD = "child"
     DELIVER = "deliver"
     DRIVE = "drive"
+    STEP = "step"
 
 
 class ClosePolicy(StrEnum):
@@ -115,6 +117,13 @@ PUBLISHED: Final = "value.published"
 HEARTBEAT: Final = "heartbeat"
 """The kind of the notes that keep what a body said with its heartbeats: stores are asked for the newest."""
 
+STEP_QUEUED: Final = "step.queued"
+STEP_CANCELLED: Final = "step.cancelled"
+STEP_COMPLETED: Final = "step.completed"
+STEP_FAILED: Final = "step.failed"
+STEP_RETRYING: Final = "step.retrying"
+STEP_ENDS: Final = frozenset({STEP_COMPLETED, STEP_FAILED, STEP_CANCELLED})
+"""The types of the history rows with which a step is over that a function has put into a queue."""
 STAGE_EXPANDED: Final = "stage.expanded"
 STAGE_SKIPPED: Final = "stage.skipped"
 STAGE_COMPLETED: Final = "stage.completed"
@@ -321,7 +330,8 @@ class Run:
 class Job:
     """One unit of leased work.
 
-    `definition` is `<workflow>@<version>`: what code a worker needs for it. `item` is the index of a map's item.
+    `definition` is `<workflow>@<version>`, or that of a step (see `step_definition`): what code a worker needs for it.
+    `node` is the stage that it is of; of a step, the call that it does. `item` is the index of a map's item.
     `epoch` rises by one with every claim and is never reused; `attempts` counts the claims that were not given back.
     `losses` is how many attempts in a row were lost with the worker that held them.
     Of the jobs of a namespace with the same `concurrency_key` at most `concurrency_limit` are queued or leased at a
@@ -630,6 +640,20 @@ def cancelling(check: Job, attempts: int) -> Job:
         check_after=None,
         give_up_at=None,
     )
+
+
+_STEP: Final = "step:"
+
+
+def step_definition(step: str) -> str:
+    """Return what code a worker needs for a step that is in a queue: no workflow's, as that has an @ in it."""
+    return f"{_STEP}{step}"
+
+
+def step_of(definition: str) -> str | None:
+    """Return the name of the step that a definition says; None if it is that of a workflow."""
+    is_step = definition.startswith(_STEP) and "@" not in definition
+    return definition.removeprefix(_STEP) if is_step else None
 
 
 def run_slot(namespace: str, key: str) -> SlotName:

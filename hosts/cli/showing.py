@@ -29,7 +29,7 @@ from holdfast.ports.clock import micros
 from holdfast.ports.errors import RunCancelledError, RunFailedError
 from holdfast.ports.json import compact, parse
 from holdfast.ports.persistence import NotesOf
-from holdfast.ports.records import TERMINAL, Job, JobKind, JobState, Note, Run, RunStatus
+from holdfast.ports.records import TERMINAL, Job, JobKind, JobState, Note, Run, RunStatus, step_of
 
 JOBS_SHOWN = 20
 _PAGE = 1_000
@@ -277,7 +277,8 @@ def _remark(stage: StageStory) -> str:
 def _jobs_table(screen: Screen, facts: RunFacts) -> Table:
     rows = table("job", "stage", "state", "epoch", "attempts", "", right=("job", "epoch", "attempts"))
     for job in facts.jobs[:JOBS_SHOWN]:
-        what = place_name(job.node, job.item)
+        step = step_of(job.definition)
+        what = place_name(job.node, job.item) if step is None else f"{step} (call {job.node})"
         what += f" ({job.kind})" if job.kind in (JobKind.EXPAND, JobKind.CANCEL) else ""
         rows.add_row(
             str(job.number),

@@ -17,7 +17,14 @@ from holdfast.ports.records import HistoryRow, Micros
 STEPS_SHOWN: Final = 20
 """How many steps are shown: those that came to something last."""
 
-_STATES: Final = {"step.completed": "done", "step.failed": "failed", "step.retrying": "retrying"}
+_STATES: Final = {
+    "step.completed": "done",
+    "step.failed": "failed",
+    "step.retrying": "retrying",
+    "step.queued": "queued",
+    "step.cancelled": "cancelled",
+}
+_OPEN: Final = ("retrying", "queued")
 
 
 @attrs.frozen(kw_only=True)
@@ -47,6 +54,11 @@ class StepStory:
         """How long it took until now, or until it ended."""
         return max(0, self.last_at - self.started_at)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self.state not in _OPEN
+
 
 def add_step(steps: dict[str, StepStory], row: HistoryRow, kept_of: int | None = None) -> None:
     """Add to the stories of steps, by their calls, what a row of the history says. The latest is the last.
@@ -66,8 +78,9 @@ def add_step(steps: dict[str, StepStory], row: HistoryRow, kept_of: int | None =
         call=call,
         step=str(facts.get("step", "")),
         state=state,
-        tries=cast("int", facts.get("attempt", 1)),
-        site=str(facts.get("site", "")),
+        # One that gets into its queue was not tried yet.
+        tries=0 if state == "queued" else cast("int", facts.get("attempt", before.tries if before else 1)),
+        site=str(facts.get("site", "")) or (before.site if before else ""),
         started_at=before.started_at if before else (began if isinstance(began, int) else row.at),
         last_at=row.at,
         retry_at=retry_at if isinstance(retry_at, int) else None,
@@ -90,15 +103,14 @@ def steps_table(screen: Screen, steps: tuple[StepStory, ...], now: Micros) -> Ta
         "call", "step", "state", "tries", "duration", "ended", "", right=("tries", "duration"), wraps=("",)
     )
     for story in steps[-STEPS_SHOWN:]:
-        is_over = story.retry_at is None
-        length = story.length if is_over else max(0, now - story.started_at)
+        length = story.length if story.is_over else max(0, now - story.started_at)
         rows.add_row(
             story.call,
             safe(story.step),
             status_text(story.state),
             str(story.tries),
             span(length),
-            screen.instant(story.last_at) if is_over else "",
+            screen.instant(story.last_at) if story.is_over else "",
             Text(_remark(story, now), style="dim"),
         )
     return rows

@@ -8,6 +8,7 @@ from typing import Final, Literal, TypeAlias, cast
 
 import attrs
 
+from holdfast.hosts.functions.queues import Queues
 from holdfast.hosts.runtime import AttemptRuntime
 from holdfast.kernel.commands import UPDATE_ANSWERS, JobRecorded, Recorded, Sent
 from holdfast.kernel.functions import limits
@@ -28,6 +29,7 @@ from holdfast.kernel.functions.asked import (
     StepAsked,
     StepCompleted,
     StepFailed,
+    StepQueued,
     TellAsked,
     TimerAsked,
     TimerFired,
@@ -45,7 +47,15 @@ from holdfast.ports.errors import (
     UnavailableError,
 )
 from holdfast.ports.json import parse
-from holdfast.ports.records import PUBLISHED, HistoryRow, Micros, Payload, RunStatus
+from holdfast.ports.records import (
+    PUBLISHED,
+    STEP_CANCELLED,
+    STEP_QUEUED,
+    HistoryRow,
+    Micros,
+    Payload,
+    RunStatus,
+)
 
 PATCHED: Final = "patch.marked"
 RETRYING: Final = "step.retrying"
@@ -54,6 +64,7 @@ TOLD: Final = frozenset(
     {
         "step.completed",
         "step.failed",
+        STEP_QUEUED,
         "timer.fired",
         "child.signalled",
         "child.cancelling",
@@ -68,16 +79,18 @@ TOLD: Final = frozenset(
 """The types of the rows that a function is told. Others, such as pauses, say nothing to it."""
 
 _OF_DRIVERS: Final = frozenset(
-    {"step.completed", "step.failed", RETRYING, "timer.fired", "child.started", PUBLISHED, *UPDATE_ANSWERS}
+    {STEP_QUEUED, STEP_CANCELLED, "timer.fired", "child.started", PUBLISHED, *UPDATE_ANSWERS}
 )
 """The types of the rows that are there only because some code has asked for something."""
+_OF_STEPS: Final = frozenset({"step.completed", "step.failed", RETRYING})
+"""The types of the rows that whoever drives a function makes of its steps, but for those that are jobs of their own."""
 
 Texts: TypeAlias = Callable[[Payload], str]
 
 
 @attrs.frozen(kw_only=True)
 class Try:
-    """A step that is to be done: for the how-manieth time, and not before `at`, if that is set.
+    """A step that is to be done: for the how-manieth time, of at `most` so many if that is said, not before `at`.
 
     `run` is the key of the generation in which it was tried first, if it was.
     """
@@ -86,6 +99,7 @@ class Try:
     number: int = 1
     at: Micros | None = None
     run: str | None = None
+    most: int | None = None
 
 
 class Drive:
@@ -103,6 +117,8 @@ class Drive:
         self.fault: HoldfastError | None = None
         """Why the function can't go on, if it can't."""
         self.is_paused = False
+        self.queues = Queues()
+        """The steps that are jobs of their own."""
         self._was_full = 0
         """How often its run was blocked because its history was full."""
         self._new: list[StepAsked] = []
@@ -154,7 +170,7 @@ class Drive:
         self._text = text
         self.is_paused = False
         self._dropped.clear()
-        self._new = [one for one in self._machine.asked if isinstance(one, StepAsked)]
+        self._new = [one for one in self._machine.asked if isinstance(one, StepAsked) and one.queue is None]
         self._tell(news, past=0)
         return True
 
@@ -186,8 +202,8 @@ class Drive:
 
     @property
     def waits_for_others(self) -> bool:
-        """Whether the function waits for a message, or for the end of a run."""
-        return self._machine.waits_for_others
+        """Whether the function waits for a message, the end of a run, or a step that is a job of its own."""
+        return self._machine.waits_for_others or self.queues.are_waited_for
 
     @property
     def is_full(self) -> bool:
@@ -229,12 +245,13 @@ class Drive:
     def tries(self) -> list[Try]:
         """Return the steps that have been asked for since the last time, in order."""
         new, self._new = self._new, []
-        waiting = {asked.call for asked in self._machine.asked}
+        waiting = {asked.call for asked in self._machine.asked if not self.queues.has(asked.call)}
         return [self._tries.get(one.call) or Try(asked=one) for one in new if one.call in waiting]
 
     def under_way(self, now: Micros) -> list[Try]:
-        """Return the tries of steps that are asked for, but for those whose time has not come."""
-        asked = [one for one in self._machine.asked if isinstance(one, StepAsked)]
+        """Return the tries of steps that are done here, but for those whose time has not come."""
+        steps = (one for one in self._machine.asked if isinstance(one, StepAsked) and one.queue is None)
+        asked = [one for one in steps if not self.queues.has(one.call)]
         tries = [self._tries.get(one.call) or Try(asked=one) for one in asked]
         return [one for one in tries if one.at is None or one.at <= now]
 
@@ -271,7 +288,13 @@ class Drive:
             self.fault = error
 
     def _note(self, turn: Turn) -> None:
-        self._new += (one for one in turn.asked if isinstance(one, StepAsked))
+        for one in turn.asked:
+            if isinstance(one, StepAsked) and one.queue is None:
+                self._new.append(one)
+            elif isinstance(one, StepAsked):
+                self.queues.ask(one)
+        for call in turn.dropped:
+            self.queues.drop(call)
         self._children.update(
             (one.call, one) for one in turn.asked if isinstance(one, ChildAsked | TellAsked)
         )
@@ -287,12 +310,18 @@ class Drive:
         call, step = str(facts.get("call", "")), str(facts.get("step", ""))
         if row.type.startswith("child."):
             self._children.pop(call, None)
+        if row.type.startswith("step."):
+            self._step(row.type, call, facts)
         told: Told
         match row.type:
             case "timer.fired":
                 told = TimerFired(call=call)
+            case "step.queued":
+                told = StepQueued(call=call, step=step)
             case "step.completed":
                 told = StepCompleted(call=call, step=step, output=self._text(_payload(row)))
+            case "step.failed" if self._not_undone(call, facts):
+                return None
             case "step.failed":
                 told = StepFailed(call=call, step=step, error=raised_from_facts(facts))
             case "child.started" | "child.failed" if call:
@@ -325,18 +354,32 @@ class Drive:
             case "run.cancelling":
                 told = Cancelling(reason=str(facts.get("reason", "")))
             case _:
-                if row.type == RETRYING:
+                if row.type == RETRYING and not self.queues.has(call):
                     self._try_again(call, facts, row.run)
                 elif row.type == PATCHED:
                     self._patches.pop(call, None)
+                elif row.type == "run.created":
+                    self.queues.begin_generation(self._machine.waits_for)
                 elif row.type == PUBLISHED:
                     self._show(str(facts["name"]), cast("int", facts["number"]))
                 elif row.type in UPDATE_ANSWERS:
                     self._answered(row, call)
-                elif row.type == BLOCKED and facts.get("code") == HistoryFullError.code:
-                    self._was_full += 1
+                elif row.type == BLOCKED:
+                    self.queues.not_undone = None
+                    self._was_full += facts.get("code") == HistoryFullError.code
                 return None
         return Row(number=row.number, at=row.at, told=told, site=str(facts.get("site", "")))
+
+    def _step(self, kind: str, call: str, facts: Mapping[str, object]) -> None:
+        self.queues.note(kind, call, facts, is_open=self._machine.waits_for(call) is not None)
+
+    def _not_undone(self, call: str, facts: Mapping[str, object]) -> bool:
+        """Note that a job of its own could not take back a step, if a row says so. The function is not told of that."""
+        asked = self._machine.waits_for(call)
+        if "job" not in facts or not isinstance(asked, StepAsked) or not asked.undoes:
+            return False
+        self.queues.try_undo_again(asked, facts)
+        return True
 
     def _show(self, name: str, number: int) -> None:
         """Note that something is recorded of what the function shows. Code that shows more, or less, is welcome."""
@@ -382,6 +425,8 @@ def _unread(_: Payload) -> str:
 
 def _is_of_driver(row: HistoryRow) -> bool:
     """Whether a row is there only because some code has asked for something: a run that was refused, too."""
+    if row.type in _OF_STEPS:
+        return "job" not in _facts(row)
     return row.type in _OF_DRIVERS or (row.type == "child.failed" and "call" in _facts(row))
 
 

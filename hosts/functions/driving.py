@@ -158,14 +158,17 @@ class _Driver:
             if drive.is_full and self._failure is None:
                 full = HistoryFullError(drive.seen, limits.ROWS_MORE)
                 self._failure = Failure(code=full.code, message=str(full))
+            if drive.queues.not_undone and self._failure is None:
+                message = drive.queues.not_undone[:MESSAGE_MAX]
+                self._failure = Failure(code=CompensationError.code, message=message)
             patches = drive.patches()
             if not patches:  # whatever is begun may rely on them
                 self._start(group, drive, now)
             is_time = self._failure is None and now >= self._timers_after
             due = drive.due(now) if is_time else ()
-            rows = (*patches, *self._taken(), *due, *await self._answers(drive))
+            rows = (*patches, *self._taken(), *due, *await self._answers(drive), *drive.queues.taken_back())
             if not patches and not drive.is_paused and self._failure is None:
-                rows = (*rows, *await self._children(drive))
+                rows = (*rows, *await self._children(drive), *await self._queued(drive))
             rows = (*rows, *self._published(drive, now, bool(rows)))
             if rows or self._has_news or now - self._looked_at >= HEAR_EVERY:
                 self._has_news = False
@@ -258,6 +261,15 @@ class _Driver:
         finally:
             del self._running[call]
             self._stirred.set()
+
+    async def _queued(self, drive: Drive) -> list[Recorded]:
+        """Return what puts steps into their queues."""
+        queues, payloads, place = drive.queues, self._body.payloads, self._body.place
+        new = queues.new()
+        put = partial(lambda: [queues.queued(one, payloads.put(one.arguments, place)) for one in new])
+        if all(len(one.arguments) <= INLINE_MAX for one in new):
+            return put()
+        return await until_available_in_thread(put, "what a step is called with can't be stored yet")
 
     async def _children(self, drive: Drive) -> list[Recorded]:
         """Return what starts the runs that are asked for."""

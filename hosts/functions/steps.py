@@ -67,6 +67,8 @@ async def run_step(
     enter_step(_context(body, one, step, started_at, pulse))
 
     async def act() -> Recorded | JobRecorded:
+        if body.work.error is not None:
+            raise body.work.error
         given = step.form.decode(one.asked.arguments)
         done = body.parts.step(step)
         if done.transaction is not None:
@@ -97,7 +99,7 @@ async def run_step(
 
 def _call(body: Body, one: Try, step: Step[..., object]) -> BodyCall:
     """Return what interceptors are told of a try."""
-    attempts = policy_from(step.retry or Retry()).attempts
+    attempts = policy_from(step.retry or Retry()).attempts if one.most is None else one.most
     return attrs.evolve(
         body.call,
         step=step.name,
@@ -109,7 +111,7 @@ def _call(body: Body, one: Try, step: Step[..., object]) -> BodyCall:
 
 def _idempotency_key(body: Body, one: Try) -> str:
     # The same for all of its tries, also if a generation before has made the first of them.
-    return f"{one.run or body.attempt.run}/{body.attempt.node}/{one.asked.call}"
+    return f"{one.run or body.attempt.run}/{body.node}/{one.asked.call}"
 
 
 async def _pulse(one: Try, step: Step[..., object], pulses: Pulses) -> StepPulse | None:
@@ -255,7 +257,7 @@ def _retry_at(
     kinds: dict[type[Exception], Any] = dict(retry.by_error)
     kind = next((each for each in type(error).__mro__ if each in kinds), None)
     policy = policy_from(retry if kind is None else kinds[kind])
-    if one.number >= policy.attempts:
+    if one.number >= (policy.attempts if one.most is None else min(policy.attempts, one.most)):
         return None
     if isinstance(error, RetryAfter):
         wait = min(round(error.wait.total_seconds() * _MICROSECOND), RETRY_AFTER_MAX)

@@ -9,6 +9,7 @@ from anyio import CapacityLimiter, lowlevel
 
 from holdfast.hosts.bodies import Body
 from holdfast.hosts.functions.driving import drive
+from holdfast.hosts.functions.queued import run_queued
 from holdfast.hosts.interceptors import within
 from holdfast.hosts.log_bridge import speaking
 from holdfast.hosts.payloads import INLINE_MAX
@@ -28,6 +29,8 @@ async def run_body(body: Body, threads: CapacityLimiter) -> Outcome:
     speaking.set(body.runtime)  # each body has a task, and so a context, of its own
     if body.attempt.kind is JobKind.DRIVE:
         return await drive(body, threads)
+    if body.attempt.kind is JobKind.STEP:
+        return await run_queued(body, threads)
     if body.is_ours:
         return body.done() if len(body.work.input) <= INLINE_MAX else await result_in_thread(body.done)
     try:

@@ -71,6 +71,11 @@ class Workflow(Definition[Out], Generic[P, Out]):
         return Call(self, self._form.bind(args, kwargs))
 
     @property
+    def function(self) -> Callable[..., object]:
+        """What was made a workflow."""
+        return self._function
+
+    @property
     @override
     def name(self) -> str:
         return self._name

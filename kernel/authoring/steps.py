@@ -21,9 +21,11 @@ from typing import (
 import attrs
 from typing_extensions import TypeVar, get_type_hints
 
+from holdfast.kernel.authoring.nodes import In
 from holdfast.kernel.authoring.options import Retry, check_name, check_options, kept_length
-from holdfast.kernel.authoring.shapes import is_async_body
+from holdfast.kernel.authoring.shapes import Shape, is_async_body
 from holdfast.kernel.authoring.signatures import CallForm, read_call_form
+from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.authoring.transactions import Statements, read_transaction_form
 from holdfast.kernel.functions.asked import StepAsked
 from holdfast.kernel.functions.frames import call_site
@@ -51,6 +53,7 @@ class StepOptions(TypedDict, total=False):
     retry: Retry
     timeout: Duration
     heartbeat_timeout: Duration
+    queue: str
 
 
 @attrs.define(eq=False)
@@ -69,7 +72,8 @@ class _Undo:
 class Step(Generic[P, Out]):
     """A function whose calls are recorded, where a durable function makes them. Its calls are always awaited.
 
-    `transaction` is what its body is given first, if it is done in a transaction of the store.
+    `transaction` is what its body is given first, if it is done in a transaction of the store. With a `queue` it is
+    done as a job of its own, by any worker that serves that queue and knows a step of this name.
     """
 
     name: str
@@ -79,6 +83,7 @@ class Step(Generic[P, Out]):
     retry: Retry | None = None
     timeout: timedelta | None = attrs.field(default=None, converter=kept_length)
     heartbeat_timeout: timedelta | None = attrs.field(default=None, converter=kept_length)
+    queue: str | None = None
     _undo: _Undo = attrs.field(factory=_Undo, alias="_undo", repr=False)
 
     # Not Coroutine[Any, Any, Out]: with an Any in it mypy gives up on `asyncio.gather` of several steps.
@@ -144,6 +149,7 @@ class Step(Generic[P, Out]):
             definition=self,
             site=call_site(),
             undoes=undoes,
+            queue=self.queue,
         )
 
     def _due(self, loop: FunctionLoop, asked: StepAsked) -> Due | None:
@@ -168,8 +174,18 @@ class Step(Generic[P, Out]):
         return await loop.ask(self._asked(loop, args, kwargs, call))
 
     def options(self, **changes: Unpack[StepOptions]) -> Self:
-        """Return the same step, told otherwise. DefinitionError, TypeError as `@step`."""
+        """Return the same step, told otherwise. TypeError as `@step`.
+
+        Raises:
+            DefinitionError: As `@step`; or the step is done in a queue, or is to be: then whoever does it goes by its
+                definition.
+        """
         check_options(changes, StepOptions, f"step {self.name!r}")
+        if self.queue is not None or "queue" in changes:
+            raise DefinitionError(
+                f"step {self.name!r}: who does a step of a queue knows it by its name, and nothing of single calls; say"
+                " it in @step(...), or define another step"
+            )
         return attrs.evolve(self, **cast("Any", changes))
 
     async def _recorded(self, loop: FunctionLoop, asked: StepAsked) -> Out:
@@ -202,9 +218,38 @@ class Step(Generic[P, Out]):
         return cast("Out", await given if inspect.isawaitable(given) else given)
 
     @property
+    def undone_by(self) -> "Step[..., object] | None":
+        """The step that takes this one back, if there is one."""
+        return self._undo.step
+
+    @property
     def is_async(self) -> bool:
         """Whether calling the body gives something to await."""
         return is_async_body(self.body)
+
+
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class StepStage(Stage[In, Out], Generic[In, Out]):
+    """A step that is in a queue, as what its job does."""
+
+    step: Step[..., object]
+
+
+def stage_of_step(step: Step[..., Any]) -> StepStage[Any, object]:
+    """Return what a job does that does this step."""
+    form = step.form
+    shape = Shape(
+        takes_context=False, config_type=None, values=1, input_type=form.arguments, output_type=form.output
+    )
+    return StepStage[Any, object](
+        name=step.name,
+        input_type=form.arguments,
+        output_type=form.output,
+        body=step.body,
+        shape=shape,
+        timeout=step.timeout,
+        step=cast("Step[..., object]", step),
+    )
 
 
 @attrs.frozen(eq=False)
@@ -247,6 +292,11 @@ def _made(fn: object, said: dict[str, object], *, in_transaction: bool = False) 
     if not inspect.isroutine(fn):
         raise DefinitionError(f"a step is made of a function, not of {fn!r}")
     body = cast("Callable[..., object]", fn)
+    if in_transaction and "queue" in said:
+        raise DefinitionError(
+            f"step {body.__name__!r} has a queue: what is done in a transaction of the store is done where its function"
+            " is driven; leave one of the two out"
+        )
     name = said.pop("name", body.__name__)
     check_name(name, f"the name of the step {body.__qualname__}")
     what = f"step {name!r}"

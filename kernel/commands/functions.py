@@ -12,6 +12,8 @@ RecordedType = Literal[
     "step.completed",
     "step.failed",
     "step.retrying",
+    "step.queued",
+    "step.cancelled",
     "timer.fired",
     "patch.marked",
     "child.started",
@@ -38,6 +40,18 @@ class Tells:
 
 
 @attrs.frozen(kw_only=True)
+class Queued:
+    """A step that is to be done as a job of its own, by whoever serves the `queue` and knows the step.
+
+    `input` are its arguments, `attempts` is how often it may be tried, whatever it fails by.
+    """
+
+    queue: str
+    input: Payload
+    attempts: int
+
+
+@attrs.frozen(kw_only=True)
 class Recorded:
     """What a call of a durable function has come to: a row of its history.
 
@@ -45,7 +59,9 @@ class Recorded:
     step gave, `error` the JSON text of what it raised. `attempt` is how often it was tried, `retry_at` when that is
     done again. A timer is recorded only once its time `due` has come. `child` is the run that is started with it; if
     its id is somebody else's, a `child.failed` is recorded instead. `tells` is what a run is told with it. `undoes` is
-    the call that a compensation takes back. Of what the function publishes `call` is the name,
+    the call that a compensation takes back. `queued` is how a step gets into its queue; then `attempt` says the
+    how-manieth time that is. `job` is the number of the job that is taken away because nobody is interested in its step
+    any more. Of what the function publishes `call` is the name,
     `output` the value, and `attempt` says the how-manieth of that name it is.
     """
 
@@ -62,6 +78,8 @@ class Recorded:
     child: Started | None = None
     tells: Tells | None = None
     undoes: str | None = None
+    queued: Queued | None = None
+    job: int | None = None
 
 
 @attrs.frozen(kw_only=True)

@@ -140,6 +140,21 @@ class Failed:
 
 
 @attrs.frozen(kw_only=True)
+class StepGave:
+    """The step of a queue gave this."""
+
+    output: Payload
+
+
+@attrs.frozen(kw_only=True)
+class StepRaised:
+    """The step of a queue raised: `error` is the JSON text of what. Without `retry_at` it is not tried again."""
+
+    error: str
+    retry_at: Micros | None = None
+
+
+@attrs.frozen(kw_only=True)
 class Tested:
     """The test of a group said so: do its first node, or the other one."""
 
@@ -227,6 +242,8 @@ Outcome = (
     Completed
     | Expanded
     | Failed
+    | StepGave
+    | StepRaised
     | Tested
     | Suspended
     | NotYet

@@ -27,7 +27,7 @@ def continued(
     known = state.workflows.get((goes_on.workflow, goes_on.version))
     if known is None:
         error = UnknownWorkflowError(goes_on.workflow, goes_on.version)
-        return block(run, job, Failure(code=error.code, message=str(error)), now, {})
+        return block(state, run, job, Failure(code=error.code, message=str(error)), now, {})
     if known.function is None:
         raise InvalidCommandError(f"{known.definition} is a pipeline: only as a function does a run go on")
     former = state.plan_of(run)

@@ -16,6 +16,7 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.decide.children import begin_child
 from holdfast.kernel.decide.failures import failure_facts
 from holdfast.kernel.decide.leases import held_job, hints_of, named_job
+from holdfast.kernel.decide.queued_steps import queue_step, steps_in_queues, take_back_step
 from holdfast.kernel.decide.telling import tell_child
 from holdfast.kernel.draft import RunDraft, rested
 from holdfast.kernel.functions import limits
@@ -30,7 +31,9 @@ from holdfast.ports.records import (
     PUBLISHED,
     HistoryRow,
     Job,
+    JobKey,
     JobKind,
+    JobState,
     Micros,
     Run,
     RunName,
@@ -54,7 +57,7 @@ def reads_of_record(command: JobRecord) -> Reads:
         runs=(key.run,),
         names=(*children, *told),
         drivers=bool(told),
-        jobs=(key,),
+        jobs=(key, *(JobKey(key.run, row.job) for row in command.rows if row.job is not None)),
         unseen=((key.run, command.seen),),
     )
 
@@ -89,6 +92,10 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
             more = (*more, *done.changes)
             draft.hints += done.hints
             admits.update(dict.fromkeys(done.reply))
+        elif recorded.queued is not None:
+            queue_step(draft, job, recorded)
+        elif recorded.job is not None:
+            take_back_step(state, draft, job, recorded)
         elif recorded.child is None:
             _append(draft, job, recorded, command.host)
         elif (made := begin_child(state, draft, run, job, recorded, now, ids)) is not None:
@@ -166,21 +173,29 @@ def function_cancelled(state: State, run: Run, job: str, now: Micros) -> RunDraf
 
 
 def block(
-    run: Run, job: Job, failure: Failure, now: Micros, circumstances: dict[str, object]
+    state: State, run: Run, job: Job, failure: Failure, now: Micros, circumstances: dict[str, object]
 ) -> Decision[JobSettled]:
     """Hold a function that can't go on until somebody has resumed its run."""
     draft = RunDraft(run, now)
-    block_run(draft, job, failure, now, circumstances)
+    block_run(state, draft, job, failure, now, circumstances)
     return Decision(
         JobSettled(status="settled", run_status=draft.status), draft.changes(), tuple(draft.hints)
     )
 
 
 def block_run(
-    draft: RunDraft, job: Job, failure: Failure, now: Micros, circumstances: dict[str, object]
+    state: State,
+    draft: RunDraft,
+    job: Job,
+    failure: Failure,
+    now: Micros,
+    circumstances: dict[str, object],
 ) -> None:
-    """Block a run: its function is held, and nothing of it is lost."""
+    """Block a run: its function is held, with its steps in queues that nobody has, and nothing of it is lost."""
     facts = {**failure_facts(job, failure), **circumstances}
     draft.append("run.blocked", node=job.node, item=job.item, epoch=job.epoch, data=facts)
     draft.block()
     draft.rest_job(evolve(job, attempts=0, losses=0), now)
+    for step in steps_in_queues(state, draft.run_key):
+        if step.state is not JobState.LEASED:
+            draft.rest_job(step, step.wake_at or now)

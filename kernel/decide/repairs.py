@@ -8,6 +8,7 @@ from attrs import evolve
 from holdfast.kernel.advance import advance, body_kind, open_node
 from holdfast.kernel.commands import RunRepair, RunRepaired
 from holdfast.kernel.decide.debts import put_right, wrong_debts
+from holdfast.kernel.decide.queued_steps import is_of, open_steps, queue_again
 from holdfast.kernel.decide.sessions import free_lost
 from holdfast.kernel.draft import RunDraft, Waits
 from holdfast.kernel.plan import MapPlan, NodePlan, Plan, StagePlan, stage_of
@@ -121,16 +122,21 @@ def _mended(
     ):  # nothing says what it lacks
         return draft.changes() if run.open_jobs != len(jobs) else ()
     progress = _as_told(before, plan, rows, recounts=command.run is not None)
-    needed = {(job.node, job.item): job.number for job in _needed(progress, jobs, rows)}
+    of_stages = [job for job in jobs if job.kind is not JobKind.STEP]
+    needed = {(job.node, job.item): job.number for job in _needed(progress, of_stages, rows)}
+    queued = open_steps(state.steps.get(run.key, ()))
+    doing = {job.number: job.node for job in jobs if job.node in queued and is_of(job, queued[job.node])}
+    undone = [row for call, row in queued.items() if call not in doing.values()]
     progress = _adopting(progress, needed)
-    extra = [job for job in jobs if needed.get((job.node, job.item)) != job.number]
+    extra = [job for job in of_stages if needed.get((job.node, job.item)) != job.number]
+    extra += (job for job in jobs if job.kind is JobKind.STEP and job.number not in doing)
     lacking = list(_lacking(progress, needed, rows))
     astray = [job for job in jobs if job not in extra and _is_astray(state, run, job)]
     debts = wrong_debts(state, run, plan, progress)
     causes = {
         "the group was done and nothing had gone on": progress.is_done,
         "its place in the plan was not where its history leads": progress != before,
-        "jobs were missing": bool(lacking),
+        "jobs were missing": bool(lacking or undone),
         "jobs were there that nothing needs": bool(extra),
         "jobs were where nobody would take them": bool(astray),
         "external work that is not waited for was not cancelled, or other work was": bool(debts),
@@ -145,11 +151,14 @@ def _mended(
         draft.owe_children()
     draft.keep_progress(progress.to_json())
     _reopen(draft, state, run, plan, progress, lacking)
+    for row in undone:
+        queue_again(draft, row)
     paid = put_right(draft, state, run, plan, debts, now)
-    draft.append("run.repaired", data={**facts, "jobs": len(lacking)} if lacking else facts)
+    given = len(lacking) + len(undone)
+    draft.append("run.repaired", data={**facts, "jobs": given} if given else facts)
     # Last, as they may end the run: nothing comes after an end.
     if not advance(draft, plan, progress):
-        _put_right(draft, plan, astray, now)
+        _put_right(draft, state, run, astray, now)
     return (*paid, *draft.changes())
 
 
@@ -307,12 +316,12 @@ def _is_astray(state: State, run: Run, job: Job) -> bool:
             return False
 
 
-def _put_right(draft: RunDraft, plan: Plan, astray: Sequence[Job], now: Micros) -> None:
+def _put_right(draft: RunDraft, state: State, run: Run, astray: Sequence[Job], now: Micros) -> None:
     """Let jobs rest as they should. One that was leased to nobody was lost with its worker, and that counts."""
     for job in astray:
         if draft.status in TERMINAL:
             return
         if job.state is JobState.LEASED:
-            free_lost(draft, plan, job, now)
+            free_lost(state, draft, run, job, now)
         else:
             draft.rest_job(job, None if job.waits_for_child else job.wake_at or now)

@@ -20,15 +20,15 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.decide.cancels import free_lost_cancel
 from holdfast.kernel.decide.failures import fail_attempt, fail_stage, is_over, out_of_time
 from holdfast.kernel.decide.leases import hints_of
+from holdfast.kernel.decide.queued_steps import free_lost_step
 from holdfast.kernel.decide.records import block_run
 from holdfast.kernel.draft import RunDraft
-from holdfast.kernel.plan import Plan
 from holdfast.kernel.state import Decision, Expired, Lost, Reads, State
 from holdfast.kernel.work import LOST_WORKER
 from holdfast.ports.changes import AddDuty, Change, PutDuty, PutSession
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import SessionLostError
-from holdfast.ports.records import TERMINAL, Duty, Job, JobKind, JobState, Micros, Session, SessionState
+from holdfast.ports.records import TERMINAL, Duty, Job, JobKind, JobState, Micros, Run, Session, SessionState
 from holdfast.ports.transport import Hint
 
 
@@ -118,7 +118,7 @@ def decide_reap_stale(state: State, command: LeaseReapStale, now: Micros, _: Ids
                 continue
             if draft.status in TERMINAL:  # which has closed the others
                 continue
-            if free_lost(draft, state.plan_of(run), job, now):
+            if free_lost(state, draft, run, job, now):
                 freed += 1
                 continue
             dead += 1
@@ -133,11 +133,14 @@ def _is_orphan(state: State, job: Job) -> bool:
     return job.state is JobState.LEASED and holder is not None and holder.state is SessionState.DEAD
 
 
-def free_lost(draft: RunDraft, plan: Plan, job: Job, now: Micros) -> bool:
+def free_lost(state: State, draft: RunDraft, run: Run, job: Job, now: Micros) -> bool:
     """Free a job whose holder is gone; return False if that was its last attempt, with which its stage has failed."""
+    if job.kind is JobKind.STEP:
+        return free_lost_step(state, draft, run, job, now)
+    plan = state.plan_of(run)
     if job.attempts >= job.max_attempts and job.kind is JobKind.DRIVE:
         message = f"{job.attempts} workers in a row were lost with it, and it came no further"
-        block_run(draft, job, Failure(code=LOST_WORKER, message=message), now, {})
+        block_run(state, draft, job, Failure(code=LOST_WORKER, message=message), now, {})
         return False
     if job.attempts >= job.max_attempts:
         message = f"the worker that held attempt {job.attempts} of {job.max_attempts} was lost"

@@ -20,6 +20,8 @@ from holdfast.kernel.commands import (
     Outcome,
     Parked,
     Started,
+    StepGave,
+    StepRaised,
     Suspended,
     Tested,
 )
@@ -29,6 +31,7 @@ from holdfast.kernel.decide.children import start_child
 from holdfast.kernel.decide.continuing import continued
 from holdfast.kernel.decide.failures import fail_attempt, fail_stage
 from holdfast.kernel.decide.leases import attempt_of, held_job, hints_of, named_job
+from holdfast.kernel.decide.queued_steps import step_settled
 from holdfast.kernel.decide.records import block, function_cancelled, park
 from holdfast.kernel.decide.said import keys_said, said_before, said_changes
 from holdfast.kernel.decide.suspensions import checked, suspended
@@ -66,12 +69,17 @@ _OUTCOMES: Final[dict[JobKind, tuple[type[Outcome], ...]]] = {
     JobKind.CHILD: (Started, Failed),
     JobKind.DELIVER: (),
     JobKind.DRIVE: (Completed, Failed, Cancelled, Parked, Blocked, Continued),
+    JobKind.STEP: (StepGave, StepRaised),
 }
 """How a job of each kind can end."""
 
 
 def reads_of_settle(command: JobSettle) -> Reads:
-    """Read the run, then the job, the session that is to have the next one, and whoever has the id of a child."""
+    """Read the run, then the job, the session that is to have the next one, and whoever has the id of a child.
+
+    With a run that is blocked all its jobs are held; where a step of a queue ends, the job that drives its function is
+    woken.
+    """
     key = named_job(command.job)
     sessions = () if command.take_next is None else (command.take_next,)
     outcome = command.outcome
@@ -79,6 +87,8 @@ def reads_of_settle(command: JobSettle) -> Reads:
     goes_on = outcome if isinstance(outcome, Continued) else None
     return Reads(
         runs=(key.run,),
+        whole_runs=isinstance(outcome, Blocked | Continued),
+        drivers=isinstance(outcome, StepGave | StepRaised),
         names=names,
         jobs=(key,),
         sessions=sessions,
@@ -94,7 +104,7 @@ def decide_settle(state: State, command: JobSettle, now: Micros, ids: Ids) -> De
     if held is None:
         return Decision(JobSettled(status="fenced"))
     run, job = held
-    has_failed = isinstance(command.outcome, Failed)
+    has_failed = isinstance(command.outcome, Failed | StepRaised)
     if not isinstance(command.outcome, _OUTCOMES[job.kind]):
         raise InvalidCommandError(
             f"job {command.job} is of kind {job.kind}; it can't be settled as {type(command.outcome).__name__}"
@@ -152,8 +162,10 @@ def _ended(
             return park(run, job, command.outcome, now)
         case Continued():
             return continued(state, run, job, command.outcome, now, ids)
+        case StepGave() | StepRaised():
+            return step_settled(state, command, run, job, _circumstances(command), now)
         case Blocked(failure=failure):
-            return block(run, job, failure, now, _told(command, failure))
+            return block(state, run, job, failure, now, _told(command, failure))
 
 
 def _completed(

@@ -13,7 +13,7 @@ from holdfast.kernel.progress import driver_of
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, RunNotFoundError, SignalRefusedError
-from holdfast.ports.records import TERMINAL, JobState, Micros, Run, RunName, RunStatus
+from holdfast.ports.records import TERMINAL, JobKind, JobState, Micros, Run, RunName, RunStatus
 from holdfast.ports.transport import RunHint
 
 CHANNEL_MAX: Final = 128
@@ -107,3 +107,6 @@ def tell_to_end(
     draft.append("run.cancelling", data=told)
     draft.cancel(error)
     wake_driver(state, draft, run, now)
+    for job in state.tables.jobs.get(run.key, {}).values():  # all of them, if the run was held
+        if job.kind is JobKind.STEP and job.state is JobState.HELD:
+            draft.rest_job(job, job.wake_at or now)

@@ -13,7 +13,8 @@ class StepAsked:
 
     `call` names this call in its run, the same in every replay. `step` is the step's name, `arguments` the JSON text of
     what it was called with, `definition` what was called, for whoever runs it. `site` is where: `<file>:<line>`.
-    `undoes` is the call that it takes back, if it does that: then it must not fail for good.
+    `undoes` is the call that it takes back, if it does that: then it must not fail for good. `queue` is where it is
+    done, if that is as a job of its own.
     """
 
     call: str
@@ -22,6 +23,7 @@ class StepAsked:
     definition: object = attrs.field(default=None, eq=False, repr=False)
     site: str = ""
     undoes: str = ""
+    queue: str | None = None
 
     @property
     def what(self) -> str:
@@ -85,6 +87,19 @@ class TellAsked:
 
 
 Asked: TypeAlias = StepAsked | TimerAsked | ChildAsked | TellAsked
+
+
+@attrs.frozen(kw_only=True)
+class StepQueued:
+    """A step was put into a queue."""
+
+    call: str
+    step: str
+
+    @property
+    def what(self) -> str:
+        """What was recorded, in words."""
+        return f"step {self.step!r}"
 
 
 @attrs.frozen(kw_only=True)
@@ -194,7 +209,7 @@ class Cancelling:
 Answer: TypeAlias = StepCompleted | StepFailed | TimerFired | ChildStarted | ChildTold
 """What comes of a call."""
 
-Told: TypeAlias = Answer | ChildEnded | SignalReceived | UpdateReceived | Cancelling
+Told: TypeAlias = Answer | StepQueued | ChildEnded | SignalReceived | UpdateReceived | Cancelling
 
 
 @attrs.frozen(kw_only=True)

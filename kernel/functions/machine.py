@@ -27,6 +27,7 @@ from holdfast.kernel.functions.asked import (
     StepAsked,
     StepCompleted,
     StepFailed,
+    StepQueued,
     TellAsked,
     TimerAsked,
     TimerFired,
@@ -95,6 +96,10 @@ class FunctionMachine:
     def asked(self) -> tuple[Asked, ...]:
         """What it waits for, in the order in which it has asked."""
         return tuple(self._open.values())
+
+    def waits_for(self, call: str) -> Asked | None:
+        """Return what was asked for by a call that it waits for; None if it does not."""
+        return self._open.get(call)
 
     def speak_to(self, speaker: object) -> None:
         """Say to whom it is told from here on what the function logs."""
@@ -167,6 +172,8 @@ class FunctionMachine:
             case UpdateReceived() as update:
                 if not self._is_over:
                     self._loop.updates.receive(update)
+            case StepQueued() as queued:
+                self._expected(row, queued)
             case told:
                 if (asked := self._expected(row, told)) is not None:
                     del self._open[told.call]
@@ -215,7 +222,7 @@ class FunctionMachine:
         except Exception as error:  # noqa: BLE001  # whatever it is, somebody has to look at it
             self._fault = CompensationError("what it did", f"{type(error).__name__}: {error}")
 
-    def _expected(self, row: Row, told: Answer) -> Asked | None:
+    def _expected(self, row: Row, told: Answer | StepQueued) -> Asked | None:
         """Return what was asked for by the call that a row is about; None if that was dropped."""
         asked = self._open.get(told.call)
         known = asked or self._forgotten.get(told.call)

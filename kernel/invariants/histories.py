@@ -7,6 +7,7 @@ from typing import Final, TypeAlias, cast
 
 import attrs
 
+from holdfast.kernel.invariants.queues import QueuedStep, queued_steps
 from holdfast.kernel.invariants.snapshots import Snapshot
 from holdfast.kernel.plan import Group, MapPlan, NodePlan, Plan, plan_from_json, stage_of
 from holdfast.kernel.progress import Progress, progress_from
@@ -308,12 +309,13 @@ class Place:
 class Seen:
     """A run with all its rows, and what its history tells: `place`, and the rows that can't be.
 
-    `jobs` are those by which it goes on, `owed` those that tell others of an end, `cancels` those that cancel external
-    work that is not waited for.
+    `jobs` are those by which it goes on, `steps` those that do steps which its function has put into queues, `owed`
+    those that tell others of an end, `cancels` those that cancel external work that is not waited for.
     """
 
     run: Run
     jobs: Sequence[Job]
+    steps: Sequence[Job]
     owed: Sequence[Job]
     cancels: Sequence[Job]
     history: Sequence[HistoryRow]
@@ -327,6 +329,11 @@ class Seen:
     def is_repaired(self) -> bool:
         """Whether rows of it were lost and replaced: counts of attempts and epochs then begin anew."""
         return any(row.type == "run.repaired" for row in self.history)
+
+    @cached_property
+    def queued(self) -> tuple[Sequence[QueuedStep], Sequence[str]]:
+        """The steps that its function has put into queues, and what can't be of the rows that tell of them."""
+        return queued_steps(self.history)
 
     @cached_property
     def attempts(self) -> Mapping[tuple[Item, Phase], Sequence[HistoryRow]]:
@@ -370,7 +377,8 @@ def look(run: Run, plan: str, snapshot: Snapshot) -> Seen:
     jobs = [job for _, job in sorted(snapshot.jobs.get(run.key, {}).items())]
     return Seen(
         run=run,
-        jobs=[job for job in jobs if not job.is_debt],
+        jobs=[job for job in jobs if not job.is_debt and job.kind is not JobKind.STEP],
+        steps=[job for job in jobs if job.kind is JobKind.STEP],
         owed=[job for job in jobs if job.state is JobState.OWED],
         cancels=[job for job in jobs if job.is_debt and job.state is not JobState.OWED],
         history=history,

@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Final
 
 from holdfast.kernel.invariants.histories import ENDS, Item, Phase, Seen, fact, look, phase_of
+from holdfast.kernel.invariants.queue_rules import step_epochs, steps_are_counted, steps_have_jobs
 from holdfast.kernel.invariants.snapshots import Snapshot, as_snapshot
 from holdfast.kernel.invariants.violations import Violation
 from holdfast.kernel.plan import MapPlan, stage_of
@@ -251,8 +252,9 @@ def _absorbed(seen: Seen) -> Iterator[str]:
     run = seen.run
     if (run.status in TERMINAL) != (run.ended_at is not None):
         yield f"it is {run.status}, and ended at {run.ended_at}"
-    if run.status in TERMINAL and (seen.jobs or run.open_jobs):
-        yield f"it is {run.status}, counts {run.open_jobs} jobs and has {len(seen.jobs)}"
+    jobs = len(seen.jobs) + len(seen.steps)
+    if run.status in TERMINAL and (jobs or run.open_jobs):
+        yield f"it is {run.status}, counts {run.open_jobs} jobs and has {jobs}"
     for job in seen.owed:
         if job.kind is not JobKind.DELIVER or job.epoch or job.session is not None:
             yield f"job {job.number} is owed, and somebody's attempt"
@@ -304,8 +306,9 @@ def _left(seen: Seen) -> Iterator[str]:
 def _orphans(seen: Seen) -> Iterator[str]:
     """S7: an active run has exactly the jobs that its place in the plan asks for, and counts them right."""
     run, place = seen.run, seen.place
-    if run.open_jobs != len(seen.jobs):
-        yield f"its row counts {run.open_jobs} jobs, and it has {len(seen.jobs)}"
+    jobs = len(seen.jobs) + len(seen.steps)
+    if run.open_jobs != jobs:
+        yield f"its row counts {run.open_jobs} jobs, and it has {jobs}"
     if run.status in TERMINAL:
         return
     waits = not run.is_admitted and run.status in (RunStatus.PENDING, RunStatus.PAUSED)
@@ -344,10 +347,10 @@ def _orphans(seen: Seen) -> Iterator[str]:
 
 def _leases(seen: Seen) -> Iterator[str]:
     """S7: each job is in a state from which somebody or something will take it on."""
-    for job in seen.jobs:
+    for job in (*seen.jobs, *seen.steps):
         if job.number > seen.run.last_job or job.namespace != seen.run.namespace:
             yield f"job {job.number} is none that the run has given out"
-        if job.definition != seen.place.plan.definition:
+        if job.kind is not JobKind.STEP and job.definition != seen.place.plan.definition:
             yield f"job {job.number} asks for the code of {job.definition}"
         match job.state:
             case JobState.LEASED:
@@ -453,6 +456,9 @@ _RULES: Final[Sequence[tuple[str, Callable[[Seen], Iterator[str]]]]] = (
     ("S6", _ends),
     ("S7", _orphans),
     ("S7", _leases),
+    ("S1", step_epochs),
+    ("S7", steps_have_jobs),
+    ("S8", steps_are_counted),
     ("S8", _attempts),
     ("S9", _in_order),
     ("T1", _on_time),

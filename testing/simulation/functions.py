@@ -25,7 +25,7 @@ from holdfast.kernel.authoring.functions import (
 )
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.step_context import step_context
-from holdfast.kernel.authoring.steps import Step, step
+from holdfast.kernel.authoring.steps import Step, StepDecorator, step
 from holdfast.ports.errors import StepLostError
 from holdfast.testing.simulation.asked import expose_tally
 from holdfast.testing.simulation.callings import PATIENT, Calling, draw_calling, run_key
@@ -59,7 +59,7 @@ def draw_function(draw: Random, name: str, tally: Tally) -> Program:
     ahead = Random()  # it goes on as `draw` will, so that what is drawn for a seed stays the same
     ahead.setstate(draw.getstate())
     rounds = ahead.choice((1, 1, 1, 2, 3))
-    draft = _Draft(draw, tally)
+    draft = _Draft(draw, tally, name)
     kinds = draw.choices(draft.kinds, k=draw.choice((1, 2, 3, 4)))
     for kind in kinds:
         kind()
@@ -92,12 +92,18 @@ def draw_function(draw: Random, name: str, tally: Tally) -> Program:
 class _Draft:
     """A function that grows, from number to number."""
 
-    def __init__(self, draw: Random, tally: Tally) -> None:
+    def __init__(self, draw: Random, tally: Tally, whose: str) -> None:
         self.parts: list[Go] = []
         self.receives = 0
         self._draw = draw
         self._tally = tally
+        self._whose = whose
         self._steps = 0
+        beside = Random()  # what is drawn of queues takes nothing from `draw`, for the same reason
+        beside.setstate(draw.getstate())
+        self._queues = Random(beside.getrandbits(64))
+        self._queued = self._queues.choice((0.0, 0.0, 0.3, 0.8))
+        """How many of its steps get into queues."""
         self._models: list[Model] = []
         self.kinds: tuple[Callable[[], None], ...] = (
             self.add_chain,
@@ -246,11 +252,11 @@ class _Draft:
     def add_big(self) -> None:
         """A value that is too large for a row, and a step that takes it."""
 
-        @step(name=self._name("blow_up"), retry=PATIENT)
+        @self._decorator("blow_up")
         async def blow_up(number: int) -> str:
             return str(number % 10) * _BIG
 
-        @step(name=self._name("shrink"), retry=PATIENT)
+        @self._decorator("shrink")
         def shrink(text: str) -> int:
             assert len(text) == _BIG
             return int(text[0])
@@ -263,7 +269,7 @@ class _Draft:
     def add_drawn(self) -> None:
         """What looks random, which a step is given: the same in every replay."""
 
-        @step(name=self._name("echo"), retry=PATIENT)
+        @self._decorator("echo")
         async def echo(text: str) -> str:
             return text
 
@@ -318,14 +324,14 @@ class _Draft:
         calling = draw_calling(self._draw)
         undo_fails = draw.choice((0, 0, 1, 2))
 
-        @step(name=self._name("charge"), retry=PATIENT)
+        @self._decorator("charge")
         async def charge(key: str, number: int) -> int:
             tally.charge(run_key(), key)
             await asyncio.sleep(calling.seconds)
             calling.fail()
             return mixed(calling.salt, number)
 
-        takes_back = step(name=self._name("refund"), retry=PATIENT)
+        takes_back = self._decorator("refund")
 
         async def undo(receipt: int | None, key: str) -> None:
             if step_context().attempt <= undo_fails:
@@ -387,15 +393,22 @@ class _Draft:
 
     def _step(self, calling: Calling) -> Step[[int], int]:
         is_async = self._draw.random() < 0.5
-        # A try that does not hang is in time: one that never is would be tried sixty times, for nothing.
-        limit = timedelta(seconds=3 + calling.seconds) if calling.how == "hang" else None
-        decorate = step(name=self._name("step"), retry=PATIENT)
-        made = decorate(calling.async_body() if is_async else calling.sync_body())
-        return made if limit is None else made.options(timeout=limit)
+        decorate = self._decorator("step")
+        if calling.how == "hang":
+            # A try that does not hang is in time: one that never is would be tried sixty times, for nothing.
+            decorate = decorate(timeout=timedelta(seconds=3 + calling.seconds))
+        return decorate(calling.async_body() if is_async else calling.sync_body())
+
+    def _decorator(self, name: str, retry: Retry = PATIENT) -> StepDecorator:
+        """Return what makes a step, maybe one of a queue: of those that workers serve."""
+        decorate = step(name=self._name(name), retry=retry)
+        if self._queues.random() >= self._queued:
+            return decorate
+        return decorate(queue=self._queues.choice(("default", "slow")))
 
     def _name(self, kind: str) -> str:
         self._steps += 1
-        return f"{kind}{self._steps}"
+        return f"{self._whose}.{kind}{self._steps}"
 
     def _add(self, part: Go, model: Model) -> None:
         self.parts.append(part)

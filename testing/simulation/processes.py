@@ -83,8 +83,8 @@ class Observer:
         yield
 
     def observed(self, body: Body) -> Body:
-        """Return the same body; if it drives a function, with an eye on the steps that it does."""
-        if body.attempt.kind is not JobKind.DRIVE:
+        """Return the same body; if it drives a function, or is a step of one, with an eye on the steps that it does."""
+        if body.attempt.kind not in (JobKind.DRIVE, JobKind.STEP):
             return body
         attempt, inner = body.attempt, body.parts.step
 
@@ -103,6 +103,7 @@ class Observer:
                     step=step.name,
                     attempt=context.attempt,
                     arguments=step.form.encode(args, kwargs),
+                    is_queued=attempt.kind is JobKind.STEP,
                 )
                 self._watch.step(self._life.name, begun)
 

@@ -10,13 +10,16 @@ from holdfast.kernel.invariants import Violation
 from holdfast.ports.json import parse
 from holdfast.ports.records import HistoryRow, Job, JobState, Micros, Run
 
-_ENDS: Final = frozenset({"step.completed", "step.failed", "timer.fired"})
-_OF_CALLS: Final = _ENDS | {"step.retrying"}
+_ENDS: Final = frozenset({"step.completed", "step.failed", "step.cancelled", "timer.fired"})
+_OF_CALLS: Final = _ENDS | {"step.retrying", "step.queued"}
 
 
 @attrs.frozen(kw_only=True)
 class Begun:
-    """A try of a step that has begun: of which claim, of which call, the how-manieth, and with what."""
+    """A try of a step that has begun: of which claim, of which call, the how-manieth, and with what.
+
+    `is_queued`: as a job of its own, of which the claim is.
+    """
 
     job: str
     epoch: int
@@ -26,12 +29,15 @@ class Begun:
     step: str
     attempt: int
     arguments: str
+    is_queued: bool = False
 
 
 @attrs.define
 class _Call:
     """What is recorded of a call."""
 
+    is_undo: bool = False
+    queued: bool = False
     ended: str = ""
     tries: int = 0
     retry_at: Micros = 0
@@ -55,11 +61,17 @@ class Steps:
         if row.type not in _OF_CALLS:
             return
         facts = cast("dict[str, object]", parse(row.data or "{}"))
-        call = self._calls.setdefault((row.run, str(facts["call"])), _Call())
+        name = str(facts["call"])
+        call = self._calls.setdefault((row.run, name), _Call(is_undo=name.startswith("undo.")))
         where = f"row {row.number}, {row.type} of call {facts['call']}"
+        if row.type == "step.queued":
+            if call.queued and not call.is_undo:
+                yield Violation("S7", row.run, f"{where}: it was put into a queue before")
+            call.queued, call.tries, call.ended = True, 0, ""
+            return
         if call.ended:
             yield Violation("S4", row.run, f"{where}: it is {call.ended} already")
-        if row.type != "timer.fired":
+        if row.type not in ("timer.fired", "step.cancelled"):
             call.tries += 1
             if facts["attempt"] != call.tries:
                 yield Violation(
@@ -105,7 +117,7 @@ class Steps:
             yield Violation("T1", begun.job, f"{where} begins {early:.3f} s before its time")
 
     def _is_lost(self, begun: Begun) -> bool:
-        return (begun.run, begun.epoch) in self._lost
+        return not begun.is_queued and (begun.run, begun.epoch) in self._lost
 
     def wasted(self) -> Iterator[Violation]:
         """W1: where nothing goes wrong, each try of each call begins once."""

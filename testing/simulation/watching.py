@@ -14,6 +14,7 @@ from holdfast.kernel.commands import (
     RunExpire,
 )
 from holdfast.kernel.invariants import Snapshot, Violation, as_snapshot, check, check_step
+from holdfast.kernel.invariants.histories import fact
 from holdfast.ports.changes import (
     AddJob,
     AddNote,
@@ -60,13 +61,16 @@ _ENDS: Final = frozenset(
         "stage.retrying",
         "stage.failed",
         "stage.lost",
+        "step.cancelled",
         "step.completed",
         "step.failed",
+        "step.queued",
         "step.retrying",
         "timer.fired",
         *PAID_ROWS,
     }
 )
+_OF_STEPS: Final = frozenset({"step.completed", "step.failed", "step.retrying"})
 _BLOCKS: Final = frozenset({"blob_missing", "blob_corrupt"})
 _VIOLATIONS_MAX: Final = 5
 
@@ -374,6 +378,8 @@ def _job_of(change: Change) -> JobKey | None:
 
 def _is_held(job: Job, row: HistoryRow) -> bool:
     fits = (job.node, job.item) == (row.node, row.item) and row.epoch in (None, job.epoch)
+    if row.type in _OF_STEPS and (number := fact(row, "job")):  # it was in a queue
+        fits = (job.number, job.epoch) == (number, row.epoch)
     return fits and (job.state is JobState.LEASED or job.waits_for_child)
 
 

@@ -1,9 +1,10 @@
 """Engines on every kind of store."""
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from holdfast.hosts.engine import Engine
 from holdfast.hosts.process import worker as worker_module
 from holdfast.hosts.process.settings import Settings
 from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.steps import Step
 from holdfast.testing.ledger import Ledger
 from tests.postgres import fresh_database
 
@@ -49,10 +51,11 @@ def open_engine(url: str, namespace: str, tmp_path: Path) -> Iterator[OpenEngine
     opened: list[Engine] = []
     ledger = Ledger()
 
-    def open_one(*workflows: Definition[object], namespace: str = namespace) -> Engine:
-        opened.append(
-            Engine.open(url, workflows=workflows, namespace=namespace, blobs=f"file://{tmp_path}/blobs")
-        )
+    def open_one(
+        *workflows: Definition[object], steps: Sequence[Step[..., Any]] = (), namespace: str = namespace
+    ) -> Engine:
+        blobs = f"file://{tmp_path}/blobs"
+        opened.append(Engine.open(url, workflows=workflows, steps=steps, namespace=namespace, blobs=blobs))
         return opened[-1]
 
     with ledger.watching():

@@ -213,6 +213,46 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         ),
     ),
     (
+        c.JobSettle(job="r.1", epoch=2, outcome=c.StepGave(output=Payload(inline="5"))),
+        (
+            f'{{{SETTLE}{{"kind":"StepGave","output":{{"blob":null,"inline":"5"}}}},"said":[],"started_at":null,'
+            '"take_next":null,"type":"job.settle"}'
+        ),
+    ),
+    (
+        c.JobSettle(job="r.1", epoch=2, outcome=c.StepRaised(error="{}", retry_at=7)),
+        (
+            f'{{{SETTLE}{{"error":"{{}}","kind":"StepRaised","retry_at":7}},"said":[],"started_at":null,'
+            '"take_next":null,"type":"job.settle"}'
+        ),
+    ),
+    (
+        c.JobRecord(
+            job="r.1",
+            epoch=2,
+            seen=3,
+            rows=(
+                c.Recorded(
+                    type="step.queued",
+                    call="1",
+                    step="s",
+                    queued=c.Queued(queue="gpu", input=Payload(inline="5"), attempts=3),
+                ),
+                c.Recorded(type="step.cancelled", call="2", job=4),
+            ),
+        ),
+        (
+            f'{{"epoch":2,"host":"",{BASE.partition(",")[0]},"job":"r.1",{BASE.partition(",")[2]},"rows":['
+            '{"attempt":1,"call":"1","child":null,"due":null,"error":null,"job":null,"output":null,'
+            '"queued":{"attempts":3,"input":{"blob":null,"inline":"5"},"queue":"gpu"},"retry_at":null,"site":"",'
+            '"started_at":null,"step":"s","tells":null,"type":"step.queued","undoes":null},'
+            '{"attempt":1,"call":"2","child":null,"due":null,"error":null,"job":4,"output":null,"queued":null,'
+            '"retry_at":null,"site":"","started_at":null,"step":null,"tells":null,"type":"step.cancelled",'
+            '"undoes":null}],"seen":3,'
+            '"type":"job.record"}'
+        ),
+    ),
+    (
         c.JobRelease(job="r.1", epoch=2),
         '{"delay":0,"epoch":2,"idempotency_key":null,"job":"r.1","namespace":"default","type":"job.release"}',
     ),
@@ -225,8 +265,9 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         ),
         (
             f'{{"epoch":2,"host":"",{BASE.partition(",")[0]},"job":"r.1",{BASE.partition(",")[2]},"rows":['
-            '{"attempt":1,"call":"1","child":null,"due":null,"error":null,"output":{"blob":null,"inline":"5"},'
-            '"retry_at":null,"site":"","started_at":null,"step":"s","tells":null,"type":"step.completed","undoes":null}],"seen":3,'
+            '{"attempt":1,"call":"1","child":null,"due":null,"error":null,"job":null,'
+            '"output":{"blob":null,"inline":"5"},"queued":null,"retry_at":null,"site":"","started_at":null,"step":"s","tells":null,"type":"step.completed",'
+            '"undoes":null}],"seen":3,'
             '"type":"job.record"}'
         ),
     ),

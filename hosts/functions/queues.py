@@ -1,0 +1,103 @@
+"""The steps of a function that are jobs of their own: which are to get into their queues, which are in them."""
+
+from collections.abc import Callable, Mapping
+from typing import Final, cast
+
+from holdfast.kernel.authoring.design import policy_from
+from holdfast.kernel.authoring.options import Retry
+from holdfast.kernel.authoring.steps import Step
+from holdfast.kernel.commands import Queued, Recorded
+from holdfast.kernel.functions.asked import Asked, StepAsked
+from holdfast.ports.records import STEP_CANCELLED, STEP_COMPLETED, STEP_FAILED, STEP_QUEUED, Payload
+
+ENDED: Final = (STEP_COMPLETED, STEP_FAILED)
+
+
+class Queues:
+    """Knows them from what a function asks for, and from what its history tells."""
+
+    def __init__(self) -> None:
+        self._new: dict[str, StepAsked] = {}
+        self._jobs: dict[str, int] = {}
+        self._left: dict[str, int] = {}
+        """Those in queues in which nobody is interested any more, with the numbers of their jobs."""
+        self._times: dict[str, int] = {}
+        self.not_undone: str | None = None
+        """What has taken nothing back in the end, in words, if an operator is yet to be told."""
+
+    @property
+    def are_waited_for(self) -> bool:
+        """Whether any step is in a queue."""
+        return bool(self._jobs)
+
+    def has(self, call: str) -> bool:
+        """Whether a call is in a queue."""
+        return call in self._jobs
+
+    def ask(self, asked: StepAsked) -> None:
+        """Note that a step is to get into its queue."""
+        self._new[asked.call] = asked
+
+    def drop(self, call: str) -> None:
+        """Note that nobody is interested in a call any more."""
+        self._new.pop(call, None)
+        if call in self._jobs:
+            self._left[call] = self._jobs.pop(call)
+
+    def note(self, kind: str, call: str, facts: Mapping[str, object], *, is_open: bool) -> None:
+        """Take a row that tells of a step. `is_open`: the function waits for the call."""
+        if kind == STEP_QUEUED:
+            self._new.pop(call, None)
+            self._times[call] = cast("int", facts["attempt"])
+            where = self._jobs if is_open else self._left
+            where[call] = cast("int", facts["job"])
+        elif kind == STEP_CANCELLED or kind in ENDED:
+            self._new.pop(call, None)
+            self._jobs.pop(call, None)
+            self._left.pop(call, None)
+
+    def begin_generation(self, open_calls: Callable[[str], Asked | None]) -> None:
+        """Note that from here on the rows are of another generation: what was in a queue gets into it again."""
+        for call in self._jobs:
+            asked = open_calls(call)
+            if isinstance(asked, StepAsked) and asked.queue is not None:
+                self.ask(asked)
+        self._jobs.clear()
+        self._left.clear()
+
+    def try_undo_again(self, asked: StepAsked, facts: Mapping[str, object]) -> None:
+        """Note that what takes back a step has failed for good: somebody has to look, and then it is tried again."""
+        error = cast("Mapping[str, str]", facts.get("error") or {})
+        what = f"what takes back a step, {asked.step!r}, has failed {facts.get('attempt')} times"
+        self.not_undone = (
+            f"{what}: {error.get('type')}: {error.get('message')}; `run resume` has it tried again"
+        )
+        self.ask(asked)
+
+    def new(self) -> list[StepAsked]:
+        """Return the steps that are to get into their queues, in the order in which they were asked for."""
+        return list(self._new.values())
+
+    def queued(self, asked: StepAsked, arguments: Payload) -> Recorded:
+        """Return what puts a step into its queue."""
+        step = cast("Step[..., object]", asked.definition)
+        assert asked.queue is not None
+        return Recorded(
+            type="step.queued",
+            call=asked.call,
+            step=asked.step,
+            site=asked.site,
+            attempt=self._times.get(asked.call, 0) + 1,
+            undoes=asked.undoes or None,
+            queued=Queued(queue=asked.queue, input=arguments, attempts=_attempts(step.retry or Retry())),
+        )
+
+    def taken_back(self) -> list[Recorded]:
+        """Return what takes those out of their queues in which nobody is interested any more."""
+        return [Recorded(type="step.cancelled", call=call, job=job) for call, job in self._left.items()]
+
+
+def _attempts(retry: Retry) -> int:
+    """Return how often a step may be tried, whatever it fails by."""
+    policies = (retry, *dict(retry.by_error).values())
+    return max(policy_from(one).attempts for one in policies)

@@ -1,0 +1,75 @@
+"""What a run's history tells of the steps that its function has put into queues."""
+
+from collections.abc import Sequence
+from typing import Final, cast
+
+import attrs
+
+from holdfast.ports.json import parse
+from holdfast.ports.records import (
+    STEP_CANCELLED,
+    STEP_COMPLETED,
+    STEP_ENDS,
+    STEP_FAILED,
+    STEP_QUEUED,
+    STEP_RETRYING,
+    HistoryRow,
+)
+
+_TRIES: Final = frozenset({STEP_COMPLETED, STEP_FAILED, STEP_RETRYING})
+
+
+@attrs.define
+class QueuedStep:
+    """A step in a queue: the row that put it there, those in which its attempts ended, and whether it is over."""
+
+    queued: HistoryRow
+    tries: list[HistoryRow] = attrs.field(factory=list[HistoryRow])
+    is_over: bool = False
+
+    @property
+    def job(self) -> int:
+        """The number of its job."""
+        return number_in(self.queued, "job")
+
+
+def queued_steps(history: Sequence[HistoryRow]) -> tuple[list[QueuedStep], list[str]]:
+    """Return the steps that were put into queues, in order, and what can't be of the rows that tell of them."""
+    steps: list[QueuedStep] = []
+    wrong: list[str] = []
+    last: dict[str, QueuedStep] = {}
+    given: set[int] = set()
+    first = next((at for at, row in enumerate(history) if row.type == STEP_QUEUED), len(history))
+    for row in history[first:]:
+        if row.type not in _TRIES and row.type not in (STEP_QUEUED, STEP_CANCELLED):
+            continue
+        call, job = text_in(row, "call"), number_in(row, "job")
+        known = last.get(call)
+        if row.type == STEP_QUEUED:
+            if job in given:
+                wrong.append(f"row {row.number} gives call {call} job {job}, which had another")
+            given.add(job)
+            if known is not None:
+                known.is_over = True  # its job was lost, and it was given another
+            last[call] = QueuedStep(row)
+            steps.append(last[call])
+        elif known is None or known.is_over or known.job != job:
+            if job or (known is not None and not known.is_over):
+                wrong.append(
+                    f"row {row.number} is a {row.type} of call {call} by job {job}, which is not its job"
+                )
+        else:
+            if row.type in _TRIES:
+                known.tries.append(row)
+            known.is_over = row.type in STEP_ENDS
+    return steps, wrong
+
+
+def number_in(row: HistoryRow, name: str) -> int:
+    """Return a number that a row tells; 0 if it does not."""
+    return cast("dict[str, int]", parse(row.data or "{}")).get(name, 0)
+
+
+def text_in(row: HistoryRow, name: str) -> str:
+    """Return a text that a row tells; an empty one if it does not."""
+    return cast("dict[str, str]", parse(row.data or "{}")).get(name, "")
