@@ -164,7 +164,7 @@ class Stubs:
         """Note that a body is about to be called; return what is to be called in its place."""
         if body.test is not None or body.is_ours or body.work.error is not None:
             return body
-        if body.attempt.kind is JobKind.DRIVE:
+        if body.attempt.kind in (JobKind.DRIVE, JobKind.STEP):
             return self._of_function(body)
         part: Part = _PARTS.get(body.attempt.kind, "body")
         key = _key(body.stage, part)
@@ -174,7 +174,7 @@ class Stubs:
         return body if action is None else attrs.evolve(body, stage=_standing_in(body.stage, action, part))
 
     def _of_function(self, body: Body) -> Body:
-        """Return the same function with what stands in for its steps."""
+        """Return the same function, or step of a queue, with what stands in for steps."""
         clock = body.parts.clock
 
         def watched(step: AnyStep) -> AnyStep:

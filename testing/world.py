@@ -26,7 +26,7 @@ from holdfast.ports.blobs import BlobStore
 from holdfast.ports.clock import instant
 from holdfast.ports.durations import Duration
 from holdfast.ports.events import USER_EVENTS, EventSink
-from holdfast.ports.records import JobKind, JobState, RunStatus
+from holdfast.ports.records import JobKind, JobState, RunStatus, step_of
 from holdfast.testing.async_world import AsyncWorld
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.bodies import BodiesHere
@@ -55,7 +55,7 @@ class Asleep:
 
     Attributes:
         run_id: The run.
-        stage: The stage; None if it is the run itself that has not begun.
+        stage: The stage, or the step of a queue; None if it is the run itself that has not begun.
         item: Which item of a mapped stage.
         until: When it goes on.
         why: `start`: the run has a `start_at`. `check`: a suspended stage is asked about. `retry`: the next attempt.
@@ -271,7 +271,7 @@ class World:
             found += (
                 Asleep(
                     run_id=one.id,
-                    stage=job.node,
+                    stage=step_of(job.definition) or job.node,
                     item=job.item,
                     until=instant(job.wake_at),
                     why=_WHY.get(job.kind, "retry"),

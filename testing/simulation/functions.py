@@ -221,7 +221,7 @@ class _Draft:
             self._add_hopeless(name, salt, hangs=more.random() < 0.5)
             return
 
-        @step(name=name, retry=Retry(attempts=20, give_up_on=(NoFundsError,)))
+        @self._decorator(name, Retry(attempts=20, give_up_on=(NoFundsError,)))
         def refuse(number: int) -> int:
             raise NoFundsError(number + salt)
 
@@ -236,7 +236,7 @@ class _Draft:
     def _add_hopeless(self, name: str, salt: int, *, hangs: bool) -> None:
         """A step that never succeeds, and uses up what it has of tries: it may lose some with its workers."""
 
-        @step(name=name, retry=_HASTY, timeout=timedelta(seconds=2))
+        @self._decorator(name, _HASTY)(timeout=timedelta(seconds=2))
         async def refuse(number: int) -> int:
             await asyncio.sleep(3_600.0 if hangs else 0.0)
             raise ValueError("never")
@@ -252,11 +252,11 @@ class _Draft:
     def add_big(self) -> None:
         """A value that is too large for a row, and a step that takes it."""
 
-        @self._decorator("blow_up")
+        @self._decorator(self._name("blow_up"))
         async def blow_up(number: int) -> str:
             return str(number % 10) * _BIG
 
-        @self._decorator("shrink")
+        @self._decorator(self._name("shrink"))
         def shrink(text: str) -> int:
             assert len(text) == _BIG
             return int(text[0])
@@ -269,7 +269,7 @@ class _Draft:
     def add_drawn(self) -> None:
         """What looks random, which a step is given: the same in every replay."""
 
-        @self._decorator("echo")
+        @self._decorator(self._name("echo"))
         async def echo(text: str) -> str:
             return text
 
@@ -324,14 +324,14 @@ class _Draft:
         calling = draw_calling(self._draw)
         undo_fails = draw.choice((0, 0, 1, 2))
 
-        @self._decorator("charge")
+        @self._decorator(self._name("charge"))
         async def charge(key: str, number: int) -> int:
             tally.charge(run_key(), key)
             await asyncio.sleep(calling.seconds)
             calling.fail()
             return mixed(calling.salt, number)
 
-        takes_back = self._decorator("refund")
+        takes_back = self._decorator(self._name("refund"))
 
         async def undo(receipt: int | None, key: str) -> None:
             if step_context().attempt <= undo_fails:
@@ -393,7 +393,7 @@ class _Draft:
 
     def _step(self, calling: Calling) -> Step[[int], int]:
         is_async = self._draw.random() < 0.5
-        decorate = self._decorator("step")
+        decorate = self._decorator(self._name("step"))
         if calling.how == "hang":
             # A try that does not hang is in time: one that never is would be tried sixty times, for nothing.
             decorate = decorate(timeout=timedelta(seconds=3 + calling.seconds))
@@ -401,14 +401,13 @@ class _Draft:
 
     def _decorator(self, name: str, retry: Retry = PATIENT) -> StepDecorator:
         """Return what makes a step, maybe one of a queue: of those that workers serve."""
-        decorate = step(name=self._name(name), retry=retry)
         if self._queues.random() >= self._queued:
-            return decorate
-        return decorate(queue=self._queues.choice(("default", "slow")))
+            return step(name=name, retry=retry)
+        return step(name=f"{self._whose}.{name}", retry=retry, queue=self._queues.choice(("default", "slow")))
 
     def _name(self, kind: str) -> str:
         self._steps += 1
-        return f"{self._whose}.{kind}{self._steps}"
+        return f"{kind}{self._steps}"
 
     def _add(self, part: Go, model: Model) -> None:
         self.parts.append(part)

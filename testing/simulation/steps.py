@@ -37,7 +37,7 @@ class _Call:
     """What is recorded of a call."""
 
     is_undo: bool = False
-    queued: bool = False
+    is_queued: bool = False
     ended: str = ""
     tries: int = 0
     retry_at: Micros = 0
@@ -65,9 +65,9 @@ class Steps:
         call = self._calls.setdefault((row.run, name), _Call(is_undo=name.startswith("undo.")))
         where = f"row {row.number}, {row.type} of call {facts['call']}"
         if row.type == "step.queued":
-            if call.queued and not call.is_undo:
+            if call.is_queued and not call.is_undo:
                 yield Violation("S7", row.run, f"{where}: it was put into a queue before")
-            call.queued, call.tries, call.ended = True, 0, ""
+            call.is_queued, call.tries, call.ended, call.retry_at = True, 0, "", 0
             return
         if call.ended:
             yield Violation("S4", row.run, f"{where}: it is {call.ended} already")
@@ -90,6 +90,9 @@ class Steps:
                     raise AssertionError(
                         f"row {row.number}, which run {run.key} keeps, was found wrong before"
                     )
+        for (key, _), call in self._calls.items():
+            if key == run.key:
+                call.is_queued = False  # what was in a queue gets into it again
 
     def begins(self, begun: Begun, job: Job | None, now: float) -> Iterator[Violation]:
         """S2: each try begins once for a claim. Where that is held: none of what is recorded, and none too early."""

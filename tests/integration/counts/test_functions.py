@@ -76,6 +76,34 @@ def test_a_chain_of_steps_is_a_commit_for_each_and_two_more(
     assert steps + 2 <= counted.commits <= steps + 4
 
 
+@step(queue="gpu")
+async def add_elsewhere(number: int) -> int:
+    return number + 1
+
+
+@workflow
+async def chain_elsewhere(steps: int) -> int:
+    number = 0
+    for _ in range(steps):
+        number = await add_elsewhere(number)
+    return number
+
+
+@pytest.mark.parametrize("steps", [FEW, 50])
+def test_a_step_of_a_queue_is_two_rows_and_six_commits(
+    open_engine: OpenEngine, statements: Statements, steps: int
+) -> None:
+    """Recorded and parked, claimed and settled, and its function claimed again; the session is opened around them."""
+    engine = open_engine(chain_elsewhere)
+    engine.sync.start(chain_elsewhere(steps), id="x")
+    host = ServerlessHost(engine)
+    with statements.of() as counted:
+        assert host.process_available_jobs(max_jobs=10 * steps, concurrency=1).completed == 2 * steps + 1
+    recorded = [sql for sql in counted.sent.elements() if "INSERT INTO holdfast_history" in sql]
+    assert len(recorded) == 2 * steps + 1
+    assert counted.commits <= 6 * steps + 6, counted.commits / steps
+
+
 def test_steps_of_many_runs_share_commits(open_engine: OpenEngine, statements: Statements) -> None:
     steps, runs = 10, 50
     engine = open_engine(chain)

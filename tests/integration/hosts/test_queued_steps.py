@@ -385,6 +385,24 @@ async def test_a_function_as_a_service_does_it_too(open_engine: OpenEngine) -> N
     sound(engine)
 
 
+async def test_a_function_that_is_run_again_from_a_step_in_a_queue_queues_it_again(
+    open_engine: OpenEngine,
+) -> None:
+    engine = open_engine(index)
+    async with Worker(engine, only_queues=["default"]):
+        run = await engine.start(index("ab"), id="x")
+        with anyio.fail_after(SOON):
+            await until(lambda: queued(engine) == [JobState.QUEUED] * 2)
+            await run.terminate()
+    await engine.handle(index, "x").rerun_from(row=4)
+    async with Worker(engine):
+        with anyio.fail_after(SOON):
+            assert await engine.handle(index, "x").result() == 11 * (97 + 98)
+    assert types_of(engine)[:3] == ["run.created", "step.queued", "step.queued"]
+    assert len(DONE) == 2
+    sound(engine)
+
+
 async def test_two_steps_of_queues_of_one_name_are_refused(open_engine: OpenEngine) -> None:
     @step(name="embed", queue="cpu")
     def other(text: str) -> str:

@@ -352,3 +352,28 @@ def test_a_stage_of_a_world_is_told_from_a_step(world: World) -> None:
     again = world.stub(charge).returns("two")
     assert world.run(fulfil(Order("a", 5)))[0] == "two"
     assert len(again.calls) == 1
+
+
+@step(queue="gpu", retry=Retry(attempts=3, wait=timedelta(hours=1)))
+async def embed(text: str) -> list[int]:
+    raise AssertionError("there is no model here")
+
+
+@workflow
+async def index_text(text: str) -> int:
+    return sum(await embed(text))
+
+
+def test_a_step_of_a_queue_is_stubbed_and_tried_again_as_any() -> None:
+    with World() as world:
+        stub = world.stub(embed).fails(ConnectionError("away"), times=1).returns([3, 4])
+        before = world.now
+        run = world.start(index_text("ab"))
+        world.work()
+        (asleep,) = world.asleep()
+        assert (asleep.stage, asleep.why) == ("embed", "retry")
+        assert run.result() == 7
+        assert [call.attempt for call in stub.calls] == [1, 2]
+        assert dict(stub.calls[0].arguments) == {"text": "ab"}
+        assert len({call.idempotency_key for call in stub.calls}) == 1
+        assert timedelta(minutes=4) < world.now - before < timedelta(minutes=6)
