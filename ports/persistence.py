@@ -220,7 +220,7 @@ class Transaction(Protocol):
         ...
 
     def history(self, rows: Collection[tuple[str, int]], /) -> Sequence[HistoryRow]:
-        """Return history rows by run and number, ascending."""
+        """Return history rows by run and number, ascending. The first row of a run may have any number."""
         ...
 
     def plans(self, fingerprints: Collection[str], /) -> Sequence[PlanRow]:

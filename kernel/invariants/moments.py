@@ -17,6 +17,7 @@ from holdfast.ports.records import (
     HELD,
     PAID_ROWS,
     TERMINAL,
+    HistoryRow,
     Job,
     JobKind,
     JobState,
@@ -91,7 +92,7 @@ def _kept(seen: Seen, snapshot: Snapshot, looked: Mapping[str, Seen]) -> Iterato
     if before is None or (before.name, before.generation + 1) != (run.name, run.generation):
         yield f"it runs {run.rerun_of} again, which is not the generation before it"
         return
-    yield from _kept_rows(run, before)
+    yield from _kept_rows(run, before, snapshot.history.get(before.key, ()))
     kept = references_from(run.kept)
     plan = snapshot.plans.get(before.plan) if kept else None
     gave: Mapping[str, Reference] = {}
@@ -107,7 +108,7 @@ def _kept(seen: Seen, snapshot: Snapshot, looked: Mapping[str, Seen]) -> Iterato
         yield f"it begins with {run.rerun_from!r}, and keeps what that gave"
 
 
-def _kept_rows(run: Run, before: Run) -> Iterator[str]:
+def _kept_rows(run: Run, before: Run, history: Sequence[HistoryRow]) -> Iterator[str]:
     """S4: the rows that a function keeps are the first of those of the generation before it."""
     kept = run.kept_rows
     whole = (*before.kept_rows, KeptRows(before.key, before.last_row))
@@ -119,6 +120,10 @@ def _kept_rows(run: Run, before: Run) -> Iterator[str]:
     is_theirs = known is not None and known.run == last.run and begin < last.last <= known.last
     if tuple(first) != whole[: len(first)] or not is_theirs:
         yield f"it keeps the rows {kept}, and those of the generation before it are {whole}"
+    if run.rerun_from is None:
+        yield f"it begins from the start, and keeps the rows {kept}"
+    if last.run == before.key and any(row.type in ENDS and row.number <= last.last for row in history):
+        yield f"it keeps the rows {kept}, in which the generation before it has ended"
 
 
 def _slots(snapshot: Snapshot) -> Iterator[Violation]:

@@ -7,7 +7,16 @@ import attrs
 import pytest
 
 from holdfast.ports.changes import AddJob, AppendHistory, CreateRun, UpdateRun
-from holdfast.ports.persistence import CompletedRow, NodeRows, NodeRowsOf, Persistence, Transaction
+from holdfast.ports.persistence import (
+    CompletedRow,
+    HistoryOf,
+    NodeRows,
+    NodeRowsOf,
+    Persistence,
+    StreamRows,
+    StreamStart,
+    Transaction,
+)
 from holdfast.ports.records import (
     NOTED_ROWS,
     STAGE_COMPLETED,
@@ -22,6 +31,7 @@ from holdfast.ports.records import (
     RunName,
     RunStatus,
 )
+from holdfast.ports.references import KeptRows
 from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_completed_row, a_job, a_key, a_row, a_run
 from holdfast.testing.conformance.persistence.case import PersistenceCase, ask, put, put_run
 
@@ -169,6 +179,22 @@ class RunReads(PersistenceCase):
         found = ask(store, lambda tx: tx.history(wanted))
 
         assert found == [rows[1, 1], rows[1, 3], rows[2, 1]]
+
+    def test_rows_of_a_history_that_begins_later_are_read_by_number(self, store: Persistence) -> None:
+        """A function that is run again may have its first row behind those that it keeps of other generations."""
+        put(store, CreateRun(a_run(1, last_row=9, kept=f'[["{a_key(7)}",6]]')))
+        rows = [a_row(1, number) for number in (7, 8, 9)]
+        put(store, *map(AppendHistory, rows))
+
+        wanted = [(a_key(1), number) for number in (1, 3, 6, 7, 9, 10)]
+
+        assert ask(store, lambda tx: tx.history(wanted)) == [rows[0], rows[2]]
+        assert store.read(HistoryOf(a_key(1))) == tuple(rows)
+        assert store.read(HistoryOf(a_key(1), after=7, limit=1)) == (rows[1],)
+        assert [row.number for row in store.read(StreamRows((StreamStart(a_key(1), 0, 0),), 2))] == [7, 8]
+        assert [row.number for row in store.read(StreamRows((StreamStart(a_key(1), 8, 0),), 2))] == [9]
+        (run,) = ask(store, lambda tx: tx.runs([a_key(1)]))
+        assert (run.first_row, run.kept_rows) == (7, (KeptRows(a_key(7), 6),))
 
     def test_the_newest_generation_of_a_name_is_returned(self, store: Persistence) -> None:
         """Older generations are not in the answer."""

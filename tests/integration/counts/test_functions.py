@@ -245,3 +245,34 @@ def test_a_wake_up_of_a_function_in_memory_reads_what_is_new_and_replays_nothing
     assert read == [1]
     sent = [sql for sql in counting.sent.elements() if "FROM holdfast_history" in sql and "number > " in sql]
     assert len(sent) == 1
+
+
+# Reruns -----------------------------------------------------------------------------------------------------------
+
+
+def test_to_run_a_function_again_costs_as_much_however_long_its_history_is(
+    open_engine: OpenEngine, statements: Statements
+) -> None:
+    engine = open_engine(chain_and_wait)
+    host = ServerlessHost(engine)
+    costs: list[tuple[int, int, int, int]] = []
+    for length in (FEW, 200):
+        run = engine.sync.start(chain_and_wait(length), id=f"x-{length}")
+        host.process_available_jobs(max_jobs=1)
+        assert run.row().last_row == length + 1
+        with statements.of() as previewed:
+            run.preview_rerun(row=length)
+        assert (previewed.commits, previewed.written) == (0, 0)
+        with statements.of() as within:
+            run.rerun_from(row=length)
+        assert within.commits == 1
+        assert len(within.texts_with("INSERT INTO holdfast_history")) == 1
+        with statements.of() as driven:
+            host.process_available_jobs(max_jobs=1)
+        assert run.row().last_row == length + 2  # two steps were done again
+        reads = [
+            sql for sql in driven.sent.elements() if "FROM holdfast_history" in sql and "number >" in sql
+        ]
+        costs.append((previewed.queries, within.queries, within.written, len(reads)))
+    assert costs[0] == costs[1]
+    assert costs[0][3] == 2  # what is kept, and what is its own

@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
+import attrs
 import pytest
 
 from holdfast import (
@@ -32,6 +33,7 @@ from holdfast.ports.errors import (
     RunFailedError,
     UpdateRejectedError,
 )
+from holdfast.ports.json import canonical
 from holdfast.ports.persistence import FindRun
 from holdfast.ports.records import RunName, RunStatus
 from holdfast.testing import World, replay
@@ -433,6 +435,37 @@ def test_a_fork_is_asked_as_any_run() -> None:
         run.signal(words("go"))
         assert run.result() == ["one", "two", "three"]
         sound(world)
+
+
+@pytest.mark.parametrize(
+    ("kept", "row", "invariants"),
+    [
+        (None, "charge", {"O1"}),
+        ([["{first}", 2]], "charge", {"O1"}),
+        ([["{first}", 7]], "charge", {"S4", "O1"}),
+        ([["{second}", 4]], "charge", {"S4"}),
+        ([["{first}", 3], ["{first}", 4]], "charge", {"S4"}),
+        ([["elsewhere", 4]], "charge", {"S4"}),
+        ([["{first}", 4]], None, {"S4"}),
+    ],
+)
+def test_a_fork_that_keeps_what_it_can_not_is_found_out(
+    kept: list[list[Any]] | None, row: str | None, invariants: set[str]
+) -> None:
+    with World() as world:
+        run = failed_orders(world)
+        mended()
+        run.rerun_from(charge)
+        run.result()
+        sound(world)
+        tables = world.store.dump()
+        first, second = sorted(tables.runs.values(), key=lambda one: one.generation)
+        text = None if kept is None else canonical(kept)
+        text = text and text.replace("{first}", first.key).replace("{second}", second.key)
+        tables.runs[second.key] = attrs.evolve(second, kept=text, rerun_from=row)
+        found = check(tables)
+        assert {one.where for one in found} == {second.key}
+        assert {one.invariant for one in found} >= invariants, found
 
 
 # What came later ---------------------------------------------------------------------------------------------------
