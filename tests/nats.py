@@ -8,7 +8,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -21,10 +21,11 @@ _START_SECONDS_MAX: Final = 20.0
 
 
 class PrivateNats:
-    """A server with JetStream that keeps its port and its files when it is killed and started again."""
+    """A server that keeps its port and its files when it is killed and started again."""
 
-    def __init__(self, program: str, folder: Path) -> None:
+    def __init__(self, program: str, folder: Path, options: Sequence[str]) -> None:
         self._program = program
+        self._options = options
         self._folder = folder
         with socket.socket() as found:
             found.bind(("127.0.0.1", 0))
@@ -34,7 +35,7 @@ class PrivateNats:
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        options = ["-js", "-a", "127.0.0.1", "-p", str(self._port), "-sd", str(self._folder)]
+        options = [*self._options, "-a", "127.0.0.1", "-p", str(self._port), "-sd", str(self._folder)]
         self._process = subprocess.Popen(
             [self._program, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
@@ -52,13 +53,13 @@ class PrivateNats:
 
 
 @contextlib.contextmanager
-def private_nats() -> Generator[PrivateNats]:
-    """A server of one's own; skips the test where none is installed."""
+def private_nats(*options: str) -> Generator[PrivateNats]:
+    """A server of one's own, with JetStream unless options say otherwise; skips the test where none is installed."""
     program = shutil.which("nats-server")
     if program is None:
         pytest.skip("no nats-server is installed, and this test stops and starts one")
     with tempfile.TemporaryDirectory(prefix="holdfast-nats-") as folder:
-        server = PrivateNats(program, Path(folder))
+        server = PrivateNats(program, Path(folder), options or ["-js"])
         server.start()
         try:
             yield server

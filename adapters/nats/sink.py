@@ -103,7 +103,7 @@ class NatsSink:
             raise EventRefusedError(f"{self!r}: event {event.id} is larger than a message may be") from error
         except NoStreamResponseError as error:
             raise SinkUnavailableError(
-                f"{self!r}: no stream has the subject {self._subject}.{event.type}: make one, with"
+                f"{self!r}: no stream of JetStream has the subject {self._subject}.{event.type}: make one, with"
                 f" `nats stream add --subjects '{self._subject}.>'`, say"
             ) from error
         except APIError as error:

@@ -13,7 +13,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import TimeoutError as NatsTimeoutError
 from nats.js.api import AckPolicy, ConsumerConfig, DiscardPolicy, RetentionPolicy, StreamConfig
-from nats.js.errors import NoStreamResponseError, NotFoundError
+from nats.js.errors import NoStreamResponseError, NotFoundError, ServiceUnavailableError
 from typing_extensions import override
 
 from holdfast.adapters.nats.connection import NatsConnection, jetstream, subscribed
@@ -235,6 +235,10 @@ class NatsJobTransport:
             await stream.stream_info(self._name)
         except NotFoundError:
             await stream.add_stream(self._stream_config)
+        except ServiceUnavailableError as error:
+            raise UnavailableError(
+                f"{self!r}: JetStream does not answer: the server is to be started with `-js`"
+            ) from error
         try:
             await stream.consumer_info(self._name, _CONSUMER)
         except NotFoundError:

@@ -237,6 +237,35 @@ def test_a_message_from_elsewhere_says_only_that_something_changed(server: Priva
     transport.close()
 
 
+# Servers as they may be -----------------------------------------------------------------------------------------------
+
+
+def test_who_may_not_come_in_is_told_so_at_once() -> None:
+    with private_nats("-js", "--user", "me", "--pass", "s3cret") as server:
+        for who in ("", "me:wr0ng@"):
+            url = server.url.replace("://", f"://{who}")
+            with pytest.raises(UnavailableError, match="Authorization") as caught:
+                NatsSink(url).emit([an_event()])
+            assert "wr0ng" not in str(caught.value)
+        transport = NatsJobTransport(server.url.replace("://", "://me:s3cret@"))
+        transport.announce([a_hint()])
+        assert [delivery.hint for delivery in transport.receive(1, 1)] == [a_hint()]
+        transport.close()
+
+
+def test_a_server_without_jetstream_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    with private_nats("-m", "0") as server:
+        sink, transport = NatsSink(server.url), NatsJobTransport(server.url)
+        with pytest.raises(UnavailableError, match="JetStream"):
+            sink.emit([an_event()])
+        transport.announce([a_hint()])
+        with pytest.raises(UnavailableError, match="JetStream"):
+            transport.receive(1, 0)
+        sink.close()
+        transport.close()
+    assert "JetStream" in caplog.text
+
+
 @stage
 def double(number: int) -> int:
     return 2 * number
