@@ -12,7 +12,7 @@ import attrs
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.persistence import Persistence, RunsByKey
 from holdfast.ports.records import TERMINAL, Run
-from holdfast.ports.transport import Delivery, JobHint, JobTransport, RunHint
+from holdfast.ports.transport import Delivery, JobHint, JobTransport, RunHint, tells_of_runs
 
 POLL_FLOOR: Final = 1.0
 """Seconds after which runs that are waited for are looked at, though nothing was heard."""
@@ -166,9 +166,13 @@ class Listener:
     def _receive(self) -> tuple[Sequence[Delivery], float]:
         """Return what the transport says, and how long to rest then.
 
-        Nothing is said while it can't be asked, and runs are looked at all the same: what it carries are hints.
+        Nothing is said while it can't be asked, and runs are looked at all the same: what it carries are hints. Nor is
+        anything taken that is for those who run jobs, if nobody here does.
         """
         asked_at = self._monotonic()
+        with self._lock:
+            if not self._workers and not tells_of_runs(self._transport):
+                return (), POLL_FLOOR
         try:
             deliveries = self._transport.receive(_HINTS_AT_ONCE, POLL_FLOOR)
         except HoldfastError as error:

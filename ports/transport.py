@@ -36,6 +36,9 @@ class Delivery:
 class JobTransport(Protocol):
     """Carries hints. May lose, repeat, delay or reorder them; carries ids, never values.
 
+    One that gives each hint to one receiver, of all processes, has the attribute `tells_of_runs = False`. Hints at runs
+    are then lost, and processes without a worker do not receive: they would take hints at jobs from those who run them.
+
     `announce` never raises for a fault of the carrier: a hint that can't be sent is lost, and the sweep makes up for
     it. Safe to use from several threads.
     """
@@ -63,3 +66,8 @@ class JobTransport(Protocol):
     def close(self) -> None:
         """Stop. A `receive` that waits returns. Harmless when repeated."""
         ...
+
+
+def tells_of_runs(transport: JobTransport) -> bool:
+    """Whether a transport brings hints at runs to whoever waits for them. True unless it says otherwise."""
+    return getattr(transport, "tells_of_runs", True) is not False

@@ -6,7 +6,7 @@ from random import Random
 from threading import Lock
 
 from holdfast.adapters.memory.transport import MemoryTransport
-from holdfast.ports.transport import Delivery, Hint, JobTransport
+from holdfast.ports.transport import Delivery, Hint, JobTransport, tells_of_runs
 from holdfast.testing.clock import ManualClock
 
 
@@ -69,6 +69,11 @@ class FaultyTransport:
         self._fired: Counter[str] = Counter()
         self._delayed: list[tuple[int, Hint]] = []
         self._calls = 0
+
+    @property
+    def tells_of_runs(self) -> bool:
+        """As the inner transport does."""
+        return tells_of_runs(self._inner)
 
     @property
     def fired(self) -> Mapping[str, int]:

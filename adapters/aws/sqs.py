@@ -45,6 +45,8 @@ class SqsJobTransport:
     maintenance tick announces again what was lost.
     """
 
+    tells_of_runs: Final = False
+
     def __init__(
         self,
         url: str,

@@ -61,6 +61,8 @@ class NatsJobTransport:
     the five seconds after that.
     """
 
+    tells_of_runs: Final = False
+
     def __init__(
         self,
         url: str,

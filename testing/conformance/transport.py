@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from threading import Event, Thread
 from typing import Final
 
-from holdfast.ports.transport import Delivery, Hint, JobHint, JobTransport, RunHint
+from holdfast.ports.transport import Delivery, Hint, JobHint, JobTransport, RunHint, tells_of_runs
 from holdfast.testing.conformance.threads import DEADLINE_SECONDS, in_threads
 
 _SWEEPS_MAX: Final = 200
@@ -46,6 +46,14 @@ class JobTransportContract(ABC):
                 assert _arrives(transport, hint)
             finally:
                 transport.close()
+
+    def test_it_says_whether_it_tells_of_runs(self) -> None:
+        """So that who only waits for runs does not take hints at jobs from those who run them."""
+        transport = self.make_transport()
+        try:
+            assert tells_of_runs(transport) is self.tells_of_runs
+        finally:
+            transport.close()
 
     def test_only_what_was_announced_arrives(self) -> None:
         """Nothing is made up, and every field of a hint survives."""

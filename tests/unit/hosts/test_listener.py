@@ -318,6 +318,31 @@ def test_a_worker_that_was_removed_is_not_woken(world: World) -> None:
     assert woken == []
 
 
+class Queue(Scripted):
+    """A carrier that gives each hint to one receiver, of all processes."""
+
+    tells_of_runs = False
+
+
+def test_what_goes_to_one_receiver_is_taken_only_where_there_is_a_worker(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener_module, "POLL_FLOOR", 0.01)
+    transport = Queue()
+    listener = world.open(transport=transport)
+    transport.say(A_JOB)
+    world.create(1)
+    waiting = listener.when_ended(a_key(1))
+    world.end(1)
+    assert waiting.result(SOON).key == a_key(1)
+    assert transport.received == 0
+
+    woken = threading.Event()
+    listener.add_worker(woken.set)
+    assert woken.wait(SOON)
+    assert transport.acknowledged.get(timeout=SOON) == "0"
+
+
 # Faults ---------------------------------------------------------------------------------------------------------
 
 
