@@ -17,7 +17,7 @@ JOBS ?= 1
 # kept, even where the environment says otherwise. To collect the tests takes 6 seconds then, and 16 without.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-slow chaos check lint types imports purity format bench simulate mutants coverage clean
+.PHONY: help demo test test-slow chaos check lint types imports purity format bench bench-peers simulate mutants coverage clean
 
 help:
 	@echo 'make demo       run the first example'
@@ -26,6 +26,7 @@ help:
 	@echo 'make test-slow  the tests that take minutes: packaging, chaos'
 	@echo 'make chaos      the chaos tests in their full form, most of an hour'
 	@echo 'make bench      the benchmarks'
+	@echo 'make bench-peers   Holdfast beside what people would pick instead, on one server'
 	@echo 'make simulate SEEDS=1500 FIRST=1 [STORE=memory|sqlite] [JOBS=2]   seeds of faults, in virtual time'
 	@echo 'make mutants [ONLY=name,name] [SEEDS=500] [JOBS=2] [WRITE=1]   bugs that are planted, and must be found'
 	@echo 'make format     rewrite the code as `make check` wants it'
@@ -64,6 +65,9 @@ purity: .venv/.tools
 format: .venv/.tools
 	$(BIN)/ruff check --fix-only
 	$(BIN)/ruff format
+
+bench-peers: .venv/.tools .cache/postgres/.ready
+	$(BIN)/python -m tests.benchmarks.peers
 
 bench: .venv/.tools .cache/postgres/.ready
 	$(BIN)/python -m tests.benchmarks

@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from functools import cached_property
 from typing import Any, Final, TypeVar, cast
@@ -38,6 +38,7 @@ from holdfast.ports.blobs import is_blob_key_part
 from holdfast.ports.clock import micros
 from holdfast.ports.durations import length_of
 from holdfast.ports.errors import (
+    CommandError,
     HoldfastError,
     InvalidArgumentError,
     InvalidNamespaceError,
@@ -210,6 +211,21 @@ class Core:
         reply = self.kernel.dispatch(command)
         self.follow_up(reply)
         return reply
+
+    def dispatch_all(self, commands: Sequence[Command[R]]) -> list[R]:
+        """Carry out commands as `Kernel.dispatch_many` does, and what follows. The first refusal is raised."""
+        self.trust_clock(CLOCK_AGE_MAX)
+        replies: list[R] = []
+        refused: list[CommandError] = []
+        for answer in self.kernel.dispatch_many(commands):
+            if isinstance(answer, CommandError):
+                refused.append(answer)
+            else:
+                replies.append(answer)
+        self.follow_up(*replies)
+        if refused:
+            raise refused[0]
+        return replies
 
     def follow_up(self, *replies: object) -> tuple[Micros, ...]:
         """Let in what may be let in after these replies, tell of ends, and forget the blobs of runs that are no more.

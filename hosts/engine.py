@@ -36,7 +36,7 @@ from holdfast.hosts.sync_engine import SyncEngine
 from holdfast.kernel.authoring.ai import Price, Redact
 from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.authoring.nodes import AnyNode
-from holdfast.kernel.authoring.options import StartOptions
+from holdfast.kernel.authoring.options import StartAllOptions, StartOptions
 from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.commands import (
     StagesWoken,
@@ -172,6 +172,17 @@ class Engine:
         """Start a run. It is stored when this returns. Raises what `SyncEngine.start` does."""
         handle = await to_thread.run_sync(partial(self._sync.start, call, **options))
         return RunHandle(self.core, handle.id, call.definition.output_type)
+
+    async def start_all(
+        self, calls: Iterable[Call[R]], /, **options: Unpack[StartAllOptions]
+    ) -> list[RunHandle[R]]:
+        """Start many runs, up to 500 in one transaction. See `SyncEngine.start_all`."""
+        wanted = list(calls)
+        handles = await to_thread.run_sync(partial(self._sync.start_all, wanted, **options))
+        return [
+            RunHandle(self.core, handle.id, call.definition.output_type)
+            for call, handle in zip(wanted, handles, strict=True)
+        ]
 
     async def run(self, call: Call[R], /, **options: Unpack[StartOptions]) -> R:
         """Start a run and wait for its result. Some worker must be running."""

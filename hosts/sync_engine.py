@@ -1,9 +1,9 @@
 """The application's side for sync code: start runs, find them, act on many."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Self, Unpack, cast
 
 from typing_extensions import TypeVar
 
@@ -47,7 +47,7 @@ from holdfast.hosts.sinks import (
 from holdfast.hosts.sync_handles import STAGE, SyncRunHandle
 from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.authoring.nodes import AnyNode, Node
-from holdfast.kernel.authoring.options import StartOptions
+from holdfast.kernel.authoring.options import StartAllOptions, StartOptions, check_options
 from holdfast.kernel.commands import (
     StagesWoken,
     StageWake,
@@ -102,6 +102,37 @@ class SyncEngine:
         command = self.core.create(call, options)
         created = self.core.dispatch(command)
         return SyncRunHandle(self.core, created.run_id, call.definition.output_type)
+
+    def start_all(
+        self, calls: Iterable[Call[R]], /, **options: Unpack[StartAllOptions]
+    ) -> list[SyncRunHandle[R]]:
+        """Start many runs, up to 500 in one transaction: faster than one by one. They are stored when this returns.
+
+        Everything is checked before anything is stored. If the store can't be reached half-way, the first ones are
+        there and the others are not: with an idempotency key it is safe to do it again.
+
+        Args:
+            calls: The calls, of one workflow or of several.
+            options: As for `start`, for each of them. With an idempotency key the n-th call, from 0 on, has that
+                key with `/n` at its end: to start again, give the same calls in the same order.
+
+        Raises:
+            InvalidArgumentError, InvalidValueError, UnstorableValueError, UnknownWorkflowError: As `start`.
+            IdempotencyConflictError: The key was used for another start. Others of these may be stored.
+            UnavailableError: The store did not answer.
+        """
+        check_options(options, StartAllOptions, "start_all")
+        said, wanted = cast("StartOptions", options), list(calls)
+        key = said.get("idempotency_key")
+        commands = [
+            self.core.create(call, said if key is None else {**said, "idempotency_key": f"{key}/{number}"})
+            for number, call in enumerate(wanted)
+        ]
+        created = self.core.dispatch_all(commands)
+        return [
+            SyncRunHandle(self.core, one.run_id, call.definition.output_type)
+            for call, one in zip(wanted, created, strict=True)
+        ]
 
     def run(self, call: Call[R], /, **options: Unpack[StartOptions]) -> R:
         """Start a run and wait for its result. Some worker must be running."""

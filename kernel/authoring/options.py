@@ -206,23 +206,16 @@ class BodyOptions(BodyDefaults, total=False):
     close_policy: Literal["cancel", "terminate", "abandon"]
 
 
-class StartOptions(TypedDict, total=False):
-    """What can be said about one run when it is started.
+class StartAllOptions(TypedDict, total=False):
+    """What can be said about runs when they are started.
 
     Attributes:
-        id: The run's id; drawn if left out.
         idempotency_key: Starting again with this key starts nothing, and gives the first run.
         queue: Where its jobs go, unless a stage says otherwise.
         priority: A head start in the queue, of a minute for each step; negative: so much later. A stage may say
             otherwise.
         attributes: Texts by which runs are searched.
         annotations: What is said of the run from its beginning: plain JSON by name.
-        if_exists: What to do if a run of this id exists: refuse, or give that one. Short for saying the same with both
-            of the next two.
-        if_active: What to do if a run of this id exists and has not ended: refuse, give that one, or end it
-            (`"terminate"`) and start the next generation.
-        if_ended: What to do if a run of this id exists and has ended: refuse, give that one, or start the next
-            generation, always (`"rerun"`) or unless that one completed (`"rerun_failed"`), which is refused.
         start_at: When to begin, an aware datetime: the run is pending until then. Now, if that has passed.
         deadline: How long the run may take, from its start or from a later `start_at` on: a timedelta, or a number of
             seconds. Then it fails; a durable function cleans up first.
@@ -233,21 +226,36 @@ class StartOptions(TypedDict, total=False):
             is a run of this id, and that is the one to be had, it gets them.
     """
 
-    id: str
     idempotency_key: str
     queue: str
     priority: int
     attributes: dict[str, str]
     annotations: Mapping[str, object]
-    if_exists: Literal["error", "return"]
-    if_active: Literal["error", "return", "terminate"]
-    if_ended: Literal["error", "return", "rerun", "rerun_failed"]
     start_at: datetime
     deadline: Duration
     concurrency_key: str
     concurrency_limit: int
     overrides: Sequence[AnyNode[object]]
     signals: Sequence[Signal]
+
+
+class StartOptions(StartAllOptions, total=False):
+    """What can be said about one run when it is started: all that can be said about many, and its id.
+
+    Attributes:
+        id: The run's id; drawn if left out.
+        if_exists: What to do if a run of this id exists: refuse, or give that one. Short for saying the same with both
+            of the next two.
+        if_active: What to do if a run of this id exists and has not ended: refuse, give that one, or end it
+            (`"terminate"`) and start the next generation.
+        if_ended: What to do if a run of this id exists and has ended: refuse, give that one, or start the next
+            generation, always (`"rerun"`) or unless that one completed (`"rerun_failed"`), which is refused.
+    """
+
+    id: str
+    if_exists: Literal["error", "return"]
+    if_active: Literal["error", "return", "terminate"]
+    if_ended: Literal["error", "return", "rerun", "rerun_failed"]
 
 
 def check_options(given: Mapping[str, object], possible: type, where: str) -> None:

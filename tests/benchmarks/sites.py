@@ -29,10 +29,16 @@ _QUIET_SECONDS_MAX: Final = 10.0
 
 @attrs.frozen(kw_only=True)
 class Spent:
-    """What the server has used up so far. None: it can't be found out here."""
+    """What the server has used up so far. None: it can't be found out here.
+
+    `writes` is how many transactions have written something, of all of the server's databases; `statements` is that of
+    this database.
+    """
 
     server_cpu: float | None = None
     wal_bytes: int | None = None
+    writes: int | None = None
+    statements: int | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -158,12 +164,14 @@ class PostgresSite:
 
     def spent(self) -> Spent:
         wal = self._ask("SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint")
+        writes = self._ask("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
+        statements = self._statements() if self.counted else None
         if self.postmaster is None:
-            return Spent(wal_bytes=wal)
+            return Spent(wal_bytes=wal, writes=writes, statements=statements)
         # A process that has ended has left its time with its parent.
         own = cpu_seconds(self.postmaster, with_ended_children=True)
         cpu = own + sum(cpu_seconds(child) for child in children_of(self.postmaster))
-        return Spent(server_cpu=cpu, wal_bytes=wal)
+        return Spent(server_cpu=cpu, wal_bytes=wal, writes=writes, statements=statements)
 
     def counts(self) -> Counts:
         self._wait_until_quiet()
@@ -172,18 +180,14 @@ class PostgresSite:
         )
         if not self.counted:
             return Counts(commits=commits)
-        statements = self._ask(
-            "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements AS s "
-            "JOIN pg_database AS d ON d.oid = s.dbid WHERE d.datname = %(name)s",
-            name=self._name,
-        )
-        return Counts(commits=commits, statements=statements)
+        return Counts(commits=commits, statements=self._statements())
 
     def size(self) -> int:
         with psycopg.connect(self.url) as connection:
             row = connection.execute(
                 "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class AS c "
-                "WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace"
+                "JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.relkind = 'r' "
+                "AND n.nspname NOT IN ('pg_catalog', 'information_schema')"
             ).fetchone()
         assert row is not None
         return cast("int", row[0])
@@ -191,6 +195,13 @@ class PostgresSite:
     @property
     def _name(self) -> str:
         return self.url.rpartition("/")[2]
+
+    def _statements(self) -> int:
+        return self._ask(
+            "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements AS s "
+            "JOIN pg_database AS d ON d.oid = s.dbid WHERE d.datname = %(name)s",
+            name=self._name,
+        )
 
     def _wait_until_quiet(self) -> None:
         until = time.monotonic() + _QUIET_SECONDS_MAX

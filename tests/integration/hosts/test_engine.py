@@ -290,6 +290,53 @@ def test_starting_twice_with_one_key_starts_once(open_engine: OpenEngine, text: 
         engine.sync.start(TEXT(text + "!"), idempotency_key="k")
 
 
+def test_many_are_started_together_each_as_it_would_be_alone(open_engine: OpenEngine) -> None:
+    """More than fit in one transaction, in their order, of several workflows."""
+    engine = open_engine(SIMPLE, TEXT)
+    calls: list[Call[int]] = [SIMPLE(number) for number in range(700)]
+    handles = engine.sync.start_all([*calls, TEXT(LARGE)], attributes={"batch": "7"}, priority=2)
+
+    assert len({one.id for one in handles}) == 701
+    assert {one.info().attributes["batch"] for one in handles[::100]} == {"7"}
+    with Worker(engine):
+        assert [one.result(timeout=SOON) for one in handles[-3:]] == [2 * 698, 2 * 699, len(LARGE)]
+    assert engine.sync.start_all([]) == []
+
+
+def test_starting_many_twice_with_one_key_starts_each_once(open_engine: OpenEngine) -> None:
+    engine = open_engine(SIMPLE)
+    calls = [SIMPLE(number) for number in range(5)]
+    first = engine.sync.start_all(calls[:3], idempotency_key="import")
+    again = engine.sync.start_all(calls, idempotency_key="import")
+
+    assert [one.id for one in again[:3]] == [one.id for one in first]
+    assert counts(engine).runs == {"running": 5}
+    with pytest.raises(IdempotencyConflictError):
+        engine.sync.start_all([SIMPLE(8), SIMPLE(9)], idempotency_key="import")
+    with pytest.raises(IdempotencyConflictError):
+        engine.sync.start_all([*calls[:4], SIMPLE(9), SIMPLE(10)], idempotency_key="import")
+    assert counts(engine).runs == {"running": 6}
+
+
+def test_of_many_none_is_started_if_one_can_not_be(open_engine: OpenEngine) -> None:
+    engine = open_engine(SIMPLE)
+    bad: list[Any] = [SIMPLE("one"), SIMPLE, TEXT("x")]  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    for one, error in zip(bad, (InvalidValueError, InvalidArgumentError, UnknownWorkflowError), strict=True):
+        with pytest.raises(error):
+            engine.sync.start_all([SIMPLE(1), one])
+    with pytest.raises(InvalidArgumentError, match="start_all"):
+        engine.sync.start_all([SIMPLE(1)], id="x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    assert counts(engine).runs == {}
+
+
+@pytest.mark.anyio
+async def test_async_code_starts_many_too(open_engine: OpenEngine) -> None:
+    engine = open_engine(SIMPLE)
+    async with Worker(engine):
+        handles = await engine.start_all(SIMPLE(number) for number in range(3))
+        assert [await one.result(timeout=SOON) for one in handles] == [0, 2, 4]
+
+
 def test_many_at_once_who_start_with_one_key_start_one_run(open_engine: OpenEngine) -> None:
     engine = open_engine(SIMPLE)
     engine.core.connect()

@@ -1,0 +1,47 @@
+"""An environment for each peer, with the versions that its requirements pin."""
+
+import hashlib
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from typing import Final
+
+_HERE: Final = Path(__file__).resolve().parent
+_ROOT: Final = _HERE.parents[2]
+
+PEERS: Final = ("dbos", "absurd", "edda", "procrastinate", "pgqueuer")
+"""What Holdfast is measured beside: three engines, then two queues of jobs."""
+HOLDFAST: Final = "holdfast"
+
+
+def python_of(peer: str) -> Path:
+    """Return the Python with which a peer's program is run; its environment is made first, if need be."""
+    if peer == HOLDFAST:
+        return Path(sys.executable)
+    wanted = _HERE.joinpath("requirements", f"{peer}.txt")
+    folder = _ROOT / ".cache" / "peers" / peer
+    stamp = folder / ".made"
+    made_of = hashlib.sha256(wanted.read_bytes() + sys.version.encode()).hexdigest()
+    python = folder / "bin" / "python"
+    if not stamp.exists() or stamp.read_text() != made_of:
+        venv.create(folder, clear=True, with_pip=True)
+        install = (python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "-r", wanted)
+        subprocess.run(install, check=True)
+        stamp.write_text(made_of)
+    return python
+
+
+def program_of(peer: str) -> Path:
+    """Return the program that measures a peer."""
+    return _HERE / "programs" / f"{peer}_.py"
+
+
+def version_of(peer: str) -> str:
+    """Return the version of what is measured, from its requirements."""
+    if peer == HOLDFAST:
+        from importlib.metadata import version
+
+        return version(HOLDFAST)
+    first = _HERE.joinpath("requirements", f"{peer}.txt").read_text().splitlines()[0]
+    return first.partition("==")[2]

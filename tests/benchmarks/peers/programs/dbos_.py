@@ -1,0 +1,223 @@
+"""DBOS: workflows of sync steps in threads, as its documentation has them; queues polled every 10 ms."""
+
+import asyncio
+import itertools
+import logging
+import time
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+
+import sqlalchemy as sa
+from dbos import DBOS, DBOSClient
+from protocol import Outcome, Work, asked, beside, check, main, marks, timed, until
+
+POLL = 0.01
+DONE = itertools.count(1)
+LAST = 0
+MARKS: list[float] = []
+
+
+@DBOS.step()
+def add(number: int) -> int:
+    return number + 1
+
+
+@DBOS.workflow()
+def one(number: int) -> int:
+    global LAST
+    number = add(number)
+    LAST = next(DONE)
+    return number
+
+
+@DBOS.workflow()
+def chain(steps: int) -> int:
+    global LAST
+    number = 0
+    for _ in range(steps):
+        number = add(number)
+    LAST = next(DONE)
+    return number
+
+
+@DBOS.workflow()
+def long(steps: int) -> int:
+    number = 0
+    for _ in range(steps):
+        MARKS.append(time.perf_counter())
+        number = add(number)
+    MARKS.append(time.perf_counter())
+    return number
+
+
+@DBOS.step()
+async def add_async(number: int) -> int:
+    return number + 1
+
+
+@DBOS.workflow()
+async def fan(width: int) -> int:
+    return sum(await asyncio.gather(*(add_async(number) for number in range(width))))
+
+
+@DBOS.workflow()
+def parent(width: int) -> int:
+    handles = [DBOS.start_workflow(one, number) for number in range(width)]
+    return sum(handle.get_result(polling_interval_sec=POLL) for handle in handles)
+
+
+def launched(url: str, *, threads: int, queued: int | None = None) -> None:
+    logging.getLogger("dbos").setLevel(logging.ERROR)
+    system = url.replace("postgresql://", "postgresql+psycopg://")
+    DBOS(
+        config={
+            "name": "bench",
+            "system_database_url": system,
+            "sys_db_pool_size": max(20, threads),
+            "db_engine_kwargs": {"pool_pre_ping": False} if url.startswith("postgresql") else {},
+            "max_executor_threads": threads,
+            "log_level": "ERROR",
+            "application_version": "1",
+            "run_migrations": True,
+        }
+    )
+    DBOS.launch()
+    if queued is not None:
+        DBOS.register_queue("work", worker_concurrency=queued, polling_interval_sec=POLL)
+
+
+def client_of(url: str) -> DBOSClient:
+    return DBOSClient(system_database_url=url.replace("postgresql://", "postgresql+psycopg://"))
+
+
+def options(name: str) -> dict[str, str]:
+    return {"queue_name": "work", "workflow_name": name, "app_version": "1"}
+
+
+def made(url: str) -> None:
+    """Have the tables made, by a process that ends with this block."""
+    launched(url, threads=1)
+    DBOS.register_queue("work", worker_concurrency=1, polling_interval_sec=POLL)
+    DBOS.destroy()
+
+
+def submit(url: str, runs: int, threads: int) -> Generator[Work]:
+    made(url)
+    client = client_of(url)
+
+    def work() -> Outcome:
+        with ThreadPoolExecutor(threads) as pool:
+            return timed(
+                runs,
+                lambda: list(pool.map(lambda number: client.enqueue(options("one"), number), range(runs))),
+            )
+
+    yield work
+    check(len(client.list_workflows(limit=runs + 1)) == runs, "not all were stored")
+
+
+def submit_batches(url: str, runs: int, batch: int) -> Generator[Work]:
+    made(url)
+    client = client_of(url)
+    engine = sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+
+    def store() -> None:
+        for first in range(0, runs, batch):
+            with engine.begin() as connection:
+                for number in range(first, first + batch):
+                    client.enqueue_in_transaction(connection, options("one"), number)
+
+    yield lambda: timed(runs, store)
+    check(len(client.list_workflows(limit=runs + 1)) == runs, "not all were stored")
+
+
+def queued(url: str, name: str, runs: int, *arguments: int) -> DBOSClient:
+    made(url)
+    client = client_of(url)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: client.enqueue(options(name), *(arguments or (number,))), range(runs)))
+    return client
+
+
+def worked(url: str, client: DBOSClient, runs: int, items: int, at_once: int) -> Outcome:
+    def work() -> None:
+        launched(url, threads=at_once, queued=at_once)
+        until(lambda: runs <= LAST)
+        until(lambda: not client.list_workflows(status=["PENDING", "ENQUEUED"], limit=1))
+
+    return timed(items, work)
+
+
+def drain(url: str, runs: int, at_once: int) -> Generator[Work]:
+    client = queued(url, "one", runs)
+    yield lambda: worked(url, client, runs, runs, at_once)
+    results = sorted(one.output for one in client.list_workflows(limit=runs))
+    check(results == list(range(1, runs + 1)), "it gave something else")
+
+
+def steps(url: str, runs: int, length: int, at_once: int) -> Generator[Work]:
+    client = queued(url, "chain", runs, length)
+    yield lambda: worked(url, client, runs, runs * length, at_once)
+    check({one.output for one in client.list_workflows(limit=runs)} == {length}, "it gave something else")
+
+
+def worker(url: str) -> Generator[Work]:
+    launched(url, threads=16, queued=16)
+    yield lambda: Outcome(0, 0.0)
+
+
+def latency(url: str, times: int) -> Generator[Work]:
+    made(url)
+    client = client_of(url)
+
+    def ask(number: int) -> None:
+        result = client.enqueue(options("one"), number).get_result(polling_interval_sec=POLL)
+        check(result == number + 1, "it gave something else")
+
+    with beside("worker", url):
+        asked(10, ask)
+        yield lambda: asked(times, ask)
+
+
+def long_run(url: str, length: int, ends: int) -> Generator[Work]:
+    launched(url, threads=4)
+
+    def work() -> Outcome:
+        outcome = timed(length, lambda: check(long(length) == length, "it gave something else"))
+        outcome.more = marks(MARKS, ends=ends)
+        return outcome
+
+    yield work
+
+
+def fan_out(url: str, width: int) -> Generator[Work]:
+    launched(url, threads=50)
+
+    def work() -> None:
+        total = asyncio.run(fan(width))
+        check(total == width * (width + 1) // 2, "it gave something else")
+
+    yield lambda: timed(width, work)
+
+
+def children(url: str, width: int) -> Generator[Work]:
+    launched(url, threads=50)
+    yield lambda: timed(
+        width, lambda: check(parent(width) == width * (width + 1) // 2, "it gave something else")
+    )
+
+
+if __name__ == "__main__":
+    main(
+        {
+            "submit": submit,
+            "submit_batches": submit_batches,
+            "drain": drain,
+            "steps": steps,
+            "latency": latency,
+            "long_run": long_run,
+            "fan_out": fan_out,
+            "children": children,
+            "worker": worker,
+        }
+    )
