@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias, cast
 import attrs
 
 from holdfast.ports.errors import RerunRefusedError
+from holdfast.ports.events import RUN_ENDS
 from holdfast.ports.json import parse
 from holdfast.ports.records import HistoryRow, Run, RunStatus
 from holdfast.ports.references import KeptRows
@@ -30,17 +31,7 @@ _KINDS: Final[Mapping[str, CallKind]] = {
 }
 """The types of the rows that say what came of a call, and of what kind that was. A run may fail without a call."""
 
-_ENDS: Final = frozenset(
-    {
-        "stage.completed",
-        "stage.failed",
-        "run.completed",
-        "run.continued",
-        "run.failed",
-        "run.cancelled",
-        "run.terminated",
-    }
-)
+_ENDS: Final = frozenset({"stage.completed", "stage.failed", *RUN_ENDS})
 """The types of the rows with which a generation ends: no later one keeps them."""
 
 _BARE: Final = 2

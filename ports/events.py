@@ -59,6 +59,11 @@ EVENT_TYPES: Final = frozenset(
 )
 """The types of events that there are, but for those that stages publish."""
 
+RUN_ENDS: Final = frozenset(
+    {"run.cancelled", "run.completed", "run.continued", "run.failed", "run.terminated"}
+)
+"""The types of the events with which a run ends."""
+
 EVENT_BYTES_MAX: Final = 65_536
 """How long the JSON text of an event that a stage publishes may be."""
 

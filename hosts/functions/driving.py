@@ -16,7 +16,7 @@ from holdfast.hosts.bodies import Body, child_id
 from holdfast.hosts.failures import MESSAGE_MAX
 from holdfast.hosts.functions.answering import are_small, recorded_answers
 from holdfast.hosts.functions.drive import Drive, Try, sent_in
-from holdfast.hosts.functions.opening import let_rest, opened, rows_after
+from holdfast.hosts.functions.opening import FencedError, let_rest, opened, rows_after
 from holdfast.hosts.functions.patience import RETRY_MAX, RETRY_MIN, until_available, until_available_in_thread
 from holdfast.hosts.functions.pulses import Pulses
 from holdfast.hosts.functions.recording import recorder_here
@@ -87,6 +87,8 @@ async def drive(body: Body, threads: CapacityLimiter) -> Outcome:
         return outcome
     except Exception as error:  # noqa: BLE001  # whatever it is, it is this function's
         first = _first(error)
+        if isinstance(first, FencedError):
+            return Parked(seen=0, wake_at=micros(body.parts.clock.now()))  # that is fenced, and so counted
         _log.exception("job %s can't be driven", body.attempt.job)
         code = first.code if isinstance(first, CommandError) else "not_driven"
         return _blocked(code, f"{type(first).__name__}: {first}")

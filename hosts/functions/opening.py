@@ -8,14 +8,20 @@ from holdfast.hosts.functions.cache import Rested
 from holdfast.hosts.functions.drive import Drive, Texts
 from holdfast.kernel.authoring.functions import FunctionStage, Workflow
 from holdfast.kernel.histories import rows_of
+from holdfast.ports.events import RUN_ENDS
 from holdfast.ports.records import HistoryRow
+
+
+class FencedError(Exception):
+    """The history says that the attempt is over: its worker was stopped for so long that it was taken for lost."""
 
 
 def opened(body: Body, text: Texts, known: Callable[[Drive], object]) -> Drive:
     """Return the function of an attempt, told all of its history that there is. Not where an event loop runs.
 
     `known` is told of it before it runs.
-    Raises what says that its input can't be read, or is not what it takes; UnavailableError if a store is away.
+    Raises what says that its input can't be read, or is not what it takes; UnavailableError if a store is away;
+    FencedError.
     """
     return _resumed(body, text, known) or _replayed(body, text, known)
 
@@ -67,8 +73,19 @@ def _replayed(body: Body, text: Texts, known: Callable[[Drive], object]) -> Driv
 
 
 def rows_after(body: Body, seen: int) -> list[HistoryRow]:
-    """Return the rows of the history of an attempt's run after this number, those that it keeps too."""
-    return list(rows_of(body.parts.persistence, body.work.run, seen))
+    """Return the rows of the history of an attempt's run after this number, those that it keeps too.
+
+    FencedError if they tell that the attempt is over. Whoever drives the function now has counted what was under way
+    when it began: were it driven here by what is recorded since, steps would begin that nobody counts.
+    """
+    rows = list(rows_of(body.parts.persistence, body.work.run, seen))
+    own, epoch = body.work.run.key, body.attempt.epoch
+    for row in rows:
+        is_lost = row.type == "stage.lost" and row.epoch == epoch
+        is_later = row.epoch is not None and row.epoch > epoch
+        if row.run == own and (is_lost or is_later or row.type in RUN_ENDS):
+            raise FencedError
+    return rows
 
 
 def _code(body: Body) -> Workflow[..., object]:

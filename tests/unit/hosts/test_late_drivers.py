@@ -1,0 +1,82 @@
+"""A worker that was stopped between its claim and its first look at the history begins nothing of the run."""
+
+from datetime import timedelta
+
+import anyio
+import pytest
+
+from holdfast.hosts.bodies import Body
+from holdfast.kernel.authoring.functions import workflow
+from holdfast.kernel.authoring.options import Retry
+from holdfast.kernel.authoring.steps import step
+from holdfast.kernel.commands import Completed, LeaseReapStale, RunTerminate, SessionOpen, SessionReap
+from tests.integration.hosts.waiting import until
+from tests.unit.hosts.bench import HOUR, Bench
+
+pytestmark = pytest.mark.anyio
+DONE: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_done() -> None:
+    DONE.clear()
+
+
+@step(retry=Retry(attempts=2, wait=timedelta()))
+async def charge(order: str) -> str:
+    DONE.append(order)
+    if order == "slow":
+        await anyio.sleep_forever()
+    return f"receipt of {order}"
+
+
+@workflow
+async def pays(order: str) -> str:
+    return await charge(order)
+
+
+def lost(bench: Bench, late: Body) -> None:
+    """Take a worker for lost that has claimed; whoever claims next is another."""
+    bench.clock.advance(timedelta(hours=2))
+    bench.engine.kernel.dispatch(SessionReap(grace=0))
+    assert bench.engine.kernel.dispatch(LeaseReapStale()).freed == 1
+    bench.session = bench.engine.kernel.dispatch(SessionOpen(host="next", lease=HOUR)).session
+    assert late.attempt.epoch == 1
+
+
+async def test_who_was_taken_for_lost_before_it_looked_begins_no_step() -> None:
+    bench = Bench(pays)
+    bench.start(pays("a"))
+    late = bench.body()
+    lost(bench, late)
+
+    outcome = await bench.run(late)
+    assert DONE == []
+    assert bench.settle(late, outcome).status == "fenced"
+    assert isinstance(await bench.run(bench.body()), Completed)
+    assert DONE == ["a"]
+
+
+async def test_a_step_that_is_under_way_is_not_begun_beside_by_who_comes_late() -> None:
+    """Whoever drives the run has counted what it found: what is begun by others after that, nobody counts."""
+    bench = Bench(pays)
+    bench.start(pays("slow"))
+    late = bench.body()
+    lost(bench, late)
+    held = bench.body()
+    async with anyio.create_task_group() as group:
+        group.start_soon(bench.run, held)
+        await until(lambda: bool(DONE))
+        assert bench.settle(late, await bench.run(late)).status == "fenced"
+        group.cancel_scope.cancel()
+    assert DONE == ["slow"]
+
+
+async def test_of_a_run_that_has_ended_nothing_is_begun() -> None:
+    bench = Bench(pays)
+    bench.start(pays("a"))
+    late = bench.body()
+    bench.engine.kernel.dispatch(RunTerminate(run_id="x"))
+
+    assert bench.settle(late, await bench.run(late)).status == "fenced"
+    assert DONE == []
