@@ -35,6 +35,7 @@ from holdfast.ports.changes import (
 from holdfast.ports.json import parse
 from holdfast.ports.records import (
     HEARTBEAT,
+    STEP_RETRYING,
     HistoryRow,
     Job,
     JobKey,
@@ -105,7 +106,9 @@ def _parked(
         job = jobs.get(job_key(one.job))
         if job is None or job.state is not JobState.SLEEPING or job.epoch != one.epoch:
             continue
-        rows = (each.row for each in commit.changes if isinstance(each, AppendHistory))
+        rows = [each.row for each in commit.changes if isinstance(each, AppendHistory)]
+        # That a step in a queue is tried again says nothing to its function, and wakes it from no rest.
+        rows = [row for row in rows if row.type != STEP_RETRYING]
         last = max((row.number for row in rows if row.run == job.run), default=tables.runs[job.run].last_row)
         if last > one.outcome.seen and (job.wake_at is None or job.wake_at > now + _AT_ONCE):
             what = f"it rests until {job.wake_at}, and has been told {one.outcome.seen} of {last} rows"

@@ -85,14 +85,20 @@ class Steps:
     def forked(self, run: Run, history: Iterable[HistoryRow]) -> None:
         """Take over what is recorded of the calls that a run keeps of generations before: their tries count."""
         for row in history:
+            if row.type == "run.created":
+                self._begin_again(run.key)
             if row.number < run.first_row and row.type in _OF_CALLS:
                 for _ in self.recorded(attrs.evolve(row, run=run.key)):
                     raise AssertionError(
                         f"row {row.number}, which run {run.key} keeps, was found wrong before"
                     )
+        self._begin_again(run.key)
+
+    def _begin_again(self, run: str) -> None:
+        """Note that another generation begins: what was in a queue gets into it again."""
         for (key, _), call in self._calls.items():
-            if key == run.key:
-                call.is_queued = False  # what was in a queue gets into it again
+            if key == run:
+                call.is_queued = False
 
     def begins(self, begun: Begun, job: Job | None, now: float) -> Iterator[Violation]:
         """S2: each try begins once for a claim. Where that is held: none of what is recorded, and none too early."""

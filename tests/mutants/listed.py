@@ -7,7 +7,15 @@ from tests.mutants.of_attempts import OF_ATTEMPTS
 from tests.mutants.of_debts import OF_DEBTS
 from tests.mutants.of_functions import OF_FUNCTIONS
 from tests.mutants.of_progress import OF_PROGRESS
+from tests.mutants.of_queues import OF_QUEUES
 from tests.mutants.of_runs import OF_RUNS
 
-MUTANTS: Final[tuple[Mutant, ...]] = (*OF_ATTEMPTS, *OF_PROGRESS, *OF_RUNS, *OF_DEBTS, *OF_FUNCTIONS)
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    *OF_ATTEMPTS,
+    *OF_PROGRESS,
+    *OF_RUNS,
+    *OF_DEBTS,
+    *OF_FUNCTIONS,
+    *OF_QUEUES,
+)
 BY_NAME: Final = {mutant.name: mutant for mutant in MUTANTS}

@@ -274,7 +274,8 @@ OF_FUNCTIONS: Final = (
         edits=(
             Edit(
                 "hosts/functions/drive.py",
-                "        self._new = [one for one in self._machine.asked if isinstance(one, StepAsked)]\n",
+                "        self._new = [one for one in self._machine.asked "
+                "if isinstance(one, StepAsked) and one.queue is None]\n",
                 "",
             ),
         ),

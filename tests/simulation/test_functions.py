@@ -18,6 +18,8 @@ EVENTS = (
     "step.completed",
     "step.failed",
     "step.retrying",
+    "step.queued",
+    "step.cancelled",
     "timer.fired",
     "signal.received",
     "update.received",
