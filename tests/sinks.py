@@ -1,6 +1,7 @@
 """A receiver of webhooks, on this machine, that does as it is told; and events as they come out of sinks."""
 
 import json
+import ssl
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -52,7 +53,8 @@ class Receiver:
 
 
 @contextmanager
-def a_receiver() -> Generator[Receiver]:
+def a_receiver(context: ssl.SSLContext | None = None) -> Generator[Receiver]:
+    """A receiver, over TLS if there is a context."""
     receiver = Receiver()
 
     class Handler(BaseHTTPRequestHandler):
@@ -89,7 +91,10 @@ def a_receiver() -> Generator[Receiver]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    receiver.url = f"http://127.0.0.1:{server.server_address[1]}/hook"
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    scheme = "http" if context is None else "https"
+    receiver.url = f"{scheme}://127.0.0.1:{server.server_address[1]}/hook"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:

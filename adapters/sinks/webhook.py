@@ -177,10 +177,15 @@ class WebhookSink:
 
     def _connection(self) -> http.client.HTTPConnection:
         host = self._url.hostname or ""
-        if self._tls is not None:
-            port = self._url.port or 443
-            return http.client.HTTPSConnection(host, port, timeout=self._timeout, context=self._tls)
-        return http.client.HTTPConnection(host, self._url.port or 80, timeout=self._timeout)
+        connection = (
+            http.client.HTTPConnection(host, self._url.port or 80, timeout=self._timeout)
+            if self._tls is None
+            else http.client.HTTPSConnection(
+                host, self._url.port or 443, timeout=self._timeout, context=self._tls
+            )
+        )
+        connection.auto_open = 0  # by itself it would go wherever the name leads
+        return connection
 
     def _connect(self, connection: http.client.HTTPConnection, until: float) -> None:
         """Connect to an address of the host that may be posted to. OSError; SinkUnavailableError if there is none."""
@@ -198,6 +203,8 @@ class WebhookSink:
                 if address == allowed[-1]:
                     raise
                 continue
+            # Head and body are sent apart: without this the body waits until the head is acknowledged.
+            connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             break
         if self._tls is not None:
             # Not yet the handshake: whoever is late is hung up on, and for that the socket must be known.

@@ -1,14 +1,22 @@
 """What a webhook sends, and what it makes of the answers."""
 
 import json
+import socket
+import ssl
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from holdfast.adapters.sinks.addresses import addresses_of
 from holdfast.adapters.sinks.signing import Signer
@@ -78,6 +86,14 @@ def test_many_events_are_few_lists_on_one_connection(receiver: Receiver) -> None
     types = {request.headers["Content-Type"] for request in receiver.requests}
     assert types == {"application/cloudevents-batch+json; charset=utf-8"}
     assert receiver.connections == 1
+
+
+def test_a_body_does_not_wait_for_the_acknowledgement_of_its_head(receiver: Receiver) -> None:
+    """By itself TCP would let each of them wait for forty milliseconds."""
+    began = time.monotonic()
+    a_webhook(receiver.url, batch=1).emit([an_event(1, number) for number in range(1, 76)])
+
+    assert time.monotonic() - began < 1.5
 
 
 def test_a_list_is_not_longer_than_most_receivers_take(receiver: Receiver) -> None:
@@ -304,3 +320,59 @@ def test_a_redirect_to_an_internal_address_is_not_followed(receiver: Receiver) -
         with pytest.raises(SinkUnavailableError, match="307"):
             a_webhook(receiver.url).emit([an_event()])
         assert inside.connections == 0
+
+
+# TLS ------------------------------------------------------------------------------------------------------------------
+
+
+def a_certificate(name: str, folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Return the context of a server that is called so, and one of clients that trust it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    text = certificate.public_bytes(Encoding.PEM)
+    (folder / "both.pem").write_bytes(
+        text + key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    )
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(folder / "both.pem")
+    return server, ssl.create_default_context(cadata=text.decode())
+
+
+@pytest.mark.parametrize(("name", "is_taken"), [("hook.example", True), ("other.example", False)])
+def test_a_server_proves_to_have_the_name_that_was_looked_up(
+    tmp_path: Path, name: str, *, is_taken: bool
+) -> None:
+    server, client = a_certificate(name, tmp_path)
+    with a_receiver(server) as receiver:
+        url = receiver.url.replace("127.0.0.1", "hook.example")
+        sink = a_webhook(url, context=client, resolve=here, batch=1)
+        if is_taken:
+            sink.emit([an_event(1, 1), an_event(1, 2)])
+        else:
+            with pytest.raises(SinkUnavailableError, match="certificate verify failed"):
+                sink.emit([an_event()])
+
+        assert len(receiver.events) == (2 if is_taken else 0)
+
+
+def test_a_server_that_says_nothing_is_given_up_in_time() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        began = time.monotonic()
+        with pytest.raises(SinkUnavailableError):
+            a_webhook(f"https://127.0.0.1:{silent.getsockname()[1]}/", timeout=0.3).emit([an_event()])
+
+    assert time.monotonic() - began < 3
+
+
+def here(host: str, port: int) -> list[str]:
+    """Whatever the name, it is this machine."""
+    del host, port
+    return ["127.0.0.1"]
