@@ -1,7 +1,6 @@
 """One run while a decision is made about it: gives out numbers, and gathers the changes."""
 
 from collections.abc import Mapping
-from typing import Final
 
 from attrs import evolve, frozen
 
@@ -38,9 +37,6 @@ from holdfast.ports.records import (
 )
 from holdfast.ports.references import Reference, reference_text
 from holdfast.ports.transport import Hint, JobHint, RunHint
-
-_HINTS_PER_DECISION: Final = 16
-"""One claim takes many jobs, so a decision that opens a thousand need not announce them all."""
 
 
 @frozen
@@ -414,8 +410,8 @@ class RunDraft:
         self._changes.append(AddJob(job))
 
     def _announce(self, job: Job) -> None:
-        if len(self.hints) < _HINTS_PER_DECISION:
-            self.hints.append(JobHint(job=job.key.text, epoch=job.epoch, queue=job.queue))
+        # Each of them, however many: a transport may hand every hint to a function of its own, which claims just that.
+        self.hints.append(JobHint(job=job.key.text, epoch=job.epoch, queue=job.queue))
 
 
 def leased(job: Job, session: str, now: Micros) -> Job:

@@ -1,7 +1,9 @@
 """Functions, a queue and a timer on one database, whose time passes when a test lets it; functions can be killed."""
 
+import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -17,6 +19,7 @@ from holdfast.hosts.serverless.aws.queue import QueueHandler
 from holdfast.hosts.serverless.host import ServerlessHost
 from holdfast.hosts.stores import Stores, open_stores
 from holdfast.kernel.authoring.calls import Definition
+from holdfast.ports.clock import Clock
 from holdfast.ports.persistence import Persistence, Query, StoreTime, Transaction
 from tests.aws import FakeAws
 from tests.lambdas import FakeContext
@@ -56,6 +59,8 @@ class Mortal:
         """At which transaction from now on the process dies: after its commit if the number is even."""
         self.is_dead = False
         self.calls = 0
+        """How often the store was asked for anything."""
+        self.transactions = 0
 
     def setup(self) -> None:
         self._inner.setup()
@@ -64,6 +69,7 @@ class Mortal:
         with self._lock:
             self._check()
             self.calls += 1
+            self.transactions += 1
             dies, after = False, False
             if self.dies_at is not None:
                 self.dies_at -= 1
@@ -111,6 +117,9 @@ class Cloud:
     Attributes:
         kills: How many functions were killed.
         cold_starts: How many processes were begun.
+        calls: How often functions asked the store for anything.
+        transactions: How many of these were transactions, and not questions.
+        requests: How many requests were made of the queue, by whomever, by what they are called.
     """
 
     def __init__(
@@ -125,9 +134,10 @@ class Cloud:
         faults: PumpFaults | None = None,
         seed: int = 0,
         blobs: str | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.aws = aws
-        self.clock = CloudClock(aws)
+        self.clock: Clock = clock or CloudClock(aws)
         self._workflows = tuple(workflows)
         self._namespace = namespace
         self._stores = open_stores(url, blobs)
@@ -135,10 +145,12 @@ class Cloud:
         self._random = Random(seed)
         self.client: SQSClient
         self.client, self.queue_url = aws.new_queue(fifo=fifo)
-        self.kills = self.cold_starts = self.calls = 0
+        self.kills = self.cold_starts = self.calls = self.transactions = 0
+        self.requests: Counter[str] = Counter()
+        self.client.meta.events.register("before-call.sqs", self._count, unique_id=f"cloud {self.queue_url}")
         self._process: Process | None = None
         self._timer: Process | None = None
-        self._all: list[Process] = []
+        self.processes: list[Process] = []
         self.outside = self._new()
         """Who starts runs, and is never killed."""
         self.source = EventSource(
@@ -173,9 +185,15 @@ class Cloud:
 
     def close(self) -> None:
         """Close all."""
-        for process in self._all:
+        self.client.meta.events.unregister("before-call.sqs", unique_id=f"cloud {self.queue_url}")
+        for process in self.processes:
             process.engine.core.close()
         self._stores.persistence.close()
+
+    def _count(self, params: Mapping[str, Any], **_: object) -> None:
+        """Count a request of ours: others may have queues in this region."""
+        if self.queue_url in json.dumps(params, default=str):
+            self.requests[params["headers"]["X-Amz-Target"].partition(".")[2]] += 1
 
     def _invoke(self, event: Mapping[str, Any]) -> Mapping[str, Sequence[Mapping[str, str]]] | None:
         process = self._process = self._process or self._new()
@@ -184,7 +202,7 @@ class Cloud:
     def _called(self, process: Process, call: Callable[[], R]) -> R | None:
         store = process.store
         store.dies_at = 1 + self._random.randrange(3) if self._random.randrange(100) < self._deaths else None
-        before = store.calls
+        before = store.calls, store.transactions
         try:
             return call()
         except BaseException:
@@ -192,7 +210,8 @@ class Cloud:
                 raise
             return None
         finally:
-            self.calls += store.calls - before
+            self.calls += store.calls - before[0]
+            self.transactions += store.transactions - before[1]
             if store.is_dead:
                 self.kills += 1
                 process.engine.core.close()
@@ -214,7 +233,7 @@ class Cloud:
             rejected_queue=None,
             queues=None,
         )
-        self._all.append(
+        self.processes.append(
             Process(store=store, engine=engine, on_jobs=on_jobs, on_timer=CronHandler(host, limit=LIMIT))
         )
-        return self._all[-1]
+        return self.processes[-1]
