@@ -97,7 +97,7 @@ def worker_of(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Generator[Call
     """A worker, which does all that there is to do; what is returned waits for it. Its lease bears the leaps."""
     monkeypatch.setattr(worker_module, "MAINTENANCE_INTERVAL", 0.02)
     with Worker(engine, lease=timedelta(days=1_000), poll_interval=0.05, function_cache=0):
-        yield lambda: time.sleep(0.01)
+        yield lambda: time.sleep(0.02)
 
 
 def _until_quiet(engine: Engine, clock: StillClock, work: Callable[[], None]) -> list[Job]:
@@ -105,18 +105,23 @@ def _until_quiet(engine: Engine, clock: StillClock, work: Callable[[], None]) ->
     until = time.monotonic() + _BUSY_SECONDS
     while True:
         work()
-        jobs = _jobs(engine)
-        if all(_rests(job, micros(clock.now())) for job in jobs):
-            return jobs
-        assert time.monotonic() < until, f"this is not done: {[job for job in jobs if not _rests(job, 0)]}"
+        resting, busy = _jobs(engine, micros(clock.now()))
+        if busy is None:
+            return resting
+        assert time.monotonic() < until, f"this is not done: {busy}"
 
 
-def _rests(job: Job, now: int) -> bool:
-    return job.state is JobState.SLEEPING and (job.wake_at is None or job.wake_at > now)
-
-
-def _jobs(engine: Engine) -> list[Job]:
+def _jobs(engine: Engine, now: int) -> tuple[list[Job], Job | None]:
+    """Return the jobs that rest, up to the first that does not, and that one."""
     persistence, namespace = engine.core.stores.persistence, engine.core.namespace
     runs = persistence.read(ListRuns(RunFilter(namespace=namespace), limit=_MANY))
     assert len(runs) < _MANY
-    return [job for run in runs if run.status not in TERMINAL for job in persistence.read(JobsOfRun(run.key))]
+    resting: list[Job] = []
+    for run in runs:
+        if run.status in TERMINAL:
+            continue
+        for job in persistence.read(JobsOfRun(run.key)):
+            if job.state is not JobState.SLEEPING or (job.wake_at is not None and job.wake_at <= now):
+                return resting, job
+            resting.append(job)
+    return resting, None

@@ -13,7 +13,9 @@ from holdfast import (
     Suspended,
     Tolerate,
     stage,
+    step,
     suspend,
+    workflow,
 )
 from holdfast.kernel.functions.asked import Cancelling, Told
 from tests.still import Play
@@ -96,6 +98,17 @@ def handed_on(ctx: StageContext, x: int) -> int | NotYet:
     return NotYet() if checks[ctx.run_id] < 3 else 10 * x
 
 
+@step(queue="far")
+async def far(x: int) -> int:
+    return 3 * x
+
+
+@workflow
+async def elsewhere(x: int) -> int:
+    """Its steps are jobs of their own, in a queue of their own."""
+    return await far(await far(x))
+
+
 SIMPLE: Final = Pipeline("simple", input=int).pipe(double)
 PIPELINES: Final[list[Any]] = [
     SIMPLE(4),
@@ -148,6 +161,7 @@ def _one_by_one(told: Sequence[tuple[float, Told]]) -> list[tuple[float, Told]]:
 
 
 FUNCTIONS: Final = [
+    Play(elsewhere(2)),
     *(Play(call) for call in CORPUS if call.definition.name not in OF_TIME),
     *(Play(call, ((5.0, Cancelling(reason="enough")),)) for call in WHEN_CANCELLED),
     *(Play(call, _one_by_one(told)) for call, told in WHEN_SENT),
