@@ -31,6 +31,7 @@ from holdfast.kernel.commands import (
     RunsAdmitted,
     SessionClose,
     SessionOpen,
+    StepRaised,
     admissions,
 )
 from holdfast.ports.clock import micros
@@ -202,7 +203,7 @@ class StoreCalls:
                 )
             else:
                 self.counts.settled += 1
-                self.counts.failed += isinstance(command.outcome, Failed)
+                self.counts.failed += isinstance(command.outcome, Failed | StepRaised)
                 opened = opened or (answer.run_status == "running" and (answer.next is None or answer.more))
                 if answer.retry_at is not None:
                     retries.append(answer.retry_at)

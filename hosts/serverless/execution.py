@@ -22,6 +22,7 @@ from holdfast.kernel.commands import (
     JobRelease,
     JobSettle,
     JobSettled,
+    StepRaised,
 )
 from holdfast.kernel.kernel import Kernel, executed
 from holdfast.ports.errors import CommandError, HoldfastError
@@ -114,7 +115,7 @@ class AttemptExecutor:
         for settle, answer in zip(settles, answers, strict=True):
             if isinstance(answer, CommandError):
                 raise answer
-            failed = isinstance(settle.outcome, Failed)
+            failed = isinstance(settle.outcome, Failed | StepRaised)
             statuses.append("fenced" if answer.status == "fenced" else "failed" if failed else "completed")
         return statuses
 

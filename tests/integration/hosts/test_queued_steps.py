@@ -1,13 +1,15 @@
 """Steps of queues are jobs of their own: who serves the queue does them, and the function is told, on every store."""
 
 import asyncio
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 
 import anyio
 import pytest
 
 from holdfast.hosts.engine import Engine
+from holdfast.hosts.interceptors import BodyCall
 from holdfast.hosts.process.worker import Worker
 from holdfast.hosts.serverless.host import ServerlessHost
 from holdfast.kernel.authoring.channels import Channel
@@ -372,6 +374,52 @@ async def test_a_function_that_is_blocked_holds_its_steps_too(open_engine: OpenE
             await until(lambda: engine.sync.handle(index, "x").info().status is RunStatus.BLOCKED)
     assert queued(engine) == [JobState.HELD]
     sound(engine)
+
+
+@step(queue="gpu", heartbeat_timeout=timedelta(seconds=30), retry=Retry(attempts=2, wait=timedelta(0)))
+def copy(pages: int) -> int:
+    context = step_context()
+    first = context.last_heartbeat(int, default=0)
+    context.heartbeat(first + 2)
+    if first + 2 < pages:
+        raise ConnectionError("the line is cut")
+    return first
+
+
+@workflow
+async def archive(pages: int) -> int:
+    return await copy(pages)
+
+
+async def test_the_next_attempt_knows_what_the_last_one_said(open_engine: OpenEngine) -> None:
+    engine = open_engine(archive)
+    async with Worker(engine) as worker:
+        with anyio.fail_after(SOON):
+            assert await engine.run(archive(4)) == 2
+        assert worker.stats().failed == 1
+    sound(engine)
+
+
+class Around:
+    """Notes what interceptors are told of bodies."""
+
+    def __init__(self) -> None:
+        self.calls: list[BodyCall] = []
+
+    @contextmanager
+    def body(self, call: BodyCall, /) -> Generator[None]:
+        self.calls.append(call)
+        yield
+
+
+async def test_interceptors_are_told_of_it_as_of_any_step() -> None:
+    around = Around()
+    async with Engine.open("memory://", workflows=[archive], interceptors=[around]) as engine, Worker(engine):
+        with anyio.fail_after(SOON):
+            await engine.run(archive(4))
+    told = [(call.stage, call.step, call.queue, call.attempt, call.max_attempts) for call in around.calls]
+    assert told == [("archive", "copy", "gpu", 1, 2), ("archive", "copy", "gpu", 2, 2)]
+    assert [call.idempotency_key.partition("/")[2] for call in around.calls] == ["archive/1"] * 2
 
 
 async def test_a_function_as_a_service_does_it_too(open_engine: OpenEngine) -> None:
