@@ -9,7 +9,8 @@ from holdfast.hosts.functions.drive import Drive, Texts
 from holdfast.kernel.authoring.functions import FunctionStage, Workflow
 from holdfast.kernel.histories import rows_of
 from holdfast.ports.events import RUN_ENDS
-from holdfast.ports.records import HistoryRow
+from holdfast.ports.persistence import JobsOfRun
+from holdfast.ports.records import HistoryRow, JobState
 
 
 class FencedError(Exception):
@@ -79,13 +80,25 @@ def rows_after(body: Body, seen: int) -> list[HistoryRow]:
     when it began: were it driven here by what is recorded since, steps would begin that nobody counts.
     """
     rows = list(rows_of(body.parts.persistence, body.work.run, seen))
-    own, epoch = body.work.run.key, body.attempt.epoch
-    for row in rows:
-        is_lost = row.type == "stage.lost" and row.epoch == epoch
-        is_later = row.epoch is not None and row.epoch > epoch
-        if row.run == own and (is_lost or is_later or row.type in RUN_ENDS):
-            raise FencedError
+    if any(_may_fence(row, body) for row in rows) and not _is_held(body):
+        raise FencedError
     return rows
+
+
+def _may_fence(row: HistoryRow, body: Body) -> bool:
+    """Whether a row says that an attempt is over, or something like it: steps in queues count claims of their own."""
+    if row.run != body.work.run.key:
+        return False
+    is_later = row.epoch is not None and row.epoch > body.attempt.epoch
+    is_lost = row.type == "stage.lost" and row.epoch == body.attempt.epoch
+    return is_later or is_lost or row.type in RUN_ENDS
+
+
+def _is_held(body: Body) -> bool:
+    attempt = body.attempt
+    jobs = body.parts.persistence.read(JobsOfRun(attempt.run))
+    held = (job for job in jobs if job.state is JobState.LEASED)
+    return any(job.key.text == attempt.job and job.epoch == attempt.epoch for job in held)
 
 
 def _code(body: Body) -> Workflow[..., object]:

@@ -10,6 +10,7 @@ from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import Completed, LeaseReapStale, RunTerminate, SessionOpen, SessionReap
+from holdfast.ports.records import JobKind, RunStatus
 from tests.integration.hosts.waiting import until
 from tests.unit.hosts.bench import HOUR, Bench
 
@@ -80,3 +81,30 @@ async def test_of_a_run_that_has_ended_nothing_is_begun() -> None:
 
     assert bench.settle(late, await bench.run(late)).status == "fenced"
     assert DONE == []
+
+
+@step(queue="gpu", retry=Retry(attempts=5, wait=timedelta()))
+async def embed(text: str) -> int:
+    DONE.append(text)
+    if len(DONE) < 5:
+        raise RuntimeError("no room")
+    return len(text)
+
+
+@workflow
+async def embeds(text: str) -> int:
+    return await embed(text)
+
+
+async def test_claims_of_a_step_in_a_queue_say_nothing_of_those_of_its_function() -> None:
+    """The step's fifth claim ends before the function's second begins."""
+    bench = Bench(embeds)
+    bench.start(embeds("abc"))
+    drives = 0
+    while bodies := bench.prepare():
+        for body in bodies:
+            drives += body.attempt.kind is JobKind.DRIVE
+            bench.settle(body, await bench.run(body))
+
+    (run,) = bench.engine.sync.runs()
+    assert (run.status, len(DONE), drives) == (RunStatus.COMPLETED, 5, 2)
