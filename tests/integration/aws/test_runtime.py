@@ -119,7 +119,7 @@ def test_a_function_goes_on_in_the_next_invocation_when_one_nears_its_end(
 
     assert run.result() == sum(range(12))
     assert function.is_alive
-    assert 3 <= function.invocations <= 12
+    assert function.invocations >= 3
 
 
 def test_a_function_that_is_killed_at_its_deadline_loses_an_attempt_and_no_job(

@@ -382,7 +382,7 @@ def test_a_function_rests_when_its_invocation_nears_its_end_and_goes_on_in_the_n
 
     assert [number for number, _ in tries] == list(range(8))
     assert all(is_told for _, is_told in tries)
-    assert 3 <= invocations <= 8
+    assert invocations >= 3
 
 
 def test_a_step_is_stopped_with_its_invocation_and_tried_again_in_the_next(messages: FakeMessages) -> None:
@@ -405,7 +405,7 @@ def test_a_step_is_stopped_with_its_invocation_and_tried_again_in_the_next(messa
     )
     with engine.sync:
         run = engine.sync.start(once(), id="once")
-        for _ in range(2):
+        while run.info().ended_at is None:
             handler(event(*map(record, told_of(engine, "once"))), FakeContext(0.3))
         assert run.result() == 7
         retried = next(row for row in run.history() if row.type == "step.retrying")
