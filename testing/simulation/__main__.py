@@ -5,6 +5,7 @@ Exit codes: 0 all went well, 127 the simulator or a host has crashed, 128 someth
 
 import argparse
 import gc
+import os
 import sys
 import time
 from collections import Counter
@@ -59,9 +60,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if done % _TELL_EVERY == 0:
             print(f"{done} of {len(seeds)} seeds", file=sys.stderr, flush=True)
     minutes = (time.monotonic() - began) / 60
+    spent = sum(os.times()[:4])  # of those that were started, too
     counted = ", ".join(f"{kind} {fired[kind]}" for kind in Kind)
     print(
-        f"{done} seeds on {told.store}, {done / minutes:.0f} a minute, {points / max(done, 1):.0f} points each"
+        f"{done} seeds on {told.store}, {done / minutes:.0f} a minute, {points / max(done, 1):.0f} points each;"
+        f" {spent:.0f} s of processor time, {60 * done / spent:.0f} a minute on one core"
     )
     print(f"faults: {counted}")
     print("all went well" if worst is Exit.FINE else f"FAILED: {worst.name}")

@@ -222,6 +222,18 @@ OF_FUNCTIONS: Final = (
         ),
     ),
     Mutant(
+        name="commit-not-looked-for",
+        breaks="a step in a transaction whose commit was not answered counts as failed: its receipt is not looked at",
+        caught_by=("S2", "S4", "S8"),
+        edits=(
+            Edit(
+                "hosts/functions/transactions.py",
+                "if lost is not None and not self._was_committed(transaction):",
+                "if lost is not None:",
+            ),
+        ),
+    ),
+    Mutant(
         name="losses-never-forgiven",
         breaks="a function that has come further since is still blamed for the workers that were lost before",
         caught_by=("S6", "S8"),
