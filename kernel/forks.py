@@ -52,6 +52,7 @@ class RecordedCall:
         label: How people name it: `charge`, or, if that was called several times, `charge#2`; else the call's name.
         first: The number of the first row about it.
         is_completed: Whether it is a step that gave something.
+        ended: The number of the row with which it was over, if it is a step and that has come.
         run: The id of the run, of a call of one.
         undoes: Of a compensation the call that it takes back: "" if that is not known. None if it is none.
     """
@@ -62,6 +63,7 @@ class RecordedCall:
     first: int
     label: str = ""
     is_completed: bool = False
+    ended: int | None = None
     run: str | None = None
     undoes: str | None = None
 
@@ -164,7 +166,9 @@ def _calls(history: Iterable[HistoryRow]) -> list[RecordedCall]:
             run=str(facts["run"]) if row.type == "child.started" else None,
             undoes=str(facts.get("undoes", "")) if call.startswith(_UNDO) else None,
         )
-        found[call] = attrs.evolve(made, is_completed=made.is_completed or row.type == "step.completed")
+        if row.type in ("step.completed", "step.failed"):
+            made = attrs.evolve(made, is_completed=row.type == "step.completed", ended=row.number)
+        found[call] = made
     times = Counter(one.name for one in found.values())
     seen: Counter[str] = Counter()
     named: list[RecordedCall] = []

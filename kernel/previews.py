@@ -26,8 +26,8 @@ class RerunPreview:
         version: In which version of the code.
         stage: The stage with which it would begin; None: from the start. Of a durable function the call.
         runs: The stages whose bodies would run, in the order of the plan. A map runs whole. Of a function the steps
-            that its history tells of, in their order, and that are not kept: the code decides which of them it asks
-            for. One that was called several times is named as `charge#2`.
+            that its history tells of, in their order, and that are not kept, or were under way: the code decides which
+            of them it asks for. One that was called several times is named as `charge#2`.
         again: Those of them that were completed before: whatever they do outside is done a second time.
         keeps: The stages, or steps, of which what they gave would be kept, each with the number of the generation that
             gave it.
@@ -105,8 +105,9 @@ def _preview_fork(
         start=None if is_whole else command.stage,
         row=1 if is_whole else command.row,
     )
-    steps = [one for one in fork.runs if one.kind == "step" and one.undoes is None]
-    kept = [one for one in fork.keeps if one.kind == "step" and one.undoes is None]
+    all_steps = [one for one in (*fork.keeps, *fork.runs) if one.kind == "step" and one.undoes is None]
+    kept = [one for one in all_steps if one.ended is not None and one.ended < fork.row]
+    steps = [one for one in all_steps if one not in kept]  # those that were under way, too
     return RerunPreview(
         run_id=run.id,
         generation=run.generation + 1,

@@ -358,6 +358,8 @@ def test_a_try_that_is_kept_counts_and_the_next_has_its_key() -> None:
         assert run.result() == 3
         assert [number for number, _ in tries] == [1, 2, 3]
         key = tries[0][1]
+        preview = run.preview_rerun(row=3)
+        assert (preview.runs, preview.again, preview.keeps) == (("flaky",), ("flaky",), {})
         run.rerun_from(row=3)  # the first try is kept
         assert run.result() == 3
         assert tries[3:] == [(2, key), (3, key)]
