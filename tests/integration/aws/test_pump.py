@@ -77,7 +77,9 @@ def _forget() -> None:
 
 @pytest.mark.service
 @pytest.mark.parametrize("fifo", [False, True], ids=["standard", "fifo"])
-@pytest.mark.parametrize("jobs", [300, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "jobs", [300, pytest.param(2_000, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])]
+)
 def test_no_job_is_lost_and_no_effect_doubled(
     aws: FakeAws, shared_database: str, namespace: str, tmp_path: Path, jobs: int, *, fifo: bool
 ) -> None:
