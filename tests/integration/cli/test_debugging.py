@@ -161,7 +161,7 @@ def test_a_person_at_a_terminal_is_asked(folder: Path) -> None:
 
 def _answered(terminal: int, answers: list[str], *, leaves: bool = False) -> str:
     """Answer each prompt; return all that was said until the other end was closed, or until the last was answered."""
-    said = b""
+    said, answered = b"", 0
     until = time.monotonic() + SECONDS_MAX
     while time.monotonic() < until and select.select([terminal], [], [], SECONDS_MAX)[0]:
         try:
@@ -171,9 +171,11 @@ def _answered(terminal: int, answers: list[str], *, leaves: bool = False) -> str
         if not part:
             break
         said += part
-        if said.rstrip().endswith(b"(Pdb)") and answers:
+        # A prompt may come in two parts, and is to be answered once.
+        if said[answered:].rstrip().endswith(b"(Pdb)") and answers:
             os.write(terminal, f"{answers.pop(0)}\n".encode())
             said += b"\n"
+            answered = len(said)
             if leaves and not answers:
                 break
     return said.decode().replace("\r\n", "\n")

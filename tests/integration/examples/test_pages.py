@@ -19,7 +19,7 @@ from holdfast.hosts.cli.app import command_line
 from holdfast.hosts.cli.exits import MEANINGS
 from holdfast.hosts.finding import FilterOptions, ListOptions
 from holdfast.kernel.authoring.functions import WorkflowOptions
-from holdfast.kernel.authoring.options import BodyDefaults, BodyOptions, StartOptions
+from holdfast.kernel.authoring.options import BodyDefaults, BodyOptions, StartAllOptions, StartOptions
 from holdfast.kernel.authoring.steps import StepOptions
 from holdfast.kernel.codec import command_data, from_data, to_data
 from holdfast.kernel.commands import Command
@@ -212,6 +212,7 @@ def test_the_page_of_public_names_has_each_of_them() -> None:
         of_stages,
         of_pipelines,
         of_starts,
+        of_many_starts,
         of_lists,
         of_engines,
         of_workers,
@@ -221,6 +222,7 @@ def test_the_page_of_public_names_has_each_of_them() -> None:
     assert of_stages == BodyOptions.__optional_keys__
     assert of_pipelines == BodyDefaults.__optional_keys__ | {"input", "version"}
     assert of_starts == StartOptions.__optional_keys__
+    assert of_many_starts == StartAllOptions.__optional_keys__
     assert of_lists == ListOptions.__optional_keys__ >= FilterOptions.__optional_keys__
     assert of_engines == _keywords(holdfast.Engine.open)
     assert of_workers == _keywords(holdfast.Worker.__init__)
