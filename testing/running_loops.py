@@ -24,7 +24,9 @@ def call_outside(call: Callable[[], T]) -> T:
 def _leave_task(loop: asyncio.AbstractEventLoop) -> "asyncio.Task[Any] | None":
     """Make the loop's current task nobody's, and return it: Python 3.14 keeps it by thread, not by loop."""
     swap = cast("Any", getattr(asyncio.tasks, "_swap_current_task", None))
-    return None if swap is None else cast("asyncio.Task[Any] | None", swap(loop, None))
+    if swap is None or asyncio.current_task(loop) is None:  # Python 3.12.1 can't swap where there is none
+        return None
+    return cast("asyncio.Task[Any] | None", swap(loop, None))
 
 
 def _enter_task(loop: asyncio.AbstractEventLoop, task: "asyncio.Task[Any] | None") -> None:

@@ -80,7 +80,8 @@ class Steps:
         if row.type in _ENDS:
             call.ended = row.type
         else:
-            call.retry_at = cast("int", facts["retry_at"])
+            # What was lost is due at once, by whatever clock that was noted.
+            call.retry_at = 0 if "lost" in facts else cast("int", facts["retry_at"])
 
     def forked(self, run: Run, history: Iterable[HistoryRow]) -> None:
         """Take over what is recorded of the calls that a run keeps of generations before: their tries count."""
