@@ -25,6 +25,7 @@ from holdfast.kernel.authoring.options import check_name
 from holdfast.kernel.plan import DEFAULT_QUEUE
 from holdfast.ports.errors import DefinitionError
 from holdfast.ports.events import EventSink
+from holdfast.ports.records import step_of
 
 SECRETS: Final = "HOLDFAST_WEBHOOK_SECRETS_"
 """With the name of a sink after it: the variable with the secrets that its webhook signs with."""
@@ -188,25 +189,31 @@ class Reporter:
             _log.warning("the session was lost; a new one is %s", session)
             return
         core = self._engine.core
-        workflows = core.registry.definitions
+        known = core.registry.definitions
+        steps = [step for one in known if (step := step_of(one)) is not None]
+        workflows = [one for one in known if step_of(one) is None]
         _log.info(
-            "worker started on %s, namespace %s: workflows %s; queues %s; concurrency %s; session %s",
+            "worker started on %s, namespace %s: workflows %s%s; queues %s; concurrency %s; session %s",
             core.stores.url or "adapters of its own",
             core.namespace,
             ", ".join(workflows) or "none",
+            f"; queued steps {', '.join(steps)}" if steps else "",
             ", ".join(self._served),
             self._concurrency,
             session,
         )
-        if not workflows:
-            _log.warning("the engine has no workflows: pass them to Engine.open(..., workflows=[...])")
+        if not known:
+            _log.warning(
+                "the engine has no workflows: pass them to Engine.open(..., workflows=[...], steps=[...])"
+            )
         if self._screen.as_json:
             self._screen.line(
                 {
                     "event": "started",
                     "url": core.stores.url,
                     "namespace": core.namespace,
-                    "workflows": list(workflows),
+                    "workflows": workflows,
+                    "steps": steps,
                     "queues": list(self._served),
                     "concurrency": self._concurrency,
                     "session": session,
