@@ -61,7 +61,9 @@ async def stored(url: str, runs: int, batch: int) -> float:
         one = app.tasks["one"]
         began_at = time.perf_counter()
         for first in range(0, runs, batch):
-            await one.batch_defer_async(*({"number": number} for number in range(first, first + batch)))
+            await one.batch_defer_async(
+                *({"number": number} for number in range(first, min(first + batch, runs)))
+            )
         return time.perf_counter() - began_at
 
 
