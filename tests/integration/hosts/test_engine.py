@@ -39,6 +39,7 @@ from holdfast.ports.errors import (
 from holdfast.ports.persistence import CountAll, FindRun, Persistence, Query, StoreCounts, Transaction
 from holdfast.ports.records import Payload, RunStatus
 from holdfast.testing.conformance.threads import in_threads
+from tests.integration.counts.calls import counting_engine
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.pipelines import FAILING, SIMPLE, TEXT, WIDE
 from tests.integration.hosts.waiting import until
@@ -301,6 +302,18 @@ def test_many_are_started_together_each_as_it_would_be_alone(open_engine: OpenEn
     with Worker(engine):
         assert [one.result(timeout=SOON) for one in handles[-3:]] == [2 * 698, 2 * 699, len(LARGE)]
     assert engine.sync.start_all([]) == []
+
+
+def test_five_hundred_are_started_in_as_many_calls_of_the_store_as_one(url: str, namespace: str) -> None:
+    engine, counting = counting_engine(url, namespace, SIMPLE)
+    with engine.sync as runs:
+        runs.start(SIMPLE(0))
+        calls: list[int] = []
+        for many in (1, 500):
+            before = counting.calls
+            runs.start_all([SIMPLE(number) for number in range(many)])
+            calls.append(counting.calls - before)
+    assert calls[0] == calls[1] == 1
 
 
 def test_starting_many_twice_with_one_key_starts_each_once(open_engine: OpenEngine) -> None:

@@ -252,16 +252,4 @@ def children(url: str, width: int) -> Generator[Work]:
 
 
 if __name__ == "__main__":
-    main(
-        {
-            "submit": submit,
-            "submit_batches": submit_batches,
-            "drain": drain,
-            "steps": steps,
-            "latency": latency,
-            "long_run": long_run,
-            "fan_out": fan_out,
-            "children": children,
-            "worker": worker,
-        }
-    )
+    main(submit, submit_batches, drain, steps, latency, long_run, fan_out, children, worker)

@@ -111,4 +111,4 @@ def fan_out(url: str, width: int) -> Generator[Work]:
 
 
 if __name__ == "__main__":
-    main({"drain": drain, "steps": steps, "long_run": long_run, "fan_out": fan_out})
+    main(drain, steps, long_run, fan_out)

@@ -127,12 +127,4 @@ def latency(url: str, times: int) -> Generator[Work]:
 
 
 if __name__ == "__main__":
-    main(
-        {
-            "submit": submit,
-            "submit_batches": submit_batches,
-            "drain": drain,
-            "latency": latency,
-            "worker": worker,
-        }
-    )
+    main(submit, submit_batches, drain, latency, worker)

@@ -8,7 +8,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 
@@ -28,10 +28,10 @@ Workload = Callable[..., Generator[Work]]
 """Sets up, yields what is measured, and takes down."""
 
 
-def main(workloads: Mapping[str, Workload]) -> None:
-    """Do what the command line says."""
+def main(*workloads: Workload) -> None:
+    """Do what the command line says: that of these functions which it names."""
     name, url, sizes = sys.argv[1:]
-    with contextmanager(workloads[name])(url, **json.loads(sizes)) as work:
+    with contextmanager({one.__name__: one for one in workloads}[name])(url, **json.loads(sizes)) as work:
         print("ready", flush=True)
         sys.stdin.readline()
         print(json.dumps(asdict(work())), flush=True)
