@@ -23,7 +23,7 @@ help:
 	@echo 'make demo       run the first example'
 	@echo 'make check      formatting, lint, types, import rules, purity of the kernel'
 	@echo 'make test       the fast tests, on SQLite and on a PostgreSQL of their own'
-	@echo 'make test-slow  the tests that take minutes: packaging, chaos'
+	@echo 'make test-slow  the tests that take minutes: packaging, chaos, and the fast ones that have a full size'
 	@echo 'make chaos      the chaos tests in their full form, most of an hour'
 	@echo 'make bench      the benchmarks'
 	@echo 'make bench-peers   Holdfast beside what people would pick instead, on one server'
@@ -37,12 +37,12 @@ demo: .venv/.package
 	$(BIN)/python docs/examples/stdlib_report/demo.py
 
 test: .venv/.tools .cache/postgres/.ready
-	$(BIN)/pytest -n $(WORKERS)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 test-slow: .venv/.tools .cache/postgres/.ready
 	$(BIN)/pytest -n 3 -m 'slow and not chaos'
 	$(BIN)/pytest -m chaos
-	$(BIN)/pytest -n $(WORKERS) -m 'hypothesis and not slow and not chaos' --hypothesis-profile=many
+	HOLDFAST_TESTS=full $(BIN)/pytest -n $(WORKERS) -m '(hypothesis or sized) and not slow and not chaos' --hypothesis-profile=many
 
 chaos: .venv/.tools .cache/postgres/.ready
 	HOLDFAST_CHAOS=full $(BIN)/pytest -m chaos tests/chaos

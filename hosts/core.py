@@ -13,6 +13,7 @@ from holdfast.hosts.bodies import Bodies
 from holdfast.hosts.clock import StoreClock
 from holdfast.hosts.endings import Endings
 from holdfast.hosts.functions.cache import FunctionCache
+from holdfast.hosts.group_commit import GroupCommit
 from holdfast.hosts.inputs import Inputs
 from holdfast.hosts.interceptors import (
     Interceptor,
@@ -23,8 +24,10 @@ from holdfast.hosts.interceptors import (
 from holdfast.hosts.listener import Listener, Listening
 from holdfast.hosts.loops import KeptLoop
 from holdfast.hosts.payloads import Payloads, Place
+from holdfast.hosts.process.threads import starts
 from holdfast.hosts.registry import Registry
 from holdfast.hosts.stores import Stores, host_name
+from holdfast.hosts.wake_ups import WakeUps
 from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.authoring.options import StartOptions, check_options
 from holdfast.kernel.authoring.overriding import stage_overrides
@@ -91,7 +94,10 @@ class Core:
         self._caches: list[FunctionCache] = []
         self._loops: list[KeptLoop] = []
         self._lock = threading.Lock()
+        self._wake_ups = None if stores.scheduler is None else WakeUps(stores.scheduler, self.clock.now)
         self._kernel = self.kernel_with(None)
+        self._has_around = around_dispatch(self._interceptors) is not None
+        self._starts = GroupCommit(self._kernel.dispatch_many)
 
     @property
     def kernel(self) -> Kernel:
@@ -109,6 +115,7 @@ class Core:
             plans=self.registry.plans,
             executor=executor,
             around=around_dispatch(self._interceptors),
+            after=None if self._wake_ups is None else self._wake_ups.follow,
         )
 
     @cached_property
@@ -208,9 +215,16 @@ class Core:
     def dispatch(self, command: Command[R]) -> R:
         """Carry out a command, and what follows from it. Raises what `Kernel.dispatch` does."""
         self.trust_clock(CLOCK_AGE_MAX)
-        reply = self.kernel.dispatch(command)
+        reply = self._dispatched(command)
         self.follow_up(reply)
         return reply
+
+    def _dispatched(self, command: Command[R]) -> R:
+        # What starts a run waits for nobody, so it can go with others. What is put around dispatches, by tracing say,
+        # is to see each in the context of whoever asked for it.
+        goes_along = _is_start(command) and not self._has_around and starts.get() is None
+        kernel = self.kernel
+        return self._starts.dispatch(command) if goes_along else kernel.dispatch(command)
 
     def dispatch_all(self, commands: Sequence[Command[R]]) -> list[R]:
         """Carry out commands as `Kernel.dispatch_many` does, and what follows. The first refusal is raised."""
@@ -294,6 +308,10 @@ class Core:
         run = _digest(idempotency_key) if idempotency_key else self.stores.ids.new()
         place = Place(namespace=self.namespace, run=run, stage=what, epoch=0)
         return self.payloads.put(text, place)
+
+
+def _is_start(command: object) -> bool:
+    return isinstance(command, RunCreate)
 
 
 def _digest(text: str) -> str:

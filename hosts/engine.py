@@ -47,6 +47,7 @@ from holdfast.ports.blobs import BlobStore
 from holdfast.ports.durations import Duration
 from holdfast.ports.events import EventSink
 from holdfast.ports.records import RunStatus
+from holdfast.ports.scheduler import Scheduler
 from holdfast.ports.transport import JobTransport
 
 R = TypeVar("R")
@@ -70,7 +71,8 @@ class Engine:
         workflows: Iterable[Definition[object]] = (),
         steps: Iterable[Step[..., Any]] = (),
         blobs: str | BlobStore | None = None,
-        transport: JobTransport | None = None,
+        transport: str | JobTransport | None = None,
+        scheduler: str | Scheduler | None = None,
         namespace: str = "default",
         migrate: bool = True,
         prices: Mapping[str, Price] | None = None,
@@ -87,7 +89,11 @@ class Engine:
                 durable functions among `workflows` mention by their names need not be given.
             blobs: Where large values go, as `file:///an/absolute/folder` or `s3://bucket/prefix`, or a blob store of
                 your own.
-            transport: What carries hints, if it is not to be what comes with the store.
+            transport: What carries hints, if it is not to be what comes with the store: the URL of a queue of SQS,
+                `nats://host:4222/stream`, or a transport of your own.
+            scheduler: What is asked to wake what sleeps, where no worker lives that does: as
+                `eventbridge://group?role=arn:aws:iam::...`, or a scheduler of your own. Its wake-ups are for those who
+                take the transport's messages.
             namespace: Runs, keys and jobs of one namespace are not seen from another. 1 to 200 of
                 `A-Z a-z 0-9 _ . @ = + -`, the first a letter, a digit or `_`.
             migrate: Whether to make or update the tables at the first use; otherwise `holdfast db upgrade` does it.
@@ -104,7 +110,7 @@ class Engine:
             DefinitionError: Two workflows have one name and version, or two steps of queues one name.
         """
         return cls.on(
-            open_stores(url, blobs, transport, patience),
+            open_stores(url, blobs, transport, patience, scheduler),
             workflows=workflows,
             steps=steps,
             namespace=namespace,

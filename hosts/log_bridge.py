@@ -65,7 +65,7 @@ def _speaker() -> AttemptRuntime | None:
 
 def _is_live(loop: FunctionLoop) -> bool:
     """Whether a function is driven, and past all that it has done before."""
-    return loop.speaker is not None and not loop.patches.is_replaying
+    return loop.speaker is not None and not loop.is_replaying
 
 
 def _level(number: int) -> Level:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl, urlsplit
 
 import attrs
 
@@ -20,6 +21,7 @@ from holdfast.ports.durations import Duration
 from holdfast.ports.errors import InvalidUrlError
 from holdfast.ports.events import EventSink
 from holdfast.ports.persistence import Persistence, SchemaVersion
+from holdfast.ports.scheduler import Scheduler
 from holdfast.ports.transport import JobTransport
 
 if TYPE_CHECKING:
@@ -36,9 +38,15 @@ _BLOBS: Final = Wanted(
     "a URL in a string, as file:///an/absolute/folder, or a blob store with `put`, `get` and so on",
     lambda value: isinstance(value, str) or with_methods("", "put", "get", "exists").test(value),
 ).or_none
-_TRANSPORT: Final = with_methods(
-    "a JobTransport: an object with `announce`, `receive` and so on", "announce", "receive"
+_TRANSPORT: Final = Wanted(
+    "a URL in a string, as nats://host:4222, or a JobTransport: an object with `announce`, `receive` and so on",
+    lambda value: isinstance(value, str) or with_methods("", "announce", "receive").test(value),
 ).or_none
+_SCHEDULER: Final = Wanted(
+    "a URL in a string, as eventbridge://group?role=arn, or a Scheduler: an object with `schedule` and `cancel`",
+    lambda value: isinstance(value, str) or with_methods("", "schedule", "cancel").test(value),
+).or_none
+_NATS: Final = re.compile(r"(?P<servers>\w+://[^/]*(,\w+://[^/]*)*)/?(?P<stream>[\w-]*)", re.ASCII)
 _SECRET: Final = re.compile(r"//.*@|(?<=password=)[^&#]*")
 
 
@@ -47,6 +55,7 @@ class Stores:
     """Everything outside that an engine needs.
 
     `url` is where the rows are, as it may be shown; None for adapters of one's own. `file` holds them all, if one does.
+    `scheduler` is asked to wake what sleeps; None where somebody lives who does it.
     """
 
     persistence: Persistence
@@ -56,18 +65,20 @@ class Stores:
     ids: Ids
     url: str | None = None
     file: Path | None = None
+    scheduler: Scheduler | None = None
 
 
 def open_stores(
     url: str,
     blobs: str | BlobStore | None = None,
-    transport: JobTransport | None = None,
+    transport: str | JobTransport | None = None,
     patience: Duration = PATIENCE,
+    scheduler: str | Scheduler | None = None,
 ) -> Stores:
-    """Return the adapters that a store's URL and a blob store's URL name. Nothing is connected to yet.
+    """Return the adapters that URLs name: of a store, of blobs, of messages, of wake-ups. Nothing is connected to yet.
 
-    A blob store or a transport of one's own is taken as it is. A SQLite store keeps its large values beside its file,
-    in `<file>.blobs`, unless `blobs` says otherwise; the others keep them inline unless it says where.
+    A blob store, a transport or a scheduler of one's own is taken as it is. A SQLite store keeps its large values
+    beside its file, in `<file>.blobs`, unless `blobs` says otherwise; the others keep them inline unless it says where.
 
     Raises:
         InvalidUrlError: A URL has none of the forms that are known.
@@ -78,18 +89,22 @@ def open_stores(
     )
     check("Engine.open", _BLOBS, blobs=blobs)
     check("Engine.open", _TRANSPORT, transport=transport)
+    check("Engine.open", _SCHEDULER, scheduler=scheduler)
     seconds = duration("Engine.open", "patience", patience).total_seconds()
     clock, ids = SystemClock(), UlidIds()
+    wakes = open_scheduler(scheduler, transport)
+    carries = open_transport(transport)
     kind = url.partition(":")[0].partition("+")[0]
     if kind == "memory":
         memory = MemoryPersistence()
         return Stores(
             persistence=memory,
-            transport=transport or MemoryTransport(),
+            transport=carries or MemoryTransport(),
             blobs=open_blobs(blobs),
             clock=clock,
             ids=ids,
             url=url,
+            scheduler=wakes,
         )
     if kind in {"sqlite", "postgresql", "postgres"}:
         # Not at the top: an engine in memory needs no SQLAlchemy.
@@ -102,12 +117,13 @@ def open_stores(
         beside = f"file://{Path(path).resolve()}.blobs" if path else None
         return Stores(
             persistence=persistence,
-            transport=transport or listening,
+            transport=carries or listening,
             blobs=open_blobs(blobs if blobs is not None else beside),
             clock=clock,
             ids=ids,
             url=url if path else without_secrets(url),
             file=Path(path) if path else None,
+            scheduler=wakes,
         )
     raise InvalidUrlError(f"{without_secrets(url)!r} is no store's URL; use {_FORMS}")
 
@@ -128,6 +144,69 @@ def open_blobs(url: str | BlobStore | None) -> BlobStore | None:
             f"{without_secrets(url)!r} is no blob store's URL; use file:///an/absolute/folder or s3://bucket/prefix"
         )
     return FileBlobStore(Path(path))
+
+
+def open_transport(url: str | JobTransport | None) -> JobTransport | None:
+    """Return the transport that a URL names; None for None, and a transport itself as it is.
+
+    `https://sqs.REGION.amazonaws.com/ACCOUNT/QUEUE`, as SQS gives the URLs of its queues, or the same with `sqs://`;
+    `nats://HOST:PORT/STREAM`, or `tls://`, several servers with commas between them.
+
+    Raises:
+        InvalidUrlError: It has none of these forms.
+        InvalidArgumentError: The region of a queue can't be found.
+    """
+    if not isinstance(url, str):
+        return url
+    scheme, _, rest = url.partition("://")
+    if queue := _queue_url(url):
+        # Not at the top: boto3 is in an extra, and so is the client of NATS.
+        from holdfast.adapters.aws.sqs import SqsJobTransport
+
+        return SqsJobTransport(queue)
+    if scheme in {"nats", "tls"} and rest and (found := _NATS.fullmatch(url)):
+        from holdfast.adapters.nats.transport import STREAM, NatsJobTransport
+
+        return NatsJobTransport(found["servers"], stream=found["stream"] or STREAM)
+    raise InvalidUrlError(
+        f"{without_secrets(url)!r} is no transport's URL; use the URL of a queue of SQS, https://... or sqs://..., or"
+        " nats://host:4222/stream"
+    )
+
+
+def open_scheduler(
+    url: str | Scheduler | None, transport: str | JobTransport | None = None
+) -> Scheduler | None:
+    """Return the scheduler that a URL names; None for None, and a scheduler itself as it is.
+
+    `eventbridge://GROUP?role=ARN`: a group of schedules of Amazon EventBridge, and the role as which it sends. It sends
+    to `&queue=URL`, or else to the queue of the transport, if that is given as a URL.
+
+    Raises:
+        InvalidUrlError: It has no such form.
+        InvalidArgumentError: The queue or the role can't be.
+    """
+    if not isinstance(url, str):
+        return url
+    parts = urlsplit(url)
+    said = dict(parse_qsl(parts.query))
+    queue = said.pop("queue", transport if isinstance(transport, str) else "")
+    if parts.scheme != "eventbridge" or set(said) != {"role"} or not _queue_url(queue):
+        raise InvalidUrlError(
+            f"{without_secrets(url)!r} is no scheduler's URL; use eventbridge://group?role=arn:aws:iam::..., with"
+            " &queue=https://sqs... where the transport is no queue of SQS"
+        )
+    from holdfast.adapters.aws.scheduler import EventBridgeScheduler
+
+    return EventBridgeScheduler(_queue_url(queue), role=said["role"], group=parts.netloc or "default")
+
+
+def _queue_url(url: str) -> str:
+    """Return the URL of a queue of SQS that a text names; an empty one if it names none."""
+    scheme, _, rest = url.partition("://")
+    if scheme not in {"sqs", "http", "https"} or len([part for part in rest.split("/") if part]) != 3:
+        return ""
+    return f"https://{rest}" if scheme == "sqs" else url
 
 
 def schema_of(stores: Stores) -> str | None:

@@ -246,6 +246,8 @@ def _told_again(history: Sequence[HistoryRow], at: int) -> Iterable[HistoryRow]:
                 yield row
             case "update.received" if f"update{row.number}" not in refused:
                 yield row
+            case "clock.read" if cast("int", _facts(row)["row"]) < at > 1:
+                yield row
             case "patch.marked" if at > 1:
                 # It may have been asked for by code that is kept, and recorded a moment later.
                 yield row

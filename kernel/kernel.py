@@ -109,6 +109,7 @@ class Kernel:
         executor: What runs bodies for `job.execute`.
         recorder: Called with every decision and all that it was made from; for tests and for looking back.
         around: What a host puts around every dispatch.
+        after: Told after each commit what it has changed, in order. Never raises.
     """
 
     def __init__(
@@ -122,6 +123,7 @@ class Kernel:
         executor: Executor | None = None,
         recorder: Callable[[Recording], None] | None = None,
         around: Around | None = None,
+        after: Callable[[Sequence[Change]], None] | None = None,
     ) -> None:
         self.persistence = persistence
         self.clock = clock
@@ -131,6 +133,7 @@ class Kernel:
         self._executor = executor
         self._recorder = recorder
         self._around = around
+        self._after = after
         self._known_plans = PlanCache()
         self._stored_plans: frozenset[str] = frozenset()
         self._sinks: tuple[Sink, ...] = ()
@@ -166,7 +169,7 @@ class Kernel:
             if not commands:
                 return []
             try:
-                answers, _, _ = join(lambda tx: self._carry_out(tx, commands))
+                answers, *_ = join(lambda tx: self._carry_out(tx, commands))
             except RefusedError as error:
                 return [StorageRefusedError(f"the store refused the command {command.type}: {error}")]
             return cast("list[Answer]", answers)
@@ -208,7 +211,7 @@ class Kernel:
 
     def _dispatch_batch(self, batch: Sequence[Command[Any]]) -> list[Answer]:
         try:
-            answers, hints, plans = self.persistence.transact(lambda tx: self._carry_out(tx, batch))
+            answers, hints, plans, changes = self.persistence.transact(lambda tx: self._carry_out(tx, batch))
         except RefusedError as error:
             return self._halved(batch, error)
         except ConflictError:
@@ -224,6 +227,8 @@ class Kernel:
             self._sinks_until = -math.inf
         if hints and self._transport is not None:
             self._transport.announce(hints)
+        if changes and self._after is not None:
+            self._after(changes)
         return answers
 
     def _in_halves(self, batch: Sequence[Command[Any]]) -> list[Answer]:
@@ -240,7 +245,7 @@ class Kernel:
 
     def _carry_out(
         self, tx: Transaction, batch: Sequence[Command[Any]]
-    ) -> tuple[list[Answer], tuple[Hint, ...], frozenset[str]]:
+    ) -> tuple[list[Answer], tuple[Hint, ...], frozenset[str], Sequence[Change]]:
         now = micros(self.clock.now())
         answers: list[Answer] = [None] * len(batch)
         needs: list[Reads] = []
@@ -263,7 +268,7 @@ class Kernel:
         changes += self._news(tx, state, changes)
         if changes:
             tx.apply(changes)
-        return answers, tuple(hints), frozenset(state.tables.plans)
+        return answers, tuple(hints), frozenset(state.tables.plans), changes
 
     def _news(self, tx: Transaction, state: State, changes: Sequence[Change]) -> Sequence[Change]:
         """Return what sinks are to know of the rows that are about to be stored.

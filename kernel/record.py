@@ -161,6 +161,7 @@ def state_json(state: State) -> str:
     said = [[run, key, sorted(names)] for (run, key), names in sorted(tables.said_keys.items())]
     said_of_runs = [to_data(one) for of_run in tables.annotations.values() for one in of_run]
     unseen = {run: [to_data(row) for row in rows] for run, rows in sorted(state.unseen.items())}
+    histories = {run: [to_data(row) for row in rows] for run, rows in sorted(state.histories.items())}
     steps = {run: [to_data(row) for row in rows] for run, rows in sorted(state.steps.items())}
     suspensions = [to_data(row) for row in state.suspensions.values()]
     leavings = [
@@ -175,6 +176,7 @@ def state_json(state: State) -> str:
             **({"leavings": leavings} if leavings else {}),
             **({"steps": steps} if steps else {}),
             **({"unseen": unseen} if unseen else {}),
+            **({"histories": histories} if histories else {}),
             "runs": to_data(list(tables.runs.values()), list[Run]),
             "jobs": to_data(list(tables.all_jobs()), list[Job]),
             "sessions": to_data(list(tables.sessions.values()), list[Session]),
@@ -251,6 +253,7 @@ def state_from(text: str) -> State:
     for kind, search, found in data["found"]:
         state.found[_search(kind, search)] = from_data(found, Found)
     state.unseen = from_data(data.get("unseen", {}), dict[str, list[HistoryRow]])
+    state.histories = from_data(data.get("histories", {}), dict[str, list[HistoryRow]])
     state.steps = from_data(data.get("steps", {}), dict[str, list[HistoryRow]])
     for suspension in from_data(data.get("suspensions", []), list[HistoryRow]):
         state.suspensions[suspension.run, suspension.number] = suspension

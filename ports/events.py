@@ -17,6 +17,7 @@ EVENT_TYPES: Final = frozenset(
         "child.failed",
         "child.signalled",
         "child.started",
+        "clock.read",
         "event.skipped",
         "run.admitted",
         "patch.marked",

@@ -111,6 +111,7 @@ PRIORITY_STEP: Final[Micros] = 60_000_000
 HISTORY_LONG: Final = "run.history_long"
 """The type of the history row that marks the history of a durable function which gets long."""
 
+CLOCK_READ: Final = "clock.read"
 PUBLISHED: Final = "value.published"
 """The type of the history rows that keep what a durable function shows: stores are asked for the newest."""
 

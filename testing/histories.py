@@ -14,7 +14,7 @@ from holdfast.hosts.sync_handles import SyncRunHandle
 from holdfast.ports.arguments import TEXT, an, check
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import HistoryOf
-from holdfast.ports.records import HistoryRow
+from holdfast.ports.records import CLOCK_READ, HistoryRow
 
 FORMAT: Final = 1
 
@@ -31,11 +31,12 @@ def recorded(run: SyncRunHandle[Any], /) -> str:
     """Return what has happened to a run, as JSON text with one event a line.
 
     It has the events in their order, with what stages gave and why they failed, and no times, hosts or traces of calls.
+    `clock.read` is left out: it says how late it was.
     Ids that were made up stand as `<id 1>`, `<id 2>` and so on, in the order in which they first occur.
     """
     check("recorded", an("the handle of a run, as start gives it", SyncRunHandle), run=run)
     row = run.row()
-    events = [_event(run.core, one) for one in _rows(run.core, row.key)]
+    events = [_event(run.core, one) for one in _rows(run.core, row.key) if one.type != CLOCK_READ]
     head: dict[str, object] = {
         "format": FORMAT,
         "workflow": f"{row.workflow}@{row.version}",

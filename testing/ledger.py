@@ -5,7 +5,7 @@ watches machines finds out when that is not so: it does not matter which of two 
 """
 
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Final, TypeAlias, cast
@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, cast
 import attrs
 
 from holdfast.hosts.core import Core
-from holdfast.hosts.functions.drive import PATCHED, TOLD, Drive
+from holdfast.hosts.functions.drive import NOTES, TOLD, Drive
 from holdfast.hosts.run_histories import RunHistory, read_history, text_of
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.commands import JobRecorded
@@ -112,7 +112,7 @@ class Ledger:
             if trail.get(_last_told(known)) not in self._reached[code, history.key]:
                 continue
             if (
-                news and news[0].type == PATCHED
+                news and news[0].type in NOTES
             ):  # what was said yes to is recorded before anything relies on it
                 continue
             replays += 1
@@ -137,22 +137,34 @@ class Ledger:
         return cast("dict[int, Told]", getattr(machine, _TRAIL))
 
     def _could_follow(self, life: Life, news: Sequence[HistoryRow], trail: Mapping[int, Told]) -> bool:
-        """Whether a driver could hear of these rows only now: all were told to this code, and none is its own patch."""
+        """Whether a driver could hear of these rows only now: all were told to this code, none is a note of its own."""
         told = [row.number for row in news if row.type in TOLD]
-        is_patched = any(row.type == PATCHED for row in news)
-        return not is_patched and all((life, trail.get(number)) in self._seen for number in told)
+        is_noted = any(row.type in NOTES for row in news)
+        return not is_noted and all((life, trail.get(number)) in self._seen for number in told)
 
     def _watched(self, machine: FunctionMachine, life: Life) -> FunctionMachine:
         begin, feed = machine.begin, machine.feed
         trail: dict[int, Told] = {0: 0}
 
-        def begin_and_note(*, more: bool = False, patches: Iterable[str] = ()) -> Turn:
-            return self._noted(machine, life, (0, 0), None, more, lambda: begin(more=more, patches=patches))
+        def begin_and_note(
+            *, more: bool = False, patches: Collection[str] = (), shown: int | None = None
+        ) -> Turn:
+            def told(read: bool) -> Told:
+                trail[0] = hash(shown) if read and shown else 0
+                return trail[0]
+
+            begins = partial(begin, more=more, patches=patches, shown=shown)
+            return self._noted(machine, life, 0, told, None, more, begins)
 
         def feed_and_note(row: Row, *, more: bool = False) -> Turn:
             before = next(reversed(trail.values()))
-            told = trail[row.number] = hash((before, row.number, row.at, repr(row.told)))
-            return self._noted(machine, life, (row.number, told), row, more, lambda: feed(row, more=more))
+
+            def told(read: bool) -> Told:
+                shown = row.shown if read else None  # what nobody looked at made no difference
+                trail[row.number] = hash((before, row.number, row.at, repr(row.told), shown))
+                return trail[row.number]
+
+            return self._noted(machine, life, row.number, told, row, more, lambda: feed(row, more=more))
 
         for name, one in (("begin", begin_and_note), ("feed", feed_and_note), (_TRAIL, trail)):
             setattr(machine, name, one)
@@ -162,7 +174,8 @@ class Ledger:
         self,
         machine: FunctionMachine,
         life: Life,
-        upto: tuple[int, Told],
+        number: int,
+        upto: Callable[[bool], Told],
         told: Row | None,
         more: bool,
         turn: Callable[[], Turn],
@@ -172,12 +185,16 @@ class Ledger:
         except Exception as error:
             if isinstance(error, RestlessError):
                 self._restless.add(life)
-            self._note(life, upto, Seen(told, (), False, (), f"{type(error).__name__}: {error}"), more)
+            told = None if told is None else attrs.evolve(told, shown=None)
+            seen = Seen(told, (), False, (), f"{type(error).__name__}: {error}")
+            self._note(life, (number, upto(False)), seen, more)
             raise
         ended = come_to.ended
         said = repr(ended.error) if isinstance(ended, Failed) else repr(ended)
         dropped = come_to.dropped
-        self._note(life, upto, Seen(told, machine.asked, machine.waits_for_others, dropped, said), more)
+        told = None if told is None else attrs.evolve(told, shown=None)
+        seen = Seen(told, machine.asked, machine.waits_for_others, dropped, said)
+        self._note(life, (number, upto(come_to.read_clock)), seen, more)
         return come_to
 
     def _note(self, life: Life, upto: tuple[int, Told], seen: Seen, more: bool) -> None:

@@ -16,7 +16,7 @@ from holdfast.hosts.sync_handles import SyncRunHandle
 from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.ports.errors import InvalidArgumentError
 from holdfast.testing.effects import Effects
-from holdfast.testing.simulation.faults import Faults, Fired, Kind, Schedule, draw_strengths
+from holdfast.testing.simulation.faults import BODY, Faults, Fired, Kind, Schedule, draw_strengths
 from holdfast.testing.simulation.fibers import START, HostError
 from holdfast.testing.simulation.seeds import unswept
 from holdfast.testing.stubs import Stubs
@@ -296,7 +296,7 @@ class _Simulating:
         )
 
     def _again(self, seed: int, usual: Trial, lease: float, bound: float, schedule: Schedule) -> Trial:
-        return self._play(seed, _AimedFaults(seed, schedule, usual.points), lease, bound)
+        return self._play(seed, _AimedFaults(seed, schedule, usual.points, usual.in_bodies), lease, bound)
 
     def _play(self, seed: int, faults: Faults, lease: float, bound: float) -> Trial:
         self._before()
@@ -309,28 +309,43 @@ class _Simulating:
 
 
 class _AimedFaults(Faults):
-    """Loses workers at some points that a seed chooses, all of them as likely, and has other faults by chance."""
+    """Loses workers at some points that a seed chooses, all of them as likely, and has other faults by chance.
 
-    def __init__(self, seed: int, schedule: Schedule, points: int) -> None:
-        """`points` is how many there are without faults."""
+    Half of the losses are aimed at bodies that do something: those are few of all points, and what is done twice is
+    done there.
+    """
+
+    def __init__(self, seed: int, schedule: Schedule, points: int, in_bodies: int) -> None:
+        """`points` is how many there are without faults, `in_bodies` how many of them are in bodies."""
         random = Random(f"{seed}/faults")  # noqa: S311  # to be foreseeable is the point
         super().__init__(draw_strengths(random, _OTHERS), schedule, START)
         chosen = sorted(random.randint(1, max(1, points)) for _ in range(random.choice(_LOSSES)))
-        self._aimed = [(point, random.choice(_LOST_BY)) for point in chosen]
+        aimed = [(point, random.choice(_LOST_BY)) for point in chosen]
+        bodies = Random(f"{seed}/bodies")  # noqa: S311  # as above
+        at_bodies = [bool(in_bodies) and bodies.random() < 0.5 for _ in aimed]
+        self._aimed = [one for one, at_body in zip(aimed, at_bodies, strict=True) if not at_body]
+        self._at_bodies = {bodies.randint(1, in_bodies) for at_body in at_bodies if at_body}
         self._all = 2 * points
 
     @override
     def next(self, process: str, point: int, random: Random, among: Sequence[Kind], now: int) -> Kind | None:
         kind = super().next(process, point, random, among, now)
-        self.is_on = self.is_on and (self.points <= self._all or bool(self._aimed))
-        if not self._aimed or self._aimed[0][0] > self.points or Kind.CRASH not in among or kind is not None:
+        self.is_on = self.is_on and (self.points <= self._all or bool(self._aimed or self._at_bodies))
+        if kind is not None:
             return kind
-        _, aimed = self._aimed.pop(0)
-        lost_by = aimed if aimed in among else Kind.CRASH
-        if self._is_left_out(lost_by, (process, point), now):
+        if among is BODY and self.in_bodies in self._at_bodies:
+            self._at_bodies.remove(self.in_bodies)
+            return self._lost(Kind.CRASH, process, point, now)
+        if not self._aimed or self._aimed[0][0] > self.points or Kind.CRASH not in among:
             return None
-        self.fired.append(Fired(process, point, lost_by))
-        return lost_by
+        _, aimed = self._aimed.pop(0)
+        return self._lost(aimed if aimed in among else Kind.CRASH, process, point, now)
+
+    def _lost(self, by: Kind, process: str, point: int, now: int) -> Kind | None:
+        if self._is_left_out(by, (process, point), now):
+            return None
+        self.fired.append(Fired(process, point, by))
+        return by
 
 
 def _shrunk(

@@ -98,6 +98,7 @@ class Trial:
         effects: How often each effect happened.
         broken: Promises of the engine that were not kept.
         points: At how many points something could have gone wrong.
+        in_bodies: At how many of them a body did something.
         fired: How often each kind of fault did.
         places: At which points of which processes.
         lines: What happened, line by line.
@@ -112,6 +113,7 @@ class Trial:
     effects: Mapping[str, int]
     broken: Sequence[str]
     points: int
+    in_bodies: int
     fired: Counter[Kind]
     places: Sequence[tuple[str, int]]
     lines: Sequence[str]
@@ -228,6 +230,7 @@ class World:
             effects=effects.counts,
             broken=tuple(map(str, check(tables))),
             points=self._faults.points,
+            in_bodies=self._faults.in_bodies,
             fired=self._faults.counts,
             places=tuple(one.place for one in self._faults.fired),
             lines=tuple(self._trace.lines),

@@ -61,7 +61,7 @@ def is_excused(trial: Trial, usual: Trial) -> bool:
 
 
 def _is_excused(trial: Trial, run: Run, usual: Trial, usually: Run) -> bool:
-    if _lateness(trial, run) - _lateness(usual, usually):
+    if _lateness(trial, run) - _lateness(usual, usually) and not _strays(trial, run, usual, usually):
         return True
     if run.status is not RunStatus.FAILED or (usually.error and _where(run) == _where(usually)):
         return False
@@ -102,6 +102,28 @@ def _lateness(trial: Trial, run: Run) -> frozenset[tuple[str, str]]:
         ):
             found.add((row.type, f"{generation}/{facts['call']}"))
     return frozenset(found)
+
+
+def _strays(trial: Trial, run: Run, usual: Trial, usually: Run) -> bool:
+    """Whether a durable function called something else than it usually does, before it was late for anything."""
+    known = {call: what for _, call, what in _calls(usual, usually)}
+    late = _lateness(trial, run) - _lateness(usual, usually)
+    for type_, call, what in _calls(trial, run):
+        if known.get(call, what) != what:
+            return True
+        if (type_, call) in late:
+            return False
+    return False
+
+
+def _calls(trial: Trial, run: Run) -> Iterator[tuple[str, str, str]]:
+    """Yield the rows about calls: their types, the generation with the call, and what that was."""
+    generation = 0
+    for row in trial.rows[run.id]:
+        generation += row.type == "run.created"
+        if row.type in _OF_CALLS or row.type == "step.completed":
+            facts = _facts(row)
+            yield row.type, f"{generation}/{facts['call']}", str(facts.get("step", "a timer"))
 
 
 def _why(trial: Trial, run: Run) -> str:

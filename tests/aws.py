@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import Enum, auto
 from itertools import count
+from time import time
 from typing import TYPE_CHECKING, Any, Final
 from urllib.request import Request, urlopen
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
 REGION: Final = "eu-central-1"
+_DEDUPLICATED_MILLIS: Final = 300_000
 
 
 class AwayError(JsonRESTError):
@@ -161,6 +163,46 @@ def _putting(aws: FakeAws) -> Callable[..., list[dict[str, Any]]]:
     return put_events
 
 
+def _mend_queues(patched: pytest.MonkeyPatch) -> None:
+    """Have queues drop what they were given before, as those do that are FIFO, and cost less.
+
+    A queue's messages are counted where its attributes are asked for. moto counts them three times for each message
+    that comes or goes, so that what one costs grows with how many there are.
+    """
+    model: Any = sqs_models.Queue
+    every: Callable[[Any], dict[str, Any]] = model.attributes.fget
+    asked = threading.local()
+    real: Callable[..., dict[str, Any]] = sqs_models.SQSBackend.get_queue_attributes
+
+    def attributes(queue: Any) -> dict[str, Any]:
+        if getattr(asked, "now", False):
+            return every(queue)
+        return {"ContentBasedDeduplication": str(queue.content_based_deduplication).lower()}
+
+    def get_queue_attributes(backend: Any, queue_name: str, attribute_names: list[str]) -> dict[str, Any]:
+        asked.now = True
+        try:
+            return real(backend, queue_name, attribute_names)
+        finally:
+            asked.now = False
+
+    taken: dict[tuple[str, str], float] = {}
+    add: Callable[[Any, Any], None] = model.add_message
+
+    def add_message(queue: Any, message: Any) -> None:
+        """For five minutes a FIFO queue takes no other of the same id, also after it was deleted: moto forgets it."""
+        if queue.fifo_queue:
+            key = queue.queue_arn, message.deduplication_id
+            if message.sent_timestamp - taken.get(key, float("-inf")) < _DEDUPLICATED_MILLIS:
+                return
+            taken[key] = message.sent_timestamp
+        add(queue, message)
+
+    patched.setattr(model, "add_message", add_message)
+    patched.setattr(model, "attributes", property(attributes))
+    patched.setattr(sqs_models.SQSBackend, "get_queue_attributes", get_queue_attributes)
+
+
 def _publishing(aws: FakeAws) -> Callable[..., Any]:
     real: Callable[..., Any] = sns_models.SNSBackend.publish_batch
 
@@ -181,6 +223,12 @@ def _publishing(aws: FakeAws) -> Callable[..., Any]:
     return publish_batch
 
 
+def _is_retained(backend: Any, queue: str, message: Any) -> bool:
+    """Whether a message is young enough; moto counts all that are in the queue to tell, for each that is received."""
+    kept_seconds: int = backend.get_queue(queue).message_retention_period
+    return bool(kept_seconds + message.sent_timestamp / 1_000 > time())
+
+
 @contextmanager
 def fake_aws() -> Generator[FakeAws]:
     """Start the server, and stop it afterwards."""
@@ -190,10 +238,11 @@ def fake_aws() -> Generator[FakeAws]:
     aws = FakeAws(f"http://{host}:{port}")
     # What others have left in this process: all servers in it are of one region.
     urlopen(Request(f"{aws.url}/moto-api/reset", method="POST"), timeout=60).close()
-    real: Callable[[], float] = vars(sqs_models)["unix_time_millis"]
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it tells of every request
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sqs_models, "unix_time_millis", lambda: real() + aws.millis())
+        patched.setattr(sqs_models, "unix_time_millis", lambda: time() * 1_000 + aws.millis())
+        patched.setattr(sqs_models.SQSBackend, "is_message_valid_based_on_retention_period", _is_retained)
+        _mend_queues(patched)
         patched.setattr(events_models.EventsBackend, "put_events", _putting(aws))
         patched.setattr(sns_models.SNSBackend, "publish_batch", _publishing(aws))
         try:

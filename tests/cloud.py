@@ -5,7 +5,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from queue import LifoQueue
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,6 +23,7 @@ from holdfast.hosts.stores import Stores, open_stores
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.ports.clock import Clock
 from holdfast.ports.persistence import Persistence, Query, StoreTime, Transaction
+from holdfast.ports.scheduler import Scheduler
 from tests.aws import FakeAws
 from tests.lambdas import FakeContext
 from tests.pump import EventSource, Killed, PumpFaults
@@ -111,6 +114,14 @@ class Process:
     on_timer: CronHandler
 
 
+@attrs.define
+class Place:
+    """Where one process is at a time, with connections of its own. None before one is wanted, or when it was killed."""
+
+    stores: Stores
+    process: Process | None = None
+
+
 class Cloud:
     """A database, a queue, and functions that are made when one is wanted and there is none.
 
@@ -120,6 +131,7 @@ class Cloud:
         calls: How often functions asked the store for anything.
         transactions: How many of these were transactions, and not questions.
         requests: How many requests were made of the queue, by whomever, by what they are called.
+        most_at_once: How many functions were under way at the same time, at the most.
     """
 
     def __init__(
@@ -130,28 +142,40 @@ class Cloud:
         workflows: Iterable[Definition[object]],
         *,
         fifo: bool = False,
+        width: int = 1,
         deaths: int = 0,
+        hurried: int = 0,
         faults: PumpFaults | None = None,
         seed: int = 0,
         blobs: str | None = None,
         clock: Clock | None = None,
+        scheduler: "Callable[[Cloud], Scheduler] | None" = None,
     ) -> None:
+        """`width` functions are called at once; of a hundred, `deaths` are killed and `hurried` have less time."""
         self.aws = aws
         self.clock: Clock = clock or CloudClock(aws)
         self._workflows = tuple(workflows)
         self._namespace = namespace
         self._stores = open_stores(url, blobs)
         self._deaths = deaths
+        self._hurried = hurried
+        self._width = width
         self._random = Random(seed)
         self.client: SQSClient
         self.client, self.queue_url = aws.new_queue(fifo=fifo)
         self.kills = self.cold_starts = self.calls = self.transactions = 0
         self.requests: Counter[str] = Counter()
         self.client.meta.events.register("before-call.sqs", self._count, unique_id=f"cloud {self.queue_url}")
-        self._process: Process | None = None
-        self._timer: Process | None = None
+        self._scheduler = None if scheduler is None else scheduler(self)
+        self._lock = threading.Lock()
+        self._under_way = self.most_at_once = 0
+        self._places = [Place(self._stores), *(Place(open_stores(url, blobs)) for _ in range(1, width))]
+        self._free: LifoQueue[Place] = LifoQueue()
+        for place in self._places:
+            self._free.put(place)
+        self._timer = Place(self._stores)
         self.processes: list[Process] = []
-        self.outside = self._new()
+        self.outside = self._new(self._stores)
         """Who starts runs, and is never killed."""
         self.source = EventSource(
             self.client, self.queue_url, self._invoke, faults=faults, random=Random(seed + 1)
@@ -167,17 +191,28 @@ class Cloud:
 
         Return how many messages there were.
         """
+        if self._width == 1:
+            received = self._drained()
+            self.aws.pass_time(60)
+            self.tick()
+            return received
+        self.aws.pass_time(60)
+        with ThreadPoolExecutor(self._width + 1, "functions") as threads:
+            ticked = threads.submit(self.tick)
+            drained = [threads.submit(self._drained) for _ in range(self._width)]
+            received = sum(one.result() for one in drained)
+            ticked.result()
+        return received
+
+    def _drained(self) -> int:
         received = 0
         while got := self.source.poll():
             received += got
-        self.aws.pass_time(60)
-        self.tick()
         return received
 
     def tick(self) -> Mapping[str, Any] | None:
         """Call the timer's function; None if it is killed."""
-        timer = self._timer = self._timer or self._new()
-        return self._called(timer, lambda: timer.on_timer({}, FakeContext(LIMIT)))
+        return self._called(self._timer, lambda process: process.on_timer({}, FakeContext(LIMIT)))
 
     def invoke(self, event: Mapping[str, Any]) -> Mapping[str, Sequence[Mapping[str, str]]] | None:
         """Call the queue's function; None if it is killed."""
@@ -188,41 +223,56 @@ class Cloud:
         self.client.meta.events.unregister("before-call.sqs", unique_id=f"cloud {self.queue_url}")
         for process in self.processes:
             process.engine.core.close()
-        self._stores.persistence.close()
+        for place in self._places:
+            place.stores.persistence.close()
 
     def _count(self, params: Mapping[str, Any], **_: object) -> None:
         """Count a request of ours: others may have queues in this region."""
         if self.queue_url in json.dumps(params, default=str):
-            self.requests[params["headers"]["X-Amz-Target"].partition(".")[2]] += 1
+            with self._lock:
+                self.requests[params["headers"]["X-Amz-Target"].partition(".")[2]] += 1
 
     def _invoke(self, event: Mapping[str, Any]) -> Mapping[str, Sequence[Mapping[str, str]]] | None:
-        process = self._process = self._process or self._new()
-        return self._called(process, lambda: process.on_jobs(event, FakeContext(LIMIT)))
-
-    def _called(self, process: Process, call: Callable[[], R]) -> R | None:
-        store = process.store
-        store.dies_at = 1 + self._random.randrange(3) if self._random.randrange(100) < self._deaths else None
-        before = store.calls, store.transactions
+        place = self._free.get()
         try:
-            return call()
+            seconds = LIMIT * (self._random.random() if self._drawn(self._hurried) else 1.0)
+            return self._called(place, lambda process: process.on_jobs(event, FakeContext(seconds)))
+        finally:
+            self._free.put(place)
+
+    def _called(self, place: Place, call: Callable[[Process], R]) -> R | None:
+        process = place.process = place.process or self._new(place.stores)
+        store = process.store
+        store.dies_at = 1 + self._random.randrange(3) if self._drawn(self._deaths) else None
+        before = store.calls, store.transactions
+        with self._lock:
+            self._under_way += 1
+            self.most_at_once = max(self.most_at_once, self._under_way)
+        try:
+            return call(process)
         except BaseException:
             if not store.is_dead:
                 raise
             return None
         finally:
-            self.calls += store.calls - before[0]
-            self.transactions += store.transactions - before[1]
+            with self._lock:
+                self._under_way -= 1
+                self.calls += store.calls - before[0]
+                self.transactions += store.transactions - before[1]
+                self.kills += store.is_dead
             if store.is_dead:
-                self.kills += 1
                 process.engine.core.close()
-                self._process = None if self._process is process else self._process
-                self._timer = None if self._timer is process else self._timer
+                place.process = None
 
-    def _new(self) -> Process:
-        self.cold_starts += 1
-        store = Mortal(self._stores.persistence)
+    def _drawn(self, percent: int) -> bool:
+        return self._random.randrange(100) < percent
+
+    def _new(self, on: Stores) -> Process:
+        store = Mortal(on.persistence)
         transport = SqsJobTransport(self.queue_url, client=self.client, monotonic=self.clock.monotonic)
-        stores: Stores = attrs.evolve(self._stores, persistence=store, transport=transport, clock=self.clock)
+        stores: Stores = attrs.evolve(
+            on, persistence=store, transport=transport, clock=self.clock, scheduler=self._scheduler
+        )
         engine = Engine.on(stores, workflows=self._workflows, namespace=self._namespace)
         host = ServerlessHost(engine, time_limit=LIMIT)
         on_jobs = QueueHandler(
@@ -233,7 +283,10 @@ class Cloud:
             rejected_queue=None,
             queues=None,
         )
-        self.processes.append(
-            Process(store=store, engine=engine, on_jobs=on_jobs, on_timer=CronHandler(host, limit=LIMIT))
+        process = Process(
+            store=store, engine=engine, on_jobs=on_jobs, on_timer=CronHandler(host, limit=LIMIT)
         )
-        return self.processes[-1]
+        with self._lock:
+            self.cold_starts += 1
+            self.processes.append(process)
+        return process

@@ -1,6 +1,7 @@
 """What Lambda does for a queue that invokes a function: an event source mapping, over moto's SQS, with faults."""
 
-from collections import Counter
+import threading
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -20,16 +21,25 @@ class Killed(BaseException):
 
 @attrs.frozen(kw_only=True)
 class PumpFaults:
-    """How often, in a hundred, a message is lost, delayed, or kept and so given again; and a batch given twice."""
+    """How often, in a hundred, something happens to a message, or to a batch of them.
+
+    Attributes:
+        lost: A message is gone.
+        delayed: A message comes later.
+        kept: A message was handled, and comes again all the same.
+        doubled: A batch has each of its messages twice.
+        twice: A batch is handed to two functions, at the same time if several are called at once.
+    """
 
     lost: int = 0
     delayed: int = 0
-    doubled: int = 0
     kept: int = 0
+    doubled: int = 0
+    twice: int = 0
 
 
 class EventSource:
-    """Receives batches of a queue, invokes, and deletes what the function has not given back.
+    """Receives batches of a queue, invokes, and deletes what the function has not given back. `poll` from any thread.
 
     Attributes:
         invocations: How many there were.
@@ -61,10 +71,19 @@ class EventSource:
         self.given_back = 0
         self.requests = 0
         self.faults: Counter[str] = Counter()
+        self._copies: deque[list[dict[str, Any]]] = deque()
+        self._lock = threading.Lock()
 
     def poll(self) -> int:
         """Receive a batch, if there is one, and have it handled. Return how many messages there were."""
-        self.requests += 1
+        try:
+            copy = self._copies.popleft()
+        except IndexError:
+            pass
+        else:
+            self._handle(copy)
+            return len(copy)
+        self._count("requests")
         answer = self._client.receive_message(
             QueueUrl=self._url,
             MaxNumberOfMessages=self._batch,
@@ -76,6 +95,8 @@ class EventSource:
         records = [self._record(message) for message in received]
         records = [record for record in records if self._arrives(record)]
         if records:
+            if self._draws("twice"):
+                self._copies.append(list(records))
             self._handle(records)
         return len(received)
 
@@ -83,14 +104,15 @@ class EventSource:
         given = list(records)
         if self._draws("doubled"):
             given += records
-            self._random.shuffle(given)
-        self.invocations += 1
+            with self._lock:
+                self._random.shuffle(given)
+        self._count("invocations")
         answer = self._invoke({"Records": given})
         if answer is None:
             return
         back = {one["itemIdentifier"] for one in answer["batchItemFailures"]}
         assert back <= {record["messageId"] for record in records}, "Lambda would give the whole batch back"
-        self.given_back += len(back)
+        self._count("given_back", len(back))
         done = [record["receiptHandle"] for record in records if record["messageId"] not in back]
         self._delete([receipt for receipt in done if not self._draws("kept")])
 
@@ -106,15 +128,20 @@ class EventSource:
         return True
 
     def _draws(self, fault: str) -> bool:
-        if self._random.randrange(100) >= getattr(self._wanted, fault):
-            return False
-        self.faults[fault] += 1
-        return True
+        with self._lock:
+            if self._random.randrange(100) >= getattr(self._wanted, fault):
+                return False
+            self.faults[fault] += 1
+            return True
+
+    def _count(self, what: str, by: int = 1) -> None:
+        with self._lock:
+            setattr(self, what, getattr(self, what) + by)
 
     def _delete(self, receipts: Sequence[str]) -> None:
         if not receipts:
             return
-        self.requests += 1
+        self._count("requests")
         self._client.delete_message_batch(
             QueueUrl=self._url,
             Entries=[{"Id": str(at), "ReceiptHandle": receipt} for at, receipt in enumerate(receipts)],

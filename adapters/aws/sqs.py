@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from math import ceil, floor
 from typing import TYPE_CHECKING, Final, cast
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
     from mypy_boto3_sqs.type_defs import MessageTypeDef, SendMessageBatchRequestEntryTypeDef
 
+SIDE_BY_SIDE: Final = 8
+"""How many requests are under way at once for hints at many jobs. A client of boto3's keeps ten connections."""
 _AT_ONCE: Final = 10
 """How many messages SQS takes, or gives, in one request."""
 _POLL_MAX: Final = 20
@@ -40,9 +43,9 @@ class SqsJobTransport:
     A message is `{"epoch":0,"job_id":"..."}` and nothing else, with the job's queue as its attribute `queue`. The ends
     of runs are not sent: a message goes to one receiver, and who waits for a run asks the store now and then.
 
-    Messages are sent in the call, ten in a request, before it returns: a function that is frozen after it has answered
-    sends nothing more. Where that fails they are lost, and so is what is announced in the five seconds after that; the
-    maintenance tick announces again what was lost.
+    Messages are sent in the call, ten in a request and eight requests side by side, before it returns: a function that
+    is frozen after it has answered sends nothing more. Where that fails they are lost, and so is what is announced in
+    the five seconds after that; the maintenance tick announces again what was lost.
     """
 
     tells_of_runs: Final = False
@@ -87,10 +90,14 @@ class SqsJobTransport:
     def announce(self, hints: Sequence[Hint], /) -> None:
         """Send a message for each job. After `close` they are lost, and for a while after one could not be sent."""
         jobs = [hint for hint in hints if isinstance(hint, JobHint)]
-        for start in range(0, len(jobs), _AT_ONCE):
-            if self._closed.is_set() or self._monotonic() < self._rests_until:
-                return
-            self._send(jobs[start : start + _AT_ONCE])
+        batches = [jobs[start : start + _AT_ONCE] for start in range(0, len(jobs), _AT_ONCE)]
+        if len(batches) <= 1:
+            for batch in batches:
+                self._send(batch)
+            return
+        with ThreadPoolExecutor(min(len(batches), SIDE_BY_SIDE), "holdfast-sqs") as threads:
+            for _ in threads.map(self._send, batches):
+                pass
 
     def receive(self, limit: int, wait: float, /) -> Sequence[Delivery]:
         """Return up to `limit` hints, at most ten, waiting up to `wait` seconds for the first. Empty if none came.
@@ -132,12 +139,16 @@ class SqsJobTransport:
         self._closed.set()
 
     def _send(self, hints: Sequence[JobHint]) -> None:
+        if self._closed.is_set() or self._monotonic() < self._rests_until:
+            return
         entries = [self._entry(number, hint) for number, hint in enumerate(hints)]
         try:
             with reported(f"send to {self._url}"):
                 answer = self._sender.send_message_batch(QueueUrl=self._url, Entries=entries)
         except UnavailableError as error:
-            self._rests_until = self._monotonic() + _REST
+            told, self._rests_until = self._rests_until, self._monotonic() + _REST
+            if self._monotonic() < told:  # of another request beside this one
+                return
             _log.warning("hints at jobs are lost for %s seconds, and announced again later: %s", _REST, error)
             return
         for failed in answer.get("Failed", []):

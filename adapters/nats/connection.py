@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import Any, Final, Protocol, TypeVar, cast
@@ -24,6 +24,8 @@ CONNECT_WITHIN: Final = 3.0
 """Seconds that it may take to connect to any of the servers."""
 _EACH_WITHIN: Final = 1
 _CLOSE_WITHIN: Final = 5.0
+_CANCEL_AGAIN: Final = 0.1
+_CANCELS_MAX: Final = 20
 _SCHEMES: Final = frozenset({"nats", "tls", "ws", "wss"})
 
 _log = logging.getLogger("holdfast.nats")
@@ -86,6 +88,7 @@ class NatsConnection:
         self._client: Client | None = None
         self._lost: asyncio.Event | None = None
         self._connecting: asyncio.Lock | None = None
+        self._under_way: set[asyncio.Task[Any]] = set()
         self._is_closed = False
 
     @property
@@ -140,19 +143,28 @@ class NatsConnection:
             loop.close()
 
     async def _end(self) -> None:
-        """Let go of all that lives in the loop."""
-        under_way = asyncio.all_tasks() - {asyncio.current_task()}
+        """Let go of all that lives in the loop: first of what was asked for, while the client's own tasks live."""
+        await _ended(self._under_way)
         client, self._client = self._client, None
-        for task in under_way:
-            task.cancel()
         if client is not None:
-            with suppress(NatsError, OSError, asyncio.TimeoutError):
-                await asyncio.wait_for(client.close(), CONNECT_WITHIN)
-        await asyncio.gather(*under_way, return_exceptions=True)
+            await _closed(client)
+        await _ended(asyncio.all_tasks() - {asyncio.current_task()})
 
     async def _carried_out(self, work: Callable[[Client], Awaitable[T]], within: float) -> T:
+        this = asyncio.current_task()
+        assert this is not None
+        self._under_way.add(this)
+        try:
+            if self._is_closed:  # this was asked for just before
+                raise ConnectionClosedError
+            return await self._answered(work, within)
+        finally:
+            self._under_way.discard(this)
+
+    async def _answered(self, work: Callable[[Client], Awaitable[T]], within: float) -> T:
         client, lost = await self._connected()
         working = asyncio.ensure_future(work(client))
+        working.add_done_callback(_told_of)
         losing = asyncio.ensure_future(lost.wait())
         try:
             await asyncio.wait({working, losing}, timeout=within, return_when=asyncio.FIRST_COMPLETED)
@@ -164,8 +176,6 @@ class NatsConnection:
             losing.cancel()
             working.cancel()
             await asyncio.wait({working, losing})
-            if working.done() and not working.cancelled():
-                working.exception()  # it is told of as lost or late
 
     async def _connected(self) -> tuple[Client, asyncio.Event]:
         assert self._connecting is not None
@@ -198,10 +208,35 @@ class NatsConnection:
                 CONNECT_WITHIN,
             )
         except BaseException:
-            with suppress(NatsError, OSError, asyncio.TimeoutError):
-                await client.close()
+            await _closed(client)
             raise
         return client
+
+
+def _told_of(working: "asyncio.Future[Any]") -> None:
+    """Look at how something failed that is told of as lost or late."""
+    if not working.cancelled():
+        working.exception()
+
+
+async def _closed(client: Client) -> None:
+    """Close a connection, also one that is half made, at which the client fails in ways of its own."""
+    with suppress(Exception):
+        await asyncio.wait_for(client.close(), CONNECT_WITHIN)
+
+
+async def _ended(tasks: Iterable["asyncio.Task[Any] | None"]) -> None:
+    """Cancel tasks until they have ended.
+
+    One may live on: until Python 3.12 `wait_for` swallows a cancel that comes together with what it waits for.
+    """
+    left = {task for task in tasks if task is not None}
+    for _ in range(_CANCELS_MAX):
+        if not left:
+            return
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=_CANCEL_AGAIN)
 
 
 async def _told(error: Exception) -> None:

@@ -27,6 +27,8 @@ from holdfast.ports.transport import Delivery, Hint, JobHint
 
 T = TypeVar("T")
 
+STREAM: Final = "HOLDFAST_JOBS"
+"""The name of the stream, if nothing else is said."""
 KEPT_FOR: Final = 86_400
 """Seconds after which a hint that nobody took is dropped: it was announced again long since."""
 KEPT_MAX: Final = 1_000_000
@@ -68,7 +70,7 @@ class NatsJobTransport:
         url: str,
         /,
         *,
-        stream: str = "HOLDFAST_JOBS",
+        stream: str = STREAM,
         subject: str = "holdfast.jobs",
         visibility: Duration = 60.0,
         replicas: int = 1,

@@ -33,12 +33,15 @@ class Link(Protocol):
         """Open a transaction, unless one is open."""
         ...
 
-    def query(self, sql: str, parameters: Parameters = NONE, /) -> list[Row]:
-        """Return what a statement gives."""
+    def query(self, sql: str, parameters: Parameters = NONE, /, *, keyed: bool = False) -> list[Row]:
+        """Return what a statement gives.
+
+        One that is `keyed` finds each row by its key: a plan for it is good for as long as there is the index.
+        """
         ...
 
     def queries(self, asked: Sequence[tuple[str, Parameters]], /) -> list[list[Row]]:
-        """Return what several statements give, each of which sees what was committed before it."""
+        """Return what several keyed statements give, each of which sees what was committed before it."""
         ...
 
     def write(self, writes: Sequence[tuple[Write, Sequence[Row]]], receipt: str | None, /) -> None:

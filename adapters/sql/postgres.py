@@ -1,9 +1,9 @@
 """PostgreSQL by psycopg: a small pool, few round trips, and nothing that a pooler between us could not bear.
 
 All writes to one table are one statement, so a transaction takes about as many round trips as it touches tables.
-Nothing is prepared, and no session state is relied on. Statements are not pipelined unless asked for: psycopg ends a
-pipeline with a Flush after its Sync, and that disarms the server's idle_in_transaction_session_timeout, which frees
-what a stopped process has locked.
+Statements that find rows by their keys are prepared if no pooler is between us; no other session state is relied on.
+They are not pipelined unless asked for: psycopg ends a pipeline with a Flush after its Sync, and that disarms the
+server's idle_in_transaction_session_timeout, which frees what a stopped process has locked.
 """
 
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
@@ -55,9 +55,18 @@ _TIMEOUTS: Final = {
     "lock_timeout": int(LOCK_SECONDS * 1000),
     "idle_in_transaction_session_timeout": int(IDLE_SECONDS * 1000),
 }
-_PLANNING: Final = {"jit": "off", "enable_hashjoin": "off", "enable_mergejoin": "off"}
+_PLANNING: Final = {
+    "jit": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "enable_seqscan": "off",
+}
 """All our joins go from a short list into a table by its key. A queue's statistics are always out of date, and would
-lead the planner to read whole tables instead."""
+lead the planner to read whole tables instead; a plan that is kept would do so for as long as it is."""
+_PREPARED_AFTER: Final = 5
+"""How often a statement is made in a connection before the server is to keep it, with its plan."""
+_UNPREPARED: Final = frozenset({"26000", "42P05", "0A000"})
+"""What the server says where it has not kept a statement, has kept another, or its result has other columns by now."""
 _SETTINGS: Final = {**_TIMEOUTS, **_PLANNING}
 _LOCAL_SETTINGS: Final = "SELECT " + ", ".join(
     f"set_config('{k}', '{v}', true)" for k, v in _SETTINGS.items()
@@ -118,6 +127,7 @@ class PostgresLink:
         self._pipeline = pipeline
         self._unsent: Sequence[str] = ()
         self._began = False
+        self._is_spoilt = False
 
     @property
     def began(self) -> bool:
@@ -130,10 +140,10 @@ class PostgresLink:
             self._began = True
             self._unsent = self._preamble
 
-    def query(self, sql: str, parameters: Parameters = NONE, /) -> list[Row]:
+    def query(self, sql: str, parameters: Parameters = NONE, /, *, keyed: bool = False) -> list[Row]:
         """See `Link.query`."""
         with self._asking():
-            return self._run([(sql, parameters)], 1)[-1].fetchall()
+            return self._run([(sql, parameters)], 1, keyed=keyed)[-1].fetchall()
 
     def queries(self, asked: Sequence[_Asked], /) -> list[list[Row]]:
         """See `Link.queries`."""
@@ -156,7 +166,7 @@ class PostgresLink:
         """See `Link.commit`."""
         if self._began and not self._unsent:
             with self._asking():
-                self._connection.execute("COMMIT")
+                self._connection.execute("COMMIT", prepare=False)
         self._began = False
         self._unsent = ()
 
@@ -165,18 +175,21 @@ class PostgresLink:
         status = self._connection.pgconn.transaction_status
         if status in {pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR}:
             with contextlib.suppress(HoldfastError), self._asking():
-                self._connection.execute("ROLLBACK")
+                self._connection.execute("ROLLBACK", prepare=False)
             status = self._connection.pgconn.transaction_status
-        return status == pq.TransactionStatus.IDLE
+        return status == pq.TransactionStatus.IDLE and not self._is_spoilt
 
-    def _run(self, asked: Iterable[_Asked], number: int) -> list[psycopg.Cursor[Row]]:
+    def _run(self, asked: Iterable[_Asked], number: int, *, keyed: bool = True) -> list[psycopg.Cursor[Row]]:
         """Send statements, with what opens the transaction if that is not sent yet, and return their cursors."""
         before, self._unsent = self._unsent, ()
-        all_asked = chain(((sql, NONE) for sql in before), asked)
+        # By default the driver prepares what it is given often, where the connection allows that.
+        prepare = None if keyed else False
+        all_asked = chain(((sql, NONE, False) for sql in before), ((*one, prepare) for one in asked))
         together = self._pipeline and len(before) + number > 1
         with self._connection.pipeline() if together else contextlib.nullcontext():
             cursors = [
-                self._connection.execute(sql.encode(), parameters or None) for sql, parameters in all_asked
+                self._connection.execute(sql.encode(), parameters or None, prepare=prepared)
+                for sql, parameters, prepared in all_asked
             ]
         return cursors[len(before) :]
 
@@ -186,6 +199,9 @@ class PostgresLink:
         try:
             yield
         except psycopg.Error as error:
+            if error.sqlstate in _UNPREPARED and self._connection.prepare_threshold is not None:
+                self._is_spoilt = True
+                raise TransientError(f"a prepared statement is of no use any more: {error}") from error
             raise from_sqlstate(error.sqlstate, f"{type(error).__name__}: {error}") from error
         except UnicodeError as error:  # a lone surrogate
             raise from_sqlstate("22021", str(error)) from error
@@ -352,7 +368,19 @@ class PostgresDatabase:
         connection: psycopg.Connection[Row] = psycopg.connect(
             **settings, autocommit=True, prepare_threshold=None
         )
+        if _is_direct(connection):
+            connection.prepare_threshold = _PREPARED_AFTER
         return connection
+
+
+def _is_direct(connection: psycopg.Connection[Any]) -> bool:
+    """Whether a connection is to the server itself: then it is the same process that answers, ever after.
+
+    A pooler makes up what a server says of its process when one connects. Behind it a statement may be prepared in one
+    server and asked for in another, where another client's has that name.
+    """
+    row = connection.execute("SELECT pg_backend_pid()").fetchone()
+    return row is not None and row[0] == connection.info.backend_pid
 
 
 def _is_in_transaction(connection: psycopg.Connection[Any]) -> bool:

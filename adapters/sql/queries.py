@@ -117,6 +117,9 @@ class Answers:
     def _ask(self, link: Link, sql: str, /, **parameters: object) -> Sequence[rows.Row]:
         return link.query(self._dialect.bound(sql), parameters)
 
+    def _ask_by_key(self, link: Link, sql: str, /, **parameters: object) -> Sequence[rows.Row]:
+        return link.query(self._dialect.bound(sql), parameters, keyed=True)
+
     def _find_run(self, link: Link, query: FindRun) -> Run | None:
         name = query.name
         if not is_askable(name.namespace) or not is_askable(name.id):
@@ -124,7 +127,7 @@ class Answers:
         sql = f"{_RUNS}namespace = :namespace AND id = :id"
         if query.generation is None:
             sql = f"{sql} ORDER BY generation DESC LIMIT 1"
-            found = self._ask(link, sql, namespace=name.namespace, id=name.id)
+            found = self._ask_by_key(link, sql, namespace=name.namespace, id=name.id)
         else:
             sql = f"{sql} AND generation = :generation"
             found = self._ask(link, sql, namespace=name.namespace, id=name.id, generation=query.generation)
@@ -179,7 +182,7 @@ class Answers:
 
     def _history_of(self, link: Link, query: HistoryOf) -> tuple[HistoryRow, ...]:
         sql = f"{_HISTORY}run = :run AND number > :after ORDER BY number LIMIT :limit"
-        found = self._ask(link, sql, run=query.run, after=query.after, limit=query.limit)
+        found = self._ask_by_key(link, sql, run=query.run, after=query.after, limit=query.limit)
         return tuple(map(rows.history_from, found))
 
     def _newest_rows(self, link: Link, query: NewestRows) -> tuple[HistoryRow, ...]:
@@ -283,4 +286,4 @@ class Answers:
         wanted = askable(texts)
         if not wanted:
             return ()
-        return tuple(record(row) for row in self._ask(link, sql, texts=self._dialect.texts(wanted)))
+        return tuple(record(row) for row in self._ask_by_key(link, sql, texts=self._dialect.texts(wanted)))

@@ -73,8 +73,9 @@ class SqliteLink:
             with _translated():
                 self._connection.execute("BEGIN IMMEDIATE")
 
-    def query(self, sql: str, parameters: Parameters = NONE, /) -> list[Row]:
-        """See `Link.query`."""
+    def query(self, sql: str, parameters: Parameters = NONE, /, *, keyed: bool = False) -> list[Row]:
+        """See `Link.query`. The module keeps what it has parsed by itself."""
+        del keyed
         with _translated():
             return self._connection.execute(sql, parameters).fetchall()
 

@@ -105,7 +105,7 @@ class SqlTransaction:
         if not wanted:
             return ()
         parameters = {"names": encode_rows(("namespace", "id"), wanted)}
-        return self._plain(self._reads.generations, parameters, rows.run_from)
+        return self._plain(self._reads.generations, parameters, rows.run_from, keyed=True)
 
     def jobs(self, keys: Collection[JobKey], /, *, lock: bool = True) -> Sequence[Job]:
         """See `Transaction.jobs`."""
@@ -115,7 +115,7 @@ class SqlTransaction:
         parameters = {"keys": encode_rows(("run", "number"), wanted)}
         if lock:
             return self._locked(self._reads.lock_jobs, parameters, rows.job_from)
-        return self._plain(self._reads.jobs, parameters, rows.job_from)
+        return self._plain(self._reads.jobs, parameters, rows.job_from, keyed=True)
 
     def jobs_of(self, runs: Collection[str], /) -> Sequence[Job]:
         """See `Transaction.jobs_of`."""
@@ -224,7 +224,7 @@ class SqlTransaction:
         if not wanted:
             return ()
         parameters = {"keys": encode_rows(("run", "number"), wanted)}
-        return self._plain(self._reads.history, parameters, rows.history_from)
+        return self._plain(self._reads.history, parameters, rows.history_from, keyed=True)
 
     def plans(self, fingerprints: Collection[str], /) -> Sequence[PlanRow]:
         """See `Transaction.plans`."""
@@ -236,7 +236,7 @@ class SqlTransaction:
         if not wanted:
             return ()
         parameters = {"keys": encode_rows(("namespace", "key"), wanted)}
-        return self._plain(self._reads.replies, parameters, rows.reply_from)
+        return self._plain(self._reads.replies, parameters, rows.reply_from, keyed=True)
 
     def said_keys(self, keys: Collection[tuple[str, str]], /) -> Sequence[tuple[str, str, str]]:
         """See `Transaction.said_keys`."""
@@ -394,7 +394,7 @@ class SqlTransaction:
         if not wanted:
             return ()
         parameters = {parameter: self._dialect.texts(wanted)}
-        return (self._locked if lock else self._plain)(sql, parameters, record)
+        return (self._locked if lock else self._plain)(sql, parameters, record, keyed=True)
 
     def _first_waiting(
         self, waiting: Waiting, wanted: Sequence[tuple[SlotPlace, int]], record: Callable[[Row], T]
@@ -412,17 +412,21 @@ class SqlTransaction:
         }
         return self._plain(self._waiting[waiting].first, parameters, record)
 
-    def _locked(self, sql: str, parameters: Parameters, record: Callable[[Row], T]) -> Sequence[T]:
-        return [record(row) for row in self._do(lambda: self._locking().query(sql, parameters))]
+    def _locked(
+        self, sql: str, parameters: Parameters, record: Callable[[Row], T], *, keyed: bool = True
+    ) -> Sequence[T]:
+        return [record(row) for row in self._do(lambda: self._locking().query(sql, parameters, keyed=keyed))]
 
-    def _plain(self, sql: str, parameters: Parameters, record: Callable[[Row], T]) -> Sequence[T]:
-        return [record(row) for row in self._do(lambda: self._link.query(sql, parameters))]
+    def _plain(
+        self, sql: str, parameters: Parameters, record: Callable[[Row], T], *, keyed: bool = False
+    ) -> Sequence[T]:
+        return [record(row) for row in self._do(lambda: self._link.query(sql, parameters, keyed=keyed))]
 
     def _search(self, sql: str, parameters: Parameters, record: Callable[[Row], T]) -> Sequence[T]:
         """Look for rows to lock; where a transaction keeps others out, open one only if there are any."""
         if self._link.probes and not self._link.began and not self._plain(sql, parameters, _whole):
             return ()
-        return self._locked(sql, parameters, record)
+        return self._locked(sql, parameters, record, keyed=False)
 
     def _locking(self) -> Link:
         self._link.begin()

@@ -53,7 +53,7 @@ def _rows(link: Link, dialect: Dialect, asked: Mapping[_Key, tuple[str, int]], f
     )
     keys = sorted(pair for pair in set(asked.values()) if is_askable(pair[0]))
     for run, number, inline, blob in link.query(
-        dialect.bound(sql), {"keys": encode_rows(("run", "number"), keys)}
+        dialect.bound(sql), {"keys": encode_rows(("run", "number"), keys)}, keyed=True
     ):
         payload = payload_from(inline, blob)
         if payload is not None:

@@ -36,6 +36,8 @@ class Target:
     url: str | None = None
     namespace: str | None = None
     blobs: str | None = None
+    transport: str | None = None
+    scheduler: str | None = None
     patience: float | None = None
 
     def split(self, words: Sequence[str], *wanted: str) -> tuple[str | None, tuple[str, ...]]:
@@ -72,6 +74,8 @@ class Target:
         for option, given in (
             ("--namespace", self.namespace),
             ("--blobs", self.blobs),
+            ("--transport", self.transport),
+            ("--scheduler", self.scheduler),
             ("--patience", self.patience),
         ):
             if given is not None:
@@ -83,6 +87,8 @@ class Target:
             return Engine.open(
                 url,
                 blobs=self.blobs,
+                transport=self.transport,
+                scheduler=self.scheduler,
                 namespace=self.namespace or "default",
                 migrate=False,
                 patience=PATIENCE if self.patience is None else self.patience,
@@ -106,6 +112,17 @@ def engine_options(body: Callable[..., None]) -> Callable[..., None]:
         help="With a URL: where large values are, as file:///a/folder or s3://bucket/prefix.",
     )
     @click.option(
+        "--transport",
+        metavar="URL",
+        help="With a URL: what carries messages, as https://sqs.REGION.amazonaws.com/ACCOUNT/QUEUE or "
+        "nats://HOST:4222.  [default: the store]",
+    )
+    @click.option(
+        "--scheduler",
+        metavar="URL",
+        help="With a URL: what wakes what sleeps, as eventbridge://GROUP?role=ARN.  [default: whoever works]",
+    )
+    @click.option(
         "--patience",
         type=click.FloatRange(min=0, min_open=True),
         metavar="SECONDS",
@@ -117,10 +134,20 @@ def engine_options(body: Callable[..., None]) -> Callable[..., None]:
         url: str | None,
         namespace: str | None,
         blobs: str | None,
+        transport: str | None,
+        scheduler: str | None,
         patience: float | None,
         **options: object,
     ) -> None:
-        body(target=Target(url=url, namespace=namespace, blobs=blobs, patience=patience), **options)
+        target = Target(
+            url=url,
+            namespace=namespace,
+            blobs=blobs,
+            transport=transport,
+            scheduler=scheduler,
+            patience=patience,
+        )
+        body(target=target, **options)
 
     return with_target
 

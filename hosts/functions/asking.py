@@ -40,7 +40,7 @@ from holdfast.ports.errors import (
     UpdateRejectedError,
 )
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import HistoryOf, RunsByKey
+from holdfast.ports.persistence import FindRun, HistoryOf, RunsByKey
 from holdfast.ports.records import TERMINAL, HistoryRow, Payload, Run
 
 T = TypeVar("T")
@@ -110,8 +110,8 @@ class Reply:
 
     def __init__(self, core: Core, stored: StoredUpdate) -> None:
         self._core = core
-        self._stored = stored
-        self.seen = stored.number
+        self._stored: StoredUpdate = stored
+        self.seen: int = stored.number
         """The last row that was looked at."""
 
     @property
@@ -137,9 +137,38 @@ class Reply:
                     if (payload := self._answer_in(row)) is not None:
                         return self._core.payloads.get(payload)
             if not runs or runs[0].status in TERMINAL:
+                if runs and self._follow(runs[0]):
+                    continue
                 status = _end_in_words(runs[0]) if runs else "removed"
                 raise UpdateLostError(self._stored.run_id, self._stored.update, status)
             return None
+
+    def _follow(self, run: Run) -> bool:
+        """Look at the next generation from here on, if that has been told of the update. Return whether it has."""
+        read = self._core.stores.persistence.read
+        following = read(FindRun(run.name, run.generation + 1))
+        if following is None:
+            return False
+        stored, kept = self._stored, following.kept_rows
+        if kept and stored.number <= kept[-1].last:
+            self._go_on(following.key, stored.number, kept[-1].last)
+            return True
+        seen = kept[-1].last if kept else 0
+        while rows := read(HistoryOf(following.key, seen, _PAGE)):
+            seen = rows[-1].number
+            for row in rows:
+                facts = cast("Mapping[str, object]", parse(row.data or "{}"))
+                if row.type == "update.received" and facts.get("again") == stored.number:
+                    self._go_on(following.key, row.number, row.number)
+                    self.seen = row.number
+                    return True
+        return False
+
+    def _go_on(self, run: str, number: int, seen: int) -> None:
+        self._stored = StoredUpdate(
+            run_id=self._stored.run_id, run=run, update=self._stored.update, number=number
+        )
+        self.seen = seen
 
     def _answer_in(self, row: HistoryRow) -> Payload | None:
         if row.type not in UPDATE_ANSWERS:

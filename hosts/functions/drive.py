@@ -6,9 +6,8 @@ No threads, no waiting and no clock in here. `open` and `take` run the function,
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal, TypeAlias, cast
 
-import attrs
-
 from holdfast.hosts.functions.queues import Queues
+from holdfast.hosts.functions.todo import Todo, Try
 from holdfast.hosts.runtime import AttemptRuntime
 from holdfast.kernel.commands import UPDATE_ANSWERS, JobRecorded, Recorded, Sent
 from holdfast.kernel.functions import limits
@@ -22,7 +21,6 @@ from holdfast.kernel.functions.asked import (
     Ended,
     Failed,
     GoesOn,
-    Published,
     Raised,
     Row,
     SignalReceived,
@@ -39,6 +37,7 @@ from holdfast.kernel.functions.asked import (
 )
 from holdfast.kernel.functions.loop import CancelledError
 from holdfast.kernel.functions.machine import FunctionMachine
+from holdfast.kernel.functions.parts import Part
 from holdfast.ports.errors import (
     HistoryFullError,
     HoldfastError,
@@ -48,6 +47,7 @@ from holdfast.ports.errors import (
 )
 from holdfast.ports.json import parse
 from holdfast.ports.records import (
+    CLOCK_READ,
     PUBLISHED,
     STEP_CANCELLED,
     STEP_QUEUED,
@@ -58,6 +58,10 @@ from holdfast.ports.records import (
 )
 
 PATCHED: Final = "patch.marked"
+NOTES: Final = frozenset({PATCHED, CLOCK_READ})
+"""The types of what is recorded before anything relies on it."""
+BEHIND_MAX: Final[Micros] = 1_000_000
+"""By how much the clock of a function may be behind when it is told what has happened."""
 RETRYING: Final = "step.retrying"
 BLOCKED: Final = "run.blocked"
 TOLD: Final = frozenset(
@@ -88,25 +92,29 @@ _OF_STEPS: Final = frozenset({"step.completed", "step.failed", RETRYING})
 Texts: TypeAlias = Callable[[Payload], str]
 
 
-@attrs.frozen(kw_only=True)
-class Try:
-    """A step that is to be done: for the how-manieth time, of at `most` so many if that is said, not before `at`.
-
-    `run` is the key of the generation in which it was tried first, if it was.
-    """
-
-    asked: StepAsked
-    number: int = 1
-    at: Micros | None = None
-    run: str | None = None
-    most: int | None = None
-
-
 class Drive:
     """Tells a machine the rows of its history, and knows what its function waits for.
 
     `text` gives the JSON text of a payload.
     """
+
+    __slots__ = (
+        "_machine",
+        "_made_queues",
+        "_made_todo",
+        "_text",
+        "_was_full",
+        "ended",
+        "fault",
+        "has_shown",
+        "is_paused",
+        "seen",
+        "stored",
+    )
+
+    queues = Part(lambda _: Queues())
+    """The steps that are jobs of their own."""
+    _todo = Part(lambda _: Todo())
 
     def __init__(self, machine: FunctionMachine, text: Texts) -> None:
         self._machine = machine
@@ -117,50 +125,59 @@ class Drive:
         self.fault: HoldfastError | None = None
         """Why the function can't go on, if it can't."""
         self.is_paused = False
-        self.queues = Queues()
-        """The steps that are jobs of their own."""
+        self.has_shown = False
+        """Whether anything is recorded of what the function, or a generation before, has shown."""
+        self.stored = 0
+        """The number of the last row that is there because some code has asked for something, or read its clock."""
         self._was_full = 0
         """How often its run was blocked because its history was full."""
-        self._new: list[StepAsked] = []
-        self._dropped: list[str] = []
-        self._tries: dict[str, Try] = {}
-        self._children: dict[str, ChildAsked | TellAsked] = {}
-        """The runs that the function has asked for, and that are not there yet; and what others are to be told."""
-        self._patches: dict[str, None] = {}
-        """What the function was told that its run has, which is not recorded yet."""
-        self._answers: dict[str, Answered] = {}
-        """What has come of updates, and is not recorded yet."""
-        self._published: dict[str, Published] = {}
-        """What the function shows by now, of which not even this is recorded: by name."""
 
-    def open(self, history: Sequence[HistoryRow]) -> None:
-        """Call the function, and tell it all that there is."""
+    def open(self, history: Sequence[HistoryRow], *, seen: int = 0, now: Micros | None = None) -> None:
+        """Call the function, and tell it all that there is after the row `seen`: those before say nothing to it.
+
+        `now` is what time it is: what its clock shows if no code has come before that could have stored what it asked
+        for.
+        """
+        self.seen = seen
         patches = [str(_facts(row)["call"]) for row in history if row.type == PATCHED]
         # Up to here some code has come before. A message says nothing of that: it may come before anything else.
         past = max((row.number for row in history if _is_of_driver(row)), default=0)
+        self._read_before(history)
+        stored = self.stored = max(self.stored, past)
+        began_at = self._machine.began_at
+        shown = self._shows(0, began_at, None if stored else now)
         try:
-            self._note(self._machine.begin(more=past > 0, patches=patches))
+            turn = self._machine.begin(more=past > 0, patches=patches, shown=shown)
+            self._note(turn, 0, began_at, shown)
         except HoldfastError as error:
             self.fault = error
         else:
-            self._tell(history, past)
+            self._tell(history, now, past=past, stored=stored)
 
     def speak_to(self, runtime: AttemptRuntime) -> None:
         """Have what the function logs from here on told to this attempt."""
         self._machine.speak_to(runtime)
 
-    def take(self, answer: JobRecorded) -> None:
-        """Tell the function what has been recorded, by whomever."""
+    def take(self, answer: JobRecorded, *, now: Micros | None = None) -> None:
+        """Tell the function what has been recorded, by whomever. `now` is what time it is."""
         self.is_paused = answer.run_status is RunStatus.PAUSED
         # What is new has been met by no other code, also if it comes together.
-        self._tell(answer.rows, past=0)
+        self._tell(answer.rows, now)
 
     def rest(self) -> None:
         """Let go of whoever has driven it. It stays where it is until somebody resumes it."""
         self._text = _unread
+        self._machine.speak_to(None)
+        asked = {one.call for one in self._machine.asked}
+        todo = self._todo
+        todo.tries = {call: one for call, one in todo.tries.items() if call in asked}
+        if not todo:
+            Drive._todo.drop(self)
+        if not self.queues:
+            Drive.queues.drop(self)
 
-    def resume(self, news: Sequence[HistoryRow], text: Texts) -> bool:
-        """Go on from where it rests, as a replay would: with what it waits for, and these rows.
+    def resume(self, news: Sequence[HistoryRow], text: Texts, *, now: Micros | None = None) -> bool:
+        """Go on from where it rests, as a replay would: with what it waits for, and these rows. `now`: what time it is.
 
         Return whether it does. If these are not just the rows that follow, of which no other driver made any, then it
         does not: it is to be replayed.
@@ -169,15 +186,17 @@ class Drive:
             return False
         self._text = text
         self.is_paused = False
-        self._dropped.clear()
-        self._new = [one for one in self._machine.asked if isinstance(one, StepAsked) and one.queue is None]
-        self._tell(news, past=0)
+        self._todo.dropped.clear()
+        self._todo.new = [
+            one for one in self._machine.asked if isinstance(one, StepAsked) and one.queue is None
+        ]
+        self._tell(news, now)
         return True
 
     def _are_next(self, news: Sequence[HistoryRow]) -> bool:
         numbers = range(self.seen + 1, self.seen + 1 + len(news))
         return all(
-            row.number == number and not _is_of_driver(row) and row.type != PATCHED
+            row.number == number and not _is_of_driver(row) and row.type not in NOTES
             for number, row in zip(numbers, news, strict=True)
         )
 
@@ -219,45 +238,59 @@ class Drive:
 
     @property
     def unread(self) -> frozenset[int]:
-        """The numbers of the rows with messages that the function has not taken, if it goes on as a new generation."""
+        """The numbers of the rows with what the function has not taken, if it goes on as a new generation."""
         left = self.ended.unread if isinstance(self.ended, GoesOn) else ()
         return frozenset((*left, *self._machine.late))
 
     def children(self) -> list[ChildAsked | TellAsked]:
         """Return the runs that are to be started, and what those are to be told that were."""
-        return list(self._children.values())
+        return list(self._todo.children.values())
 
-    def patches(self) -> list[Recorded]:
-        """Return what is to be recorded before anything else is done."""
-        return [Recorded(type=PATCHED, call=name) for name in self._patches]
+    def notes(self) -> list[Recorded]:
+        """Return what is to be recorded before anything else is done: whatever is begun may rely on it."""
+        read = [
+            Recorded(type=CLOCK_READ, call=str(row), started_at=shown)
+            for row, shown in self._todo.read.items()
+        ]
+        return [*read, *(Recorded(type=PATCHED, call=name) for name in self._todo.patches)]
+
+    def before_rest(self) -> list[Recorded]:
+        """Return what is to be recorded before the function rests, or else whoever goes on could not know the time.
+
+        Timers that it has asked for count from then, and not from when it is next driven.
+        """
+        read = self._todo.read_in_time.items()
+        return [
+            Recorded(type=CLOCK_READ, call=str(row), started_at=at) for row, at in read if self._is_new(row)
+        ]
 
     def answers(self) -> list[Answered]:
         """Return what updates have come to, which is to be recorded."""
-        return list(self._answers.values())
+        return list(self._todo.answers.values())
 
     def published(self) -> list[Recorded]:
         """Return what the function shows, which is to be recorded."""
         return [
             Recorded(type=PUBLISHED, call=one.name, attempt=one.number, output=Payload(inline=one.text))
-            for one in self._published.values()
+            for one in self._todo.published.values()
         ]
 
     def tries(self) -> list[Try]:
         """Return the steps that have been asked for since the last time, in order."""
-        new, self._new = self._new, []
+        new, self._todo.new = self._todo.new, []
         waiting = {asked.call for asked in self._machine.asked if not self.queues.has(asked.call)}
-        return [self._tries.get(one.call) or Try(asked=one) for one in new if one.call in waiting]
+        return [self._todo.tries.get(one.call) or Try(asked=one) for one in new if one.call in waiting]
 
     def under_way(self, now: Micros) -> list[Try]:
         """Return the tries of steps that are done here, but for those whose time has not come."""
         steps = (one for one in self._machine.asked if isinstance(one, StepAsked) and one.queue is None)
         asked = [one for one in steps if not self.queues.has(one.call)]
-        tries = [self._tries.get(one.call) or Try(asked=one) for one in asked]
+        tries = [self._todo.tries.get(one.call) or Try(asked=one) for one in asked]
         return [one for one in tries if one.at is None or one.at <= now]
 
     def dropped(self) -> list[str]:
         """Return the calls that nobody has been interested in since the last time."""
-        dropped, self._dropped = self._dropped, []
+        dropped, self._todo.dropped = self._todo.dropped, []
         return dropped
 
     def timers(self) -> list[TimerAsked]:
@@ -273,43 +306,76 @@ class Drive:
             if one.at <= now
         ]
 
-    def _tell(self, history: Sequence[HistoryRow], past: int) -> None:
+    def _tell(
+        self, history: Sequence[HistoryRow], now: Micros | None, *, past: int = 0, stored: int = 0
+    ) -> None:
+        """Tell the function rows. Code has come before up to `past`, and has stored what it read up to `stored`."""
+        self._read_before(history)
         try:
             for row in history:
                 if row.number <= self.seen:
                     continue
-                told = self._told(row)  # before it counts as seen: a blob store may be away
+                if _is_of_driver(row):
+                    self.stored = max(self.stored, row.number)
+                shown = self._shows(row.number, row.at, now if row.number > stored else None)
+                told = self._told(row, shown)  # before it counts as seen: a blob store may be away
                 self.seen = row.number
                 if told is not None:
-                    self._note(self._machine.feed(told, more=row.number < past))
+                    self._note(self._machine.feed(told, more=row.number < past), row.number, row.at, shown)
         except UnavailableError:
             raise
         except HoldfastError as error:
             self.fault = error
 
-    def _note(self, turn: Turn) -> None:
+    def _read_before(self, history: Sequence[HistoryRow]) -> None:
+        """Learn what the clock showed when somebody else told the function these rows, and it looked."""
+        for row in history:
+            if row.type == CLOCK_READ:
+                facts = _facts(row)
+                self._todo.shown[cast("int", facts["row"])] = cast("int", facts["shown"])
+                self.stored = max(self.stored, row.number)
+
+    def _shows(self, number: int, at: Micros, now: Micros | None) -> Micros | None:
+        """Return what the clock is to show when a row is told that was stored then; None if just that.
+
+        Whoever asks for a minute at the end of an hour in which nobody drove the function is to have it.
+        """
+        shown = self._todo.shown.get(number)
+        if shown is not None:
+            return shown if shown > at else None
+        return now if now is not None and now - at > BEHIND_MAX else None
+
+    def _is_new(self, number: int) -> bool:
+        """Whether no code has stored anything since a row was told, or since the beginning if that is 0."""
+        return self.stored < max(number, 1)
+
+    def _note(self, turn: Turn, number: int, at: Micros, shown: Micros | None) -> None:
+        if turn.read_clock and shown is not None and number not in self._todo.shown:
+            self._todo.read[number] = shown
+        elif turn.read_clock and self._is_new(number):
+            self._todo.read_in_time = {number: at}
         for one in turn.asked:
             if isinstance(one, StepAsked) and one.queue is None:
-                self._new.append(one)
+                self._todo.new.append(one)
             elif isinstance(one, StepAsked):
                 self.queues.ask(one)
         for call in turn.dropped:
             self.queues.drop(call)
-        self._children.update(
+        self._todo.children.update(
             (one.call, one) for one in turn.asked if isinstance(one, ChildAsked | TellAsked)
         )
-        self._dropped += turn.dropped
-        self._patches.update(dict.fromkeys(turn.patches))
-        self._answers.update((one.call, one) for one in turn.answers)
-        self._published.update((one.name, one) for one in turn.published)
+        self._todo.dropped += turn.dropped
+        self._todo.patches.update(dict.fromkeys(turn.patches))
+        self._todo.answers.update((one.call, one) for one in turn.answers)
+        self._todo.published.update((one.name, one) for one in turn.published)
         self.ended = self.ended or turn.ended
 
-    def _told(self, row: HistoryRow) -> Row | None:
+    def _told(self, row: HistoryRow, shown: Micros | None) -> Row | None:
         """Return what a row tells the function; None if it is not for it."""
         facts = _facts(row)
         call, step = str(facts.get("call", "")), str(facts.get("step", ""))
         if row.type.startswith("child."):
-            self._children.pop(call, None)
+            self._todo.children.pop(call, None)
         if row.type.startswith("step."):
             self._step(row.type, call, facts)
         told: Told
@@ -357,7 +423,9 @@ class Drive:
                 if row.type == RETRYING and not self.queues.has(call):
                     self._try_again(call, facts, row.run)
                 elif row.type == PATCHED:
-                    self._patches.pop(call, None)
+                    self._todo.patches.pop(call, None)
+                elif row.type == CLOCK_READ:
+                    self._todo.read.pop(cast("int", facts["row"]), None)
                 elif row.type == "run.created":
                     self.queues.begin_generation(self._machine.waits_for)
                 elif row.type == PUBLISHED:
@@ -368,7 +436,7 @@ class Drive:
                     self.queues.not_undone = None
                     self._was_full += facts.get("code") == HistoryFullError.code
                 return None
-        return Row(number=row.number, at=row.at, told=told, site=str(facts.get("site", "")))
+        return Row(number=row.number, at=row.at, told=told, site=str(facts.get("site", "")), shown=shown)
 
     def _step(self, kind: str, call: str, facts: Mapping[str, object]) -> None:
         self.queues.note(kind, call, facts, is_open=self._machine.waits_for(call) is not None)
@@ -383,13 +451,14 @@ class Drive:
 
     def _show(self, name: str, number: int) -> None:
         """Note that something is recorded of what the function shows. Code that shows more, or less, is welcome."""
-        shown = self._published.get(name)
+        self.has_shown = True
+        shown = self._todo.published.get(name)
         if shown is not None and shown.number <= number:
-            del self._published[name]
+            del self._todo.published[name]
 
     def _answered(self, row: HistoryRow, call: str) -> None:
         """Note that what has come of an update is recorded. NondeterminismError if that was something else."""
-        answer = self._answers.pop(call, None)
+        answer = self._todo.answers.pop(call, None)
         came_to = None if answer is None else type_of_answer(answer)
         if came_to != row.type:
             instead = "is not done with it by then" if came_to is None else f"has {came_to} now"
@@ -401,10 +470,10 @@ class Drive:
         asked = next((one for one in self._machine.asked if one.call == call), None)
         if isinstance(asked, StepAsked):
             number, at = cast("int", facts["attempt"]) + 1, cast("int", facts["retry_at"])
-            before = self._tries.get(call)
+            before = self._todo.tries.get(call)
             first = before.run if before is not None and before.run is not None else run
-            self._tries[call] = Try(asked=asked, number=number, at=at, run=first)
-            self._new.append(asked)
+            self._todo.tries[call] = Try(asked=asked, number=number, at=at, run=first)
+            self._todo.new.append(asked)
 
 
 def call_of_update(number: int) -> str:
@@ -427,6 +496,8 @@ def _is_of_driver(row: HistoryRow) -> bool:
     """Whether a row is there only because some code has asked for something: a run that was refused, too."""
     if row.type in _OF_STEPS:
         return "job" not in _facts(row)
+    if row.type == PUBLISHED:
+        return _facts(row)["number"] != 0  # that is what a generation before has shown
     return row.type in _OF_DRIVERS or (row.type == "child.failed" and "call" in _facts(row))
 
 

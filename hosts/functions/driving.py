@@ -15,12 +15,14 @@ from anyio.abc import TaskGroup
 from holdfast.hosts.bodies import Body, child_id
 from holdfast.hosts.failures import MESSAGE_MAX
 from holdfast.hosts.functions.answering import are_small, recorded_answers
-from holdfast.hosts.functions.drive import Drive, Try, sent_in
-from holdfast.hosts.functions.opening import FencedError, let_rest, opened, rows_after
+from holdfast.hosts.functions.drive import Drive, sent_in
+from holdfast.hosts.functions.opening import FencedError, let_rest, opened, opener_here, rows_after
 from holdfast.hosts.functions.patience import RETRY_MAX, RETRY_MIN, until_available, until_available_in_thread
 from holdfast.hosts.functions.pulses import Pulses
 from holdfast.hosts.functions.recording import recorder_here
+from holdfast.hosts.functions.shown import name_of_shown, newest_shown
 from holdfast.hosts.functions.steps import lost_step, run_step
+from holdfast.hosts.functions.todo import Try
 from holdfast.hosts.functions.turns import in_turns
 from holdfast.hosts.loops import caller_into_loop
 from holdfast.hosts.payloads import INLINE_MAX
@@ -39,9 +41,11 @@ from holdfast.kernel.commands import (
     Recorded,
     RecordedType,
     Sent,
+    ShownOn,
     Started,
     Tells,
 )
+from holdfast.kernel.decide.continuing import sent_on
 from holdfast.kernel.functions import limits
 from holdfast.kernel.functions.asked import ChildAsked, GoesOn, Returned, TellAsked
 from holdfast.ports.clock import micros
@@ -64,6 +68,8 @@ PUBLISH_WITHIN: Final[Micros] = 250_000
 """How long, in microseconds, what a function shows waits for something else to be recorded with."""
 MISREAD_MAX: Final = 10
 """How often a blob is asked for again that is missing or torn: for some twenty seconds. Then its run is blocked."""
+_SHOWN_PAGE: Final = 100
+"""How many rows are read at once of what a function has shown."""
 _EARLY: Final[Micros] = 20_000
 """How long, in microseconds, to wait with a timer that is due here, and not yet where it is recorded."""
 
@@ -129,8 +135,7 @@ class _Driver:
 
     async def run(self) -> Outcome:
         try:
-            open_it = partial(in_turns, self._opened, lambda: self._begun[-1].turn if self._begun else 0)
-            drive = await until_available(open_it, "a function can't be driven yet")
+            drive = await until_available(self._open, "a function can't be driven yet")
         except RestlessError as error:
             for begun in self._begun[-1:]:
                 begun.give_up(error)
@@ -151,7 +156,7 @@ class _Driver:
         if self._body.attempt.losses and not drive.is_over:
             # Whatever was under way counts: nobody knows how far it came.
             lost = [lost_step(one, self._looked_at) for one in drive.under_way(self._looked_at)]
-            await self._record(drive, (*drive.patches(), *lost))
+            await self._record(drive, (*drive.notes(), *lost))
         while not drive.is_over and not self._is_fenced:
             if self._known:
                 await self._take(drive)
@@ -163,13 +168,13 @@ class _Driver:
             if drive.queues.not_undone and self._failure is None:
                 message = drive.queues.not_undone[:MESSAGE_MAX]
                 self._failure = Failure(code=CompensationError.code, message=message)
-            patches = drive.patches()
-            if not patches:  # whatever is begun may rely on them
+            notes = drive.notes()
+            if not notes:  # whatever is begun may rely on them
                 self._start(group, drive, now)
             is_time = self._failure is None and now >= self._timers_after
             due = drive.due(now) if is_time else ()
-            rows = (*patches, *self._taken(), *due, *await self._answers(drive), *drive.queues.taken_back())
-            if not patches and not drive.is_paused and self._failure is None:
+            rows = (*notes, *self._taken(), *due, *await self._answers(drive), *drive.queues.taken_back())
+            if not notes and not drive.is_paused and self._failure is None:
                 rows = (*rows, *await self._children(drive), *await self._queued(drive))
             rows = (*rows, *self._published(drive, now, bool(rows)))
             if rows or self._has_news or now - self._looked_at >= HEAR_EVERY:
@@ -179,12 +184,14 @@ class _Driver:
                 if due and drive.due(now):  # by the store's clock it is not time yet
                     self._timers_after = now + _EARLY
             elif (rests := self._rests(drive, now)) is not None:
-                return rests
+                if not (read := drive.before_rest()):
+                    return rests
+                await self._record(drive, read)
             else:
                 await self._wait(drive, now)
         if drive.ended is not None and not self._is_fenced:
             # Or else a replay would not end as it did, and nobody would hear what updates have come to.
-            left = (*drive.patches(), *await self._answers(drive), *drive.published())
+            left = (*drive.notes(), *await self._answers(drive), *drive.published())
             if left:
                 await self._record(drive, left)
         # Whatever a fenced attempt is settled with is fenced too, and so counted.
@@ -210,14 +217,21 @@ class _Driver:
     def _now(self) -> Micros:
         return micros(self._parts.clock.now())
 
-    def _opened(self) -> Drive:
-        drive = opened(self._body, self._text, self._begun.append)
+    async def _open(self) -> Drive:
+        await opener_here.of(self._parts.kernel).open(self._body, self._make_open, self._turn)
+        assert self._drive is not None
+        return self._drive
+
+    def _turn(self) -> int:
+        return self._begun[-1].turn if self._begun else 0
+
+    def _make_open(self, is_new: bool) -> None:
+        drive = opened(self._body, self._text, self._begun.append, is_new=is_new)
         with self._lock:
             self._drive = drive
             is_given_up = self._is_closed
         if is_given_up:  # nobody waits for this thread any more
             drive.close()
-        return drive
 
     def _text(self, payload: Payload) -> str:
         """Return the text of a value. A blob that is not there, for copies lag, is asked for again for a while."""
@@ -380,7 +394,9 @@ class _Driver:
         )  # of the first time it is sent: what that stored is looked for among the rows after this
         while True:
             try:
-                answer = await recorder_here().record(self._parts.kernel, drive, self._command(rows, seen))
+                command = self._command(rows, seen)
+                recorder = recorder_here.of(self._parts.kernel)
+                answer = await recorder.record(self._parts.kernel, drive, command, self._now)
             except RestlessError as error:
                 drive.give_up(error)
                 return
@@ -491,8 +507,17 @@ class _Driver:
         kind = type(ended.error).__name__
         return Failed(failure=Failure(code="body_error", message=said, type=kind, retryable=False))
 
+    def _shown(self) -> tuple[ShownOn, ...]:
+        """Return what the function shows: of each name the last."""
+        newest: dict[str, ShownOn] = {}
+        for row in newest_shown(self._parts.persistence, self._body.work.run, _SHOWN_PAGE):
+            name = name_of_shown(row)
+            if name not in newest and row.payload is not None:
+                newest[name] = ShownOn(name=name, value=row.payload)
+        return tuple(newest[name] for name in sorted(newest))
+
     async def _going_on(self, drive: Drive, ended: GoesOn) -> Outcome:
-        """Return that the run goes on as a new generation, with the messages that the function has not taken."""
+        """Return that the run goes on as a new generation, with what the function has not taken."""
         unread = drive.unread
 
         def made() -> Continued:
@@ -504,7 +529,9 @@ class _Driver:
                 version=ended.version,
                 input=self._body.payloads.put(ended.input, place),
                 seen=drive.seen,
-                signals=tuple(map(sent_in, rows)),
+                signals=tuple(sent_in(row) for row in rows if row.type == "signal.received"),
+                updates=tuple(sent_on(row) for row in rows if row.type == "update.received"),
+                published=self._shown() if drive.has_shown else (),
             )
 
         return await until_available_in_thread(made, "what a function goes on with can't be stored yet")

@@ -1,30 +1,83 @@
 """Opens a function that is to be driven: as it was kept in memory, or else by a replay of its history."""
 
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Final, cast
+
+import attrs
 
 from holdfast.hosts.bodies import Body
 from holdfast.hosts.functions.cache import Rested
 from holdfast.hosts.functions.drive import Drive, Texts
+from holdfast.hosts.functions.gathering import Call, Gathering, Here
 from holdfast.kernel.authoring.functions import FunctionStage, Workflow
 from holdfast.kernel.histories import rows_of
+from holdfast.ports.clock import micros
 from holdfast.ports.events import RUN_ENDS
-from holdfast.ports.persistence import JobsOfRun
-from holdfast.ports.records import HistoryRow, JobState
+from holdfast.ports.persistence import JobsOfRun, RunsByKey
+from holdfast.ports.records import HistoryRow, JobState, Micros
 
 
 class FencedError(Exception):
     """The history says that the attempt is over: its worker was stopped for so long that it was taken for lost."""
 
 
-def opened(body: Body, text: Texts, known: Callable[[Drive], object]) -> Drive:
+class Opener:
+    """Opens functions in threads. What is known of all new ones that have gathered is asked in one question.
+
+    One for each kernel in each event loop.
+    """
+
+    def __init__(self) -> None:
+        self._gathering: Gathering[_Opening] = Gathering(_look)
+
+    async def open(self, body: Body, make: Callable[[bool], None], turn: Callable[[], int]) -> None:
+        """Have `make` called, which opens the function of an attempt; it is told whether that is new.
+
+        `turn` is as for `turns.in_turns`. Whoever is cancelled leaves it behind.
+        Raises what `make` does; RestlessError; UnavailableError.
+        """
+        opening = _Opening(body)
+        await self._gathering.made(Call(opening, lambda: make(opening.is_new), turn, may_be_left=True))
+
+
+opener_here: Final[Here[Opener]] = Here("holdfast_opener", Opener)
+
+
+@attrs.define(eq=False)
+class _Opening:
+    body: Body
+    is_new: bool = False
+
+    @property
+    def may_be_new(self) -> bool:
+        """Whether nobody has driven the function yet, and nothing was known of its run but how it was called."""
+        return self.body.attempt.epoch == 1 and self.body.work.run.last_row == 1
+
+
+def _look(batch: Sequence[Call[_Opening]]) -> None:
+    """Ask which of the new functions still are; the others have histories to be read, which takes its time."""
+    keys = sorted({call.what.body.work.run.key for call in batch if call.what.may_be_new})
+    try:
+        runs = batch[0].what.body.parts.persistence.read(RunsByKey(tuple(keys))) if keys else ()
+    except BaseException as error:  # noqa: BLE001  # each of those who wait raises it
+        for call in batch:
+            call.error = error
+        return
+    # To be lost, and to end, are rows: an attempt whose run has no more is held.
+    new = {run.key for run in runs if run.last_row == 1}
+    for call in batch:
+        call.what.is_new = call.what.may_be_new and call.what.body.work.run.key in new
+        call.takes_time = not call.what.is_new
+
+
+def opened(body: Body, text: Texts, known: Callable[[Drive], object], *, is_new: bool) -> Drive:
     """Return the function of an attempt, told all of its history that there is. Not where an event loop runs.
 
-    `known` is told of it before it runs.
+    `known` is told of it before it runs. Of one that `is_new` there is nothing to be told.
     Raises what says that its input can't be read, or is not what it takes; UnavailableError if a store is away;
     FencedError.
     """
-    return _resumed(body, text, known) or _replayed(body, text, known)
+    return _resumed(body, text, known) or _replayed(body, text, known, is_new=is_new)
 
 
 def let_rest(body: Body, drive: Drive) -> None:
@@ -42,19 +95,19 @@ def _resumed(body: Body, text: Texts, known: Callable[[Drive], object]) -> Drive
     known(drive)
     is_resumed = False
     try:
-        is_resumed = drive.resume(rows_after(body, drive.seen), text)
+        is_resumed = drive.resume(rows_after(body, drive.seen), text, now=_now(body))
     finally:
         if not is_resumed:
             drive.close()
     return drive if is_resumed else None
 
 
-def _replayed(body: Body, text: Texts, known: Callable[[Drive], object]) -> Drive:
+def _replayed(body: Body, text: Texts, known: Callable[[Drive], object], *, is_new: bool) -> Drive:
     """Return it told all that there is, from the first row on."""
     run = body.work.run
     if body.work.error is not None:
         raise body.work.error
-    history = rows_after(body, 0)
+    history = () if is_new else rows_after(body, 0)
     # What was drawn in rows that are kept is drawn again: it hangs on the generation in which all began.
     first = history[0] if run.kept_rows and history else None
     machine = _code(body).machine(
@@ -66,11 +119,15 @@ def _replayed(body: Body, text: Texts, known: Callable[[Drive], object]) -> Driv
     drive.speak_to(body.runtime)
     known(drive)
     try:
-        drive.open(history)
+        drive.open(history, seen=0 if history else 1, now=_now(body))
     except BaseException:
         drive.close()
         raise
     return drive
+
+
+def _now(body: Body) -> Micros:
+    return micros(body.parts.clock.now())
 
 
 def rows_after(body: Body, seen: int) -> list[HistoryRow]:

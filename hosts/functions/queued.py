@@ -5,9 +5,9 @@ from typing import Any, cast
 from anyio import CapacityLimiter
 
 from holdfast.hosts.bodies import Body
-from holdfast.hosts.functions.drive import Try
 from holdfast.hosts.functions.pulses import Pulses
 from holdfast.hosts.functions.steps import run_step
+from holdfast.hosts.functions.todo import Try
 from holdfast.kernel.authoring.steps import StepStage
 from holdfast.kernel.commands import JobRecord, Outcome, Recorded, StepGave, StepRaised
 from holdfast.kernel.functions.asked import StepAsked

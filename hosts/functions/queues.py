@@ -16,6 +16,8 @@ ENDED: Final = (STEP_COMPLETED, STEP_FAILED)
 class Queues:
     """Knows them from what a function asks for, and from what its history tells."""
 
+    __slots__ = ("_jobs", "_left", "_new", "_times", "not_undone")
+
     def __init__(self) -> None:
         self._new: dict[str, StepAsked] = {}
         self._jobs: dict[str, int] = {}
@@ -24,6 +26,10 @@ class Queues:
         self._times: dict[str, int] = {}
         self.not_undone: str | None = None
         """What has taken nothing back in the end, in words, if an operator is yet to be told."""
+
+    def __bool__(self) -> bool:
+        """Whether anything is known of any step."""
+        return any((self._new, self._jobs, self._left, self._times, self.not_undone))
 
     @property
     def are_waited_for(self) -> bool:

@@ -1,106 +1,78 @@
 """Records what many functions have come to in few transactions: whatever has gathered goes with the next one."""
 
+from collections.abc import Callable, Sequence
 from typing import Final
 
-import anyio
 import attrs
-from anyio import CancelScope
-from anyio.lowlevel import RunVar
 
 from holdfast.hosts.functions.drive import Drive
-from holdfast.hosts.functions.turns import in_turns
-from holdfast.hosts.process.threads import result_in_thread
+from holdfast.hosts.functions.gathering import Call, Gathering, Here
 from holdfast.kernel.commands import JobRecord, JobRecorded
 from holdfast.kernel.kernel import Kernel
 from holdfast.ports.errors import CommandError
-
-RECORDS_MAX: Final = 500
+from holdfast.ports.records import Micros
 
 
 @attrs.define(eq=False)
 class _Record:
+    kernel: Kernel
     command: JobRecord
+    drive: Drive
+    now: Callable[[], Micros]
     answer: JobRecorded | None = None
-    error: BaseException | None = None
-    answered: anyio.Event = attrs.field(factory=anyio.Event)
 
     @property
-    def is_done(self) -> bool:
-        return self.answer is not None or self.error is not None
+    def has_blobs(self) -> bool:
+        """Whether what the function is told is kept elsewhere, which may be far away."""
+        rows = () if self.answer is None else self.answer.rows
+        return any(row.payload is not None and row.payload.blob is not None for row in rows)
+
+    def tell(self) -> None:
+        """Have the function take what is answered."""
+        assert self.answer is not None
+        self.drive.take(self.answer, now=self.now())
+
+    def turn(self) -> int:
+        """Return which turn the function is in."""
+        return self.drive.turn
 
 
 class Recorder:
-    """Sends records of functions to the store. While a transaction is under way, others gather for the next one.
-
-    One for each event loop.
-    """
+    """Sends records of functions to the store. One for each kernel in each event loop."""
 
     def __init__(self) -> None:
-        self._waiting: list[_Record] = []
-        self._turn = anyio.Lock()
+        self._gathering = Gathering(_store)
 
-    async def record(self, kernel: Kernel, drive: Drive, command: JobRecord) -> JobRecorded:
-        """Store what a command has, and have its function take what is answered. Raises what either does.
+    async def record(
+        self, kernel: Kernel, drive: Drive, command: JobRecord, now: Callable[[], Micros]
+    ) -> JobRecorded:
+        """Store what a command has, and have its function take what is answered. `now` tells the time.
 
-        RestlessError if it does not get quiet, and runs on.
+        Raises what either does; RestlessError if it does not get quiet, and runs on.
         Once it is sent it is waited for, whoever is cancelled: nobody else is to touch the function meanwhile.
         """
-        record = _Record(command)
-        self._waiting.append(record)
-        try:
-            async with self._turn:
-                if not record.is_done:
-                    await self._send(kernel)
-        except BaseException:
-            if record in self._waiting:  # it was cancelled before it was sent
-                self._waiting.remove(record)
-            else:
-                with CancelScope(shield=True):
-                    await record.answered.wait()
-            raise
-        if record.error is not None:
-            raise record.error
+        record = _Record(kernel, command, drive, now)
+        await self._gathering.made(Call(record, record.tell, record.turn))
         assert record.answer is not None
-        answer = record.answer
-        # Not in the turn of all: a function may take its time.
-        with CancelScope(shield=True):
-            await in_turns(lambda: drive.take(answer), lambda: drive.turn)
-        return answer
-
-    async def _send(self, kernel: Kernel) -> None:
-        batch, self._waiting = self._waiting[:RECORDS_MAX], self._waiting[RECORDS_MAX:]
-        with CancelScope(shield=True):
-            try:
-                await result_in_thread(lambda: _send(kernel, batch))
-            finally:
-                for record in batch:
-                    record.answered.set()
+        return record.answer
 
 
-def recorder_here() -> Recorder:
-    """Return the recorder of the event loop that runs."""
+recorder_here: Final[Here[Recorder]] = Here("holdfast_recorder", Recorder)
+
+
+def _store(batch: Sequence[Call[_Record]]) -> None:
+    kernel = batch[0].what.kernel
     try:
-        return _recorders.get()
-    except LookupError:
-        recorder = Recorder()
-        _recorders.set(recorder)
-        return recorder
-
-
-_recorders: Final[RunVar[Recorder]] = RunVar("holdfast_recorder")
-
-
-def _send(kernel: Kernel, batch: list[_Record]) -> None:
-    try:
-        answers = kernel.dispatch_many([one.command for one in batch])
+        answers = kernel.dispatch_many([call.what.command for call in batch])
         if any(not isinstance(answer, CommandError) and answer.admits_jobs for answer in answers):
-            kernel.admit(batch[0].command.namespace, answers)
-    except Exception as error:  # noqa: BLE001  # each of those who wait raises it
-        for record in batch:
-            record.error = error
+            kernel.admit(batch[0].what.command.namespace, answers)
+    except BaseException as error:  # noqa: BLE001  # each of those who wait raises it
+        for call in batch:
+            call.error = error
         return
-    for record, answer in zip(batch, answers, strict=True):
+    for call, answer in zip(batch, answers, strict=True):
         if isinstance(answer, CommandError):
-            record.error = answer
+            call.error = answer
         else:
-            record.answer = answer
+            call.what.answer = answer
+            call.takes_time = call.what.has_blobs

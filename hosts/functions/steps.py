@@ -10,9 +10,9 @@ from anyio import CapacityLimiter, lowlevel
 
 from holdfast.hosts.bodies import Body
 from holdfast.hosts.failures import MESSAGE_MAX, cut_off, traceback_text
-from holdfast.hosts.functions.drive import Try
 from holdfast.hosts.functions.patience import until_available
 from holdfast.hosts.functions.pulses import Pulses, StepPulse
+from holdfast.hosts.functions.todo import Try
 from holdfast.hosts.functions.transactions import Transaction
 from holdfast.hosts.interceptors import BodyCall, within
 from holdfast.hosts.payloads import INLINE_MAX
@@ -178,6 +178,8 @@ async def _called(
     threads: CapacityLimiter,
     seconds: float | None,
 ) -> object:
+    if step.is_async and seconds is None:  # a scope of its own takes longer than a quick step
+        return await cast("Awaitable[object]", step.body(*args, **kwargs))
     if step.is_async:
         with anyio.fail_after(seconds):
             return await cast("Awaitable[object]", step.body(*args, **kwargs))

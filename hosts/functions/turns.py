@@ -38,14 +38,14 @@ async def in_turns(call: Callable[[], T], turn: Callable[[], int]) -> T:
         except BaseException as error:  # noqa: BLE001  # it is raised again where the call is awaited
             errors.append(error)
 
-    await _quiet(begin_in_thread(make), turn, threads)
+    await quiet(begin_in_thread(make), turn, threads)
     if errors:
         raise errors[0]
     return results[0]
 
 
-async def _quiet(done: anyio.Event, turn: Callable[[], int], threads: list[int]) -> None:
-    """Wait until it is done. RestlessError."""
+async def quiet(done: anyio.Event, turn: Callable[[], int], threads: list[int]) -> None:
+    """Wait until a call is done that one of these threads makes. RestlessError, as `in_turns`."""
     rounds, before = 0, 0
     while not done.is_set():
         with anyio.move_on_after(ROUND):

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from holdfast.hosts.lint.dropping import Dropping, names_read
 from holdfast.hosts.lint.hits import Hit, Place, written
 from holdfast.hosts.lint.known import Why, why_not_call, why_not_mention
+from holdfast.hosts.lint.looking import check_looking
 from holdfast.hosts.lint.modules import Definition
 from holdfast.hosts.lint.orders import Orders
 from holdfast.hosts.lint.origins import Kind, Origins
@@ -41,6 +42,8 @@ class Bodies:
         scope = definition.module.scope_within(definition)
         for statement in definition.node.body:
             look.visit(statement, scope)
+        if self.origins.only_looks(definition):
+            look.hits += check_looking(definition)
         return look.hits, look.used
 
     def check_node(self, node: ast.AST, place: Place, look: "_Look") -> Iterator[Hit]:

@@ -157,6 +157,15 @@ class Origins:
             self._kinds[id(definition.node)] = known
         return known
 
+    def only_looks(self, definition: Definition) -> bool:
+        """Whether a function is a query, or the validator of an update."""
+        decorators = (self._of_decorator(node, definition) for node in definition.node.decorator_list)
+        return any(
+            one == "holdfast.query" or (one.endswith(".validator") and self.makes(one) is Kind.MESSAGE)
+            for one in decorators
+            if one is not None
+        )
+
     def _of_decorator(self, node: ast.expr, definition: Definition) -> str | None:
         """Return what a decorator is. In the body of a class, it may be of what was defined there before."""
         if definition.owner and isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):

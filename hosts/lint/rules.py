@@ -37,6 +37,7 @@ DROPPED_TASK: Final = "HF011"
 DROPPED_CALL: Final = "HF012"
 SWALLOWED: Final = "HF013"
 EXITS: Final = "HF014"
+LOOKS: Final = "HF015"
 UNKNOWN_CODE: Final = "HF100"
 
 RULES: Final[Mapping[str, Rule]] = {
@@ -111,6 +112,11 @@ RULES: Final[Mapping[str, Rule]] = {
             code=EXITS,
             title="Ends the process",
             advice="raise an exception, which fails the run, or return",
+        ),
+        Rule(
+            code=LOOKS,
+            title="A query or a validator that changes what it looks at",
+            advice="make it an update: a method with @update, whose change is a row of the history",
         ),
         Rule(
             code=UNKNOWN_CODE,

@@ -29,13 +29,14 @@ _CONTAINERS: Final = frozenset(
         *("weakref.WeakKeyDictionary()", "weakref.WeakSet()", "builtins.bytearray()"),
     }
 )
-_CHANGES: Final = frozenset(
+CHANGES: Final = frozenset(
     words(
         "append extend insert remove pop popitem clear update setdefault add discard appendleft "
         "extendleft popleft rotate sort reverse subtract difference_update intersection_update "
         "symmetric_difference_update"
     )
 )
+"""The methods that change a container."""
 
 
 class Sharing:
@@ -50,7 +51,7 @@ class Sharing:
         match node:
             case ast.Name(ctx=ast.Load()) | ast.Attribute(ctx=ast.Load()):
                 yield from self._read(node, place)
-            case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _CHANGES:
+            case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in CHANGES:
                 if self._at(value, place) is not None and self._is_container(value, place):
                     yield _hit(value, "is changed here, and shared by all runs in this process")
             case ast.Name(ctx=ast.Store() | ast.Del(), id=name) if name in place.scope.globals:
@@ -158,7 +159,7 @@ def _changed_name(node: ast.AST) -> str | None:
     match node:
         case ast.Name(ctx=ast.Store() | ast.Del(), id=name):
             return name
-        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attr)) if attr in _CHANGES:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attr)) if attr in CHANGES:
             return name
         case ast.Attribute(ctx=ast.Store() | ast.Del()) | ast.Subscript(ctx=ast.Store() | ast.Del()):
             top = _top(node)

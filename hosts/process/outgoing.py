@@ -23,6 +23,7 @@ class Outgoing:
         self._flushing: set[str] = set()
         self._next = 0.0
         self._looked_at = -LOOKS_APART
+        self._last_from = -LOOKS_APART
         self._last_until: float | None = None
 
     def heard(self, now: float) -> None:
@@ -35,12 +36,14 @@ class Outgoing:
         with_news = [sink for sink in sinks if sink not in self._flushing]
         self._flushing.update(with_news)
         self._next = now + self._poll_interval * (1.0 if with_news else IDLE_POLLS)
+        if self._looked_at < self._last_from:
+            self._next = now  # what was stored last may have come after that look
         return [Flush(sink) for sink in with_news]
 
     def flushed(self, now: float, sink: str, *, more: bool) -> None:
         """Take in that a round is over."""
         self._flushing.discard(sink)
-        if more:
+        if more or self._last_until is not None:  # in the end it is looked whether that was all
             self._next = now
 
     def failed(self, action: Look | Flush, later: float) -> None:
@@ -67,7 +70,7 @@ class Outgoing:
         if not self._sinks:
             return True
         if self._last_until is None:
-            self._last_until, self._next = now + LAST_FLUSH, now
+            self._last_from, self._last_until, self._next = now, now + LAST_FLUSH, now
         elif now >= self._last_until or not (self._looking or self._flushing or self._next <= now):
             return True
         actions += self.look(now)

@@ -64,17 +64,22 @@ def begin_in_thread(call: Callable[[], None]) -> anyio.Event:
     """Begin a call that never raises in a thread; return what is set once it has ended."""
     done = anyio.Event()
     in_loop = caller_into_loop()
-    context = _context_of_no_loop()
 
     def make() -> None:
-        context.run(call)
+        call()
         in_loop(done.set)
 
-    (starts.get() or _hand_over)(make)
+    start_in_thread(make)
     return done
 
 
-def _context_of_no_loop() -> contextvars.Context:
+def start_in_thread(call: Callable[[], None]) -> None:
+    """Start a call that never raises in a thread. Also from where no task runs, such as a callback of the loop."""
+    context = context_of_no_loop()
+    (starts.get() or _hand_over)(lambda: context.run(call))
+
+
+def context_of_no_loop() -> contextvars.Context:
     """Return a copy of the context in which a body can run an event loop of its own."""
     context = contextvars.copy_context()
     sniffio = sys.modules.get("sniffio")

@@ -1,6 +1,6 @@
 """Runs bodies from sync code, in an event loop that stays between calls."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -67,17 +67,26 @@ class AttemptExecutor:
         return settles[0] if settles else _lost(self._core, attempt)
 
     def execute_each(
-        self, attempts: Sequence[Attempt], kernel: Kernel, *, ends_at: Micros | None, is_fresh: bool
+        self,
+        attempts: Sequence[Attempt],
+        kernel: Kernel,
+        *,
+        ends_at: Micros | None,
+        is_fresh: bool,
+        queues: Collection[str] | None = None,
     ) -> dict[str, JobExecuted | HoldfastError]:
         """Run attempts at once, and settle each as soon as it has ended: those together that have meanwhile.
 
         Return what became of each, by its job; an error where that could not be stored, so that it comes free only when
         the session has expired. At `ends_at` bodies are stopped. Where the process is not `is_fresh`, those are given
-        back that may need longer than that; in a fresh one they have as much time as there can be.
+        back that may need longer than that; in a fresh one they have as much time as there can be. Given back is also
+        what is in none of these `queues`: what a message says of that is not to be relied on, if it says anything.
         """
         bodies, unknown = self._core.bodies.prepare(attempts)
         bodies = [attrs.evolve(body, ends_at=ends_at) for body in bodies]
-        late = [] if is_fresh else [body for body in bodies if body.lacks_time]
+        late = [body for body in bodies if not is_fresh and body.lacks_time]
+        if queues is not None:
+            late += [body for body in bodies if body.attempt.queue not in queues and body not in late]
         became: dict[str, JobExecuted | HoldfastError] = {}
 
         def settle(settles: Sequence[JobSettle]) -> None:

@@ -1,7 +1,7 @@
 """Carries out jobs where a process lives for seconds and may be frozen between calls. Sync; needs no event loop."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Literal, TypeVar, cast
 
 import attrs
@@ -166,6 +166,7 @@ class ServerlessHost:
         *,
         seconds_left: float | None = None,
         is_fresh: bool = True,
+        queues: Collection[str] | None = None,
     ) -> list["JobOutcome | HoldfastError"]:
         """Run the jobs that messages name, all at once, and say of each what to do with its message.
 
@@ -178,6 +179,7 @@ class ServerlessHost:
                 told, and stopped then: that is a failed attempt. Functions rest before that, and go on in the next.
             is_fresh: Whether the invocation has just begun. Where it has not, jobs are given back, with their attempts
                 not counted, whose stages may need more time than is left.
+            queues: Which queues of jobs are served; None for all. Jobs of others are given back in the same way.
 
         Returns:
             For each message what became of it; an error where the store did not say, so that it is worth delivering
@@ -197,7 +199,9 @@ class ServerlessHost:
         def handle(kernel: Kernel, session: str) -> "list[JobOutcome | HoldfastError]":
             claimed = self._claim_named(kernel, session, wanted)
             attempts = [one.attempt for one in claimed if one.attempt is not None]
-            became = self._executor.execute_each(attempts, kernel, ends_at=ends_at, is_fresh=is_fresh)
+            became = self._executor.execute_each(
+                attempts, kernel, ends_at=ends_at, is_fresh=is_fresh, queues=queues
+            )
             if any(isinstance(one, HoldfastError) for one in became.values()):
                 self._forget_session(session)  # it holds what could not be settled, which is to come free
             return [

@@ -97,10 +97,10 @@ async def select(*channels: Inbox[Any], timeout: Duration | None = None) -> obje
 
 async def _take(channels: tuple[Inbox[T], ...], timeout: Duration | None) -> T:
     inboxes = loop_for("a channel").inboxes
-    by_name = {channel.name: channel for channel in channels}
-    seconds = (
-        None if timeout is None else duration("receive", "timeout", timeout, least=NO_TIME).total_seconds()
-    )
-    async with asyncio.timeout(seconds):
-        message = await inboxes.take(tuple(by_name))
-    return by_name[message.channel].decoded(message.text)
+    names = tuple({channel.name: None for channel in channels})
+    if timeout is None:
+        message = await inboxes.take(names)
+    else:
+        async with asyncio.timeout(duration("receive", "timeout", timeout, least=NO_TIME).total_seconds()):
+            message = await inboxes.take(names)
+    return next(one for one in reversed(channels) if one.name == message.channel).decoded(message.text)

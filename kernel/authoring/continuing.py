@@ -1,5 +1,6 @@
 """Going on as a new generation: a durable function that would never end starts over, with a history that is empty."""
 
+from asyncio import current_task
 from typing import Final
 
 from typing_extensions import TypeVar
@@ -8,6 +9,7 @@ from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.functions.asked import GoesOn
 from holdfast.kernel.functions.loop import FunctionLoop, loop_for
+from holdfast.kernel.functions.tasks import RunTask
 from holdfast.kernel.values import encode
 from holdfast.ports.arguments import TRUTH, an, check
 from holdfast.ports.errors import ContinueRefusedError
@@ -22,9 +24,10 @@ async def continue_as_new(call: Call[R], /, *, forget_compensations: bool = Fals
     """Have this run go on as a new generation, with this input and an empty history.
 
     Write `return await continue_as_new(...)`: nothing of the function runs after it. The run keeps its id, its parent,
-    its deadline, what was said of it, and the messages that it has not received, in their order; whoever waits for its
-    result waits on. Steps, timers, tasks and local variables are gone: what the next generation needs is in its input.
-    A cancellation that comes meanwhile reaches the next generation.
+    its deadline, what was said of it, the last of what it has published, and the messages that it has not received, in
+    their order; whoever waits for its result waits on. Updates that are being carried out are waited for; those that
+    come meanwhile go on too. Steps, timers, tasks and local variables are gone: what the next generation needs is in
+    its input. A cancellation that comes meanwhile reaches the next generation.
 
     Args:
         call: This function, or another that gives the same type, with its input. The engine must know it.
@@ -32,7 +35,7 @@ async def continue_as_new(call: Call[R], /, *, forget_compensations: bool = Fals
 
     Raises:
         ContinueRefusedError: Something is under way that would be lost: a step, or a run that ends with this one; or
-            there are compensations; or the run is cancelled.
+            there are compensations; or the run is cancelled; or an update calls it.
         UnstorableValueError: An argument is not of its parameter's type.
         InvalidArgumentError: It is no call of a durable function.
         RuntimeError: No durable function calls.
@@ -50,10 +53,28 @@ async def continue_as_new(call: Call[R], /, *, forget_compensations: bool = Fals
     # Nothing is raised here that code could catch: the function waits, and its loop runs no more of it.
     never = loop.create_future()
     if not loop.has_returned:
-        _check_may(loop, may_forget=forget_compensations)
+        updates = FunctionLoop.updates.of(loop)
+        if updates is not None:
+            _check_caller()
+            await updates.close(loop.create_future)
+        try:
+            _check_may(loop, may_forget=forget_compensations)
+        except ContinueRefusedError:
+            if updates is not None:
+                updates.open()
+            raise
         loop.goes_on = goes_on
     await never
     raise AssertionError("a function that goes on as a new generation was run on")
+
+
+def _check_caller() -> None:
+    """Raise if an update calls: it would wait for its own end. ContinueRefusedError."""
+    task = current_task()
+    if isinstance(task, RunTask) and task.numbers.path.startswith("update"):
+        raise ContinueRefusedError(
+            "an update has called it, and is answered before that: let the function call it"
+        )
 
 
 def _check_may(loop: FunctionLoop, *, may_forget: bool) -> None:

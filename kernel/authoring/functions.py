@@ -157,12 +157,11 @@ class Workflow(Definition[Out], Generic[P, Out]):
     def machine(self, text: str, *, began_at: Micros, seed: str) -> FunctionMachine:
         """Return what drives one run of it, which has got the arguments of this JSON text. InvalidValueError."""
         given = self._form.decode(text)
-        return FunctionMachine(
-            lambda: self._function(*given.args, **given.kwargs),
-            lambda value: encode(value, self._form.output),
-            began_at=began_at,
-            seed=seed,
-        )
+        call = partial(self._function, *given.args, **given.kwargs)
+        return FunctionMachine(call, self._encoded, began_at=began_at, seed=seed)
+
+    def _encoded(self, value: object) -> str:
+        return encode(value, self._form.output)
 
 
 class WorkflowDecorator:
@@ -235,7 +234,8 @@ def patched(name: str, /) -> bool:
         RuntimeError: It is called outside of a workflow.
     """
     check_name(name, "the name of a patch")
-    return loop_for("holdfast.patched()").patches.has(name)
+    loop = loop_for("holdfast.patched()")
+    return loop.patches.has(name, is_replaying=loop.is_replaying)
 
 
 async def side_effect(fn: Callable[[], T], /) -> T:

@@ -23,6 +23,7 @@ RecordedType = Literal[
     "update.failed",
     "update.rejected",
     "value.published",
+    "clock.read",
 ]
 UPDATE_ANSWERS: Final = frozenset({"update.completed", "update.failed", "update.rejected"})
 """The types of what is recorded of an update: its reply, what it raised, or why it was not carried out."""
@@ -61,8 +62,9 @@ class Recorded:
     its id is somebody else's, a `child.failed` is recorded instead. `tells` is what a run is told with it. `undoes` is
     the call that a compensation takes back. `queued` is how a step gets into its queue; then `attempt` says the
     how-manieth time that is. `job` is the number of the job that is taken away because nobody is interested in its step
-    any more. Of what the function publishes `call` is the name,
-    `output` the value, and `attempt` says the how-manieth of that name it is.
+    any more. Of what the function publishes `call` is the name, `output` the value, and `attempt` says the how-manieth
+    of that name it is. Of a clock that was read `call` is the number of the row that the function was told just before,
+    0 at its beginning, and `started_at` what it showed.
     """
 
     type: RecordedType

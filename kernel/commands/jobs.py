@@ -217,11 +217,33 @@ class Sent:
 
 
 @attrs.frozen(kw_only=True)
+class SentOn:
+    """An update that nobody has begun with: with its arguments, as row `again` of the generation before.
+
+    `key` is the idempotency key under which it was asked for.
+    """
+
+    update: str
+    arguments: Payload
+    again: int
+    key: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ShownOn:
+    """A value that the function shows, under this name."""
+
+    name: str
+    value: Payload
+
+
+@attrs.frozen(kw_only=True)
 class Continued:
     """The function goes on as a new generation of its run: as this workflow, with this input and an empty history.
 
     It has been told the rows up to number `seen`. `signals` are the messages among these that it has not received: the
-    new generation gets them, and those that have come since.
+    new generation gets them, and those that have come since; `updates` are those that it has not begun with, likewise.
+    `published` is what it shows, and what the new generation shows until it shows something else.
     """
 
     workflow: str
@@ -229,6 +251,8 @@ class Continued:
     input: Payload
     seen: int
     signals: tuple[Sent, ...] = ()
+    updates: tuple[SentOn, ...] = ()
+    published: tuple[ShownOn, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

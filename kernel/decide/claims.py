@@ -95,22 +95,42 @@ def decide_claim_one(state: State, command: JobClaimOne, now: Micros, _: Ids) ->
     job = state.tables.job(named_job(command.job))
     if job is None or job.namespace != command.namespace:
         return Decision(JobClaimed(attempt=None, ignored="closed"))
+    changes: list[Change] = []
+    if _is_due(job, command, now):  # whoever sent the message asked to be told when it is
+        job = evolve(job, state=awake(job), wake_at=None)
+        changes.append(UpdateJob(job))
     ignored = _why_ignored(job, command)
     if ignored is not None:
         reason, retry_after = ignored
         if reason == "not_due" and job.wake_at is not None:
             retry_after = max(job.wake_at - now, 1)
-        return Decision(JobClaimed(attempt=None, ignored=reason, retry_after=retry_after))
+        waits_for_slot = (job.concurrency_key,) if changes and job.concurrency_key is not None else ()
+        refusal = JobClaimed(
+            attempt=None, ignored=reason, retry_after=retry_after, admits_jobs=waits_for_slot
+        )
+        return Decision(refusal, tuple(changes))
     starts = Rates(state.tables, now)
     first: dict[str, None] = {}
     if not may_start(starts, job, first):
         refused = JobClaimed(
             attempt=None, ignored="limited", retry_after=_RETRY_LATER, admits_jobs=tuple(first)
         )
-        return Decision(refused, (UpdateJob(evolve(job, state=JobState.LIMITED)),))
+        return Decision(refused, (*changes, UpdateJob(evolve(job, state=JobState.LIMITED))))
     claimed = leased(job, command.session, starts.at(job))
     reply = JobClaimed(attempt=attempt_of(claimed), admits_jobs=tuple(first))
-    return Decision(reply, (UpdateJob(claimed), *starts.changes()))
+    return Decision(reply, (*changes, UpdateJob(claimed), *starts.changes()))
+
+
+def _is_due(job: Job, command: JobClaimOne, now: Micros) -> bool:
+    """Return whether the job that a message names sleeps, and need not any more."""
+    return (
+        job.state is JobState.SLEEPING
+        and job.wake_at is not None
+        and job.wake_at <= now
+        and job.epoch == command.epoch
+        and job.definition in command.definitions
+        and (job.attempts < job.max_attempts or job.waits_for_child)
+    )
 
 
 def _why_ignored(job: Job, command: JobClaimOne) -> tuple[IgnoredReason, Micros | None] | None:

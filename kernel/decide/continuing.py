@@ -1,10 +1,11 @@
 """The rule for a function that goes on as a new generation: it has an empty history, and what may not be lost."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import cast
 
 from attrs import evolve
 
-from holdfast.kernel.commands import Continued, Failure, JobSettled, Sent
+from holdfast.kernel.commands import Continued, Failure, JobSettled, Sent, SentOn
 from holdfast.kernel.decide.admissions import INPUT_ROW, begin_run
 from holdfast.kernel.decide.records import block
 from holdfast.kernel.decide.runs import storing
@@ -16,7 +17,7 @@ from holdfast.ports.changes import AddAnnotation, Change
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, UnknownWorkflowError
 from holdfast.ports.json import parse
-from holdfast.ports.records import HistoryRow, Job, Micros, Run, RunStatus, rank_of
+from holdfast.ports.records import PUBLISHED, HistoryRow, Job, Micros, Run, RunStatus, rank_of
 from holdfast.ports.said import Scope
 
 
@@ -89,6 +90,14 @@ def _begun(
     row = draft.append("run.created", payload=goes_on.input, data=facts)
     assert row == INPUT_ROW
     append_signals(draft, (*goes_on.signals, *_come_since(unseen)))
+    for update in (*goes_on.updates, *_asked_since(unseen)):
+        told: dict[str, object] = {"update": update.update, "again": update.again}
+        told |= {} if update.key is None else {"key": update.key}
+        draft.append("update.received", payload=update.arguments, data=told)
+    function = plan.function
+    for shown in goes_on.published:
+        # No value of the new generation has the number 0, so none is taken for recorded.
+        draft.append(PUBLISHED, node=function, payload=shown.value, data={"name": shown.name, "number": 0})
     if run.status is RunStatus.PAUSED:
         draft.append("run.paused")
         draft.pause()
@@ -106,6 +115,23 @@ def _come_since(unseen: tuple[HistoryRow, ...]) -> Iterator[Sent]:
     for row in unseen:
         if row.type == "signal.received" and row.payload is not None:
             yield Sent(channel=str(parse(row.data or "{}")["channel"]), payload=row.payload)
+
+
+def _asked_since(unseen: tuple[HistoryRow, ...]) -> Iterator[SentOn]:
+    return (sent_on(row) for row in unseen if row.type == "update.received")
+
+
+def sent_on(row: HistoryRow) -> SentOn:
+    """Return the update of a row, as it goes on to the next generation."""
+    facts = cast("Mapping[str, object]", parse(row.data or "{}"))
+    assert row.payload is not None
+    key = facts.get("key")
+    return SentOn(
+        update=str(facts["update"]),
+        arguments=row.payload,
+        again=row.number,
+        key=None if key is None else str(key),
+    )
 
 
 def _said(state: State, run: Run, key: str, ids: Ids) -> Iterator[Change]:

@@ -27,6 +27,7 @@ from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import parse
 from holdfast.ports.records import (
+    CLOCK_READ,
     HISTORY_LONG,
     PUBLISHED,
     HistoryRow,
@@ -120,6 +121,8 @@ def _named(row: HistoryRow) -> tuple[str, str, int]:
     facts = cast("dict[str, object]", parse(row.data or "{}"))
     if row.type == PUBLISHED:
         return row.type, str(facts.get("name")), cast("int", facts.get("number"))
+    if row.type == CLOCK_READ:
+        return row.type, str(facts.get("row")), 1
     return row.type, str(facts.get("call")), cast("int", facts.get("attempt", 1))
 
 
@@ -127,6 +130,10 @@ def _append(draft: RunDraft, job: Job, recorded: Recorded, host: str) -> None:
     if recorded.type == PUBLISHED:
         facts: dict[str, object] = {"name": recorded.call, "number": recorded.attempt}
         draft.append(PUBLISHED, node=job.node, epoch=job.epoch, payload=recorded.output, data=facts)
+        return
+    if recorded.type == CLOCK_READ:
+        facts = {"row": int(recorded.call), "shown": recorded.started_at}
+        draft.append(CLOCK_READ, node=job.node, epoch=job.epoch, data=facts)
         return
     facts = {"call": recorded.call}
     told = {

@@ -214,12 +214,16 @@ Told: TypeAlias = Answer | StepQueued | ChildEnded | SignalReceived | UpdateRece
 
 @attrs.frozen(kw_only=True)
 class Row:
-    """One row of a run's history that its function is told. `site` is where the call was made when it was recorded."""
+    """One row of a run's history that its function is told. `site` is where the call was made when it was recorded.
+
+    `shown` is what the function's clock shows when it is told this, if not `at`.
+    """
 
     number: int
     at: Micros
     told: Told
     site: str = ""
+    shown: Micros | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -276,7 +280,7 @@ class Failed:
 class GoesOn:
     """The function has asked to go on as a new generation of its run: as this workflow, with this JSON text as input.
 
-    `unread` are the numbers of the rows with messages that it has not taken.
+    `unread` are the numbers of the rows with messages that it has not taken, and updates that it has not begun with.
     """
 
     workflow: str
@@ -295,6 +299,7 @@ class Turn:
     `asked` is new since the turn before, in the order in which it was asked for; `dropped` are the calls in which
     nobody is interested any more. `patches` are names that it has asked for the first time, and was told yes: that is
     to be recorded before anything else is done. `answers` are what updates have come to, `published` what is shown.
+    `read_clock` is whether the function has looked at what its clock shows.
     """
 
     asked: tuple[Asked, ...] = ()
@@ -302,6 +307,7 @@ class Turn:
     patches: tuple[str, ...] = ()
     answers: tuple[Answered, ...] = ()
     published: tuple[Published, ...] = ()
+    read_clock: bool = False
     ended: Ended | None = None
 
 

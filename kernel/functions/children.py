@@ -13,6 +13,8 @@ class Children:
     `new_future` makes a future of the loop that the function runs on.
     """
 
+    __slots__ = ("_bound", "_ends", "_new_future", "_waiting")
+
     def __init__(self, new_future: "Callable[[], asyncio.Future[Any]]") -> None:
         self._new_future = new_future
         self._ends: dict[str, ChildEnded] = {}

@@ -20,6 +20,8 @@ class Inboxes:
     `new_future` makes a future of the loop that the function runs on.
     """
 
+    __slots__ = ("_messages", "_new_future", "_waiting")
+
     def __init__(self, new_future: "Callable[[], asyncio.Future[Any]]") -> None:
         self._new_future = new_future
         self._messages: dict[str, deque[Message]] = {}
@@ -43,7 +45,17 @@ class Inboxes:
     async def take(self, channels: Sequence[str]) -> Message:
         """Take the message that came first of any of these channels, waiting for one if need be."""
         while (message := self._first(channels)) is None:
-            await self._wait(channels)
+            future = self._new_future()
+            self._waiting[future] = channels
+            try:
+                await future
+            except asyncio.CancelledError:
+                if future.done() and not future.cancelled():
+                    for channel in channels:  # a message woke it that it does not take: the next one may
+                        self._wake(channel)
+                raise
+            finally:
+                self._waiting.pop(future, None)
         return message
 
     def _first(self, channels: Sequence[str]) -> Message | None:
@@ -51,21 +63,6 @@ class Inboxes:
         if not found:
             return None
         return min(found, key=lambda messages: messages[0].number).popleft()
-
-    async def _wait(self, channels: Sequence[str]) -> None:
-        future = self._new_future()
-        self._waiting[future] = channels
-        try:
-            await future
-        except asyncio.CancelledError:
-            if (
-                future.done() and not future.cancelled()
-            ):  # a message woke it that it does not take: the next one may
-                for channel in channels:
-                    self._wake(channel)
-            raise
-        finally:
-            self._waiting.pop(future, None)
 
     def _wake(self, channel: str) -> None:
         if not self._messages.get(channel):

@@ -7,22 +7,22 @@ are numbered within their task: what a call is named does not depend on what oth
 
 import asyncio
 import sys
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from contextvars import Context, copy_context
 from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack, cast
 
 from typing_extensions import override
 
-from holdfast.kernel.functions.asked import Asked, GoesOn, TimerAsked
+from holdfast.kernel.functions.asked import Answered, Asked, GoesOn, Published, TimerAsked
 from holdfast.kernel.functions.children import Children
 from holdfast.kernel.functions.frames import call_site, caller, given_together, is_wait_for
 from holdfast.kernel.functions.inboxes import Inboxes
+from holdfast.kernel.functions.parts import Part
 from holdfast.kernel.functions.patches import Patches
 from holdfast.kernel.functions.publications import Publications
 from holdfast.kernel.functions.sagas import Saga
-from holdfast.kernel.functions.tasks import Numbers, RunFuture, RunTask
+from holdfast.kernel.functions.tasks import Numbers, RunFuture, RunTask, RunTimer
 from holdfast.kernel.functions.updates import Updates
 from holdfast.ports.errors import NotDurableError, RestlessError
 from holdfast.ports.records import Micros
@@ -52,6 +52,48 @@ class FunctionLoop(asyncio.AbstractEventLoop):
     `began_at` is the instant at which its clock stands at 0. `seed` makes what it draws that run's own.
     """
 
+    __slots__ = (
+        "_began_at",
+        "_function",
+        "_generators",
+        "_is_running",
+        "_kept_max",
+        "_made",
+        "_made_children",
+        "_made_inboxes",
+        "_made_patches",
+        "_made_publications",
+        "_made_saga",
+        "_made_updates",
+        "_now",
+        "_outside",
+        "_ready",
+        "_refusals",
+        "_tasks",
+        "_timers",
+        "_together",
+        "_unawaited",
+        "_waiting",
+        "asked",
+        "dropped",
+        "goes_on",
+        "is_cancelling",
+        "is_evicted",
+        "is_looked_at",
+        "is_replaying",
+        "seed",
+        "speaker",
+        "turn",
+        "was_read",
+    )
+
+    inboxes = Part(lambda loop: Inboxes(loop.create_future))
+    children = Part(lambda loop: Children(loop.create_future))
+    saga = Part(lambda _: Saga())
+    patches = Part(lambda _: Patches())
+    publications = Part(lambda _: Publications())
+    updates = Part(lambda loop: Updates(loop.begin))
+
     def __init__(self, *, began_at: Micros, seed: str) -> None:
         self.seed = seed
         self.asked: list[Asked] = []
@@ -60,12 +102,8 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         """The calls in which interest was lost since this was emptied."""
         self._unawaited: dict[str, tuple[Asked, Coroutine[Any, Any, Any]]] = {}
         """The calls that were made, and that nobody has awaited."""
-        self.inboxes = Inboxes(self.create_future)
-        self.children = Children(self.create_future)
-        self.saga = Saga()
-        self.patches = Patches()
-        self.publications = Publications()
-        self.updates = Updates(lambda coroutine, context, path: self.begin(coroutine, context, path=path))
+        self.is_replaying = False
+        """Whether there are rows of the history that the function has not been told yet."""
         self.speaker: object = None
         """To whom it is told what the function logs: whoever drives it knows; None where nobody does, as in a query."""
         self.is_looked_at = False
@@ -76,16 +114,18 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         """Whether the function was told to end."""
         self._began_at = began_at
         self._now = began_at
-        self._ready: deque[asyncio.Handle] = deque()
+        self.was_read = False
+        """Whether the clock was looked at since this was unset."""
+        self._ready: list[asyncio.Handle] = []
+        """What is to run, in order. A list, for those of functions that rest are empty, and a deque never is small."""
         self._made = 0
         self._tasks: list[RunTask[Any]] = []
         self._function: RunTask[Any] | None = None
         self._generators: list[AsyncGenerator[Any, Any]] = []
         self._kept_max = _KEPT_MIN
         self._waiting: dict[str, asyncio.Future[Any]] = {}
-        self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._calls_of_timers: dict[int, str] = {}
-        self._together: dict[int, RunTask[Any]] = {}
+        self._timers: dict[str, RunTimer] = {}
+        self._together: dict[int, RunTask[Any]] | None = None
         self._outside = Numbers("0")
         self._is_running = False
         self.turn = 0
@@ -98,17 +138,38 @@ class FunctionLoop(asyncio.AbstractEventLoop):
     @property
     def now(self) -> Micros:
         """The instant at which the run is."""
+        self.was_read = True
         return self._now
 
     def set_clock(self, at: Micros) -> None:
         """Let the clock stand at an instant. It is never set back."""
         self._now = max(self._now, at)
 
+    @contextmanager
+    def showing(self, at: Micros) -> Generator[None]:
+        """Have the clock show an instant for a turn. If nobody reads it then, it shows what it did before."""
+        before = self._now
+        self.set_clock(at)
+        yield
+        if not self.was_read:
+            self._now = before
+
     def begin(self, coroutine: Coroutine[Any, Any, T], context: Context, *, path: str = "") -> RunTask[T]:
         """Make the function's own task, or, with a path, one that goes on after it."""
         task = self._make_task(coroutine, Numbers(path), None, context)
         self._function = self._function or task
         return task
+
+    @property
+    def waits_for_others(self) -> bool:
+        """Whether it waits for what only others can bring: a message, an update, or the end of a run."""
+        inboxes, children = FunctionLoop.inboxes.of(self), FunctionLoop.children.of(self)
+        updates = FunctionLoop.updates.of(self)
+        return (
+            (inboxes is not None and inboxes.is_waited_for)
+            or (children is not None and children.are_waited_for)
+            or (updates is not None and updates.are_taken)
+        )
 
     @property
     def has_returned(self) -> bool:
@@ -130,19 +191,30 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         SystemExit and KeyboardInterrupt, if code raises them, and whatever else is no Exception.
         """
         with _Running(self):
-            for _ in range(CALLBACKS_MAX):
-                if not self._ready or self.goes_on is not None:
-                    break
-                handle = self._ready.popleft()
-                if not handle.cancelled():
-                    handle._run()
-            else:
-                raise RestlessError(CALLBACKS_MAX)
+            left = CALLBACKS_MAX
+            while self._ready and self.goes_on is None:
+                left = self._run_ready(left)
         # What has ended needs no strong reference. That is looked at so seldom that it costs nothing.
         if self.kept > self._kept_max:
             self._tasks = [task for task in self._tasks if not task.done()]
             self._generators = [one for one in self._generators if cast("Any", one).ag_frame is not None]
             self._kept_max = 2 * self.kept + _KEPT_MIN
+
+    def _run_ready(self, left: int) -> int:
+        """Run what is ready by now, `left` callbacks at the most; return how many are left. Raises as its caller."""
+        ready, self._ready = self._ready, []
+        ready.reverse()
+        try:
+            while ready and self.goes_on is None:
+                if not left:
+                    raise RestlessError(CALLBACKS_MAX)
+                left -= 1
+                handle = ready.pop()
+                if not handle.cancelled():
+                    handle._run()
+        finally:
+            self._ready[:0] = reversed(ready)
+        return left
 
     def looked_at(self, look: Callable[[], T]) -> T:
         """Make a call that only looks at what the function holds. What it raises, RuntimeError if it does more."""
@@ -170,6 +242,16 @@ class FunctionLoop(asyncio.AbstractEventLoop):
             for generator in self._generators:
                 _close(_closing(generator), generator)
             self._ready.clear()
+
+    def take_said(self) -> tuple[tuple[str, ...], tuple[Answered, ...], tuple[Published, ...]]:
+        """Return the patches, answers to updates and published values that are new since this was called last."""
+        patches, updates = FunctionLoop.patches.of(self), FunctionLoop.updates.of(self)
+        publications = FunctionLoop.publications.of(self)
+        return (
+            () if patches is None else patches.take(),
+            () if updates is None else updates.take(),
+            () if publications is None else publications.take(),
+        )
 
     # Calls ----------------------------------------------------------------------------------------------------------
 
@@ -225,9 +307,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
 
     def fire(self, call: str) -> None:
         """Have the callback of a timer run."""
-        timer = self._timers.pop(call)
-        del self._calls_of_timers[id(timer)]
-        self._ready.append(timer)
+        self._ready.append(self._timers.pop(call))
 
     def _numbers(self) -> Numbers:
         task = asyncio.current_task(self) if self._is_running else None
@@ -248,6 +328,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
 
     @override
     def time(self) -> float:
+        self.was_read = True
         return (self._now - self._began_at) / 1_000_000
 
     @override
@@ -307,13 +388,13 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         self._check()
         if not when - self.time() <= TIMER_MAX:
             raise ValueError(f"a timer is set for in {when - self.time():g} s; it must be within 1,000 years")
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        timer = RunTimer(when, callback, args, self, context)
+        timer.call = ""
         if when <= self.time():
             self._ready.append(timer)
             return timer
-        call = self._numbers().next()
+        call = timer.call = self._numbers().next()
         self._timers[call] = timer
-        self._calls_of_timers[id(timer)] = call
         cast("Any", timer)._scheduled = True  # only then does it say that it is cancelled
         self.asked.append(
             TimerAsked(call=call, at=self._began_at + round(when * 1_000_000), site=call_site())
@@ -321,16 +402,16 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         return timer
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        call = self._calls_of_timers.pop(id(handle), None)
-        if call is not None:
-            del self._timers[call]
+        call = cast("RunTimer", handle).call
+        if self._timers.pop(call, None) is not None:
             self.dropped.append(call)
 
     @override
     def create_future(self) -> "asyncio.Future[Any]":
         self._check()
         self._made += 1
-        return RunFuture[Any](loop=self, number=self._made)
+        # Not RunFuture[Any](...): then each would keep that alias, in a dict of its own.
+        return cast("asyncio.Future[Any]", RunFuture(loop=self, number=self._made))
 
     @override
     def create_task(
@@ -341,29 +422,28 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         context: Context | None = None,
     ) -> "asyncio.Task[T]":
         self._check()
-        made = self._together.pop(id(coro), None)
-        if made is not None:
+        if self._together and (made := self._together.pop(id(coro), None)) is not None:
             return made
         coroutine = cast("Coroutine[Any, Any, T]", coro)
         maker = caller()
         together = given_together(maker)
         if together is not None:
-            self._make_together(together)
-            return self._together.pop(id(coro))
+            return self._make_together(together).pop(id(coro))
         numbers = self._numbers() if is_wait_for(maker) else Numbers(self._numbers().next())
         return self._make_task(coroutine, numbers, name, context)
 
-    def _make_together(self, given: object) -> None:
+    def _make_together(self, given: object) -> "dict[int, RunTask[Any]]":
         """Make tasks of all that `asyncio.as_completed` was given: it would do so in the order of their addresses."""
         if not isinstance(given, list | tuple):
             raise NotDurableError(
                 "asyncio.as_completed",
                 f"was given a {type(given).__name__}, which has no order that a replay could repeat; give it a list",
             )
+        made = self._together = self._together or {}
         for one in cast("Sequence[object]", given):
-            if asyncio.iscoroutine(one) and id(one) not in self._together:
-                numbers = Numbers(self._numbers().next())
-                self._together[id(one)] = self._make_task(one, numbers, None, None)
+            if asyncio.iscoroutine(one) and id(one) not in made:
+                made[id(one)] = self._make_task(one, Numbers(self._numbers().next()), None, None)
+        return made
 
     def _make_task(
         self, coroutine: Coroutine[Any, Any, T], numbers: Numbers, name: str | None, context: Context | None

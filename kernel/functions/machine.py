@@ -5,7 +5,7 @@ it neither waits nor knows what time it is.
 """
 
 from asyncio import Task, wait
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextvars import Context
 from typing import Any, Final, TypeVar, cast
 
@@ -34,7 +34,7 @@ from holdfast.kernel.functions.asked import (
     Turn,
     UpdateReceived,
 )
-from holdfast.kernel.functions.loop import CancelledError, Evicted, check_thread, new_loop
+from holdfast.kernel.functions.loop import CancelledError, Evicted, FunctionLoop, check_thread, new_loop
 from holdfast.kernel.functions.raising import error_from
 from holdfast.kernel.functions.tasks import RunTask
 from holdfast.ports.errors import (
@@ -72,7 +72,8 @@ class FunctionMachine:
         began_at: Micros,
         seed: str,
     ) -> None:
-        self._function = function
+        self.began_at = began_at
+        self._function: Callable[[], Coroutine[Any, Any, object]] | None = function
         self._encode = encode
         self._loop = new_loop(began_at=began_at, seed=seed)
         self._context = Context()
@@ -81,7 +82,7 @@ class FunctionMachine:
         self._forgotten: dict[str, Asked] = {}
         self._is_over = False
         self._late: tuple[int, ...] = ()
-        """The numbers of the messages that have come since it ended."""
+        """The numbers of the messages and updates that have come since it ended."""
         self._is_given_up = False
         self._undoing: RunTask[None] | None = None
         self._exit: BaseException | None = None
@@ -113,13 +114,13 @@ class FunctionMachine:
     @property
     def waits_for_others(self) -> bool:
         """Whether it waits for what only others can bring: a message, an update, or the end of a run."""
-        loop = self._loop
-        return loop.inboxes.is_waited_for or loop.children.are_waited_for or loop.updates.are_taken
+        return self._loop.waits_for_others
 
     @property
     def exposed(self) -> Sequence[object]:
         """What others may look at, in the order in which it was exposed; also when the function has ended."""
-        return self._loop.updates.exposed
+        updates = FunctionLoop.updates.of(self._loop)
+        return () if updates is None else updates.exposed
 
     def looked_at(self, look: Callable[[], T]) -> T:
         """Make a call that only looks at what is exposed. What it raises, RuntimeError if it does more than look."""
@@ -128,7 +129,7 @@ class FunctionMachine:
 
     @property
     def late(self) -> tuple[int, ...]:
-        """The numbers of the rows with messages that were told to it after it had ended."""
+        """The numbers of the rows with messages and updates that were told to it after it had ended."""
         return self._late
 
     @property
@@ -136,17 +137,22 @@ class FunctionMachine:
         """Whether it was told to end, or takes back what it did."""
         return self.is_cancelled or self._undoing is not None
 
-    def begin(self, *, more: bool = False, patches: Iterable[str] = ()) -> Turn:
+    def begin(
+        self, *, more: bool = False, patches: Collection[str] = (), shown: Micros | None = None
+    ) -> Turn:
         """Call the function and run it until it waits. RuntimeError if an event loop runs in this thread.
 
-        `patches` are those that are recorded in all of its history, `more` whether there are rows to tell it.
+        `patches` are those that are recorded in all of its history, `more` whether there are rows to tell it. `shown`
+        is what its clock shows then, if not `began_at`.
         """
-        assert self._task is None
+        function, self._function = self._function, None  # its arguments are the function's alone from here on
+        assert function is not None
         check_thread()
         _IN_MEMORY.add(self)
-        self._loop.patches.know(patches)
-        self._task = self._loop.begin(self._function(), self._context)
-        return self._turn(more)
+        if patches:
+            self._loop.patches.know(patches)
+        self._task = self._loop.begin(function(), self._context)
+        return self._turn_at(shown, more)
 
     def feed(self, row: Row, *, more: bool = False) -> Turn:
         """Tell it a row and run it until it waits; `more` says whether there are more of them already.
@@ -170,15 +176,17 @@ class FunctionMachine:
             case ChildEnded() as ended:
                 self._loop.children.end(ended)
             case UpdateReceived() as update:
-                if not self._is_over:
-                    self._loop.updates.receive(update)
+                if self._is_over:
+                    self._late += (row.number,)
+                else:
+                    self._loop.updates.receive(update, row.number)
             case StepQueued() as queued:
                 self._expected(row, queued)
             case told:
                 if (asked := self._expected(row, told)) is not None:
                     del self._open[told.call]
                     self._answer(asked, told)
-        return self._turn(more)
+        return self._turn_at(row.shown, more)
 
     def evict(self) -> None:
         """Take the function out of memory. None of its code has any effect from here on."""
@@ -206,7 +214,8 @@ class FunctionMachine:
         self.is_cancelled = self._loop.is_cancelling = True
         if self._is_over:
             return
-        if not self._loop.saga.is_under_way:
+        saga = FunctionLoop.saga.of(self._loop)
+        if saga is None or not saga.is_under_way:
             self._task.cancel(reason or None)
 
     async def _compensate(self, others: Sequence[Task[Any]]) -> None:
@@ -266,17 +275,24 @@ class FunctionMachine:
     def _has_ended(self) -> bool:
         return self._is_over
 
+    def _turn_at(self, shown: Micros | None, more: bool) -> Turn:
+        if shown is None:
+            return self._turn(more)
+        with self._loop.showing(shown):
+            return self._turn(more)
+
     def _turn(self, more: bool) -> Turn:
         """Run the function until it waits, and return what has come of that."""
         loop = self._loop
-        loop.patches.is_replaying = more
+        loop.was_read = False
+        loop.is_replaying = more
         self._run_until_quiet()
         if self._is_given_up:
             self.evict()
             raise Evicted
         if _left_debugger(self._error):
             raise DebuggerLeftError
-        if self._has_failed and loop.saga and self._undoing is None:
+        if self._has_failed and FunctionLoop.saga.of(loop) and self._undoing is None:
             loop.saga.is_under_way = True
             self._undoing = loop.begin(self._compensate(loop.tasks()), self._context, path="undo")
             self._run_until_quiet()
@@ -290,11 +306,9 @@ class FunctionMachine:
                 self._forgotten[call] = one
                 if asked.pop(call, None) is None:
                     dropped.append(call)
-        patches, answers = tuple(loop.patches.new), tuple(loop.updates.answers)
-        published = tuple(loop.publications.new.values())
-        loop.publications.new.clear()
-        for list_ in (loop.asked, loop.dropped, loop.patches.new, loop.updates.answers):
-            list_.clear()
+        patches, answers, published = loop.take_said()
+        loop.asked.clear()
+        loop.dropped.clear()
         ended = self._end()
         if ended is not None:
             # Tasks that were not waited for end with the function. What they wait for, nobody is interested in.
@@ -309,6 +323,7 @@ class FunctionMachine:
             patches=patches,
             answers=answers,
             published=published,
+            read_clock=loop.was_read,
             ended=ended,
         )
 
@@ -346,7 +361,7 @@ class FunctionMachine:
             return Failed(self._exit)
         if (goes_on := self._loop.goes_on) is not None:
             self._is_over = True
-            return attrs.evolve(goes_on, unread=self._loop.inboxes.left)
+            return attrs.evolve(goes_on, unread=(*self._loop.inboxes.left, *self._loop.updates.left))
         if not task.done():
             return None
         self._is_over = True

@@ -6,21 +6,27 @@ from collections.abc import Iterable
 class Patches:
     """Says of each change, by name, whether a run has it: always the same of one name."""
 
+    __slots__ = ("_new", "_said")
+
     def __init__(self) -> None:
-        self.is_replaying = False
-        """Whether there are rows of the history that the function has not been told yet."""
-        self.new: list[str] = []
-        """Those that were said yes to since this was emptied, and of which nothing is recorded yet."""
+        self._new: list[str] = []
+        """Those that were said yes to, and that nobody has taken yet."""
         self._said: dict[str, bool] = {}
 
     def know(self, names: Iterable[str]) -> None:
         """Take in what is recorded: these are said yes to."""
         self._said.update(dict.fromkeys(names, True))
 
-    def has(self, name: str) -> bool:
+    def has(self, name: str, *, is_replaying: bool) -> bool:
         """Whether the run has a change. What is asked for the first time while nothing is replayed, it has."""
         if name not in self._said:
-            self._said[name] = not self.is_replaying
+            self._said[name] = not is_replaying
             if self._said[name]:
-                self.new.append(name)
+                self._new.append(name)
         return self._said[name]
+
+    def take(self) -> tuple[str, ...]:
+        """Return those that were said yes to since this was called last: nothing is recorded of them yet."""
+        new = tuple(self._new)
+        self._new.clear()
+        return new

@@ -29,6 +29,8 @@ class Due:
 class Saga:
     """Keeps what is due, in the order in which it was begun, and takes it back in reverse order."""
 
+    __slots__ = ("_due", "is_under_way")
+
     def __init__(self) -> None:
         self._due: list[Due] = []
         self.is_under_way = False

@@ -28,6 +28,8 @@ class Numbers:
 class RunFuture(asyncio.Future[T]):
     """A future that hashes by the number in which it was made."""
 
+    __slots__ = ("_number",)
+
     def __init__(self, *, loop: asyncio.AbstractEventLoop, number: int) -> None:
         self._number = number
         super().__init__(loop=loop)
@@ -44,6 +46,8 @@ class RunFuture(asyncio.Future[T]):
 class RunTask(asyncio.Task[T]):
     """A task that hashes by the number in which it was made, and has a path in the tree of tasks."""
 
+    __slots__ = ("_number", "numbers")
+
     def __init__(
         self,
         coroutine: Coroutine[Any, Any, T],
@@ -54,9 +58,12 @@ class RunTask(asyncio.Task[T]):
         name: str | None,
         context: Context | None,
     ) -> None:
-        self._number = number
+        # asyncio keeps all tasks of a process in one set, where those of all functions would have the same few hashes:
+        # each would be compared with all. What is in that set has the hash from when it was put there.
+        self._number = id(self)
         self.numbers = numbers
         super().__init__(coroutine, loop=loop, name=name or f"Task-{numbers.path}", context=context)
+        self._number = number
 
     @override
     def __hash__(self) -> int:
@@ -65,3 +72,11 @@ class RunTask(asyncio.Task[T]):
     @override
     def __eq__(self, other: object) -> bool:
         return self is other
+
+
+class RunTimer(asyncio.TimerHandle):
+    """A timer that knows by which call it was asked for; "" if its time had come already."""
+
+    __slots__ = ("call",)
+
+    call: str

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context, copy_context
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from holdfast.kernel.functions.asked import Answered, UpdateReceived
 from holdfast.kernel.functions.raising import raised_from
@@ -22,21 +22,45 @@ class RejectedError(Exception):
         self.reason = reason
 
 
+class Begin(Protocol):
+    """Begins a task."""
+
+    def __call__(self, coroutine: Coroutine[Any, Any, None], context: Context, /, *, path: str) -> object:
+        """Begin one in this context, with this path in the tree of tasks."""
+        ...
+
+
 class Updates:
     """Keeps what has come before anything was exposed, and has the rest carried out, in the order in which it came.
 
     `begin` makes a task of the loop that the function runs on, with a path in its tree of tasks.
     """
 
-    def __init__(self, begin: Callable[[Coroutine[Any, Any, None], Context, str], object]) -> None:
+    __slots__ = (
+        "_answers",
+        "_begin",
+        "_context",
+        "_early",
+        "_handlers",
+        "_is_closed",
+        "_is_quiet",
+        "_under_way",
+        "exposed",
+    )
+
+    def __init__(self, begin: Begin) -> None:
         self._begin = begin
         self._context = Context()
         self._handlers: dict[str, Handler] = {}
-        self._early: list[UpdateReceived] = []
+        self._early: dict[int, UpdateReceived] = {}
+        """Those that nobody has begun with, by the numbers of their rows."""
+        self._under_way = 0
+        self._is_closed = False
+        self._is_quiet: asyncio.Future[None] | None = None
+        """What is waited on for those to be done that are under way."""
         self.exposed: list[object] = []
         """The objects that others may ask about, in the order in which they were exposed."""
-        self.answers: list[Answered] = []
-        """What has come of updates since this was emptied, in order."""
+        self._answers: list[Answered] = []
 
     @property
     def are_taken(self) -> bool:
@@ -48,35 +72,78 @@ class Updates:
         self.exposed = [*(one for one in self.exposed if type(one) is not type(state)), state]
         self._handlers.update(handlers)
         self._context = copy_context()
-        if self._handlers:
-            early, self._early = self._early, []
-            for one in early:
+        self._begin_early()
+
+    def receive(self, update: UpdateReceived, number: int) -> None:
+        """Have an update carried out: now, or, if nothing takes any yet, as soon as something does.
+
+        `number` is that of its row.
+        """
+        self._early[number] = update
+        self._begin_early()
+
+    @property
+    def left(self) -> tuple[int, ...]:
+        """The numbers of the rows with those that nobody has begun with."""
+        return tuple(self._early)
+
+    async def close(self, new_future: "Callable[[], asyncio.Future[Any]]") -> None:
+        """Begin with none from here on, and wait until those are done that were begun.
+
+        `new_future` makes a future of the loop that the function runs on.
+        """
+        self._is_closed = True
+        try:
+            while self._under_way:
+                self._is_quiet = new_future()
+                await self._is_quiet
+        except asyncio.CancelledError:
+            self.open()
+            raise
+
+    def open(self) -> None:
+        """Begin again with those that come, and with those that have come since it was closed."""
+        self._is_closed = False
+        self._begin_early()
+
+    def _begin_early(self) -> None:
+        if self._handlers and not self._is_closed:
+            early, self._early = self._early, {}
+            for one in early.values():
                 self._carry_out(one)
 
-    def receive(self, update: UpdateReceived) -> None:
-        """Have an update carried out: now, or, if nothing takes any yet, as soon as something does."""
-        if self._handlers:
-            self._carry_out(update)
-        else:
-            self._early.append(update)
+    def take(self) -> tuple[Answered, ...]:
+        """Return what has come of updates since this was called last, in order."""
+        answers = tuple(self._answers)
+        self._answers.clear()
+        return answers
 
     def _carry_out(self, update: UpdateReceived) -> None:
         handler = self._handlers.get(update.update)
         if handler is None:
-            self.answers.append(Answered(call=update.call, rejected=raised_from(LookupError(_NOWHERE))))
+            self._answers.append(Answered(call=update.call, rejected=raised_from(LookupError(_NOWHERE))))
         else:
-            self._begin(self._answered(update, handler), self._context.copy(), update.call)
+            self._under_way += 1
+            self._begin(self._answered(update, handler), self._context.copy(), path=update.call)
 
     async def _answered(self, update: UpdateReceived, handler: Handler) -> None:
+        try:
+            await self._carried_out(update, handler)
+        finally:
+            self._under_way -= 1
+            if not self._under_way and self._is_quiet is not None and not self._is_quiet.done():
+                self._is_quiet.set_result(None)
+
+    async def _carried_out(self, update: UpdateReceived, handler: Handler) -> None:
         try:
             output = await handler(update.arguments)
         except RejectedError as error:
             answer = Answered(call=update.call, rejected=raised_from(error.reason))
         except asyncio.CancelledError as error:
-            self.answers.append(Answered(call=update.call, error=raised_from(error)))
+            self._answers.append(Answered(call=update.call, error=raised_from(error)))
             raise
         except Exception as error:  # noqa: BLE001  # whatever it is, whoever asked for the update is told
             answer = Answered(call=update.call, error=raised_from(error))
         else:
             answer = Answered(call=update.call, output=output)
-        self.answers.append(answer)
+        self._answers.append(answer)

@@ -23,7 +23,7 @@ from holdfast.testing.simulation.shrinking import shrink
 from holdfast.testing.simulation.stores import STORES, stores
 from holdfast.testing.simulation.workload import draw_workload
 
-_CHUNK = 25
+_CHUNK_MAX = 25
 _TELL_EVERY = 1_000
 
 
@@ -72,7 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _outcomes(seeds: Sequence[int], store: str, jobs: int, *, trace: bool) -> Iterator[Outcome]:
-    chunks = [seeds[at : at + _CHUNK] for at in range(0, len(seeds), _CHUNK)]
+    size = min(_CHUNK_MAX, -(-len(seeds) // jobs))  # a few seeds are shared out, too
+    chunks = [seeds[at : at + size] for at in range(0, len(seeds), size)]
     simulate = partial(simulate_seeds, store=store, trace=trace)
     if jobs == 1:
         for chunk in chunks:

@@ -133,6 +133,8 @@ class Faults:
         self.strengths = strengths
         self.fired: list[Fired] = []
         self.points = 0
+        self.in_bodies = 0
+        """At how many of the points a body does something."""
         self.is_on = True
         self._schedule = schedule
         self._until = None if schedule.until is None else began + schedule.until
@@ -149,6 +151,7 @@ class Faults:
         if not self.is_on:
             return None
         self.points += 1
+        self.in_bodies += among is BODY
         bounds = self._bounds.get(among)
         if bounds is None:
             bounds = self._bounds[among] = self._bounds_of(among)

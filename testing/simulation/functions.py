@@ -32,7 +32,7 @@ from holdfast.testing.simulation.callings import PATIENT, Calling, draw_calling,
 from holdfast.testing.simulation.fibers import spend
 from holdfast.testing.simulation.programs import Model, Program, mixed
 from holdfast.testing.simulation.sharing import Rows
-from holdfast.testing.simulation.tally import Tally
+from holdfast.testing.simulation.tally import Naps, Tally
 
 _BIG: Final = 70_000
 _MODULUS: Final = 1_000_003
@@ -204,11 +204,14 @@ class _Draft:
     def add_sleep(self) -> None:
         """Time that passes, and no less of it than was said."""
         wait = timedelta(seconds=self._draw.choice((0.01, 0.8, 1.5, 4.0, 25.0)))
+        naps = Naps(wait)
+        self._tally.naps.append(naps)
 
         async def nap(number: int) -> int:
             before = now()
+            naps.begins(number)
             await sleep(wait)
-            assert now() - before >= wait, f"{wait} were to pass, and {now() - before} have"
+            naps.ends(number, shown=now() - before)
             return number
 
         self._add(nap, lambda number: number)
@@ -308,7 +311,7 @@ class _Draft:
 
     def add_long(self) -> None:
         """Steps that take longer together than an invocation may."""
-        callings = [attrs.evolve(draw_calling(self._draw), seconds=4.0) for _ in range(8)]
+        callings = [attrs.evolve(draw_calling(self._draw), seconds=4.0, fails=0) for _ in range(8)]
         steps = [self._step(one) for one in callings]
 
         async def long(number: int) -> int:

@@ -115,6 +115,7 @@ def draw_retry(random: Random) -> Retry:
     return Retry(
         attempts=random.choice((1, 2, 3, 3, 5, 10)),
         wait=timedelta(seconds=random.choice((0, 0, 0.5, 2, 6))),
+        wait_max=timedelta(seconds=8),  # nothing else happens while all wait, and that is slow to simulate
         backoff=random.choice((1.0, 2.0)),
         jitter=random.choice((0.0, 0.5)),
         by_error={KeyError: Retry(attempts=4, wait=timedelta(seconds=1))} if random.random() < 0.2 else {},
@@ -155,7 +156,9 @@ class _Draft:
     def add_map(self) -> None:
         """A list, a stage for each of its items, and one that adds up what these give."""
         random = self._random
-        manner, made = self._body()
+        manner, made = self._body(
+            seconds_max=1.0
+        )  # one after the other, some of them, and each is tried again
         more = Random(f"{made.name}/{manner.salt}")
         if more.random() < 0.3:
             made = self._elsewhere(manner.salt, more).options(name=made.name)
@@ -270,9 +273,9 @@ class _Draft:
 
         self.model = both
 
-    def _body(self) -> tuple[Manner, Stage[int, int]]:
+    def _body(self, seconds_max: float = 8.0) -> tuple[Manner, Stage[int, int]]:
         random = self._random
-        seconds = random.choice((0.0, 0.0, 0.1, 1.0, 3.0, 8.0))
+        seconds = min(random.choice((0.0, 0.0, 0.1, 1.0, 3.0, 8.0)), seconds_max)
         manner = Manner(
             salt=random.randrange(1_000),
             seconds=seconds,

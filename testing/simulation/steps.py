@@ -122,7 +122,7 @@ class Steps:
             yield Violation(
                 "S8", begun.job, f"{where} begins again: epoch {uncounted[0]} was lost, and not counted"
             )
-        if call.retry_at > now:
+        if call.retry_at > now and not begun.is_queued:  # of a job of its own that is seen when it is woken
             early = (call.retry_at - now) / 1_000_000
             yield Violation("T1", begun.job, f"{where} begins {early:.3f} s before its time")
 

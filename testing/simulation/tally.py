@@ -1,10 +1,16 @@
 """What simulated functions do outside and take back again: it outlives every process, and forgets nothing."""
 
+from datetime import timedelta
 from typing import cast
 
+from greenlet import getcurrent
+
+from holdfast.hosts.functions.drive import BEHIND_MAX
 from holdfast.ports.json import parse
-from holdfast.ports.records import HistoryRow, Run, RunStatus
+from holdfast.ports.records import HistoryRow, Micros, Run, RunStatus
 from holdfast.ports.tables import Tables
+from holdfast.testing.simulation.fibers import START, Fiber
+from holdfast.testing.simulation.lives import DRIFT_MAX
 
 
 class Tally:
@@ -15,6 +21,7 @@ class Tally:
         self._refunded: dict[str, set[str]] = {}
         self._booked: set[str] = set()
         self._repeated: list[str] = []
+        self.naps: list[Naps] = []
 
     def book(self, run: str, key: str) -> None:
         """Book something for a run, for a call of a step: in the transaction of its row, and so once."""
@@ -33,7 +40,7 @@ class Tally:
 
     def wrong(self, tables: Tables) -> list[str]:
         """Return what is wrong when all has ended: runs that came to nothing and charged, and the other way round."""
-        found = [*self._repeated, *self._unknown(tables)]
+        found = [*self._repeated, *self._unknown(tables), *(one for naps in self.naps for one in naps.short)]
         for run in tables.runs.values():
             charged = self._charged.get(run.key, set[str]())
             stands = charged - self._refunded.get(run.key, set())
@@ -53,6 +60,40 @@ class Tally:
         known = {_key(row) for row in rows if row.type == "step.completed"}
         booked = sorted(key for key in self._booked if key.partition("/")[0] in tables.runs)
         return [f"step {key} has booked, and has no row" for key in booked if key not in known]
+
+
+class Naps:
+    """How long functions sleep in one place, by the true time: of all the clocks that there are it needs none."""
+
+    def __init__(self, wait: timedelta) -> None:
+        self.short: list[str] = []
+        self._wait = wait
+        self._began: dict[int, Micros] = {}
+
+    def begins(self, number: int) -> None:
+        """A function that was given this number lies down; or it is replayed, and has lain down before."""
+        at = _true_time()
+        if at is not None:
+            self._began.setdefault(number, at)
+
+    def ends(self, number: int, *, shown: timedelta) -> None:
+        """It goes on: at least that much later, as what is recorded shows, too."""
+        at = _true_time()
+        if at is None:
+            return
+        slept = (
+            at - self._began[number] + BEHIND_MAX + DRIFT_MAX * (at - START)
+        )  # or a clock is as fast as that
+        if slept < self._wait / timedelta(microseconds=1) or shown < self._wait:
+            self.short.append(
+                f"sleep of {self._wait}: {slept / 1_000_000:.3f} s went by, and {shown} are shown"
+            )
+
+
+def _true_time() -> Micros | None:
+    """Return what no process knows; None where no process is: where a history is replayed to see that it can be."""
+    fiber = getcurrent()
+    return fiber.process.hub.now if isinstance(fiber, Fiber) else None
 
 
 def _key(row: HistoryRow) -> str:

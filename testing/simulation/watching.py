@@ -189,7 +189,16 @@ class Watch:
         for change in commit.changes:
             about = _job_of(change)
             if about is not None and held.get(about.text) is False:
+                if any(held.values()) and self._is_woken(change):
+                    continue  # by another attempt of the same commit: a step wakes its function, say
                 self.found("S3", about.text, f"{described(change)}: by an attempt that did not hold it")
+
+    def _is_woken(self, change: Change) -> bool:
+        """Whether a change only has a job wait that slept."""
+        if not isinstance(change, UpdateJob) or change.job.state is not JobState.QUEUED:
+            return False
+        known = self._old_jobs.get(change.job.run, {}).get(change.job.number)
+        return known is not None and known.state is JobState.SLEEPING and known.epoch == change.job.epoch
 
     def _claimed(self, tables: Tables, changes: Iterable[Change]) -> None:
         """S1: each epoch of a job is claimed once. C1: nothing of a run that has ended is."""

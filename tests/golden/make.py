@@ -7,7 +7,7 @@ the change needs a way to tell old runs from new ones, and a new recording besid
 
 import json
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from holdfast.kernel.record import Recording
 from tests.golden.scenario import play
@@ -35,7 +35,18 @@ def _name(recording: Recording) -> str:
     outcome: str = command.get("outcome", {}).get("kind", "")
     fenced = "fenced" if reply.get("status") == "fenced" else ""
     taken = "next" if reply.get("next") else ""
-    return "-".join(part for part in (command["type"], outcome.lower(), fenced, taken) if part)
+    parts = (command["type"], outcome.lower(), _of_function(command), fenced, taken)
+    return "-".join(part for part in parts if part)
+
+
+def _of_function(command: dict[str, Any]) -> str:
+    """Return what a command does with steps in queues, or that it runs a function again from a row."""
+    rows: list[dict[str, Any]] = command.get("rows", [])
+    if any(row["queued"] is not None for row in rows):
+        return "queued"
+    if any(row["job"] is not None for row in rows):
+        return "dropped"
+    return "fork" if command["type"] == "run.rerun_from" and command["row"] is not None else ""
 
 
 if __name__ == "__main__":

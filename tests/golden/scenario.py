@@ -16,6 +16,7 @@ from holdfast.kernel.commands import (
     Failure,
     Held,
     JobAdmit,
+    JobClaim,
     JobClaimOne,
     JobHeartbeat,
     JobReapSilent,
@@ -26,6 +27,7 @@ from holdfast.kernel.commands import (
     OutboxSettle,
     OutboxSweep,
     Parked,
+    Queued,
     Recorded,
     Refused,
     RunAnnotate,
@@ -50,11 +52,15 @@ from holdfast.kernel.commands import (
     SinkRemove,
     StagePollSuspended,
     StageWake,
+    StepGave,
+    StepRaised,
     Tested,
 )
 from holdfast.kernel.plan import Enough, RetryPolicy, RetryRule, StagePlan
 from holdfast.kernel.record import Recording
 from holdfast.ports.changes import CloseJobs, UpdateRun
+from holdfast.ports.json import parse
+from holdfast.ports.persistence import Lane
 from holdfast.ports.records import Payload
 from holdfast.ports.said import Actor
 from tests.unit.kernel.world import (
@@ -102,6 +108,7 @@ def play() -> list[Recording]:
     _runs_wait_for_their_turn(recordings)
     _work_is_done_elsewhere(World(GROWN, CHILD, recorder=recordings.append))
     _a_function_is_driven(recordings)
+    _steps_are_in_queues(recordings)
     return recordings
 
 
@@ -286,6 +293,40 @@ def _a_function_is_asked(world: World, session: str) -> None:
     answer = Recorded(type="update.completed", call="update2", output=payload("a1"))
     world.do(JobRecord(job=again.job, epoch=again.epoch, seen=2, rows=(answer,)))
     world.complete(again, 5)
+
+
+def _steps_are_in_queues(recordings: list[Recording]) -> None:
+    """One gives something, one is tried again and lost, one is dropped; then the function is run again from a row."""
+    world = World(
+        pipeline(attrs.evolve(stage("f", attempts=1), function=True), workflow="f"),
+        recorder=recordings.append,
+    )
+    world.create("q", workflow="f")
+    driven = world.claim_one(world.open())
+    record = JobRecord(job=driven.job, epoch=driven.epoch, seen=1, rows=tuple(map(_queued, "123")))
+    dropped = world.do(record).rows[-1]
+    number = parse(dropped.data or "{}")["job"]
+    out = Recorded(type="step.cancelled", call="3", job=number)
+    world.do(attrs.evolve(record, seen=4, rows=(out,)))
+    world.settle(driven, Parked(seen=5))
+    lanes = (Lane(queue="gpu", definitions=("step:embed",), limit=10),)
+    first, second = world.do(JobClaim(session=world.open(), lanes=lanes, limit=10)).attempts
+    world.settle(first, StepGave(output=payload("vector")))
+    error = '{"code":"body_error","message":"busy","type":"OSError"}'
+    world.settle(second, StepRaised(error=error, retry_at=world.now + SECOND))
+    world.wait(1)
+    world.wake_due()
+    world.do(JobClaim(session=world.open(), lanes=lanes, limit=10))
+    world.lose()
+    world.do(RunSignal(run_id="q", signal=Sent(channel="c", payload=payload("told again"))))
+    # Of the rows that it keeps, the last is that of a step which is in its queue.
+    assert world.do(RunRerunFrom(run_id="q", row=4, reason="a bug")).row == 4
+    assert world.run("q").kept_rows
+
+
+def _queued(call: str) -> Recorded:
+    how = Queued(queue="gpu", input=payload({"text": call}), attempts=3)
+    return Recorded(type="step.queued", call=call, step="embed", site="a.py:3", queued=how)
 
 
 def _gave(attempt: Attempt) -> Completed:

@@ -48,6 +48,30 @@ OF_FUNCTIONS: Final = (
         ),
     ),
     Mutant(
+        name="begins-when-created",
+        breaks="what a function asks for first counts from when its run was created, however long nobody drove it",
+        caught_by=("L1",),
+        edits=(
+            Edit(
+                "hosts/functions/opening.py",
+                "seen=0 if history else 1, now=_now(body))",
+                "seen=0 if history else 1, now=None)",
+            ),
+        ),
+    ),
+    Mutant(
+        name="clock-read-forgotten",
+        breaks="what a function's clock showed is not recorded, though it has looked at it",
+        caught_by=("D2", "S4", "S8", "L1", "T1"),
+        edits=(
+            Edit(
+                "hosts/functions/drive.py",
+                "            self._todo.read[number] = shown\n",
+                "            pass\n",
+            ),
+        ),
+    ),
+    Mutant(
         name="parked-past-news",
         breaks="a function is parked though there are rows that it has not been told",
         caught_by=("T3", "L1"),
@@ -193,7 +217,7 @@ OF_FUNCTIONS: Final = (
             Edit(
                 "hosts/functions/opening.py",
                 "began_at=run.created_at if first is None else first.at,",
-                "began_at=int(body.parts.clock.now().timestamp() * 1_000_000),",
+                "began_at=_now(body),",
             ),
         ),
     ),
@@ -204,8 +228,8 @@ OF_FUNCTIONS: Final = (
         edits=(
             Edit(
                 "hosts/functions/opening.py",
-                "    history = rows_after(body, 0)\n",
-                "    history = rows_after(body, 0)[:-1]\n",
+                "    history = () if is_new else rows_after(body, 0)\n",
+                "    history = () if is_new else rows_after(body, 0)[:-1]\n",
             ),
         ),
     ),
@@ -257,7 +281,7 @@ OF_FUNCTIONS: Final = (
         edits=(
             Edit(
                 "hosts/functions/drive.py",
-                "        self._tell(news, past=0)\n        return True\n",
+                "        self._tell(news, now)\n        return True\n",
                 "        self.seen += len(news)\n        return True\n",
             ),
         ),
@@ -286,8 +310,9 @@ OF_FUNCTIONS: Final = (
         edits=(
             Edit(
                 "hosts/functions/drive.py",
-                "        self._new = [one for one in self._machine.asked "
-                "if isinstance(one, StepAsked) and one.queue is None]\n",
+                "        self._todo.new = [\n"
+                "            one for one in self._machine.asked if isinstance(one, StepAsked) and one.queue is None\n"
+                "        ]\n",
                 "",
             ),
         ),

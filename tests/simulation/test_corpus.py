@@ -135,8 +135,9 @@ def crashed_everywhere(
         assert not wrong, (at, wrong, trial.lines)
         if told or is_excused(trial, usual):
             continue
-        assert results(trial) == results(usual), (at, trial.lines)
-        alike += 1
+        is_alike = results(trial) == results(usual)
+        assert is_alike or call.definition.name in MAY_END_OTHERWISE, (at, trial.lines)
+        alike += is_alike
     return len(points), alike
 
 

@@ -29,7 +29,7 @@ def test_a_seed_gives_the_same_trace_again() -> None:
 
 
 def test_the_trace_is_the_same_however_strings_hash() -> None:
-    hashes = {_hashes_with(number) for number in ("0", "1", "12345")}
+    hashes = {_hashes_with(number) for number in ("1", "12345")}
 
     assert len(hashes) == 1
     assert hashes == {" ".join(simulate_seed(seed, chain).hash for seed in range(1, 6))}

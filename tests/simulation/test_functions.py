@@ -27,6 +27,7 @@ EVENTS = (
     "value.published",
     "run.cancelling",
     "patch.marked",
+    "clock.read",
     'code":"step_lost',
 )
 """What must happen in so many seeds: else nothing is tested of it."""
@@ -69,8 +70,8 @@ def test_a_driver_that_leaves_out_a_row_is_found(monkeypatch: pytest.MonkeyPatch
     told = Drive._told  # pyright: ignore[reportPrivateUsage]
     skips = Random(1)
 
-    def forgetful(self: Drive, row: HistoryRow) -> object:
-        return None if row.type == "step.completed" and skips.random() < 0.3 else told(self, row)
+    def forgetful(self: Drive, row: HistoryRow, shown: int | None) -> object:
+        return None if row.type == "step.completed" and skips.random() < 0.3 else told(self, row, shown)
 
     monkeypatch.setattr(Drive, "_told", forgetful)
     outcome = _first_that_fails()

@@ -151,7 +151,9 @@ class QueueHandler:
         self, messages: Sequence[JobMessage], deadline: Deadline, *, is_fresh: bool
     ) -> Sequence[JobOutcome | Exception]:
         try:
-            return self._host.handle_jobs(messages, seconds_left=deadline.seconds_left, is_fresh=is_fresh)
+            return self._host.handle_jobs(
+                messages, seconds_left=deadline.seconds_left, is_fresh=is_fresh, queues=self._queues
+            )
         except HoldfastError as error:
             return [error] * len(messages)
         except Exception as error:  # noqa: BLE001  # SQS is to have an answer for each message, whatever it is

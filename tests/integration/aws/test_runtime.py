@@ -96,18 +96,21 @@ def test_one_process_serves_batch_after_batch_and_is_frozen_between_them(
     assert connections == 1
 
 
+@pytest.mark.slow
 def test_an_event_of_another_service_is_an_error(start: Start, engine: Engine) -> None:
     function = start()
     assert function.invoke({"Records": [{"s3": {}}]}) == Answer(error="InvalidMessageError")
     assert function.invoke({"Records": []}) == Answer({"batchItemFailures": []})
 
 
+@pytest.mark.slow
 def test_a_timer_gets_what_was_done(start: Start, engine: Engine) -> None:
     answer = start("on_timer").invoke({"source": "aws.events", "detail-type": "Scheduled Event"})
     assert answer.error is None
     assert (answer.value["woken"], answer.value["repaired"]) == (0, [])
 
 
+@pytest.mark.slow
 def test_a_function_goes_on_in_the_next_invocation_when_one_nears_its_end(
     aws: FakeAws, engine: Engine, start: Start
 ) -> None:

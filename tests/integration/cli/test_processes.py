@@ -161,6 +161,7 @@ def test_a_run_is_started_worked_on_and_waited_for(shop: Shop) -> None:
     assert messages[1:-1] == ["SIGTERM: draining"]
 
 
+@pytest.mark.slow
 def test_a_run_outlives_the_worker_that_was_killed(shop: Shop) -> None:
     with shop.worker("--lease", "1") as worker:
         shop.start("SURVIVE", "hard")
@@ -191,6 +192,7 @@ def test_a_worker_that_drains_lets_what_runs_end(shop: Shop) -> None:
     assert (worker.returncode, stopped["settled"], stopped["failed"], stopped["released"]) == (0, 1, 0, 0)
 
 
+@pytest.mark.slow
 def test_whoever_waits_can_leave(shop: Shop) -> None:
     shop.start("GATE", "later")
     controller, terminal = pty.openpty()

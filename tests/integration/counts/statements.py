@@ -97,9 +97,11 @@ def count_statements(monkeypatch: pytest.MonkeyPatch) -> Statements:
         self: psycopg.Connection[Any],
         query: bytes | str,
         parameters: Mapping[str, object] | Sequence[object] | None = None,
+        *,
+        prepare: bool | None = None,
     ) -> psycopg.Cursor[Any]:
         statements.count(query.decode() if isinstance(query, bytes) else query)
-        cursor = execute(self, query, parameters)
+        cursor = execute(self, query, parameters, prepare=prepare)
         if (cursor.statusmessage or "").startswith(("INSERT", "UPDATE", "DELETE")):
             statements.write(cursor.rowcount)
         return cursor

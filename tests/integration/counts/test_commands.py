@@ -48,9 +48,12 @@ from holdfast.ports.records import JobKind, Payload, Run, RunName
 from holdfast.testing.sink import MemorySink
 from tests.integration.counts.conftest import OpenEngine
 from tests.integration.counts.statements import Statements
+from tests.sizes import sized
+
+pytestmark = pytest.mark.sized
 
 HOUR = 3_600_000_000
-FEW, MANY = 5, 500
+FEW, MANY = 5, sized(200, 500)
 MOST = (pytest.param(1_000), pytest.param(10_000, marks=pytest.mark.slow))
 
 

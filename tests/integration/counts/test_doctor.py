@@ -10,6 +10,8 @@ from tests.integration.counts.statements import Statements
 from tests.integration.counts.test_commands import COMPLETED, FEW, LONG, MANY, SHORT, Worked
 from tests.postgres import fresh_database
 
+pytestmark = pytest.mark.sized
+
 PAGE = 50
 
 

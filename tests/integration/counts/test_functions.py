@@ -28,9 +28,12 @@ from holdfast.ports.persistence import HistoryOf, Lane
 from holdfast.ports.records import Payload
 from tests.integration.counts.conftest import OpenEngine
 from tests.integration.counts.statements import Statements
+from tests.sizes import sized
+
+pytestmark = pytest.mark.sized
 
 HOUR = 3_600_000_000
-FEW, MANY = 5, 500
+FEW, MANY = 5, sized(200, 500)
 
 go = Channel("go", int)
 

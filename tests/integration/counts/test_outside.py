@@ -1,6 +1,6 @@
 """What stages cost that wait: for work done elsewhere, for a test, for other runs. Five hundred cost what five cost."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import cast
 
@@ -69,6 +69,8 @@ def cancel(ctx: StageContext[None], state: int) -> None:
     del ctx, state
 
 
+pytestmark = pytest.mark.sized
+
 ELSEWHERE = Pipeline("elsewhere", input=int).pipe(hand_on.check(is_done))
 COSTLY = Pipeline("costly", input=list[int]).pipe(
     each(hand_on.check(is_done).cancel(cancel), limit=1_000, enough=AtLeast(1))
@@ -83,7 +85,7 @@ DUE = Suspended(state=payload(1), check_after=1, key="work")
 
 
 @pytest.fixture
-def worked(open_engine: OpenEngine) -> Worked:
+def worked(open_engine: OpenEngine) -> Iterator[Worked]:
     worked = Worked(open_engine(ELSEWHERE, COSTLY, DECIDED, PARENT, FAMILY, RACE, SHORT))
     # Once, so that plans are known and stored: they are read and written once in a process's life.
     for workflow in ("elsewhere", "costly", "decided", "parent", "family", "race"):
@@ -93,7 +95,9 @@ def worked(open_engine: OpenEngine) -> Worked:
         for attempt in attempts:
             worked.settle([attempt], FATAL if attempt.kind is not JobKind.CHILD else started(attempt))
     worked.engine.core.tell_ends()
-    return worked
+    yield worked
+    while worked.engine.sync.terminate_all().changed:
+        pass  # or it is due in the midst of another test: maintenance is of all namespaces of a database
 
 
 def started(attempt: Attempt) -> Started:

@@ -73,6 +73,7 @@ def allowed(template: Any, policy: str) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_cfn_lint_has_nothing_to_say() -> None:
     linter = Path(sys.executable).with_name("cfn-lint")
     done = subprocess.run([str(linter), str(TEMPLATE)], capture_output=True, text=True, check=False)

@@ -53,6 +53,7 @@ class TripWorker:
         self._out.close()
 
 
+@pytest.mark.slow
 def test_a_trip_goes_on_after_kill_9(tmp_path: Path) -> None:
     shutil.copy(EXAMPLES / "trip.py", tmp_path)
     start = ("run", "start", "trip:engine", "trip", '{"city": "Rome", "wait": 1}', "--id", "rome")

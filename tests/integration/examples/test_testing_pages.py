@@ -87,6 +87,7 @@ def test_the_page_of_adapters_names_every_suite_and_what_it_wants_to_be_told() -
         assert all(hasattr(real[name], method) for method in listed), name
 
 
+@pytest.mark.slow
 def test_the_tests_of_the_example_of_the_simulator_pass(tmp_path: Path) -> None:
     """Also those that do not see the bug; the simulation must see it, and must not see it where it is mended."""
     code = blocks(DOCS / "howto/simulate.md")

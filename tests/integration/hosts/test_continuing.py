@@ -10,12 +10,16 @@ import pytest
 
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.published import published_values
+from holdfast.hosts.serverless.host import ServerlessHost
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.child_runs import start_child
 from holdfast.kernel.authoring.continuing import continue_as_new
-from holdfast.kernel.authoring.functions import Workflow, sleep, workflow
+from holdfast.kernel.authoring.exposed import expose, update
+from holdfast.kernel.authoring.functions import Workflow, patched, sleep, workflow
 from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.authoring.publishing import publish
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.invariants import check
 from holdfast.ports.errors import (
@@ -278,6 +282,151 @@ async def test_what_it_can_not_go_on_as_is_refused(open_engine: OpenEngine, what
     async with Worker(engine):
         with anyio.fail_after(SOON):
             assert said in await engine.run(wrong(what))
+
+
+class Desk:
+    """What the world may ask of a function that goes on."""
+
+    def __init__(self, shift: int) -> None:
+        self.shift = shift
+        self.is_over = asyncio.Event()
+
+    @update
+    def finish(self) -> int:
+        """Have the shift end."""
+        self.is_over.set()
+        return self.shift
+
+    @update
+    async def weigh(self, number: int) -> int:
+        """Take a while, and two steps."""
+        await sleep(0.05)
+        await add(number, 1)
+        await sleep(0.05)
+        return await add(number, 10 * self.shift)
+
+    @update
+    async def listen(self) -> str:
+        """Wait for a message."""
+        return f"{self.shift}: {await words.receive()}"
+
+    @update
+    async def go_on(self) -> str:
+        """Do what only the function may."""
+        try:
+            await continue_as_new(shifts(9))
+        except ContinueRefusedError as error:
+            return str(error)
+        return ""
+
+
+@workflow
+async def shifts(shift: int = 1, last: int = 2) -> list[bool]:
+    is_new = patched("told")
+    publish("shift", shift)
+    if shift == 1:
+        publish("since", "monday")
+    desk = expose(Desk(shift))
+    await desk.is_over.wait()
+    if shift < last:
+        return await continue_as_new(shifts(shift + 1, last))
+    return [is_new, patched("later")]
+
+
+@pytest.mark.parametrize("cache", [0, 5])
+def test_updates_are_answered_before_it_goes_on_or_by_who_goes_on(
+    open_engine: OpenEngine, cache: int
+) -> None:
+    engine = open_engine(shifts)
+    run = engine.sync.start(shifts(), id="x")
+    host = ServerlessHost(engine, function_cache=cache)
+
+    def drive() -> None:
+        while host.process_available_jobs(max_jobs=5).processed:
+            pass
+
+    drive()
+    listens, finishes = (run.ask_update(one) for one in (Desk.listen(), Desk.finish()))
+    drive()
+    late = run.ask_update(Desk.listen())
+    drive()
+    # The function would go on, and waits for the first, which listens. With the last nobody has begun.
+    assert (listens.look(), finishes.look(), late.look()) == (None, "1", None)
+    assert run.info().generation == 1
+    run.signal(words("a"))
+    drive()
+    assert (listens.look(), late.look()) == ('"1: a"', None)
+    assert run.info().generation == 2
+    run.signal(words("b"))
+    drive()
+    assert late.look() == '"2: b"'
+    last = run.ask_update(Desk.finish())
+    drive()
+    assert last.look() == "2"
+    assert run.info().status is RunStatus.COMPLETED
+    asked = [row.number for row in run.history(generation=1) if row.type == "update.received"]
+    told = [row.data for row in run.history(generation=2) if row.type == "update.received"]
+    assert [row.get("again") for row in told] == [asked[2], None]
+    sound(engine)
+
+
+async def test_what_it_shows_is_shown_until_something_else_is(open_engine: OpenEngine) -> None:
+    engine = open_engine(shifts)
+    handle = engine.sync.handle(shifts, "x")
+    async with Worker(engine):
+        run = await engine.start(shifts(last=3), id="x")
+        with anyio.fail_after(SOON):
+            for shift in (1, 2, 3):
+                await until(lambda shift=shift: handle.published("shift", int) == shift)  # type: ignore[misc]
+                assert await run.published("since", str) == "monday"
+                assert await run.update(Desk.finish()) == shift
+            # What a generation before has shown does not make the new one a replay of old code.
+            assert await run.result() == [True, True]
+    assert [one.text for one in published_values(engine.core, handle.row())] == ["3", '"monday"']
+    sound(engine)
+
+
+async def test_an_update_can_not_have_it_go_on(open_engine: OpenEngine) -> None:
+    engine = open_engine(shifts)
+    handle = engine.sync.handle(shifts, "x")
+    async with Worker(engine):
+        run = await engine.start(shifts(), id="x")
+        with anyio.fail_after(SOON):
+            await until(lambda: bool(handle.published("shift")))
+            assert "an update has called it" in await run.update(Desk.go_on())
+            assert await run.update(Desk.weigh(1)) == 11
+            assert (await run.info()).generation == 1
+    sound(engine)
+
+
+@workflow
+async def reluctant() -> str:
+    desk = expose(Desk(5))
+    publish("shift", 5)
+    await desk.is_over.wait()
+    task = asyncio.ensure_future(add(1, 2))
+    await asyncio.sleep(0)
+    try:
+        return await continue_as_new(reluctant())
+    except ContinueRefusedError:
+        await task
+        desk.is_over.clear()
+        await desk.is_over.wait()
+        return "refused"
+
+
+async def test_who_may_not_go_on_takes_updates_again(open_engine: OpenEngine) -> None:
+    engine = open_engine(reluctant)
+    handle = engine.sync.handle(reluctant, "x")
+    async with Worker(engine):
+        run = await engine.start(reluctant(), id="x")
+        with anyio.fail_after(SOON):
+            await until(lambda: bool(handle.published("shift")))
+            assert await run.update(Desk.finish()) == 5
+            assert await run.update(Desk.weigh(3)) == 53
+            assert await run.update(Desk.finish()) == 5
+            assert await run.result() == "refused"
+    sound(engine)
 
 
 async def test_outside_of_a_function_it_says_where_it_belongs() -> None:

@@ -109,7 +109,8 @@ async def test_many_forks_of_many_runs_at_once(open_engine: OpenEngine) -> None:
     assert (await runs[0].info()).generation == 5
     assert (await runs[0].history())[0].number == 3
     sound(engine)
-    assert (await engine.doctor(repair=True)).is_sound
+    diagnosis = await engine.doctor(repair=True)
+    assert diagnosis.is_sound, diagnosis.findings
 
 
 @workflow

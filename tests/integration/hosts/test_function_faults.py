@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast.hosts.functions import opening, turns
+from holdfast.hosts.functions import driving, opening, turns
 from holdfast.hosts.functions.drive import Drive
 from holdfast.hosts.functions.recording import Recorder
 from holdfast.hosts.process.worker import Worker
@@ -170,20 +170,20 @@ async def test_a_function_that_computes_for_long_holds_up_no_other(open_engine: 
 async def test_a_function_whose_opening_is_given_up_is_not_kept_in_memory(
     open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    may, reads = threading.Event(), threading.Event()
-    real: Any = opening.rows_after
+    may, opens = threading.Event(), threading.Event()
+    real: Any = opening.opened
 
-    def slow(*args: Any) -> Any:
-        reads.set()
+    def slow(*args: Any, **options: Any) -> Any:
+        opens.set()
         may.wait(SOON)
-        return real(*args)
+        return real(*args, **options)
 
-    monkeypatch.setattr(opening, "rows_after", slow)
+    monkeypatch.setattr(driving, "opened", slow)
     engine = open_engine(neighbour)
     before = in_memory()
     async with Worker(engine, drain_grace=timedelta(milliseconds=50)):
         await engine.start(neighbour())
-        await until(reads.is_set)
+        await until(opens.is_set)
     may.set()
     gc.collect()
     await until(lambda: in_memory() == before)
@@ -207,7 +207,7 @@ class _Drive:
         self.took = 0
         self.error = error
 
-    def take(self, _: JobRecorded) -> None:
+    def take(self, _: JobRecorded, *, now: int) -> None:
         self.took += 1
         if self.error is not None:
             raise self.error
@@ -224,7 +224,7 @@ async def test_what_has_been_sent_is_waited_for_whoever_is_cancelled() -> None:
         command: Any = None
         with scopes[number]:
             try:
-                await recorder.record(kernel, drive, command)
+                await recorder.record(kernel, drive, command, lambda: 0)
             finally:
                 left.append(number)
 
@@ -252,7 +252,7 @@ async def test_a_function_that_can_not_take_what_is_recorded_is_the_only_one_to_
     async def one(number: int) -> None:
         command: Any = None
         try:
-            answers[number] = await recorder.record(kernel, drives[number], command)
+            answers[number] = await recorder.record(kernel, drives[number], command, lambda: 0)
         except TypeError as error:
             answers[number] = error
 

@@ -183,6 +183,7 @@ async def test_a_function_that_sleeps_is_parked_and_wakes_no_sooner(open_engine:
     assert timedelta(seconds=1.6) <= slept < timedelta(seconds=10)
     assert types_of(run) == [
         "run.created",
+        "clock.read",
         "timer.fired",
         "step.completed",
         "stage.completed",

@@ -202,6 +202,28 @@ async def test_a_session_may_commit_what_is_then_committed_with_the_step(
     assert seats.taken == ["x"]
 
 
+@step.in_transaction
+def planning(db: Connection) -> list[str]:
+    names = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit")
+    return [str(db.exec_driver_sql(f"SHOW {name}").scalar()) for name in names]
+
+
+async def test_statements_of_steps_are_planned_as_the_server_plans_others(
+    open_engine: OpenEngine, url: str
+) -> None:
+    if not url.startswith("postgresql"):
+        pytest.skip("it plans all statements alike")
+
+    @workflow
+    async def asks() -> list[str]:
+        return await planning()
+
+    engine = open_engine(asks)
+    async with Worker(engine):
+        with anyio.fail_after(SOON.seconds):
+            assert await engine.run(asks()) == ["on"] * 4
+
+
 @step(retry=Retry(attempts=3, wait=timedelta(0))).in_transaction
 def slow(db: Connection, owner: str) -> str:
     if step_context().attempt == 1:

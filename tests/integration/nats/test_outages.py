@@ -4,7 +4,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,8 @@ from holdfast.ports.errors import EventRefusedError, InvalidArgumentError, Inval
 from holdfast.ports.transport import RunHint
 from holdfast.testing.conformance.events import an_event
 from holdfast.testing.conformance.transport import a_hint
+from tests.certificates import a_certificate
+from tests.integration.sql.proxy import Proxy
 from tests.nats import PrivateNats, private_nats
 from tests.sinks import events_in
 
@@ -196,6 +200,37 @@ def test_a_receiver_that_waits_is_told_of_an_outage_and_hears_again_after_it(ser
     transport.close()
 
 
+def test_a_connection_that_was_cut_is_made_again_when_something_is_to_be_done_and_not_before(
+    server: PrivateNats,
+) -> None:
+    """The client's own reconnecting would send what is told of as failed, after what came later."""
+    admin = Admin(server.url)
+    admin.make("events")
+    with Proxy(server.url) as proxy:
+        sink = NatsSink(proxy.url, subject="events")
+        sink.emit([an_event(1, 1)])
+        proxy.cut()
+        time.sleep(0.5)  # as long as the client needs to be back, and more
+        assert proxy.connections == 1
+        sink.emit([an_event(1, 2)])
+        assert proxy.connections == 2
+        sink.close()
+
+    assert admin.numbers("events") == [1, 2]
+
+
+@pytest.mark.parametrize("after", [0.0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.2])
+def test_a_transport_can_be_closed_at_any_moment_of_a_wait(server: PrivateNats, after: float) -> None:
+    """While it connects, while it looks for its stream, while it waits: who receives gets nothing, and no error."""
+    for _ in range(5):
+        transport = NatsJobTransport(server.url)
+        with ThreadPoolExecutor(1) as thread:
+            receiving = thread.submit(transport.receive, 1, 60.0)
+            time.sleep(after)
+            transport.close()
+            assert list(receiving.result(timeout=20)) == []
+
+
 def test_a_stream_that_is_deleted_is_made_anew(server: PrivateNats) -> None:
     seconds = count(step=10)
     transport = NatsJobTransport(server.url, monotonic=lambda: float(next(seconds)))
@@ -250,6 +285,24 @@ def test_who_may_not_come_in_is_told_so_at_once() -> None:
         transport = NatsJobTransport(server.url.replace("://", "://me:s3cret@"))
         transport.announce([a_hint()])
         assert [delivery.hint for delivery in transport.receive(1, 1)] == [a_hint()]
+        transport.close()
+
+
+def test_a_server_that_proves_who_it_is_is_spoken_to_in_secret_and_another_one_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_certificate("127.0.0.1", tmp_path)
+    both = str(tmp_path / "both.pem")
+    with private_nats("-js", "--tls", "--tlscert", both, "--tlskey", both) as server:
+        url = server.url.replace("nats://", "tls://")
+        stranger = NatsSink(url)
+        with pytest.raises(UnavailableError, match="CERTIFICATE_VERIFY_FAILED"):
+            stranger.emit([an_event()])
+        stranger.close()
+        monkeypatch.setenv("SSL_CERT_FILE", both)
+        transport = NatsJobTransport(url)
+        transport.announce([a_hint()])
+        assert [delivery.hint for delivery in transport.receive(1, 5)] == [a_hint()]
         transport.close()
 
 

@@ -112,11 +112,15 @@ def test_the_number_of_statements_does_not_depend_on_the_number_of_rows(
     execute = psycopg.Connection.execute
 
     def counting(
-        self: psycopg.Connection, query: bytes | str, parameters: Mapping[str, object] | None = None
+        self: psycopg.Connection,
+        query: bytes | str,
+        parameters: Mapping[str, object] | None = None,
+        *,
+        prepare: bool | None = None,
     ) -> psycopg.Cursor:
         encoded = query.encode() if isinstance(query, str) else query
         counted[encoded.decode()] += 1
-        return execute(self, encoded, parameters)
+        return execute(self, encoded, parameters, prepare=prepare)
 
     monkeypatch.setattr(psycopg.Connection, "execute", counting)
     run_all(store, range(10, 15))

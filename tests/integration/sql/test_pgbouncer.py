@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from holdfast import Engine, Pipeline, Worker, stage
+from holdfast import Engine, Pipeline, ServerlessHost, Worker, sleep, stage, step, workflow
 
 SETTINGS = """
 [databases]
@@ -99,6 +100,48 @@ async def test_runs_go_through_a_pooler_in_transaction_mode(postgres_database: s
             results = [await run.result(timeout=timedelta(seconds=30)) for run in runs]
 
     assert results == [count * (count - 1) for count in range(20)]
+
+
+@step
+async def plus(x: int, y: int) -> int:
+    return x + y
+
+
+@workflow
+async def summed(count: int) -> int:
+    total_of = 0
+    for number in range(count):
+        total_of = await plus(total_of, number)
+    await sleep(0.01)
+    return total_of
+
+
+@needs_pgbouncer
+def test_functions_go_through_a_pooler_in_transaction_mode(postgres_database: str) -> None:
+    """Several at once, for a message each, and the timer: nothing of theirs is kept in a session of the server."""
+    with pgbouncer(postgres_database) as url:
+        engines = [Engine.open(url, workflows=[pooled, summed]) for _ in range(5)]
+        runs = engines[0].sync
+        started = [runs.start(pooled(count)) for count in range(5)]
+        started += [runs.start(summed(count)) for count in range(5)]
+
+        def functions(engine: Engine) -> None:
+            host = ServerlessHost(engine, time_limit=60)
+            while any(run.info().ended_at is None for run in started):
+                host.process_available_jobs(max_jobs=10)
+                host.run_maintenance_tick()
+
+        with ThreadPoolExecutor(len(engines)) as threads:
+            for _ in threads.map(functions, engines):
+                pass
+        results = [run.result(timeout=30) for run in started]
+        for engine in engines:
+            engine.core.close()
+
+    assert results == [
+        *(count * (count - 1) for count in range(5)),
+        *(sum(range(count)) for count in range(5)),
+    ]
 
 
 @pytest.fixture

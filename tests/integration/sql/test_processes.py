@@ -1,8 +1,9 @@
 """Several processes on one database."""
 
+import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -15,46 +16,68 @@ from holdfast.testing.conformance.builders import NAMESPACE, a_run
 OpenStore = Callable[..., SqlPersistence]
 
 SETUP = """
-import sys
+import alembic.command
 from holdfast.adapters.sql.persistence import SqlPersistence
-store = SqlPersistence(sys.argv[1])
-store.setup()
-store.close()
+
+def main(url):
+    store = SqlPersistence(url)
+    store.setup()
+    store.close()
 """
 
 # Each process counts up the same run's `last_row`, and adds runs of its own.
 HAMMER = """
-import sys
 from attrs import evolve
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.ports.changes import AppendHistory, CreateRun, UpdateRun
 from holdfast.testing.conformance.builders import a_key, a_row, a_run
-store = SqlPersistence(sys.argv[1])
-first, times = int(sys.argv[2]), int(sys.argv[3])
-def work(number):
-    def count(tx):
-        (run,) = tx.runs([a_key(1)])
-        tx.apply([
-            UpdateRun(evolve(run, last_row=run.last_row + 1)),
-            AppendHistory(a_row(run.key, run.last_row + 1)),
-            CreateRun(a_run(number)),
-        ])
-    store.transact(count)
-for number in range(first, first + times):
-    work(number)
-store.close()
+
+def main(url, first, times):
+    store = SqlPersistence(url)
+    def work(number):
+        def count(tx):
+            (run,) = tx.runs([a_key(1)])
+            tx.apply([
+                UpdateRun(evolve(run, last_row=run.last_row + 1)),
+                AppendHistory(a_row(run.key, run.last_row + 1)),
+                CreateRun(a_run(number)),
+            ])
+        store.transact(count)
+    for number in range(first, first + times):
+        work(number)
+    store.close()
+"""
+
+# What is imported is imported once: to start four interpreters takes longer than all that they do.
+TOGETHER = """
+import json, os, sys, traceback
+children = []
+for given in json.loads(sys.argv[1]):
+    child = os.fork()
+    if child == 0:
+        try:
+            main(*given)
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
+        finally:
+            os._exit(1)
+    children.append(child)
+sys.exit(any([os.waitpid(child, 0)[1] for child in children]))
 """
 
 
-def run_together(program: str, *arguments: list[str]) -> None:
-    """Run the program once for each list of arguments, all at the same time."""
-    processes = [
-        subprocess.Popen([sys.executable, "-c", program, *given], stderr=subprocess.PIPE, text=True)
-        for given in arguments
-    ]
-    errors = [process.communicate(timeout=120)[1] for process in processes]
+def run(program: str, *arguments: str) -> None:
+    """Run a program in a process of its own; what goes wrong is shown."""
+    command = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
 
-    assert [0] * len(processes) == [process.returncode for process in processes], errors
+
+def run_together(program: str, *arguments: Sequence[object]) -> None:
+    """Call the program's `main` with each list of arguments, all at the same time, each in a process of its own."""
+    run(program + TOGETHER, json.dumps(arguments))
 
 
 def test_processes_that_set_up_the_same_database_do_not_disturb_each_other(
@@ -68,7 +91,7 @@ def test_processes_that_set_up_the_same_database_do_not_disturb_each_other(
 def test_processes_that_write_the_same_row_lose_nothing(store: SqlPersistence, url: str) -> None:
     store.transact(lambda tx: tx.apply([CreateRun(a_run(1))]))
 
-    run_together(HAMMER, *([url, str(1_000 * process), "40"] for process in (1, 2, 3, 4)))
+    run_together(HAMMER, *([url, 1_000 * process, 40] for process in (1, 2, 3, 4)))
 
     run = store.read(FindRun(a_run(1).name))
     assert run is not None
@@ -98,6 +121,6 @@ assert os.waitpid(child, 0)[1] == 0
 store.transact(lambda tx: tx.apply([CreateRun(a_run(4))]))
 store.close()
 """
-    run_together(program, [])
+    run(program)
 
     assert store.read(CountAll(NAMESPACE)).runs == {"running": 4}

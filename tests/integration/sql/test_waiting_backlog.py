@@ -51,7 +51,8 @@ class Asked:
     def __init__(self) -> None:
         self.asked: list[tuple[str, Parameters]] = []
 
-    def query(self, sql: str, parameters: Parameters, /) -> list[Any]:
+    def query(self, sql: str, parameters: Parameters, /, *, keyed: bool = False) -> list[Any]:
+        del keyed
         self.asked.append((sql, parameters))
         return []
 

@@ -80,14 +80,14 @@ def output(drive: Drive) -> str:
 def test_a_run_that_begins_with_messages_has_what_it_meets_first(sent: int) -> None:
     messages = [row(2 + number, "signal.received") for number in range(sent)]
     drive = driven(at_the_top, [CREATED, *messages])
-    assert [one.call for one in drive.patches()] == ["new"]
+    assert [one.call for one in drive.notes()] == ["new"]
 
 
 def test_what_comes_of_several_calls_at_once_does_not_count_as_the_past() -> None:
     together = [row(2 + number, "step.completed", f"{number + 1}.1", str(number)) for number in range(3)]
     drive = driven(at_once, [CREATED], together)
     assert output(drive) == "[true,true,true]"
-    assert [one.call for one in drive.patches()] == ["new-0", "new-1", "new-2"]
+    assert [one.call for one in drive.notes()] == ["new-0", "new-1", "new-2"]
     marks = [row(5 + number, "patch.marked", f"new-{number}") for number in range(3)]
     assert output(driven(at_once, [CREATED, *together, *marks])) == "[true,true,true]"
 
@@ -95,7 +95,7 @@ def test_what_comes_of_several_calls_at_once_does_not_count_as_the_past() -> Non
 @pytest.mark.parametrize("type", ["step.completed", "step.retrying"])
 def test_what_was_recorded_by_older_code_counts_as_the_past(type: str) -> None:
     drive = driven(at_the_top, [CREATED, row(2, "signal.received"), row(3, type, "1", "1")])
-    assert drive.patches() == []
+    assert drive.notes() == []
 
 
 def test_a_change_behind_what_is_recorded_is_new_though_a_message_has_come() -> None:

@@ -6,7 +6,15 @@ import pytest
 
 from holdfast.adapters.files.blobs import FileBlobStore
 from holdfast.adapters.memory.persistence import MemoryPersistence
-from holdfast.hosts.stores import host_name, newest_schema, open_blobs, open_stores, without_secrets
+from holdfast.hosts.stores import (
+    host_name,
+    newest_schema,
+    open_blobs,
+    open_scheduler,
+    open_stores,
+    open_transport,
+    without_secrets,
+)
 from holdfast.ports.errors import InvalidUrlError
 
 
@@ -53,6 +61,63 @@ def test_a_url_of_no_known_form_is_refused_without_its_secrets(url: str) -> None
 def test_a_blob_store_of_no_known_form_is_refused(url: str) -> None:
     with pytest.raises(InvalidUrlError):
         open_blobs(url)
+
+
+QUEUE = "https://sqs.eu-central-1.amazonaws.com/123456789012/jobs"
+ROLE = "arn:aws:iam::123456789012:role/wake-ups"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        (QUEUE, f"SqsJobTransport('{QUEUE}')"),
+        (f"{QUEUE}.fifo", f"SqsJobTransport('{QUEUE}.fifo')"),
+        (QUEUE.replace("https", "sqs"), f"SqsJobTransport('{QUEUE}')"),
+        ("nats://me:hunter2@host:4222", "NatsJobTransport('nats://host:4222', stream='HOLDFAST_JOBS')"),
+        ("tls://host:4222/SHOP", "NatsJobTransport('tls://host:4222', stream='SHOP')"),
+        ("nats://a:1,nats://b:2/SHOP", "NatsJobTransport('nats://a:1,nats://b:2', stream='SHOP')"),
+    ],
+)
+def test_a_transport_is_named_by_a_url(url: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    transport = open_stores("memory://", transport=url).transport
+
+    assert repr(transport) == shown
+    assert open_transport(transport) is transport
+
+
+@pytest.mark.parametrize(
+    "url", ["", "nats", "nats://", "redis://u:hunter2@h/0", "https://example.com", "sqs://jobs", "sqs:///a/b"]
+)
+def test_a_transport_of_no_known_form_is_refused_without_its_secrets(url: str) -> None:
+    with pytest.raises(InvalidUrlError, match="is no transport's URL") as raised:
+        open_stores("memory://", transport=url)
+    assert "hunter2" not in str(raised.value)
+
+
+def test_a_scheduler_is_named_by_a_url_and_sends_to_the_queue_of_the_transport(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    of_transport = open_stores("memory://", transport=QUEUE, scheduler=f"eventbridge://wake-ups?role={ROLE}")
+    of_its_own = open_stores("memory://", scheduler=f"eventbridge://?role={ROLE}&queue={QUEUE}")
+
+    assert repr(of_transport.scheduler) == f"EventBridgeScheduler('{QUEUE}', group='wake-ups')"
+    assert repr(of_its_own.scheduler) == f"EventBridgeScheduler('{QUEUE}', group='default')"
+    assert open_scheduler(of_its_own.scheduler) is of_its_own.scheduler
+    assert open_stores("memory://").scheduler is None
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("", "cron://x", f"eventbridge://g?role={ROLE}", f"eventbridge://g?queue={QUEUE}"),
+        f"eventbridge://g?role={ROLE}&queue={QUEUE}&x=1",
+    ],
+)
+def test_a_scheduler_of_no_known_form_is_refused(url: str) -> None:
+    with pytest.raises(InvalidUrlError, match="is no scheduler's URL"):
+        open_stores("memory://", scheduler=url)
 
 
 @pytest.mark.parametrize(

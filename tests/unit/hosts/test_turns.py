@@ -29,7 +29,7 @@ class Function:
         self._may_end = threading.Event()
 
     def call(self) -> str:
-        self._may_end.wait(20)
+        self._may_end.wait(300)
         return "done"
 
     def end(self) -> None:
@@ -59,12 +59,12 @@ async def test_one_that_stays_in_a_turn_is_given_up_and_it_says_where() -> None:
     "found", [iter(range(1, 10_000, 2)), always(2)], ids=["one turn after the other", "between turns"]
 )
 async def test_one_that_gets_on_is_waited_for(found: Iterator[int]) -> None:
-    function = Function(found, looks=5 * ROUNDS_MAX)
+    function = Function(found, looks=2 * ROUNDS_MAX)
     assert await in_turns(function.call, function.turn) == "done"
 
 
 async def test_a_debugger_takes_the_time_it_likes() -> None:
-    function = Function(always(3), looks=5 * ROUNDS_MAX)
+    function = Function(always(3), looks=2 * ROUNDS_MAX)
     scope = {"__name__": "pdb", "call": function.call}
     exec("def interaction(): return call()", scope)  # a frame of that module
     interaction = cast("Callable[[], str]", scope["interaction"])

@@ -296,8 +296,23 @@ def test_a_message_about_a_sleeper_is_to_come_again_when_it_is_due(world: World)
     with world.unchanged():
         claimed = world.do(_one(session, attempt.job, 1))
         assert claimed == JobClaimed(attempt=None, ignored="not_due", retry_after=6 * SECOND)
-        world.wait(60)
-        assert world.do(_one(session, attempt.job, 1)).retry_after == 1
+
+
+def test_a_message_about_a_sleeper_that_is_due_gets_it_before_any_round_of_maintenance(world: World) -> None:
+    world.create()
+    session = world.open()
+    attempt = world.claim_one(session)
+    world.release(attempt, delay=10 * SECOND)
+    world.wait(10)
+
+    late, fitting = _one(session, attempt.job, 0), _one(session, attempt.job, 1)
+    with world.unchanged():
+        for message in (late, attrs.evolve(fitting, definitions=("other@1",))):
+            assert world.do(message).attempt is None
+    claimed = world.do(fitting).attempt
+    assert claimed is not None
+    assert claimed.epoch == 2
+    assert world.do(fitting).ignored == "held"
 
 
 def test_a_message_about_unknown_code_or_a_paused_job_is_to_come_later(world: World) -> None:

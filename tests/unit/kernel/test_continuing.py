@@ -22,7 +22,10 @@ from holdfast.kernel.commands import (
     RunResume,
     RunSignal,
     RunTerminate,
+    RunUpdate,
     Sent,
+    SentOn,
+    ShownOn,
 )
 from holdfast.kernel.record import Recording, decided_again
 from holdfast.ports.clock import micros
@@ -90,6 +93,31 @@ def test_what_was_sent_meanwhile_is_not_lost() -> None:
         world.do(RunSignal(run_id="x", signal=sent(number)))
     go_on(world, attempt, 1, seen=2)
     assert channels(world) == [payload(1), payload(2), payload(3)]
+
+
+def test_updates_that_nobody_has_begun_with_and_what_is_shown_go_on() -> None:
+    world = function()
+    attempt = driven(world)
+    for number in (1, 2):
+        world.do(
+            RunUpdate(run_id="x", update="Board.add", arguments=payload(number), idempotency_key=f"k{number}")
+        )
+    first = SentOn(update="Board.add", arguments=payload(1), again=2, key="k1")
+    goes_on = Continued(
+        workflow="w",
+        version="1",
+        input=payload({"n": 2}),
+        seen=2,
+        updates=(first,),
+        published=(ShownOn(name="page", value=payload(7)),),
+    )
+    world.settle(attempt, goes_on)
+    told = [(row.type, row.payload, row.data) for row in world.history()[1:]]
+    assert told == [
+        ("update.received", payload(1), '{"again":2,"key":"k1","update":"Board.add"}'),
+        ("update.received", payload(2), '{"again":3,"key":"k2","update":"Board.add"}'),
+        ("value.published", payload(7), '{"name":"page","number":0}'),
+    ]
 
 
 def test_a_cancellation_reaches_the_next_generation() -> None:

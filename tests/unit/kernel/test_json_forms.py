@@ -204,11 +204,15 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
                 input=Payload(inline="1"),
                 seen=4,
                 signals=(c.Sent(channel="go", payload=Payload(inline="2")),),
+                updates=(c.SentOn(update="B.add", arguments=Payload(inline="{}"), again=3, key="k"),),
+                published=(c.ShownOn(name="page", value=Payload(inline="7")),),
             ),
         ),
         (
-            f'{{{SETTLE}{{"input":{{"blob":null,"inline":"1"}},"kind":"Continued","seen":4,'
-            '"signals":[{"channel":"go","payload":{"blob":null,"inline":"2"}}],"version":"1","workflow":"w"},'
+            f'{{{SETTLE}{{"input":{{"blob":null,"inline":"1"}},"kind":"Continued",'
+            '"published":[{"name":"page","value":{"blob":null,"inline":"7"}}],"seen":4,'
+            '"signals":[{"channel":"go","payload":{"blob":null,"inline":"2"}}],'
+            '"updates":[{"again":3,"arguments":{"blob":null,"inline":"{}"},"key":"k","update":"B.add"}],"version":"1","workflow":"w"},'
             '"said":[],"started_at":null,"take_next":null,"type":"job.settle"}'
         ),
     ),

@@ -25,7 +25,7 @@ from holdfast.kernel.commands import (
     SessionClose,
     admissions,
 )
-from holdfast.kernel.plan import Plan, RatePlan, StagePlan, plan_from_json
+from holdfast.kernel.plan import Plan, RatePlan, RetryPolicy, StagePlan, plan_from_json
 from holdfast.ports.json import canonical
 from holdfast.ports.records import JobState, RateName
 from tests.unit.kernel.world import SECOND, World, completing, each_of, payload, pipeline, stage
@@ -196,6 +196,25 @@ def test_a_message_for_a_job_that_may_not_start_is_not_for_ever() -> None:
     took = world.do(JobClaimOne(session=session, job=key, epoch=0, definitions=("w@1",)))
     assert took.attempt is not None
     assert world.jobs("x2")[0].state is JobState.LEASED
+
+
+def test_a_message_for_a_sleeper_that_is_due_waits_for_its_turn_and_says_so() -> None:
+    slow = RetryPolicy(attempts=3, wait_us=10_000_000, jitter=0.0)
+    world = World(pipeline(attrs.evolve(rated(limit=1), retry=slow)))
+    start(world, "x1", "x2")
+    admit(world)
+    session = world.open()
+    (attempt,) = world.claim(session)
+    world.fail(attempt)
+    admit(world)
+    (asleep,) = world.jobs("x1")
+    assert asleep.state is JobState.SLEEPING
+    world.wait(60)
+
+    message = JobClaimOne(session=session, job=asleep.key.text, epoch=1, definitions=("w@1",))
+    refused = world.do(message)
+    assert (refused.ignored, refused.admits_jobs) == ("limited", ("w/a",))
+    assert world.jobs("x1")[0].state is JobState.LIMITED
 
 
 def test_every_attempt_is_a_start(world: World) -> None:

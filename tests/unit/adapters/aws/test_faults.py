@@ -1,5 +1,6 @@
 """What services may answer when something is wrong, over HTTP, and what the adapters make of it."""
 
+import json
 import logging
 import socket
 from collections.abc import Callable, Generator, Sequence
@@ -7,11 +8,12 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, timezone
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Barrier, Thread
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import boto3
 import pytest
+from attrs import evolve
 from botocore.config import Config
 from typing_extensions import override
 
@@ -19,7 +21,7 @@ from holdfast.adapters.aws.eventbridge import EventBridgeSink
 from holdfast.adapters.aws.s3 import PREFIX_MAX, S3BlobStore
 from holdfast.adapters.aws.scheduler import EventBridgeScheduler
 from holdfast.adapters.aws.sns import SnsSink
-from holdfast.adapters.aws.sqs import SqsJobTransport
+from holdfast.adapters.aws.sqs import SIDE_BY_SIDE, SqsJobTransport
 from holdfast.hosts.stores import built_in_sink, open_blobs
 from holdfast.ports.errors import (
     BlobMissingError,
@@ -229,13 +231,31 @@ def test_a_hint_that_can_not_be_sent_is_lost_and_so_are_those_of_the_next_second
     now = [0.0]
     with serving() as (url, asked), caplog.at_level(logging.WARNING):
         transport = queue(url, monotonic=lambda: now[0])
-        transport.announce([HINT] * 25)
+        transport.announce([HINT] * 250)
+        failed = len(asked)
+        assert 1 <= failed <= 2 * SIDE_BY_SIDE, "after the first that fails none is begun"
         transport.announce([HINT])
-        assert len(asked) == 1
+        assert len(asked) == failed
         now[0] = 5.0
         transport.announce([HINT])
-    assert len(asked) == 2
+    assert len(asked) == failed + 1
     assert caplog.text.count("lost for 5.0 seconds") == 2
+
+
+def test_hints_at_many_jobs_are_sent_side_by_side_and_each_once() -> None:
+    together, sent = Barrier(SIDE_BY_SIDE, timeout=10), list[str]()
+
+    class Sqs:
+        def send_message_batch(self, *, Entries: list[dict[str, str]], **_: Any) -> dict[str, Any]:  # noqa: N803
+            together.wait()
+            sent.extend(entry["MessageBody"] for entry in Entries)
+            return {}
+
+    sqs: Any = Sqs()
+    hints = [evolve(HINT, epoch=number) for number in range(10 * SIDE_BY_SIDE)]
+    SqsJobTransport("https://sqs/1/queue", client=sqs).announce(hints)
+
+    assert sorted(json.loads(one)["epoch"] for one in sent) == list(range(10 * SIDE_BY_SIDE))
 
 
 def test_a_hint_that_is_refused_alone_is_told_of(

@@ -2,7 +2,6 @@
 
 import json
 import socket
-import ssl
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -12,11 +11,6 @@ from typing import Any
 
 import attrs
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 
 from holdfast.adapters.sinks.addresses import addresses_of
 from holdfast.adapters.sinks.signing import Signer
@@ -29,6 +23,7 @@ from holdfast.ports.errors import (
 )
 from holdfast.testing.conformance.builders import a_key
 from holdfast.testing.conformance.events import an_event
+from tests.certificates import a_certificate
 from tests.sinks import Answer, Receiver, Request, a_receiver
 
 
@@ -135,16 +130,19 @@ def test_what_is_not_about_the_event_does_not(receiver: Receiver, status: int) -
     ("header", "low", "high"),
     [
         ("120", 120, 120),
-        (format_datetime(datetime.now(UTC) + timedelta(seconds=3_600)), 3_000, 3_601),
-        (format_datetime(datetime.now(UTC) - timedelta(seconds=3_600)), 0, 0),
+        (timedelta(seconds=3_600), 3_000, 3_601),
+        (timedelta(seconds=-3_600), 0, 0),
         ("soon", 0, 0),
         ("-5", 0, 0),
         ("9" * 400, 86_400, 86_400),
     ],
     ids=["seconds", "later", "before", "words", "negative", "endless"],
 )
-def test_it_hears_how_long_to_wait(receiver: Receiver, header: str, low: float, high: float) -> None:
-    receiver.answers = lambda _: Answer(503, {"Retry-After": header})
+def test_it_hears_how_long_to_wait(
+    receiver: Receiver, header: str | timedelta, low: float, high: float
+) -> None:
+    text = header if isinstance(header, str) else format_datetime(datetime.now(UTC) + header)
+    receiver.answers = lambda _: Answer(503, {"Retry-After": text})
     with pytest.raises(SinkUnavailableError) as caught:
         a_webhook(receiver.url).emit([an_event()])
 
@@ -323,27 +321,6 @@ def test_a_redirect_to_an_internal_address_is_not_followed(receiver: Receiver) -
 
 
 # TLS ------------------------------------------------------------------------------------------------------------------
-
-
-def a_certificate(name: str, folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """Return the context of a server that is called so, and one of clients that trust it."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    text = certificate.public_bytes(Encoding.PEM)
-    (folder / "both.pem").write_bytes(
-        text + key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    )
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(folder / "both.pem")
-    return server, ssl.create_default_context(cadata=text.decode())
 
 
 @pytest.mark.parametrize(("name", "is_taken"), [("hook.example", True), ("other.example", False)])

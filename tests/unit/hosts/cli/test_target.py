@@ -72,6 +72,8 @@ def test_without_an_engine_it_says_how_to_name_one(holdfast: CommandLine) -> Non
         ("shop:engine", "--url", "memory://"),
         ("shop:engine", "--namespace", "x"),
         ("shop:engine", "--blobs", "file:///x"),
+        ("shop:engine", "--transport", "nats://localhost:4222"),
+        ("shop:engine", "--scheduler", "eventbridge://default?role=arn"),
     ],
 )
 def test_what_does_not_go_together_is_told(holdfast: CommandLine, options: tuple[str, ...]) -> None:

@@ -170,6 +170,28 @@ FLAGGED: dict[str, tuple[str, ...]] = {
         ),
     ),
     "HF014": ("import sys\n---\nsys.exit(1)", "---\nexit()", "import os\n---\nos._exit(1)"),
+    "HF015": (
+        (
+            "from holdfast import query\n\nclass Desk:\n    @query\n    def add(self) -> int:\n"
+            "        self.count += 1\n        return self.count\n---\npass"
+        ),
+        (
+            "import holdfast\n\nclass Desk:\n    @holdfast.query\n    def add(self) -> int:\n"
+            "        self.seen['x'] = 1\n        return 1\n---\npass"
+        ),
+        (
+            "from holdfast import query\n\nclass Desk:\n    @query\n    def take(self) -> int:\n"
+            "        return self.stops[0].names.pop()\n---\npass"
+        ),
+        (
+            "from holdfast import query\n\nclass Desk:\n    @query\n    def drop(self) -> None:\n"
+            "        del self.stops[0]\n---\npass"
+        ),
+        (
+            "from holdfast import update\n\nclass Desk:\n    @update\n    def add(self, by: int) -> None: ...\n\n"
+            "    @add.validator\n    def may_add(self, by: int) -> None:\n        self.asked.append(by)\n---\npass"
+        ),
+    ),
     "HF100": ("---\nprint(1)  # noqa: HF999",),
 }
 # Bodies of workflows without any finding.
@@ -278,6 +300,21 @@ CLEAN: dict[str, tuple[str, ...]] = {
         "from contextlib import suppress\n---\nwith suppress(ValueError):\n    await charge(order)",
     ),
     "HF014": ("---\nraise ValueError('no')",),
+    "HF015": (
+        (
+            "from holdfast import query\n\nclass Desk:\n    @query\n    def add(self) -> int:\n"
+            "        stops = list(self.stops)\n        stops.append(1)\n        return len(stops)\n---\npass"
+        ),
+        (
+            "from holdfast import query\n\nclass Desk:\n    @query\n    def add(self) -> int:\n"
+            "        return sorted(self.stops).pop() + self.count()\n---\npass"
+        ),
+        (
+            "from holdfast import update\n\nclass Desk:\n    @update\n    def add(self) -> None:\n"
+            "        self.count += 1\n        self.stops.append(1)\n---\npass"
+        ),
+        "class Desk:\n    def add(self) -> None:\n        self.count += 1\n---\nDesk().add()",
+    ),
     "HF100": ("---\nprint(1)  # noqa: F999, HF001",),
 }
 

@@ -21,6 +21,7 @@ from holdfast.kernel.functions.asked import (
     TimerFired,
     Told,
 )
+from holdfast.kernel.functions.tasks import RunTask
 from holdfast.ports.errors import (
     DebuggerLeftError,
     InvalidValueError,
@@ -278,3 +279,18 @@ def test_it_is_not_driven_where_a_loop_runs() -> None:
             new_machine(sequence(1)).begin()
 
     asyncio.run(inside())
+
+
+def test_functions_in_memory_cost_a_new_one_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is one set of all tasks in asyncio. Tasks that hash alike there would each be compared with all others."""
+    compared: list[object] = []
+
+    def is_same(self: object, other: object) -> bool:
+        compared.append(other)
+        return self is other
+
+    monkeypatch.setattr(RunTask, "__eq__", is_same)
+    machines = [new_machine(sequence(1)) for _ in range(100)]
+    for machine in machines:
+        machine.begin()
+    assert not compared

@@ -46,11 +46,13 @@ PICKY = Pipeline("picky", input=int).pipe(picky)
 ENDLESS = Pipeline("endless", input=int).pipe(endless)
 BOUNDED = Pipeline("bounded", input=int).pipe(double.options(name="bounded", timeout=50))
 
+ELSEWHERE = Pipeline("elsewhere", input=int).pipe(double.options(name="elsewhere", queue="long"))
+
 
 @pytest.fixture
 def engine() -> Iterator[Engine]:
     calls.clear()
-    engine = Engine.open("memory://", workflows=[SIMPLE, PICKY, ENDLESS, BOUNDED])
+    engine = Engine.open("memory://", workflows=[SIMPLE, PICKY, ENDLESS, BOUNDED, ELSEWHERE])
     with engine.sync:
         yield engine
 
@@ -234,6 +236,21 @@ WRONG: list[Any] = [
 def test_events_of_others_are_refused(make: Make, wrong: Any) -> None:
     with pytest.raises(InvalidMessageError, match="none of SQS"):
         make()(wrong, FakeContext())
+
+
+def test_a_job_of_a_queue_that_is_not_served_is_not_run_whatever_its_message_says(
+    engine: Engine, make: Make
+) -> None:
+    """A wake-up says nothing of its job's queue, and what is forged says anything."""
+    (told,) = (start(engine, 1, ELSEWHERE),)
+    for queue in ({}, {"messageAttributes": {"queue": {"stringValue": "default", "dataType": "String"}}}):
+        assert failures(make(queues=frozenset({"default"}))(event({**told, **queue}), FakeContext())) == []
+    assert calls == []
+
+    (again,) = told_of(engine, "elsewhere-1")
+    handler = make(queues=frozenset({"default", "long"}))
+    assert failures(handler(event(record(again)), FakeContext())) == []
+    assert engine.sync.handle(ELSEWHERE, "elsewhere-1").result() == 2
 
 
 # Order ----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,216 @@
+"""Calls that run functions, gathered: those that have come meanwhile are made one after the other in one thread.
+
+To hand each to a thread of its own would take several times as long as most of them do. One that takes its time holds
+up no other: after a while the others go on in another thread.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextvars import Context
+from functools import partial
+from threading import get_ident
+from typing import Final, Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+import anyio
+import attrs
+from anyio import CancelScope
+from anyio.lowlevel import RunVar
+
+from holdfast.hosts.functions import turns
+from holdfast.hosts.loops import caller_into_loop
+from holdfast.hosts.process.threads import context_of_no_loop, start_in_thread
+from holdfast.kernel.kernel import Kernel
+
+T = TypeVar("T")
+
+CALLS_MAX: Final = 500
+"""How many calls are made together."""
+
+
+@attrs.define(eq=False)
+class Call(Generic[T]):
+    """A call that runs a function, of `what`, and how far it has come. `turn` is as for `turns.in_turns`.
+
+    One that `takes_time` by what is known before is made in a thread of its own. One that `may_be_left` goes on without
+    whoever was cancelled that has waited for it.
+    """
+
+    what: T
+    make: Callable[[], None]
+    turn: Callable[[], int]
+    takes_time: bool = False
+    may_be_left: bool = False
+    error: BaseException | None = None
+    """What it has raised, or why it is not made."""
+    is_over: bool = False
+    stirred: anyio.Event = attrs.field(factory=anyio.Event)
+    """Set when it is over, when it takes its time, and when there is something to watch."""
+    watches: "_Together[T] | None" = None
+    """The calls that are made with it, if it is the one whose task watches them."""
+    ended: anyio.Event | None = None
+    """Set when it is over, if it takes its time."""
+    threads: list[int] = attrs.field(factory=list[int])
+    context: Context = attrs.field(factory=context_of_no_loop)
+
+    def run(self) -> None:
+        """Make the call. Not where an event loop runs."""
+        if self.error is None:
+            self.threads.append(get_ident())
+            try:
+                self.context.run(self.make)
+            except BaseException as error:  # noqa: BLE001  # it is raised again where it is awaited
+                self.error = error
+        self.is_over = True
+
+    async def over(self) -> None:
+        """Wait until it is over, whoever is cancelled. RestlessError, as `turns.in_turns`."""
+        with CancelScope(shield=True):
+            await self.stirred.wait()
+            if self.watches is not None:
+                await self.watches.watch()
+        if self.ended is not None:
+            with CancelScope(shield=not self.may_be_left):
+                await turns.quiet(self.ended, self.turn, self.threads)
+
+
+class Gathering(Generic[T]):
+    """Makes calls in threads. While `before` is done for some, others gather for the next time.
+
+    `before` is what is done for all of them at once, in a thread. It sets the `error` of those that are not to be made,
+    and never raises. One gathering for each event loop, on whose thread it is made and used.
+    """
+
+    def __init__(self, before: Callable[[Sequence[Call[T]]], None]) -> None:
+        self._before = before
+        self._waiting: list[Call[T]] = []
+        self._is_busy = False
+        self._in_loop = caller_into_loop()
+
+    async def made(self, call: Call[T]) -> None:
+        """Return once a call is made. Raises what it does; RestlessError if its function does not get quiet.
+
+        Once something is done for it, it is waited for, whoever is cancelled, unless it may be left.
+        """
+        self._waiting.append(call)
+        if not self._is_busy:
+            self._begin()
+        try:
+            await call.stirred.wait()
+        except BaseException:
+            if call in self._waiting:  # nothing was done for it
+                self._waiting.remove(call)
+            else:
+                await call.over()
+            raise
+        if call.watches is not None or call.ended is not None:
+            await call.over()
+        if call.error is not None:
+            raise call.error
+
+    def _begin(self) -> None:
+        """Begin with those that wait, and then with those that wait by then. Also from a callback of the loop."""
+        batch, self._waiting = self._waiting[:CALLS_MAX], self._waiting[CALLS_MAX:]
+        self._is_busy = bool(batch)
+        if not batch:
+            return
+        together = _Together(batch, self._in_loop)
+
+        def work() -> None:
+            self._before(batch)
+            self._in_loop(prepared)
+            together.run()
+
+        def prepared() -> None:
+            batch[0].watches = together
+            batch[0].stirred.set()
+            self._begin()
+
+        start_in_thread(work)
+
+
+class _Together(Generic[T]):
+    """Makes some calls. `in_loop` has their loop do something soon, from any thread."""
+
+    def __init__(self, calls: Sequence[Call[T]], in_loop: Callable[[Callable[[], None]], None]) -> None:
+        self._calls = calls
+        self._left = deque(calls)
+        self._in_loop = in_loop
+        self._current: Call[T] | None = None
+        self._over = anyio.Event()
+
+    def run(self) -> None:
+        """Make the calls that are left, one after the other. In a thread; in several if some take their time."""
+        while self._left:
+            try:
+                call = self._left.popleft()
+            except IndexError:  # another thread has taken it
+                break
+            if call.takes_time and call.error is None:
+                self._in_loop(partial(self._make_alone, call))
+                continue
+            self._current = call
+            call.run()
+            if call.ended is not None:  # the others are made elsewhere by now
+                self._in_loop(call.ended.set)
+                return
+        self._in_loop(self._finish)
+
+    async def watch(self) -> None:
+        """See to it that nobody waits for long for those before. Returns once all are over, or take their time."""
+        before: Call[T] | None = None
+        while not self._over.is_set():
+            with anyio.move_on_after(turns.ROUND):
+                await self._over.wait()
+                return
+            self._stir()
+            current = self._current
+            if current is not None and current is before and not current.is_over:
+                self._leave(current)
+                start_in_thread(self.run)
+            before = current
+
+    def _make_alone(self, call: Call[T]) -> None:
+        """Make a call in a thread of its own."""
+        call.ended = ended = anyio.Event()
+
+        def make() -> None:
+            call.run()
+            self._in_loop(ended.set)
+
+        start_in_thread(make)
+        call.stirred.set()
+
+    def _leave(self, call: Call[T]) -> None:
+        """Let a call go on alone in its thread."""
+        call.ended = anyio.Event()
+        if call.is_over:  # its thread may not have seen that it is alone
+            call.ended.set()
+        call.stirred.set()
+
+    def _stir(self) -> None:
+        for call in self._calls:
+            if call.is_over:
+                call.stirred.set()
+
+    def _finish(self) -> None:
+        self._stir()
+        self._over.set()
+
+
+class Here(Generic[T]):
+    """What there is one of for each kernel in each event loop. `make` makes it, on the thread of the loop."""
+
+    def __init__(self, name: str, make: Callable[[], T]) -> None:
+        self._make = make
+        self._known: RunVar[WeakKeyDictionary[Kernel, T]] = RunVar(name)
+
+    def of(self, kernel: Kernel) -> T:
+        """Return that of a kernel in the loop that runs."""
+        try:
+            known = self._known.get()
+        except LookupError:
+            self._known.set(known := WeakKeyDictionary())
+        if kernel not in known:
+            known[kernel] = self._make()
+        return known[kernel]

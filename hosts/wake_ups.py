@@ -1,0 +1,124 @@
+"""Asks a scheduler to wake what sleeps, where nobody lives long enough to wait: hints, sent after each commit."""
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import Final
+
+from holdfast.ports.changes import AddJob, Change, CloseJob, CloseJobs, CloseNode, RemoveRun, UpdateJob
+from holdfast.ports.clock import instant, micros
+from holdfast.ports.json import canonical
+from holdfast.ports.records import Job, JobKey, JobState, Micros
+from holdfast.ports.scheduler import Scheduler
+
+AT_ONCE: Final = 40
+"""For how many jobs a commit asks at the most: those that are due first. A tick of maintenance wakes the others."""
+SIDE_BY_SIDE: Final = 8
+"""How many requests are under way at once."""
+REST: Final = 5.0
+"""Seconds for which nothing is asked after something could not be: each commit would wait for it."""
+KNOWN_MAX: Final = 10_000
+"""How many wake-ups are remembered, so that they are not asked for again, and can be taken back."""
+
+_log = logging.getLogger("holdfast.wake_ups")
+
+
+def wake_up_key(namespace: str, job: str) -> str:
+    """Return what a scheduler knows the wake-up of a job by: the same whoever asks for it, and however often."""
+    return f"holdfast/{namespace}/{job}"
+
+
+class WakeUps:
+    """Follows what is committed. Keeps no truth; safe to use from several threads.
+
+    A job that has gone to sleep until an instant gets a wake-up: the message that names it, and its epoch, as a
+    transport carries it. It may be lost, come twice, or for a job that is done by then: who gets it asks the store.
+    One that this process asked for, and whose job is done or awake before its time, is taken back.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        now: Callable[[], datetime],
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._scheduler = scheduler
+        self._now = now
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._known: OrderedDict[JobKey, tuple[str, int, Micros]] = OrderedDict()
+        """By job its namespace, and the epoch and the instant of its wake-up."""
+        self._rests_until = float("-inf")
+
+    def follow(self, changes: Sequence[Change]) -> None:
+        """Ask for what follows from a commit. Never raises: what could not be asked for is left to maintenance."""
+        calls = self._calls(changes)
+        if len(calls) <= 1:
+            for call in calls:
+                self._carry_out(call)
+            return
+        with ThreadPoolExecutor(min(len(calls), SIDE_BY_SIDE), "holdfast-wake-ups") as threads:
+            for _ in threads.map(self._carry_out, calls):
+                pass
+
+    def _calls(self, changes: Sequence[Change]) -> list[Callable[[], None]]:
+        now = micros(self._now())
+        sleepers: dict[JobKey, Job] = {}
+        awake: dict[JobKey, None] = {}
+        with self._lock:
+            for change in changes:
+                match change:
+                    case AddJob(job=job) | UpdateJob(job=job) if _sleeps(job):
+                        awake.pop(job.key, None)
+                        sleepers[job.key] = job
+                    case AddJob(job=job) | UpdateJob(job=job):
+                        sleepers.pop(job.key, None)
+                        awake[job.key] = None
+                    case CloseJob(key=key):
+                        sleepers.pop(key, None)
+                        awake[key] = None
+                    case CloseJobs(run=run) | CloseNode(run=run) | RemoveRun(run=run):
+                        awake.update((key, None) for key in self._known if key.run == run)
+                    case _:
+                        pass
+            left = [(key, known) for key in awake if (known := self._known.pop(key, None)) is not None]
+            new = [job for job in sleepers.values() if self._is_new(job)]
+            new.sort(key=lambda job: job.wake_at or 0)
+            for job in new[:AT_ONCE]:
+                self._known[job.key] = job.namespace, job.epoch, job.wake_at or 0
+            while len(self._known) > KNOWN_MAX:
+                self._known.popitem(last=False)
+        return [
+            *(self._asking(job) for job in new[:AT_ONCE]),
+            *(self._taking_back(key, namespace) for key, (namespace, _, at) in left[:AT_ONCE] if at > now),
+        ]
+
+    def _is_new(self, job: Job) -> bool:
+        return self._known.get(job.key) != (job.namespace, job.epoch, job.wake_at)
+
+    def _asking(self, job: Job) -> Callable[[], None]:
+        message = canonical({"epoch": job.epoch, "job_id": job.key.text})
+        key, at = wake_up_key(job.namespace, job.key.text), instant(job.wake_at or 0)
+        return lambda: self._scheduler.schedule(key, message, at)
+
+    def _taking_back(self, key: JobKey, namespace: str) -> Callable[[], None]:
+        return lambda: self._scheduler.cancel(wake_up_key(namespace, key.text))
+
+    def _carry_out(self, call: Callable[[], None]) -> None:
+        if self._monotonic() < self._rests_until:
+            return
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001  # whatever a scheduler raises: what was to be stored is
+            told, self._rests_until = self._rests_until, self._monotonic() + REST
+            if self._monotonic() >= told:
+                _log.warning("wake-ups are lost for %s seconds, and left to maintenance: %s", REST, error)
+
+
+def _sleeps(job: Job) -> bool:
+    return job.state is JobState.SLEEPING and job.wake_at is not None

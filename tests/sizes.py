@@ -1,0 +1,12 @@
+"""How much the tests do: each time what shows a fault as well, and in full where there is time."""
+
+import os
+from typing import Final
+
+IS_FULL: Final = os.environ.get("HOLDFAST_TESTS") == "full"
+"""Whether tests marked `sized` do all they can; `make test-slow` runs them so."""
+
+
+def sized(usual: int, full: int) -> int:
+    """Return how much of something a test does, of which it has to see enough either way."""
+    return full if IS_FULL else usual
