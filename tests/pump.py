@@ -3,6 +3,7 @@
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -121,9 +122,11 @@ class EventSource:
             self._delete([record["receiptHandle"]])
             return False
         if self._draws("delayed"):
-            self._client.change_message_visibility(
-                QueueUrl=self._url, ReceiptHandle=record["receiptHandle"], VisibilityTimeout=45
-            )
+            # Where two were handed the same message and the other has deleted it, there is nothing to delay.
+            with suppress(self._client.exceptions.ReceiptHandleIsInvalid):
+                self._client.change_message_visibility(
+                    QueueUrl=self._url, ReceiptHandle=record["receiptHandle"], VisibilityTimeout=45
+                )
             return False
         return True
 
