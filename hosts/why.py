@@ -292,7 +292,8 @@ def _resting(facts: Circumstances, job: Job, name: str) -> Reason:
 
 
 def _limited(facts: Circumstances, job: Job, name: str) -> Reason:
-    fewer = f"until fewer than {job.concurrency_limit} bodies of this stage are under way"
+    whose = "calls of this step" if job.kind is JobKind.STEP else "bodies of this stage"
+    fewer = f"until fewer than {job.concurrency_limit} {whose} are under way"
     if job.rate_limit is None:
         return Reason(code="limit", text=f"{name} waits {fewer}.", stage=_stage_of(job))
     window = facts.rates.get(job.concurrency_key or "")

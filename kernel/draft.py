@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 from attrs import evolve, frozen
 
-from holdfast.kernel.plan import StagePlan
-from holdfast.kernel.slots import line_of
+from holdfast.kernel.commands import Queued
+from holdfast.kernel.plan import RatePlan, StagePlan
+from holdfast.kernel.slots import line_of, line_of_step
 from holdfast.kernel.transitions import checked
 from holdfast.ports.changes import (
     AddJob,
@@ -154,25 +155,14 @@ class RunDraft:
     def open_job(self, stage: StagePlan, kind: JobKind, gets: Reference, *, item: int | None = None) -> int:
         """Add a job for a stage and return its number."""
         job = self._new_job(stage, kind, gets, item, stage.max_attempts)
-        rate = stage.rate
-        if kind is JobKind.STAGE and (stage.max_concurrency is not None or rate is not None):
-            job = evolve(
-                job,
-                concurrency_key=line_of(self._before, stage),
-                concurrency_limit=stage.max_concurrency,
-                rate_limit=None if rate is None else rate.limit,
-                rate_period=None if rate is None else rate.per_us,
-            )
+        if kind is JobKind.STAGE and (stage.max_concurrency is not None or stage.rate is not None):
+            job = limited(job, line_of(self._before, stage), stage.max_concurrency, stage.rate)
         taker = self._taker
-        if self._status in HELD:
-            job = evolve(job, state=JobState.HELD)
-        elif job.concurrency_key is not None:
-            self._limited[job.concurrency_key] = None
-            job = evolve(job, state=JobState.LIMITED)
-        elif taker is not None and self.taken is None and job.queue == taker.queue:
+        is_free = self._status not in HELD and job.concurrency_key is None
+        if is_free and taker is not None and self.taken is None and job.queue == taker.queue:
             self.taken = job = leased(job, taker.session, self._now)
         else:
-            self._announce(job)
+            job = self._in_line(job)
         self._changes.append(AddJob(job))
         return job.number
 
@@ -217,28 +207,41 @@ class RunDraft:
         """The number of the job that is added next."""
         return self._last_job + 1
 
-    def open_step(self, call: str, step: str, row: int, *, queue: str, attempts: int) -> None:
+    def open_step(self, call: str, step: str, row: int, queued: Queued) -> None:
         """Add the job of a step that a function has put into a queue, with the arguments that row `row` has."""
-        run = self._before
+        run, rate = self._before, queued.rate
+        priority = run.priority if queued.priority is None else queued.priority
+        definition = step_definition(step)
         self._last_job += 1
         self._open_jobs += 1
         job = Job(
             run=run.key,
             number=self._last_job,
             namespace=run.namespace,
-            queue=queue,
-            definition=step_definition(step),
+            queue=queued.queue,
+            definition=definition,
             kind=JobKind.STEP,
             node=call,
-            state=JobState.HELD if self._status in HELD else JobState.QUEUED,
-            priority=run.priority,
-            rank=run.rank,
-            max_attempts=attempts,
+            priority=priority,
+            rank=rank_of(run.rank, priority - run.priority),
+            max_attempts=queued.attempts,
             input=reference_text(row),
         )
-        if job.state is JobState.QUEUED:
+        if queued.max_concurrency is not None or rate is not None:
+            key = line_of_step(run, definition, rate)
+            job = limited(job, key, queued.max_concurrency, rate)
+        self._changes.append(AddJob(self._in_line(job)))
+
+    def _in_line(self, job: Job) -> Job:
+        """Return a new job as it waits: held with its run, for its turn under a limit, or for a worker."""
+        if self._status in HELD:
+            job = evolve(job, state=JobState.HELD)
+        elif job.concurrency_key is not None:
+            self._limited[job.concurrency_key] = None
+            job = evolve(job, state=JobState.LIMITED)
+        else:
             self._announce(job)
-        self._changes.append(AddJob(job))
+        return job
 
     def count_child(self) -> None:
         """Count a run that this one has started, and that is to be closed with it."""
@@ -412,6 +415,17 @@ class RunDraft:
     def _announce(self, job: Job) -> None:
         # Each of them, however many: a transport may hand every hint to a function of its own, which claims just that.
         self.hints.append(JobHint(job=job.key.text, epoch=job.epoch, queue=job.queue))
+
+
+def limited(job: Job, key: str, max_concurrency: int | None, rate: RatePlan | None) -> Job:
+    """Return a job as one that waits in this line, for a slot, or its turn under a rate limit."""
+    return evolve(
+        job,
+        concurrency_key=key,
+        concurrency_limit=max_concurrency,
+        rate_limit=None if rate is None else rate.limit,
+        rate_period=None if rate is None else rate.per_us,
+    )
 
 
 def leased(job: Job, session: str, now: Micros) -> Job:

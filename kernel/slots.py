@@ -4,7 +4,7 @@ import hashlib
 from collections import Counter
 from typing import Final
 
-from holdfast.kernel.plan import StagePlan
+from holdfast.kernel.plan import RatePlan, StagePlan
 from holdfast.ports.persistence import Waiting
 from holdfast.ports.records import Run, SlotName, attribute_texts
 from holdfast.ports.tables import Tables
@@ -25,13 +25,22 @@ def line_of(run: Run, stage: StagePlan) -> str:
     shorter of two periods may still count in the longer one, so each has its own. And, where a rate is limited for each
     text of an attribute, `/<text>` after it. Names have no slash in them.
     """
-    rate = stage.rate
-    whose = (
-        f"{run.workflow}/{stage.name}" if rate is None or rate.name is None else f"/{rate.name}~{rate.per_us}"
-    )
-    if rate is None or rate.by is None:
+    return _line(run, f"{run.workflow}/{stage.name}", stage.rate)
+
+
+def line_of_step(run: Run, definition: str, rate: RatePlan | None) -> str:
+    """Return the concurrency key of the jobs of a step with limits, of whatever workflow.
+
+    It is `step:<name>`, which no stage has, as names have no colon; or as for a stage that of the rate limit.
+    """
+    return _line(run, definition, rate)
+
+
+def _line(run: Run, whose: str, rate: RatePlan | None) -> str:
+    if rate is None:
         return whose
-    return f"{whose}/{_short(attribute_texts(run.attributes).get(rate.by))}"
+    line = whose if rate.name is None else f"/{rate.name}~{rate.per_us}"
+    return line if rate.by is None else f"{line}/{_short(attribute_texts(run.attributes).get(rate.by))}"
 
 
 def _short(text: str | None) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final, cast
 
-from holdfast.kernel.authoring.design import policy_from
+from holdfast.kernel.authoring.design import policy_from, rate_from
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.commands import Queued, Recorded
@@ -95,7 +95,14 @@ class Queues:
             site=asked.site,
             attempt=self._times.get(asked.call, 0) + 1,
             undoes=asked.undoes or None,
-            queued=Queued(queue=asked.queue, input=arguments, attempts=_attempts(step.retry or Retry())),
+            queued=Queued(
+                queue=asked.queue,
+                input=arguments,
+                attempts=_attempts(step.retry or Retry()),
+                priority=step.priority,
+                max_concurrency=step.max_concurrency,
+                rate=rate_from(step.rate_limit),
+            ),
         )
 
     def taken_back(self) -> list[Recorded]:

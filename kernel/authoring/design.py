@@ -9,7 +9,7 @@ import attrs
 from holdfast.kernel.authoring.children import ChildStage
 from holdfast.kernel.authoring.external import CANCEL_RETRY, CANCEL_TIMEOUT, ExternalStage
 from holdfast.kernel.authoring.nodes import Node
-from holdfast.kernel.authoring.options import BodyDefaults, Rate, Retry
+from holdfast.kernel.authoring.options import BodyDefaults, Rate, Retry, check_limits
 from holdfast.kernel.authoring.shapes import fits
 from holdfast.kernel.authoring.stages import Each, Stage, stage_hint
 from holdfast.kernel.plan import (
@@ -84,23 +84,13 @@ def joined(design: Design, node: object) -> Node[Any, object]:
         )
     if isinstance(node, Stage):
         whole = node.with_defaults(design.defaults).with_default_config()
-        _check_limits(where, whole)
+        check_limits(f"{where}: stage {whole.name!r}", whole.max_concurrency, whole.rate_limit)
         return whole
     if node.over:
         _check_over(design, node, node.over)
     mapped = node.stage.with_defaults(design.defaults).with_default_config()
-    _check_limits(where, mapped)
+    check_limits(f"{where}: stage {mapped.name!r}", mapped.max_concurrency, mapped.rate_limit)
     return attrs.evolve(node, stage=mapped)
-
-
-def _check_limits(where: str, stage: Stage[Any, object]) -> None:
-    """What waits, waits in one line: that of its rate limit must be that of its stage, if both are limited."""
-    rate = stage.rate_limit
-    if stage.max_concurrency is not None and rate is not None and (rate.name or rate.by):
-        raise DefinitionError(
-            f"{where}: stage {stage.name!r} has max_concurrency and a rate limit with name or by, which can't be had"
-            " together; limit its queue in the workers instead, or give the runs a concurrency_key"
-        )
 
 
 def _check_over(design: Design, node: Each[Any, object], over: Stage[Any, object]) -> None:
@@ -151,7 +141,7 @@ def plan_of(node: Node[Any, object]) -> NodePlan:
         timeout_total_us=_micros(stage.timeout_total),
         heartbeat_timeout_us=_micros(stage.heartbeat_timeout),
         max_concurrency=stage.max_concurrency,
-        rate=_rate_of(stage.rate_limit),
+        rate=rate_from(stage.rate_limit),
         check=_check_of(stage),
         child=_child_of(stage),
         cancel=_cancel_of(stage),
@@ -162,7 +152,8 @@ def plan_of(node: Node[Any, object]) -> NodePlan:
     return plan
 
 
-def _rate_of(rate: Rate | None) -> RatePlan | None:
+def rate_from(rate: Rate | None) -> RatePlan | None:
+    """Return how a rate limit is stored."""
     if rate is None:
         return None
     return RatePlan(limit=rate.limit, per_us=rate.per // _MICROSECOND, name=rate.name, by=rate.by)

@@ -380,6 +380,15 @@ def _check_signals(value: object) -> str | None:
     return "a list of signals, as channel(message) gives them"
 
 
+def check_limits(what: str, max_concurrency: object, rate: Rate | None) -> None:
+    """What waits, waits in one line: that of its rate limit must be its own, if both are limited. DefinitionError."""
+    if max_concurrency is not None and rate is not None and (rate.name or rate.by):
+        raise DefinitionError(
+            f"{what} has max_concurrency and a rate limit with name or by, which can't be had together; limit its queue"
+            " in the workers instead, or give the runs a concurrency_key"
+        )
+
+
 _CHECKS: Final = {
     "close_policy": _check_close_policy,
     "name": _check_name,

@@ -22,7 +22,14 @@ import attrs
 from typing_extensions import TypeVar, get_type_hints
 
 from holdfast.kernel.authoring.nodes import In
-from holdfast.kernel.authoring.options import Retry, check_name, check_options, kept_length
+from holdfast.kernel.authoring.options import (
+    Rate,
+    Retry,
+    check_limits,
+    check_name,
+    check_options,
+    kept_length,
+)
 from holdfast.kernel.authoring.shapes import Shape, is_async_body
 from holdfast.kernel.authoring.signatures import CallForm, read_call_form
 from holdfast.kernel.authoring.stages import Stage
@@ -47,13 +54,21 @@ Async: TypeAlias = Coroutine[Any, Any, R]
 
 
 class StepOptions(TypedDict, total=False):
-    """What `@step` takes."""
+    """What `@step` takes.
+
+    Of a step with a `queue` only: `priority`, a head start in it, of a minute for each step, if not that of the run;
+    `max_concurrency`, how many of its calls are under way at a time, in all runs of a namespace and on all workers
+    together; `rate_limit`, how many of them start in a time, counted in the same way.
+    """
 
     name: str
     retry: Retry
     timeout: Duration
     heartbeat_timeout: Duration
     queue: str
+    priority: int
+    max_concurrency: int
+    rate_limit: Rate
 
 
 @attrs.define(eq=False)
@@ -84,6 +99,9 @@ class Step(Generic[P, Out]):
     timeout: timedelta | None = attrs.field(default=None, converter=kept_length)
     heartbeat_timeout: timedelta | None = attrs.field(default=None, converter=kept_length)
     queue: str | None = None
+    priority: int | None = None
+    max_concurrency: int | None = None
+    rate_limit: Rate | None = None
     _undo: _Undo = attrs.field(factory=_Undo, alias="_undo", repr=False)
 
     # Not Coroutine[Any, Any, Out]: with an Any in it mypy gives up on `asyncio.gather` of several steps.
@@ -181,6 +199,7 @@ class Step(Generic[P, Out]):
                 definition.
         """
         check_options(changes, StepOptions, f"step {self.name!r}")
+        _check_queue(f"step {self.name!r}", changes)
         if self.queue is not None or "queue" in changes:
             raise DefinitionError(
                 f"step {self.name!r}: who does a step of a queue knows it by its name, and nothing of single calls; say"
@@ -300,9 +319,19 @@ def _made(fn: object, said: dict[str, object], *, in_transaction: bool = False) 
     name = said.pop("name", body.__name__)
     check_name(name, f"the name of the step {body.__qualname__}")
     what = f"step {name!r}"
+    _check_queue(what, said)
     form, given = read_transaction_form(body, what) if in_transaction else (read_call_form(body, what), None)
     options = cast("Any", said)
     return Step[Any, object](name=cast("str", name), body=body, form=form, transaction=given, **options)
+
+
+def _check_queue(what: str, said: Mapping[str, object]) -> None:
+    only = [option for option in ("priority", "max_concurrency", "rate_limit") if option in said]
+    if only and "queue" not in said:
+        raise DefinitionError(
+            f"{what} has {only[0]}, and no queue: it is done at once, where its function is driven; give it a queue="
+        )
+    check_limits(what, said.get("max_concurrency"), cast("Rate | None", said.get("rate_limit")))
 
 
 def step_of_anything(fn: Callable[[], object], name: str) -> Step[[], object]:

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 import attrs
 
 from holdfast.kernel.commands.command import Command
+from holdfast.kernel.commands.functions import JobRecorded
 from holdfast.kernel.commands.jobs import JobClaimed, JobReleased, JobsClaimed, JobSettled, JobsWoken
 from holdfast.kernel.commands.runs import RunCreated, RunDelivered, RunEnded, RunPaused, RunRerun
 
@@ -109,7 +110,7 @@ def admissions(namespace: str, replies: Iterable[object]) -> tuple[RunClaimPendi
         ):
             runs.update(dict.fromkeys(reply.admits_runs))
             jobs.update(dict.fromkeys(reply.admits_jobs))
-        elif isinstance(reply, JobsWoken | JobsClaimed | JobClaimed | JobReleased):
+        elif isinstance(reply, JobsWoken | JobsClaimed | JobClaimed | JobReleased | JobRecorded):
             jobs.update(dict.fromkeys(reply.admits_jobs))
     claims = (RunClaimPending(namespace=namespace, keys=tuple(runs)),) if runs else ()
     admits = (JobAdmit(namespace=namespace, keys=tuple(jobs)),) if jobs else ()

@@ -6,6 +6,7 @@ import attrs
 
 from holdfast.kernel.commands.command import Command
 from holdfast.kernel.commands.jobs import Sent, Started
+from holdfast.kernel.plan import RatePlan
 from holdfast.ports.records import HistoryRow, Micros, Payload, RunStatus
 
 RecordedType = Literal[
@@ -44,12 +45,17 @@ class Tells:
 class Queued:
     """A step that is to be done as a job of its own, by whoever serves the `queue` and knows the step.
 
-    `input` are its arguments, `attempts` is how often it may be tried, whatever it fails by.
+    `input` are its arguments, `attempts` is how often it may be tried, whatever it fails by. With a `priority` it goes
+    by that, else by its run's. At most `max_concurrency` of its calls, in all runs of the namespace, are under way at a
+    time, and no more start in a time than `rate` says.
     """
 
     queue: str
     input: Payload
     attempts: int
+    priority: int | None = None
+    max_concurrency: int | None = None
+    rate: RatePlan | None = None
 
 
 @attrs.frozen(kw_only=True)

@@ -15,6 +15,7 @@ from holdfast.kernel.commands import (
     RunsExpired,
 )
 from holdfast.kernel.decide.leases import hints_of
+from holdfast.kernel.decide.queued_steps import steps_in_queues
 from holdfast.kernel.decide.signals import tell_to_end
 from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.plan import Plan
@@ -111,8 +112,9 @@ def admits_jobs(state: State, run: Run, draft: RunDraft) -> tuple[str, ...]:
     """Return the stages for which job.admit may find something after what was done to a run."""
     if not draft.closed_all:
         return draft.admits_jobs
-    stages = state.plan_of(run).limited
-    return tuple(dict.fromkeys((*draft.admits_jobs, *(line_of(run, one) for one in stages))))
+    stages = (line_of(run, one) for one in state.plan_of(run).limited)
+    steps = (job.concurrency_key for job in steps_in_queues(state, run.key) if job.concurrency_key)
+    return tuple(dict.fromkeys((*draft.admits_jobs, *stages, *steps)))
 
 
 def reads_of_claim_pending(command: RunClaimPending) -> Reads:

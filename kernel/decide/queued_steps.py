@@ -1,15 +1,16 @@
 """Rules for steps that a function has put into a queue: each is a job of its own, whose end its function is told."""
 
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
-from attrs import evolve
+from attrs import asdict, evolve
 
-from holdfast.kernel.commands import JobSettle, JobSettled, Recorded, StepGave, StepRaised
+from holdfast.kernel.commands import JobSettle, JobSettled, Queued, Recorded, StepGave, StepRaised
 from holdfast.kernel.decide.signals import wake_driver
 from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.functions import limits
 from holdfast.kernel.functions.raising import raised_from
+from holdfast.kernel.plan import RatePlan
 from holdfast.kernel.state import Decision, State
 from holdfast.ports.errors import StepLostError
 from holdfast.ports.json import parse
@@ -55,8 +56,14 @@ def queue_step(draft: RunDraft, driver: Job, recorded: Recorded) -> None:
         facts["site"] = recorded.site
     if recorded.undoes is not None:
         facts["undoes"] = recorded.undoes
+    if queued.priority is not None:
+        facts["priority"] = queued.priority
+    if queued.max_concurrency is not None:
+        facts["max_concurrency"] = queued.max_concurrency
+    if queued.rate is not None:
+        facts["rate"] = asdict(queued.rate, filter=lambda _, value: value is not None)
     row = draft.append(STEP_QUEUED, node=driver.node, epoch=driver.epoch, payload=queued.input, data=facts)
-    draft.open_step(recorded.call, step, row, queue=queued.queue, attempts=queued.attempts)
+    draft.open_step(recorded.call, step, row, queued)
 
 
 def open_steps(rows: Sequence[HistoryRow]) -> Mapping[str, HistoryRow]:
@@ -82,8 +89,22 @@ def queue_again(draft: RunDraft, lost: HistoryRow) -> None:
     facts = {**_facts(lost), "job": draft.next_job}
     facts["attempt"] = cast("int", facts["attempt"]) + 1
     row = draft.append(STEP_QUEUED, node=lost.node, epoch=lost.epoch, payload=lost.payload, data=facts)
-    attempts = cast("int", facts["max_attempts"])
-    draft.open_step(str(facts["call"]), str(facts["step"]), row, queue=str(facts["queue"]), attempts=attempts)
+    draft.open_step(str(facts["call"]), str(facts["step"]), row, queued_by(lost))
+
+
+def queued_by(row: HistoryRow) -> Queued:
+    """Return how a row says that a step was put into its queue."""
+    facts = _facts(row)
+    assert row.payload is not None
+    rate = facts.get("rate")
+    return Queued(
+        queue=str(facts["queue"]),
+        input=row.payload,
+        attempts=cast("int", facts["max_attempts"]),
+        priority=cast("int | None", facts.get("priority")),
+        max_concurrency=cast("int | None", facts.get("max_concurrency")),
+        rate=None if rate is None else RatePlan(**cast("Mapping[str, Any]", rate)),
+    )
 
 
 def _facts(row: HistoryRow) -> dict[str, object]:
@@ -121,7 +142,9 @@ def step_settled(
             _end(state, draft, run, job, STEP_FAILED, {**circumstances, "error": parse(error)}, now)
         case other:
             raise AssertionError(f"{other} ends no step")
-    reply = JobSettled(status="settled", run_status=draft.status, retry_at=retry_at)
+    reply = JobSettled(
+        status="settled", run_status=draft.status, retry_at=retry_at, admits_jobs=draft.admits_jobs
+    )
     return Decision(reply, draft.changes(), tuple(draft.hints))
 
 

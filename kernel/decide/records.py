@@ -105,6 +105,7 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
             admits.update(dict.fromkeys(made.reply))
     if limits.gets_long(run.last_row, run.last_row + len(draft.rows)):
         draft.append(HISTORY_LONG, data={"most": limits.ROWS_MAX})
+    admits.update(dict.fromkeys(draft.admits_jobs))
     reply = JobRecorded(
         status="recorded", rows=(*unseen, *draft.rows), run_status=run.status, admits_jobs=tuple(admits)
     )

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
+from typing import cast
 
 from holdfast.kernel.invariants.histories import Seen
 from holdfast.kernel.invariants.queues import number_in, text_in
-from holdfast.ports.json import canonical
+from holdfast.ports.json import canonical, parse
 from holdfast.ports.records import TERMINAL, HistoryRow, Job, JobState, step_definition
 
 
@@ -33,8 +34,17 @@ def _unlike(job: Job, row: HistoryRow) -> tuple[object, ...] | None:
         text_in(row, "queue"),
         number_in(row, "max_attempts"),
         canonical(row.number),
+        *_limits(row),
     )
-    return None if said == (job.node, job.definition, job.queue, job.max_attempts, job.input) else said
+    rate = None if job.rate_limit is None else (job.rate_limit, job.rate_period)
+    done = (job.node, job.definition, job.queue, job.max_attempts, job.input, job.concurrency_limit, rate)
+    return None if said == done else said
+
+
+def _limits(row: HistoryRow) -> tuple[object, object]:
+    facts = cast("dict[str, dict[str, object]]", parse(row.data or "{}"))
+    rate = facts.get("rate")
+    return facts.get("max_concurrency"), None if rate is None else (rate["limit"], rate["per_us"])
 
 
 def steps_are_counted(seen: Seen) -> Iterator[str]:

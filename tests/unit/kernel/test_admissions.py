@@ -1,5 +1,7 @@
 """Pending runs: they begin when their time has come and there is a slot, and end when their deadline passes."""
 
+from typing import Any, cast
+
 import attrs
 import pytest
 
@@ -18,6 +20,7 @@ from holdfast.kernel.commands import (
     RunTransition,
     admissions,
 )
+from holdfast.kernel.rules import RULES, reply_type
 from holdfast.ports.changes import UpdateRun
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.records import JobState, RunStatus
@@ -473,3 +476,18 @@ def test_more_than_may_have_a_slot_is_a_violation(world: World) -> None:
 
     with pytest.raises(AssertionError, match="S10"):
         world.open()
+
+
+REPLIES = [reply_type(command) for command in RULES if hasattr(reply_type(command), "__attrs_attrs__")]
+NAMING = [one for one in REPLIES if "admits_jobs" in attrs.fields_dict(one)]
+
+
+@pytest.mark.parametrize("reply", NAMING, ids=lambda one: one.__name__)
+def test_every_reply_that_names_stages_has_them_let_in(reply: type[Any]) -> None:
+    """What a reply names, and nobody heeds, waits until maintenance comes by."""
+    made = cast("object", object.__new__(reply))
+    for name in {"admits_runs", "admits_jobs"} & attrs.fields_dict(reply).keys():
+        object.__setattr__(made, name, (name,))
+    named = [one.keys for one in admissions("default", (made,))]
+    assert ("admits_jobs",) in named
+    assert (("admits_runs",) in named) == ("admits_runs" in attrs.fields_dict(reply))

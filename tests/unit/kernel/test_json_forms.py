@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.kernel import commands as c
 from holdfast.kernel.codec import command_json, fingerprint_text, from_data, reply_from, reply_json, to_data
+from holdfast.kernel.plan import RatePlan
 from holdfast.kernel.rules import RULES, command_from, reply_type
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.persistence import Lane
@@ -240,7 +241,14 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
                     type="step.queued",
                     call="1",
                     step="s",
-                    queued=c.Queued(queue="gpu", input=Payload(inline="5"), attempts=3),
+                    queued=c.Queued(
+                        queue="gpu",
+                        input=Payload(inline="5"),
+                        attempts=3,
+                        priority=-1,
+                        max_concurrency=2,
+                        rate=RatePlan(limit=60, per_us=7, name="model"),
+                    ),
                 ),
                 c.Recorded(type="step.cancelled", call="2", job=4),
             ),
@@ -248,7 +256,8 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         (
             f'{{"epoch":2,"host":"",{BASE.partition(",")[0]},"job":"r.1",{BASE.partition(",")[2]},"rows":['
             '{"attempt":1,"call":"1","child":null,"due":null,"error":null,"job":null,"output":null,'
-            '"queued":{"attempts":3,"input":{"blob":null,"inline":"5"},"queue":"gpu"},"retry_at":null,"site":"",'
+            '"queued":{"attempts":3,"input":{"blob":null,"inline":"5"},"max_concurrency":2,"priority":-1,"queue":"gpu",'
+            '"rate":{"by":null,"limit":60,"name":"model","per_us":7}},"retry_at":null,"site":"",'
             '"started_at":null,"step":"s","tells":null,"type":"step.queued","undoes":null},'
             '{"attempt":1,"call":"2","child":null,"due":null,"error":null,"job":4,"output":null,"queued":null,'
             '"retry_at":null,"site":"","started_at":null,"step":null,"tells":null,"type":"step.cancelled",'
