@@ -68,6 +68,8 @@ class Given:
 class Parts:
     """What a function is driven with: where it is recorded, by which clock, and how it hears that there is news.
 
+    `trusted_now` asks the store what time it is, if the clock can't be trusted: not where an event loop runs.
+
     A function that waits for longer than `park_after`, in microseconds, rests meanwhile: in the `cache`, or nowhere.
     After `drive_for`, if that is set, nothing more of it is begun here: somebody else goes on. `step` gives what is
     done in place of a step: for tests, in which something stands for what can't be called.
@@ -76,6 +78,7 @@ class Parts:
     kernel: Kernel
     persistence: Persistence
     clock: Clock
+    trusted_now: Callable[[], Micros]
     news: RunNews = attrs.field(factory=RunNews)
     park_after: Micros = 1_000_000
     drive_for: Micros | None = None
@@ -380,6 +383,7 @@ class Bodies:
         inputs: Inputs,
         payloads: Payloads,
         clock: Clock,
+        trusted_now: Callable[[], Micros],
         host: str,
         interceptors: tuple[BodyInterceptor, ...] = (),
         ai: AiSettings,
@@ -388,7 +392,7 @@ class Bodies:
         self.substitute: Callable[[Body], Body] = lambda body: body
         """Gives what is called in place of a body. For tests, in which something stands for what can't be called."""
         self._ai = ai
-        self._parts = Parts(kernel, persistence, clock)
+        self._parts = Parts(kernel, persistence, clock, trusted_now)
         self.news = self._parts.news
         self._registry = registry
         self._persistence = persistence

@@ -28,7 +28,8 @@ class StoreClock:
     """A clock that follows the store's: its time at the last sync, plus the monotonic time since.
 
     It is never ahead of the store's, so that nothing is done before its time: a thousandth of the time since is left
-    out, in case the machine's clock runs too fast. It is behind by that, and by as long as the last answer took.
+    out, in case the machine's clock runs too fast. It is behind by that, and by as long as the answer took: so an
+    answer that took long moves it no further back than it shows already.
 
     Before the first sync, and where the store has no clock but this machine's, it is the machine's clock. Safety never
     depends on it; how early a dead worker's jobs are taken, and how late sleepers wake, do.
@@ -42,14 +43,19 @@ class StoreClock:
         self._wall_at = machine.now()
         self._synced_at = self._base_at
         self._stepped: tuple[float, float] | None = None
+        self.behind_by = 0.0
+        """How many seconds it was behind the store's at the last sync, at most."""
 
     def now(self) -> datetime:
         """See `Clock.now`."""
         with self._lock:
-            if self._base is None:
-                return self._machine.now()
-            since = self._machine.monotonic() - self._base_at
-            return self._base + timedelta(seconds=since * (1 - GAIN_MAX))
+            now = self._shown(self._machine.monotonic())
+            return self._machine.now() if now is None else now
+
+    def _shown(self, at: float) -> datetime | None:
+        if self._base is None:
+            return None
+        return self._base + timedelta(seconds=(at - self._base_at) * (1 - GAIN_MAX))
 
     def monotonic(self) -> float:
         """See `Clock.monotonic`."""
@@ -59,12 +65,21 @@ class StoreClock:
         """See `Clock.sleep`."""
         self._machine.sleep(seconds)
 
-    def sync(self, store_time: Micros | None) -> None:
-        """Take over the store's time, which has just been answered; None: it has no clock of its own."""
+    def sync(self, store_time: Micros | None, *, took: float = 0.0) -> None:
+        """Take over the store's time, which has just been answered, and was asked for `took` seconds before that.
+
+        None: the store has no clock of its own.
+        """
         answered_at = self._machine.monotonic()
         with self._lock:
             if store_time is not None:
-                self._base, self._base_at = instant(store_time), answered_at
+                answer = instant(store_time)
+                latest = answer + timedelta(seconds=took)
+                shown = self._shown(answered_at)
+                # What both say is true, unless the store's clock was set back.
+                self._base = answer if shown is None or shown > latest else max(answer, shown)
+                self._base_at = answered_at
+                self.behind_by = (latest - self._base).total_seconds()
             elif abs(by := self._drift(answered_at)) > STEP_MAX:
                 self._stepped = (by, answered_at)
             self._synced_at = answered_at

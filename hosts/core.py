@@ -4,6 +4,7 @@ import hashlib
 import logging
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import cached_property
 from typing import Any, Final, TypeVar, cast
@@ -46,6 +47,7 @@ from holdfast.ports.errors import (
     InvalidArgumentError,
     InvalidNamespaceError,
     SchemaError,
+    UnavailableError,
     UnknownWorkflowError,
 )
 from holdfast.ports.json import canonical
@@ -58,6 +60,12 @@ _log = logging.getLogger("holdfast.engine")
 
 CLOCK_AGE_MAX: Final = 10.0
 """Seconds after which the store's time is asked for again before anything is decided by it."""
+
+CLOCK_BEHIND_MAX: Final = 0.25
+"""Seconds by which a host's clock may be behind the store's after it was synced, if the store answers in time."""
+
+CLOCK_ASKS_MAX: Final = 3
+"""How often a store is asked that is slow to answer: hosts must not wait for their clocks only."""
 
 
 class Core:
@@ -132,6 +140,7 @@ class Core:
             inputs=self.inputs,
             payloads=self.payloads,
             clock=self.clock,
+            trusted_now=self.trusted_now,
             host=self.host,
             interceptors=around_bodies(self._interceptors),
             ai=self._ai,
@@ -163,13 +172,27 @@ class Core:
                 self._ready = True
 
     def sync_clock(self) -> None:
-        """Ask the store what time it is."""
-        self.clock.sync(self.stores.persistence.read(StoreTime()))
+        """Ask the store what time it is; again, but not for ever, if the answer took so long that it says little."""
+        for _ in range(CLOCK_ASKS_MAX):
+            asked_at = self.clock.monotonic()
+            time = self.stores.persistence.read(StoreTime())
+            self.clock.sync(time, took=self.clock.monotonic() - asked_at)
+            if self.clock.behind_by <= CLOCK_BEHIND_MAX:
+                return
 
     def trust_clock(self, age_max: float) -> None:
         """Ask the store what time it is, if that was not done for so many seconds, or the machine slept since."""
         if not self.clock.is_trusted(age_max):
             self.sync_clock()
+
+    def trusted_now(self) -> Micros:
+        """Return what time it is, by a clock that has not stood still since it was synced. Not where a loop runs.
+
+        A function that begins to sleep by another sleeps too short. If the store is away, nothing better is known.
+        """
+        with suppress(UnavailableError):
+            self.trust_clock(2 * CLOCK_AGE_MAX)
+        return micros(self.clock.now())
 
     def create(self, call: Call[object], options: StartOptions) -> RunCreate:
         """Return the command that starts a call. Bad options and values are refused here, before anything is stored."""

@@ -396,7 +396,7 @@ class _Driver:
             try:
                 command = self._command(rows, seen)
                 recorder = recorder_here.of(self._parts.kernel)
-                answer = await recorder.record(self._parts.kernel, drive, command, self._now)
+                answer = await recorder.record(self._parts.kernel, drive, command, self._parts.trusted_now)
             except RestlessError as error:
                 drive.give_up(error)
                 return

@@ -11,10 +11,9 @@ from holdfast.hosts.functions.drive import Drive, Texts
 from holdfast.hosts.functions.gathering import Call, Gathering, Here
 from holdfast.kernel.authoring.functions import FunctionStage, Workflow
 from holdfast.kernel.histories import rows_of
-from holdfast.ports.clock import micros
 from holdfast.ports.events import RUN_ENDS
 from holdfast.ports.persistence import JobsOfRun, RunsByKey
-from holdfast.ports.records import HistoryRow, JobState, Micros
+from holdfast.ports.records import HistoryRow, JobState
 
 
 class FencedError(Exception):
@@ -95,7 +94,7 @@ def _resumed(body: Body, text: Texts, known: Callable[[Drive], object]) -> Drive
     known(drive)
     is_resumed = False
     try:
-        is_resumed = drive.resume(rows_after(body, drive.seen), text, now=_now(body))
+        is_resumed = drive.resume(rows_after(body, drive.seen), text, now=body.parts.trusted_now())
     finally:
         if not is_resumed:
             drive.close()
@@ -119,15 +118,11 @@ def _replayed(body: Body, text: Texts, known: Callable[[Drive], object], *, is_n
     drive.speak_to(body.runtime)
     known(drive)
     try:
-        drive.open(history, seen=0 if history else 1, now=_now(body))
+        drive.open(history, seen=0 if history else 1, now=body.parts.trusted_now())
     except BaseException:
         drive.close()
         raise
     return drive
-
-
-def _now(body: Body) -> Micros:
-    return micros(body.parts.clock.now())
 
 
 def rows_after(body: Body, seen: int) -> list[HistoryRow]:

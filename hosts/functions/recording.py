@@ -46,7 +46,7 @@ class Recorder:
     async def record(
         self, kernel: Kernel, drive: Drive, command: JobRecord, now: Callable[[], Micros]
     ) -> JobRecorded:
-        """Store what a command has, and have its function take what is answered. `now` tells the time.
+        """Store what a command has, and have its function take what is answered. `now` may ask the store for the time.
 
         Raises what either does; RestlessError if it does not get quiet, and runs on.
         Once it is sent it is waited for, whoever is cancelled: nobody else is to touch the function meanwhile.

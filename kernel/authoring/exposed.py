@@ -4,10 +4,11 @@ Nobody names them by text: `Board.status()` says what to ask, and is given to a 
 """
 
 import inspect
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, MutableMapping, Sequence
 from functools import partial
 from types import MethodType
-from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, cast, overload
+from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeAlias, cast, overload
+from weakref import WeakKeyDictionary
 
 import attrs
 from typing_extensions import TypeVar
@@ -26,6 +27,8 @@ Out = TypeVar("Out", covariant=True)
 
 # Not Awaitable: see `holdfast.kernel.authoring.decorators`.
 Async: TypeAlias = Coroutine[Any, Any, R]
+
+_MARKED: Final[MutableMapping[type[object], Sequence[tuple[str, object]]]] = WeakKeyDictionary()
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -221,11 +224,15 @@ def _names(kind: type[object]) -> "Iterator[tuple[str, object]]":
         yield from ((f"{above.__name__}.{name}", one) for above in kind.__mro__ if hasattr(above, name))
 
 
-def _marked(kind: type[object]) -> "Iterator[tuple[str, object]]":
-    for name in dir(kind):
-        found = inspect.getattr_static(kind, name, None)
-        if isinstance(found, Query | Update):
-            yield name, cast("object", found)
+def _marked(kind: type[object]) -> Sequence[tuple[str, object]]:
+    """Return the marked methods of a class, by name. Each of its attributes is looked at once: there are many runs."""
+    known = _MARKED.get(kind)
+    if known is None:
+        found: Iterator[tuple[str, object]] = (
+            (name, inspect.getattr_static(kind, name, None)) for name in dir(kind)
+        )
+        known = _MARKED[kind] = [one for one in found if isinstance(one[1], Query | Update)]
+    return known
 
 
 def _is_async(method: Callable[..., object]) -> bool:

@@ -8,8 +8,8 @@ from holdfast.testing.simulation.seeds import Exit, Outcome, simulate_seed
 from holdfast.testing.simulation.stores import stores
 from holdfast.testing.simulation.workload import draw_workload
 
-FAULTLESS_EVERY = 3
-"""Every third seed is simulated once more without faults: waste does not need many seeds to be seen."""
+FAULTLESS_EVERY = 4
+"""Every fourth seed is simulated once more without faults: waste does not need many seeds to be seen."""
 
 
 def simulate_seeds(seeds: Sequence[int], store: str, *, trace: bool = False) -> list[Outcome]:

@@ -138,6 +138,8 @@ class Hub:
         self.switches = 0
         self._draw = random.random
         self._queue: list[tuple[int, float, int, Callable[[], object] | Fiber, int]] = []
+        self.tasks = count()
+        """The numbers of the tasks of all event loops."""
         self._numbers = count()
         self._error: tuple[Process, BaseException] | None = None
         self._until = START

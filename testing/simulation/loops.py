@@ -23,7 +23,10 @@ _TURNS_MAX: Final = 50_000
 
 
 class _Task(asyncio.Task[Any]):
-    """A task whose place in a set is the same in every run: it hashes as its number."""
+    """A task whose place in a set is the same in every run: it hashes as its number, which no other of all loops has.
+
+    asyncio keeps the tasks of all loops in one set: of those that hash as the same, each would be compared with all.
+    """
 
     def __init__(self, coro: Any, *, loop: asyncio.AbstractEventLoop, number: int, **options: Any) -> None:
         self._holdfast_number = number
@@ -46,7 +49,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._woken = Signal(process.hub)
         self._ready: deque[asyncio.Handle] = deque()
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
-        self._tasks = 0
         self._timer_numbers = count()
         self._is_running = False
         self._asyncgens: list[Any] = []
@@ -160,8 +162,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     @override
     def create_task(self, coro: Any, **options: Any) -> "asyncio.Task[Any]":
         """Return a task of this loop."""
-        self._tasks += 1
-        task = _Task(coro, loop=self, number=self._tasks, **options)
+        task = _Task(coro, loop=self, number=next(self._process.hub.tasks), **options)
         # A process that crashes leaves them as they are.
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
         return task

@@ -1,16 +1,19 @@
 """What simulated functions do outside and take back again: it outlives every process, and forgets nothing."""
 
 from datetime import timedelta
-from typing import cast
+from typing import Final, cast
 
 from greenlet import getcurrent
 
+from holdfast.hosts.core import CLOCK_BEHIND_MAX
 from holdfast.hosts.functions.drive import BEHIND_MAX
 from holdfast.ports.json import parse
 from holdfast.ports.records import HistoryRow, Micros, Run, RunStatus
 from holdfast.ports.tables import Tables
 from holdfast.testing.simulation.fibers import START, Fiber
 from holdfast.testing.simulation.lives import DRIFT_MAX
+
+_BEHIND_MAX: Final = BEHIND_MAX + round(1_000_000 * CLOCK_BEHIND_MAX)
 
 
 class Tally:
@@ -82,7 +85,7 @@ class Naps:
         if at is None:
             return
         slept = (
-            at - self._began[number] + BEHIND_MAX + DRIFT_MAX * (at - START)
+            at - self._began[number] + _BEHIND_MAX + DRIFT_MAX * (at - START)
         )  # or a clock is as fast as that
         if slept < self._wait / timedelta(microseconds=1) or shown < self._wait:
             self.short.append(

@@ -225,7 +225,7 @@ OF_ATTEMPTS: Final = (
         edits=(
             Edit(
                 "hosts/clock.py",
-                "return self._base + timedelta(seconds=since * (1 - GAIN_MAX))",
+                "return self._machine.now() if now is None else now",
                 "return self._machine.now()",
             ),
         ),
@@ -234,7 +234,7 @@ OF_ATTEMPTS: Final = (
         name="fast-clock-trusted",
         breaks="a host takes its monotonic clock for one that never runs too fast",
         caught_by=("T1",),
-        edits=(Edit("hosts/clock.py", "seconds=since * (1 - GAIN_MAX)", "seconds=since"),),
+        edits=(Edit("hosts/clock.py", "(at - self._base_at) * (1 - GAIN_MAX)", "at - self._base_at"),),
     ),
     Mutant(
         name="heartbeat-unheard",

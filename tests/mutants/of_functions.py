@@ -54,7 +54,7 @@ OF_FUNCTIONS: Final = (
         edits=(
             Edit(
                 "hosts/functions/opening.py",
-                "seen=0 if history else 1, now=_now(body))",
+                "seen=0 if history else 1, now=body.parts.trusted_now())",
                 "seen=0 if history else 1, now=None)",
             ),
         ),

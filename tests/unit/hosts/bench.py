@@ -1,7 +1,7 @@
 """An engine in memory, and the means to claim its jobs and look at their bodies one at a time."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 import anyio
 from anyio import CapacityLimiter
@@ -26,10 +26,10 @@ from holdfast.kernel.commands import (
     SessionOpen,
 )
 from holdfast.ports.blobs import BlobStore
-from holdfast.ports.clock import Clock
+from holdfast.ports.clock import Clock, micros
 from holdfast.ports.errors import CommandError
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import FindRun, Lane, Persistence, Query
+from holdfast.ports.persistence import FindRun, Lane, Persistence, Query, StoreTime
 from holdfast.ports.records import Run, RunName
 from holdfast.ports.transport import JobTransport
 from holdfast.testing.clock import ManualClock
@@ -51,6 +51,21 @@ class CountingPersistence(MemoryPersistence):
     @override
     def read(self, query: Query[R], /) -> R:
         self.asked.append(query)
+        return super().read(query)
+
+
+class StoreWithClock(CountingPersistence):
+    """A store that has a clock of its own."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    @override
+    def read(self, query: Query[R], /) -> R:
+        if isinstance(query, StoreTime):
+            self.asked.append(query)
+            return cast("R", micros(self._clock.now()))
         return super().read(query)
 
 

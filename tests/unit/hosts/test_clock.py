@@ -60,6 +60,35 @@ def test_it_is_not_ahead_of_the_store_however_slow_the_question_was(
     assert clock.now() == STORE
 
 
+def test_an_answer_that_took_long_does_not_set_it_back(machine: ManualClock, clock: StoreClock) -> None:
+    """The store looked at its clock eight seconds ago, or just now: nobody knows."""
+    clock.sync(micros(STORE))
+    machine.advance(seconds(10))
+    shown = clock.now()
+    clock.sync(micros(STORE + seconds(3)), took=8.0)
+
+    assert clock.now() == shown
+    assert 0 < clock.behind_by <= 1.1
+
+
+def test_what_an_answer_says_for_sure_it_takes_over_though_it_took_long(
+    machine: ManualClock, clock: StoreClock
+) -> None:
+    clock.sync(micros(STORE))
+    machine.advance(seconds(10))
+    clock.sync(micros(STORE + seconds(60)), took=8.0)
+
+    assert (clock.now(), clock.behind_by) == (STORE + seconds(60), 8.0)
+
+
+def test_it_is_set_back_with_the_store_s(machine: ManualClock, clock: StoreClock) -> None:
+    clock.sync(micros(STORE))
+    machine.advance(seconds(10))
+    clock.sync(micros(STORE - seconds(60)), took=8.0)
+
+    assert clock.now() == STORE - seconds(60)
+
+
 def test_a_step_of_the_machine_s_clock_does_not_move_it(machine: ManualClock, clock: StoreClock) -> None:
     clock.sync(micros(STORE))
     machine.jump(timedelta(days=-300))

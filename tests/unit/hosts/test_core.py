@@ -1,12 +1,12 @@
 """From a call and its options to the command that starts a run."""
 
 from datetime import timedelta
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import pytest
 from typing_extensions import override
 
-from holdfast.hosts.core import CLOCK_AGE_MAX
+from holdfast.hosts.core import CLOCK_AGE_MAX, CLOCK_ASKS_MAX
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.payloads import INLINE_MAX, Place
 from holdfast.kernel.authoring.decorators import stage
@@ -14,7 +14,6 @@ from holdfast.kernel.authoring.options import StartOptions
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.codec import command_json
 from holdfast.ports.blobs import check_blob_key
-from holdfast.ports.clock import Clock, micros
 from holdfast.ports.errors import (
     InvalidArgumentError,
     InvalidNamespaceError,
@@ -25,7 +24,7 @@ from holdfast.ports.errors import (
 from holdfast.ports.persistence import Query, StoreTime
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.clock import ManualClock
-from tests.unit.hosts.bench import Bench, CountingPersistence
+from tests.unit.hosts.bench import Bench, StoreWithClock
 
 R = TypeVar("R")
 
@@ -137,21 +136,6 @@ def test_any_other_namespace_can_have_blobs(namespace: str) -> None:
     check_blob_key(Place(namespace=namespace, run="f" * 64, stage="s" * 128, epoch=2**63).key("f" * 64))
 
 
-class StoreWithClock(CountingPersistence):
-    """A store that has a clock of its own."""
-
-    def __init__(self, clock: Clock) -> None:
-        super().__init__()
-        self._clock = clock
-
-    @override
-    def read(self, query: Query[R], /) -> R:
-        if isinstance(query, StoreTime):
-            self.asked.append(query)
-            return cast("R", micros(self._clock.now()))
-        return super().read(query)
-
-
 def test_a_client_whose_machine_slept_asks_the_store_for_its_time_before_it_starts_something() -> None:
     """Else a run that may take a minute would have been over an hour ago."""
     machine, there = ManualClock(), ManualClock()
@@ -176,3 +160,33 @@ def test_a_client_asks_the_store_for_its_time_every_few_seconds_and_not_each_tim
     bench.engine.sync.start(PIPELINE("a"))
 
     assert (asked_at_first, store.asked.count(StoreTime())) == (1, 2)
+
+
+class SlowStore(StoreWithClock):
+    """A store that looks at its clock at once, and whose first answers are on their way for five seconds each."""
+
+    def __init__(self, clock: ManualClock, *, slow: int) -> None:
+        super().__init__(clock)
+        self._slow = slow
+        self._hub = clock
+
+    @override
+    def read(self, query: Query[R], /) -> R:
+        answer = super().read(query)
+        if isinstance(query, StoreTime) and len(self.asked) <= self._slow:
+            self._hub.advance(timedelta(seconds=5))
+        return answer
+
+
+@pytest.mark.parametrize(("slow", "asked", "behind"), [(0, 1, 0), (1, 2, 0), (9, CLOCK_ASKS_MAX, 5)])
+def test_a_store_whose_answer_took_long_is_asked_again_but_not_for_ever(
+    slow: int, asked: int, behind: int
+) -> None:
+    """Else a function that begins to sleep would do so five seconds ago."""
+    clock = ManualClock()
+    store = SlowStore(clock, slow=slow)
+    core = Bench(PIPELINE, persistence=store, clock=clock).core
+    core.connect()
+
+    assert len(store.asked) == asked
+    assert round((clock.now() - core.clock.now()).total_seconds(), 1) == behind
