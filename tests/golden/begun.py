@@ -5,25 +5,32 @@ A change of the engine that has one of these do something else breaks somebody's
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from holdfast import (
     Call,
     Channel,
+    Rate,
     Retry,
+    RunCancelledError,
     Workflow,
     compensate_with,
+    continue_as_new,
+    expose,
     now,
     patched,
+    publish,
     random,
     select,
     side_effect,
     sleep,
     sleep_until,
+    start_child,
     step,
     step_context,
+    update,
     uuid4,
     workflow,
 )
@@ -198,6 +205,105 @@ async def is_cancelled(order: str) -> str:
     return receipt
 
 
+@workflow
+async def is_late(order: str) -> list[bool]:
+    """Nobody drives it for a while after it was created."""
+    began = now()
+    async with asyncio.timeout(60):
+        await charge(order)
+    return [now() >= began]
+
+
+@step(queue="far", retry=Retry(attempts=3, wait=timedelta()))
+def weigh(order: str) -> int:
+    if step_context().attempt < 2:
+        raise ConnectionError(f"{order} is busy")
+    return len(order)
+
+
+@step(queue="far", priority=5, max_concurrency=1, rate_limit=Rate(100, per=timedelta(minutes=1)), retry=ONCE)
+async def measure(order: str) -> int:
+    return len(order)
+
+
+@step(queue="nobody", retry=ONCE)
+def unserved(order: str) -> None:
+    del order
+
+
+@workflow
+async def in_queues(order: str) -> list[int]:
+    weights = list(await asyncio.gather(weigh(order), measure(order), measure(order * 2)))
+    try:
+        async with asyncio.timeout(0.3):
+            await unserved(order)
+    except TimeoutError:
+        weights.append(len(await charge(order)))
+    return weights
+
+
+@workflow
+async def packs(order: str) -> str:
+    return (await pack(order)).order
+
+
+@workflow
+async def has_children(order: str) -> list[str]:
+    one, other = await start_child(packs(order)), await start_child(listens(order))
+    await other.signal(approval(True))
+    await other.cancel(reason="enough")
+    try:
+        await other.result()
+    except RunCancelledError as error:
+        return [await one.result(), await packs("inner"), error.reason]
+    return []
+
+
+@dataclass
+class Counter:
+    count: int = 0
+    is_done: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @update
+    async def add(self, number: int) -> int:
+        await charge(f"add-{number}")
+        self.count += number
+        return self.count
+
+    @add.validator
+    def may_add(self, number: int) -> None:
+        if number < 0:
+            raise ValueError(number)
+
+    @update
+    def finish(self) -> None:
+        self.is_done.set()
+
+
+@workflow
+async def is_updated(order: str) -> int:
+    counter = expose(Counter())
+    publish("order", order)
+    await counter.is_done.wait()
+    return counter.count
+
+
+@workflow
+async def goes_on(number: int) -> int:
+    await pack(str(number))
+    if number < 3:
+        return await continue_as_new(goes_on(number + 1))
+    return number
+
+
+@workflow
+async def is_forked(order: str) -> list[str]:
+    drawn = str(uuid4())
+    receipt = await charge(order)
+    word = await withdrawal.receive()
+    return [drawn, receipt, word, (await pack(order)).order, str(uuid4())]
+
+
 CALLS: Final[Mapping[str, Call[Any]]] = {
     "in_order": in_order("a-1"),
     "at_once": at_once(["b", "bb", "bbb"]),
@@ -210,10 +316,17 @@ CALLS: Final[Mapping[str, Call[Any]]] = {
     "sleeps": sleeps("h-1"),
     "listens": listens("i-1"),
     "is_cancelled": is_cancelled("j-1"),
+    "is_late": is_late("k-1"),
+    "in_queues": in_queues("l-1"),
+    "has_children": has_children("m-1"),
+    "is_updated": is_updated("n-1"),
+    "goes_on": goes_on(1),
+    "is_forked": is_forked("o-1"),
 }
 WORKFLOWS: Final[tuple[Workflow[..., Any], ...]] = (
     *(in_order, at_once, races, forgives, fails, is_told, is_patched, is_large),
     *(sleeps, listens, is_cancelled),
+    *(is_late, in_queues, packs, has_children, is_updated, goes_on, is_forked),
 )
 WAITING: Final = frozenset({"sleeps", "listens"})
 """Those that were not at their end when they were written."""

@@ -12,11 +12,13 @@ from typing import Any, Final
 
 import anyio
 
-from holdfast import Engine, RunCancelledError, RunFailedError, RunHandle, Worker
-from tests.golden.begun import CALLS, WAITING, WORKFLOWS, approval, withdrawal
+from holdfast import Engine, RunCancelledError, RunFailedError, RunHandle, UpdateRejectedError, Worker
+from tests.golden.begun import CALLS, WAITING, WORKFLOWS, Counter, approval, pack, withdrawal
 
 FOLDER: Final = Path(__file__).parent / "histories"
+ROOT: Final = Path(__file__).resolve().parent.parent.parent
 _LOOK_SECONDS: Final = 0.02
+_LATE_SECONDS: Final = 3.0
 
 
 def main() -> None:
@@ -32,13 +34,22 @@ async def _write(names: list[str]) -> None:
         url = f"sqlite:///{folder}/golden.db"
         engine = Engine.open(url, workflows=WORKFLOWS, blobs=f"file://{folder}/blobs")
         engine.core.host = "golden"
-        async with engine, Worker(engine):
-            for name in names:
-                run = await engine.start(CALLS[name], id=f"{name}-1")
-                await _accompany(name, run)
-                path = FOLDER / f"{name}-{platform.python_version()}.json"
-                path.write_text((await run.export_history()).to_json(), encoding="utf-8")
-                print(path.name)
+        async with engine:
+            if "is_late" in names:
+                await engine.start(CALLS["is_late"], id="is_late-1")
+                await anyio.sleep(_LATE_SECONDS)
+            await _write_with(engine, names)
+
+
+async def _write_with(engine: Engine, names: list[str]) -> None:
+    async with Worker(engine, only_queues=["default", "far"]):
+        for name in names:
+            run = await engine.start(CALLS[name], id=f"{name}-1", if_exists="return")
+            await _accompany(name, run)
+            path = FOLDER / f"{name}-{platform.python_version()}.json"
+            text = (await run.export_history()).to_json()
+            path.write_text(text.replace(f"{ROOT}/", ""), encoding="utf-8")
+            print(path.name)
 
 
 async def _accompany(name: str, run: RunHandle[Any]) -> None:
@@ -54,6 +65,16 @@ async def _accompany(name: str, run: RunHandle[Any]) -> None:
         await _until(run, "step.completed")
     if name == "is_cancelled":
         await run.cancel(reason="changed their mind")
+    if name == "is_updated":
+        await run.update(Counter.add(5))
+        with suppress(UpdateRejectedError):
+            await run.update(Counter.add(-5))
+        await run.update(Counter.add(2))
+        await run.update(Counter.finish())
+    if name == "is_forked":
+        await run.signal(withdrawal("no"))
+        await run.result()
+        await run.rerun_from(pack)
     if name not in WAITING:
         with suppress(RunFailedError, RunCancelledError):
             await run.result()

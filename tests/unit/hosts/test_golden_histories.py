@@ -39,3 +39,13 @@ def test_a_golden_history_is_replayed_at_every_row_of_it(path: Path) -> None:
 def test_a_golden_history_is_written_again_as_it_is(path: Path) -> None:
     text = path.read_text()
     assert RunHistory.from_json(text).to_json() == text
+
+
+def test_all_that_functions_are_told_is_in_one_of_them() -> None:
+    kinds = {row.type for path in HISTORIES for row in RunHistory.from_json(path.read_text()).rows}
+    assert kinds >= {
+        *("clock.read", "patch.marked", "signal.received", "timer.fired", "value.published"),
+        *("child.started", "child.signalled", "child.cancelling", "child.completed", "child.failed"),
+        *("step.completed", "step.failed", "step.retrying", "step.queued", "step.cancelled"),
+        *("update.received", "update.completed"),
+    }
