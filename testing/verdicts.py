@@ -40,6 +40,7 @@ def problems(trial: Trial, usual: Trial, same: Callable[[Any], object] | None) -
         return [
             *found,
             *(f"{_name(trial, run)} did not end: it is {run.status}{_why(trial, run)}" for run in lasting),
+            *([] if trial.raised is None else [_left_undone(trial.raised)]),
         ]
     found += _of_effects(trial, usual)
     for number, (run, usually) in enumerate(zip(trial.started, usual.started, strict=True)):
@@ -66,6 +67,11 @@ def _is_excused(trial: Trial, run: Run, usual: Trial, usually: Run) -> bool:
     if run.status is not RunStatus.FAILED or (usually.error and _where(run) == _where(usually)):
         return False
     return _is_by_faults(trial, run, _own_errors(usual))
+
+
+def _left_undone(raised: Exception) -> str:
+    what = f"{type(raised).__name__}: {raised}"
+    return f"what was done from outside raised {what}; what was to be done after it was not"
 
 
 def _name(trial: Trial, run: Run) -> str:

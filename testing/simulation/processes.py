@@ -34,6 +34,7 @@ from holdfast.testing.simulation.callings import driven
 from holdfast.testing.simulation.fibers import START, Hub, Signal, current
 from holdfast.testing.simulation.lives import Life
 from holdfast.testing.simulation.loops import VirtualLoop, virtual_loop
+from holdfast.testing.simulation.patience import Patience
 from holdfast.testing.simulation.ports import (
     SharedSink,
     SimulatedBlobs,
@@ -133,7 +134,14 @@ class Surroundings:
             ids=SeededIds(life.random.getrandbits(64), clock),
         )
         observer = Observer(life, self.watch)
-        core = Core(stores, workflows, namespace="default", migrate=True, interceptors=(observer,))
+        core = Core(
+            stores,
+            workflows,
+            namespace="default",
+            migrate=True,
+            interceptors=(observer,),
+            listener=Patience(stores),
+        )
         core.host = life.name
         core.bodies.substitute = observer.observed
         return core

@@ -1,11 +1,14 @@
 """A simulation finds what crashes do to durable functions, and nothing where there is nothing."""
 
 import asyncio
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, cast
 
 import pytest
 
+from holdfast.hosts.sync_handles import SyncRunHandle
+from holdfast.kernel.authoring.exposed import expose, query, update
 from holdfast.kernel.authoring.functions import now, sleep, uuid4, workflow
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.step_context import step_context
@@ -226,3 +229,84 @@ def test_workflows_are_workflows() -> None:
     given = cast("Any", [mail])
     with pytest.raises(InvalidArgumentError, match="it is pipelines and durable functions"):
         simulate(household(1), effects=effects, seeds=1, workflows=given)
+
+
+@dataclass
+class Account:
+    balance: int = 0
+    closed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @query
+    def worth(self) -> int:
+        return self.balance
+
+    @update
+    async def deposit(self, cents: int) -> int:
+        self.balance += await pay_in(cents)
+        return self.balance
+
+    @update
+    def close(self) -> None:
+        self.closed.set()
+
+
+@step(retry=Retry(attempts=20, wait=timedelta(seconds=1)))
+async def pay_in(cents: int) -> int:
+    effects.happen(f"charge {cents}", key=step_context().idempotency_key)
+    return cents
+
+
+@workflow
+async def account() -> int:
+    state = expose(Account())
+    await state.closed.wait()
+    return state.balance
+
+
+def test_who_is_outside_waits_for_replies_and_results() -> None:
+    """It does so in virtual time: workers go on meanwhile, and are lost."""
+    replies: list[tuple[int, int]] = []
+    results: list[int] = []
+
+    def deposits(run: SyncRunHandle[int]) -> None:
+        reply = run.update(Account.deposit(5), idempotency_key="first")
+        replies.append((reply, run.query(Account.worth())))
+
+    def closes(run: SyncRunHandle[int]) -> None:
+        run.update(Account.close())
+        results.append(run.result())
+
+    meanwhile = {timedelta(minutes=1): deposits, timedelta(minutes=2): closes}
+    simulation = simulate(account(), seeds=20, effects=effects, meanwhile=meanwhile)
+    assert simulation.result == 5
+    assert simulation.effects == {"charge 5": 1}
+    assert set(replies) == {(5, 5)}
+    assert set(results) == {5}
+    assert len(replies) == len(results) == 22
+
+
+def test_waiting_from_outside_has_an_end() -> None:
+    waited: list[str] = []
+
+    def waits(run: SyncRunHandle[int]) -> None:
+        with pytest.raises(TimeoutError):
+            run.result(timeout=timedelta(days=3))
+        waited.append(run.info().status.value)
+        run.update(Account.close())
+
+    simulation = simulate(account(), seeds=3, meanwhile={timedelta(minutes=1): waits})
+    assert simulation.seconds >= 3 * 86_400
+    assert set(waited) == {"running"}
+
+
+def test_what_was_not_done_from_outside_is_told_if_a_run_does_not_end() -> None:
+    calls: list[str] = []
+
+    def stumbles(run: SyncRunHandle[int]) -> None:
+        calls.append(run.id)
+        if len(calls) > 2:  # it is played twice without faults
+            raise LookupError("nothing there")
+        run.update(Account.close())
+
+    with pytest.raises(SimulationFailedError, match="raised LookupError: nothing there; what was to be done"):
+        simulate(account(), seeds=1, meanwhile={timedelta(minutes=1): stumbles})
