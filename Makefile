@@ -12,12 +12,13 @@ SEEDS ?= 300
 FIRST ?= 1
 STORE ?= memory
 JOBS ?= 1
+MINUTES ?= 60
 
 # Each worker of the tests imports them all, and tests start processes that import it all again: what is compiled is
 # kept, even where the environment says otherwise. To collect the tests takes 6 seconds then, and 16 without.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-slow chaos check lint types imports purity format bench bench-peers simulate mutants coverage clean
+.PHONY: help demo test test-slow chaos check lint types imports purity format bench bench-peers bench-page soak simulate mutants coverage clean
 
 help:
 	@echo 'make demo       run the first example'
@@ -27,6 +28,8 @@ help:
 	@echo 'make chaos      the chaos tests in their full form, most of an hour'
 	@echo 'make bench      the benchmarks'
 	@echo 'make bench-peers   Holdfast beside what people would pick instead, on one server'
+	@echo 'make soak [MINUTES=60]   one worker at half of what it can do, for long: is everything flat?'
+	@echo 'make bench-page   tables and plots of the documentation, from what the last two have measured'
 	@echo 'make simulate SEEDS=1500 FIRST=1 [STORE=memory|sqlite] [JOBS=2]   seeds of faults, in virtual time'
 	@echo 'make mutants [ONLY=name,name] [SEEDS=500] [JOBS=2] [WRITE=1]   bugs that are planted, and must be found'
 	@echo 'make format     rewrite the code as `make check` wants it'
@@ -67,7 +70,13 @@ format: .venv/.tools
 	$(BIN)/ruff format
 
 bench-peers: .venv/.tools .cache/postgres/.ready
-	$(BIN)/python -m tests.benchmarks.peers
+	$(BIN)/python -m tests.benchmarks.peers --data tests/benchmarks/results/peers.json
+
+soak: .venv/.tools .cache/postgres/.ready
+	$(BIN)/python -m tests.benchmarks.soak --minutes $(MINUTES)
+
+bench-page: .venv/.tools
+	$(BIN)/python -m tests.benchmarks.page
 
 bench: .venv/.tools .cache/postgres/.ready
 	$(BIN)/python -m tests.benchmarks

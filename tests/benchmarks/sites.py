@@ -1,7 +1,6 @@
 """Databases to measure on, each used for one sample, and what can be counted about them."""
 
 import contextlib
-import os
 import shutil
 import sqlite3
 import tempfile
@@ -336,4 +335,4 @@ def _file_system(path: Path) -> str:
             with contextlib.suppress(OSError):
                 if Path(mount).stat().st_dev == device and len(mount) >= len(best[0]):
                     best = (mount, kind)
-    return f"{best[1]} ({os.fspath(path)})"
+    return best[1]

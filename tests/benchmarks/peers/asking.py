@@ -33,15 +33,17 @@ class Taken:
         seconds: In how many seconds.
         latencies: How many each took, where that is what is measured.
         more: Other figures, by name.
+        curve: How a figure went, from the beginning of the work to its end.
         python_ms, server_ms: Processor time for each item, of the program and its workers, and of the server.
         wal_bytes, writes, statements: For each item; `writes` are transactions that wrote something. None: not known.
-        bytes: How large the tables and their indexes are in the end, for each item.
+        bytes: How large the tables and their indexes are in the end, for each item that is or was there.
     """
 
     items: int
     seconds: float
     latencies: tuple[float, ...]
     more: dict[str, float]
+    curve: tuple[float, ...]
     python_ms: float
     server_ms: float | None
     wal_bytes: float | None
@@ -78,12 +80,13 @@ def take(peer: str, row: Row, site: Site) -> Taken:
         seconds=cast("float", outcome["seconds"]),
         latencies=tuple(cast("list[float]", outcome["latencies"])),
         more=cast("dict[str, float]", outcome["more"]),
+        curve=tuple(cast("list[float]", outcome["curve"])),
         python_ms=python * 1_000 / items,
         server_ms=each(spent.server_cpu, used.server_cpu, 1_000),
         wal_bytes=each(spent.wal_bytes, used.wal_bytes),
         writes=each(spent.writes, used.writes),
         statements=each(spent.statements, used.statements),
-        bytes=site.size() / items,
+        bytes=site.size() / (items + row.finished),
     )
 
 

@@ -13,11 +13,15 @@ _ROOT: Final = _HERE.parents[2]
 PEERS: Final = ("dbos", "absurd", "edda", "procrastinate", "pgqueuer")
 """What Holdfast is measured beside: three engines, then two queues of jobs."""
 HOLDFAST: Final = "holdfast"
+FLOOR: Final = "floor"
+"""Hand-written SQL that does the same, with nothing around it: no engine, and what none can be faster than."""
+OWN: Final = (HOLDFAST, FLOOR)
+"""Those that run in our own environment."""
 
 
 def python_of(peer: str) -> Path:
     """Return the Python with which a peer's program is run; its environment is made first, if need be."""
-    if peer == HOLDFAST:
+    if peer in OWN:
         return Path(sys.executable)
     wanted = _HERE.joinpath("requirements", f"{peer}.txt")
     folder = _ROOT / ".cache" / "peers" / peer
@@ -39,7 +43,7 @@ def program_of(peer: str) -> Path:
 
 def version_of(peer: str) -> str:
     """Return the version of what is measured, from its requirements."""
-    if peer == HOLDFAST:
+    if peer in OWN:
         from importlib.metadata import version
 
         return version(HOLDFAST)

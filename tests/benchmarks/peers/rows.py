@@ -1,14 +1,15 @@
 """What is measured of everybody: the rows of the table."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, Literal
 
 import attrs
 
-from tests.benchmarks.peers.environments import HOLDFAST
+from tests.benchmarks.peers.environments import FLOOR, HOLDFAST
 
 ENGINES: Final = (HOLDFAST, "dbos", "absurd", "edda")
-ALL: Final = (*ENGINES, "procrastinate", "pgqueuer")
+QUEUES: Final = ("procrastinate", "pgqueuer")
+ALL: Final = (*ENGINES, *QUEUES, FLOOR)
 
 
 @attrs.frozen(kw_only=True)
@@ -22,107 +23,227 @@ class Row:
         sizes: What they are given, if they do not say otherwise in `sizes_of`.
         unit: Of a rate more is better, of a time less. `ms` is of latencies, `s` of the whole.
         who: Those that can do it.
+        target: What Holdfast is to reach, in that unit; for times it is the most.
         repeats: How often it is done; the median counts.
+        store: The database.
+        finished: How many runs have ended in it before.
+        has_costs: Whether what each item costs says anything.
     """
 
     name: str
     about: str
     workload: str
     sizes: Mapping[str, int]
-    unit: str
+    unit: Literal["/s", "ms", "ms each", "s"]
     who: Sequence[str]
+    target: float
     sizes_of: Mapping[str, Mapping[str, int]] = attrs.field(factory=dict[str, Mapping[str, int]])
     repeats: int = 3
+    store: Literal["postgres", "sqlite"] = "postgres"
+    finished: int = 0
+    has_costs: bool = True
 
     def sizes_for(self, peer: str) -> dict[str, int]:
         """Return what a peer's program is given."""
         return {**self.sizes, **self.sizes_of.get(peer, {})}
 
 
+_TRIAL: Final = 0.1
+
+
+@attrs.frozen
+class _Share:
+    """How much of the full sizes is done."""
+
+    share: float
+
+    def of(self, number: int, *, each: int = 1) -> int:
+        return max(each, round(number * self.share) // each * each)
+
+    def whole(self, number: int) -> int:
+        """Return all of it, but in a trial: less of this would be something else."""
+        return number if self.share >= _TRIAL else self.of(number)
+
+
 def rows(share: float = 1.0) -> Sequence[Row]:
     """Return everything that is measured, at this share of its full size."""
+    some = _Share(share)
+    return (*_submitted(some), *_drained(some), *_stepped(some), *_waited_for(some), *_on_sqlite(some))
 
-    def some(number: int, *, of: int = 1) -> int:
-        return max(of, round(number * share) // of * of)
 
-    queue = tuple(one for one in ALL if one != "edda")
-    runs = {"dbos": {"runs": some(1_000)}, "absurd": {"runs": some(2_000)}, "edda": {"runs": some(500)}}
+def _submitted(some: _Share) -> Sequence[Row]:
+    who = (HOLDFAST, "dbos", "absurd", *QUEUES, FLOOR)
     return (
         Row(
             name="submit, 16 at once",
             about="runs are stored one by one, by 16 threads or tasks",
             workload="submit",
-            sizes={"runs": some(4_000), "threads": 16},
+            sizes={"runs": some.of(4_000), "threads": 16},
             unit="/s",
-            who=queue,
+            who=who,
+            target=5_000,
         ),
         Row(
             name="submit, batches of 100",
             about="runs are stored, a hundred in a transaction",
             workload="submit_batches",
-            sizes={"runs": some(20_000, of=100), "batch": 100},
+            sizes={"runs": some.of(20_000, each=100), "batch": 100},
             unit="/s",
-            who=queue,
-            sizes_of={peer: {"runs": some(4_000, of=100)} for peer in ("dbos", "absurd")},
+            who=who,
+            target=54_000,
+            sizes_of={peer: {"runs": some.of(4_000, each=100)} for peer in ("dbos", "absurd")},
         ),
-        Row(
-            name="drain",
-            about="one worker does all runs of one step that are there",
-            workload="drain",
-            sizes={"runs": some(5_000), "at_once": 200},
-            unit="/s",
-            who=ALL,
-            sizes_of={
-                "dbos": {**runs["dbos"], "at_once": 50},
-                "absurd": {**runs["absurd"], "at_once": 48},
-                "edda": {**runs["edda"], "at_once": 50},
-                "procrastinate": {"runs": some(3_000), "at_once": 20},
-                "pgqueuer": {"runs": some(50_000)},
-            },
+    )
+
+
+def _drained(some: _Share) -> Sequence[Row]:
+    one = Row(
+        name="drain",
+        about="one worker, in a process of its own, does all runs of one step that are there",
+        workload="drain",
+        sizes={"runs": some.of(5_000), "at_once": 200, "workers": 1},
+        unit="/s",
+        who=ALL,
+        target=17_000,
+        sizes_of={
+            "dbos": {"runs": some.of(1_000), "at_once": 50},
+            "absurd": {"runs": some.of(2_000), "at_once": 48},
+            "edda": {"runs": some.of(500), "at_once": 50},
+            "procrastinate": {"runs": some.of(3_000), "at_once": 20},
+            "pgqueuer": {"runs": some.of(30_000)},
+            FLOOR: {"runs": some.of(50_000)},
+        },
+    )
+    two = {peer: {**one.sizes_for(peer), "workers": 2} for peer in ALL}
+    aged = tuple(peer for peer in ALL if peer not in {"edda", FLOOR})
+    return (
+        one,
+        attrs.evolve(
+            one,
+            name="drain, 2 workers",
+            about="the same, by two workers",
+            sizes_of=two,
+            who=tuple(peer for peer in ALL if peer != FLOOR),
         ),
+        attrs.evolve(
+            one,
+            name="drain, much has ended",
+            about=f"the same by one worker, where {some.of(200_000, each=500):,} runs have ended before",
+            who=aged,
+            finished=some.of(200_000, each=500),
+            repeats=2,
+        ),
+    )
+
+
+def _stepped(some: _Share) -> Sequence[Row]:
+    targets = {50: 12_000, 200: 18_000}
+    return (
         *(
             Row(
                 name=f"steps, {at_once} runs at once",
-                about="one worker takes 200 runs through 20 steps each, one after the other",
+                about=f"one worker takes 200 runs through {some.of(20)} steps each, one after the other",
                 workload="steps",
-                sizes={"runs": some(200), "length": 20, "at_once": at_once},
+                sizes={"runs": some.whole(200), "length": some.of(20), "at_once": at_once},
                 unit="/s",
-                who=ENGINES,
+                who=(*ENGINES, FLOOR),
+                sizes_of={FLOOR: {"length": some.of(200)}},
+                target=target,
             )
-            for at_once in (50, 200)
-        ),
-        Row(
-            name="latency",
-            about="from a start to its result, where nothing else happens, by a worker in another process",
-            workload="latency",
-            sizes={"times": some(200)},
-            unit="ms",
-            who=queue,
-            repeats=1,
+            for at_once, target in targets.items()
         ),
         Row(
             name="steps of one run",
-            about="one run does 3,000 steps, one after the other; and what each took at its start, and at its end",
+            about=f"one run does {some.of(10_000):,} steps (edda {some.of(3_000):,}), one after the other; in brackets "
+            "its first and its last ones",
             workload="long_run",
-            sizes={"length": some(3_000), "ends": min(100, some(1_000))},
+            sizes={"length": some.of(10_000), "ends": min(100, some.of(1_000))},
             unit="ms each",
-            who=ENGINES,
+            who=(*ENGINES, FLOOR),
+            sizes_of={"edda": {"length": some.of(3_000)}},
+            target=0.5,
             repeats=1,
         ),
         Row(
             name="500 steps at once",
             about="one run does 500 steps at once, and joins them",
             workload="fan_out",
-            sizes={"width": some(500)},
+            sizes={"width": some.whole(500)},
             unit="s",
             who=ENGINES,
+            target=0.10,
         ),
         Row(
             name="500 children",
             about="one run starts 500 others of one step, and waits for what they give",
             workload="children",
-            sizes={"width": some(500)},
+            sizes={"width": some.whole(500)},
             unit="s",
-            who=tuple(one for one in ENGINES if one != "edda"),
+            who=(HOLDFAST, "dbos", "absurd"),
+            target=0.25,
+        ),
+    )
+
+
+def _waited_for(some: _Share) -> Sequence[Row]:
+    return (
+        Row(
+            name="latency",
+            about="from a start to its result, where nothing else happens, by a worker in another process: p50 / p99",
+            workload="latency",
+            sizes={"times": some.of(300)},
+            unit="ms",
+            who=(HOLDFAST, "dbos", "absurd", *QUEUES, FLOOR),
+            target=5,
+            repeats=1,
+        ),
+        Row(
+            name="replay",
+            about="a worker goes on with a run of 3,000 steps whose worker was killed: until it is where that one was",
+            workload="replay",
+            sizes={"length": some.whole(3_000), "lease": 5},
+            unit="s",
+            who=(HOLDFAST, "dbos", "absurd"),
+            target=0.015,
+            repeats=2,
+            has_costs=False,
+        ),
+        Row(
+            name="takeover",
+            about="from the SIGKILL of a worker until another has its run; leases last 5 s, all else as it comes",
+            workload="takeover",
+            sizes={"length": 20, "lease": 5},
+            unit="s",
+            who=(HOLDFAST, "absurd"),
+            target=5 + 5 / 3 + 1,
+            has_costs=False,
+        ),
+    )
+
+
+def _on_sqlite(some: _Share) -> Sequence[Row]:
+    who = (HOLDFAST, "dbos", FLOOR)
+    return (
+        Row(
+            name="SQLite: drain",
+            about="one worker does all runs of one step that are there",
+            workload="drain",
+            sizes={"runs": some.of(2_000), "at_once": 200, "workers": 1},
+            unit="/s",
+            who=who,
+            sizes_of={"dbos": {"runs": some.of(500), "at_once": 20}, FLOOR: {"runs": some.of(50_000)}},
+            target=5_000,
+            store="sqlite",
+        ),
+        Row(
+            name="SQLite: steps, 50 runs at once",
+            about=f"one worker takes 100 runs through {some.of(20)} steps each, one after the other",
+            workload="steps",
+            sizes={"runs": some.whole(100), "length": some.of(20), "at_once": 50},
+            unit="/s",
+            who=who,
+            sizes_of={"dbos": {"at_once": 20}, FLOOR: {"length": some.of(200)}},
+            target=8_000,
+            store="sqlite",
         ),
     )

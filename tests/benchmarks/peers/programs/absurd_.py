@@ -14,11 +14,25 @@ from typing import Any
 
 import psycopg
 from absurd_sdk import Absurd, AsyncAbsurd
-from protocol import Outcome, Work, asked, beside, check, main, marks, timed
+from protocol import (
+    Left,
+    Outcome,
+    Work,
+    asked,
+    beside,
+    check,
+    drained,
+    left_behind,
+    main,
+    marks,
+    say,
+    timed,
+)
 
 POLL = 0.02
 CLIENTS = 4
 MARKS: list[float] = []
+HEIR = False
 
 
 async def add(context: Any, name: str, number: int) -> int:
@@ -48,6 +62,20 @@ async def long(length: int, context: Any) -> int:
     return number
 
 
+async def held(length: int, context: Any) -> int:
+    say("entered")
+    number = 0
+    for _ in range(length):
+        number = await add(context, "add", number)
+
+    async def hold() -> None:
+        say("held")
+        await asyncio.sleep(1 if HEIR else 3_600)
+
+    await context.step("hold", hold)
+    return number
+
+
 async def fan(width: int, context: Any) -> int:
     return sum(await asyncio.gather(*(add(context, f"add-{number}", number) for number in range(width))))
 
@@ -70,6 +98,7 @@ TASKS: dict[str, Callable[[int, Any], Coroutine[Any, Any, int]]] = {
     "one": one,
     "chain": chain,
     "long": long,
+    "held": held,
     "fan": fan,
     "parent": parent,
 }
@@ -79,24 +108,29 @@ URL = ""
 def made(url: str, *queues: str) -> Absurd:
     global URL
     URL = url
+    with psycopg.connect(url) as connection:
+        is_there = connection.execute("SELECT to_regclass('absurd.queues')").fetchone() != (None,)
+    client = Absurd(url, queue_name="work")
+    if is_there:
+        return client
     program = shutil.which("absurdctl", path=str(Path(sys.executable).parent)) or "absurdctl"
     subprocess.run(
         [sys.executable, program, "init", "-d", url], check=True, capture_output=True, env={**os.environ}
     )
-    client = Absurd(url, queue_name="work")
     for queue in queues or ("work",):
         client.create_queue(queue)
     return client
 
 
-async def work_until(url: str, queue: str, at_once: int, done: asyncio.Event) -> None:
+async def work_until(url: str, queue: str, at_once: int, done: asyncio.Event, *, lease: int = 120) -> None:
     clients = [AsyncAbsurd(url, queue_name=queue) for _ in range(CLIENTS)]
     for client in clients:
         for name, task in TASKS.items():
             client.register_task(name=name)(task)
     each = max(1, at_once // CLIENTS)
     running = [
-        asyncio.create_task(client.start_worker(concurrency=each, poll_interval=POLL)) for client in clients
+        asyncio.create_task(client.start_worker(concurrency=each, poll_interval=POLL, claim_timeout=lease))
+        for client in clients
     ]
     await done.wait()
     for client, task in zip(clients, running, strict=True):
@@ -104,25 +138,24 @@ async def work_until(url: str, queue: str, at_once: int, done: asyncio.Event) ->
         await task
 
 
-def counted(url: str, runs: int, queue: str = "work") -> Callable[[], bool]:
+def are_done(url: str, queue: str = "work") -> Callable[[], bool]:
     connection = psycopg.connect(url, autocommit=True)
+    query = f"SELECT count(*) FROM absurd.r_{queue} WHERE state = ANY('{{pending,running,sleeping}}') LIMIT 1"
 
-    def are_done() -> bool:
-        row = connection.execute(
-            f"SELECT count(*) FROM absurd.t_{queue} WHERE state = 'completed'"
-        ).fetchone()
-        return row is not None and row[0] >= runs
+    def none_is_left() -> bool:
+        row = connection.execute(query).fetchone()
+        return row is not None and row[0] == 0
 
-    return are_done
+    return none_is_left
 
 
-def worked(url: str, runs: int, items: int, at_once: int) -> Outcome:
-    are_done = counted(url, runs)
+def worked(url: str, items: int, at_once: int) -> Outcome:
+    is_done = are_done(url)
 
     async def work() -> None:
         done = asyncio.Event()
         task = asyncio.create_task(work_until(url, "work", at_once, done))
-        while not await asyncio.to_thread(are_done):
+        while not await asyncio.to_thread(is_done):
             await asyncio.sleep(0.02)
         done.set()
         await task
@@ -130,12 +163,13 @@ def worked(url: str, runs: int, items: int, at_once: int) -> Outcome:
     return timed(items, lambda: asyncio.run(work()))
 
 
-def results(url: str) -> list[object]:
+def results(url: str, runs: int = 0) -> list[object]:
+    """Return what tasks gave: all, or so many of the newest."""
+    query = "SELECT completed_payload FROM absurd.t_work ORDER BY enqueue_at DESC" + f" LIMIT {runs}" * bool(
+        runs
+    )
     with psycopg.connect(url) as connection:
-        return [
-            row[0]
-            for row in connection.execute("SELECT completed_payload FROM absurd.t_work ORDER BY 1").fetchall()
-        ]
+        return [row[0] for row in connection.execute(query).fetchall()]
 
 
 def submit(url: str, runs: int, threads: int) -> Generator[Work]:
@@ -179,15 +213,19 @@ def queued(url: str, name: str, runs: int, *arguments: int) -> None:
             client.spawn(name, arguments[0] if arguments else number, queue="work")
 
 
-def drain(url: str, runs: int, at_once: int) -> Generator[Work]:
+def drainer(url: str, at_once: int) -> Generator[Work]:
+    yield lambda: timed(0, lambda: asyncio.run(work_until(url, "work", at_once, asyncio.Event())))
+
+
+def drain(url: str, runs: int, at_once: int, workers: int) -> Generator[Work]:
     queued(url, "one", runs)
-    yield lambda: worked(url, runs, runs, at_once)
-    check(sorted(map(int, results(url))) == list(range(1, runs + 1)), "it gave something else")
+    yield from drained(workers, url, runs, are_done(url), at_once=at_once)
+    check(sorted(map(int, results(url, runs))) == list(range(1, runs + 1)), "it gave something else")
 
 
 def steps(url: str, runs: int, length: int, at_once: int) -> Generator[Work]:
     queued(url, "chain", runs, length)
-    yield lambda: worked(url, runs, runs * length, at_once)
+    yield from drained(1, url, runs * length, are_done(url), at_once=at_once)
     check(set(results(url)) == {length}, "it gave something else")
 
 
@@ -217,24 +255,53 @@ def long_run(url: str, length: int, ends: int) -> Generator[Work]:
     queued(url, "long", 1, length)
 
     def work() -> Outcome:
-        outcome = worked(url, 1, length, 4)
-        outcome.more = marks(MARKS, ends=ends)
-        return outcome
+        worked(url, length, 4)
+        return marks(MARKS, ends=ends)
 
     yield work
     check(results(url) == [length], "it gave something else")
 
 
+def holder(url: str, lease: int, heir: bool) -> Generator[Work]:
+    global HEIR
+    HEIR = heir
+    yield lambda: timed(0, lambda: asyncio.run(work_until(url, "work", 4, asyncio.Event(), lease=lease)))
+
+
+def left(url: str, length: int, lease: int) -> Left:
+    def taken_at() -> float:
+        with psycopg.connect(url) as connection:
+            row = connection.execute(
+                "SELECT extract(epoch FROM max(started_at))::float8 FROM absurd.r_work"
+            ).fetchone()
+        return 0.0 if row is None else row[0]
+
+    queued(url, "held", 1, length)
+    with beside("holder", url, lease=lease, heir=False) as first:
+        first.go()
+        found = left_behind(url, first, taken_at, are_done(url), lease=lease)
+    check(results(url) == [length], "it gave something else")
+    return found
+
+
+def takeover(url: str, length: int, lease: int) -> Generator[Work]:
+    yield lambda: left(url, length, lease).takeover()
+
+
+def replay(url: str, length: int, lease: int) -> Generator[Work]:
+    yield lambda: left(url, length, lease).replay()
+
+
 def fan_out(url: str, width: int) -> Generator[Work]:
     queued(url, "fan", 1, width)
-    yield lambda: worked(url, 1, width, 4)
+    yield lambda: worked(url, width, 4)
     check(results(url) == [width * (width + 1) // 2], "it gave something else")
 
 
 def children(url: str, width: int) -> Generator[Work]:
     client = made(url, "work", "children")
     client.spawn("parent", width, queue="work")
-    are_done = counted(url, 1)
+    is_done = are_done(url)
 
     async def work() -> None:
         done = asyncio.Event()
@@ -242,7 +309,7 @@ def children(url: str, width: int) -> Generator[Work]:
             asyncio.create_task(work_until(url, "work", 4, done)),
             asyncio.create_task(work_until(url, "children", 48, done)),
         ]
-        while not await asyncio.to_thread(are_done):
+        while not await asyncio.to_thread(is_done):
             await asyncio.sleep(0.005)
         done.set()
         await asyncio.gather(*tasks)
@@ -252,4 +319,18 @@ def children(url: str, width: int) -> Generator[Work]:
 
 
 if __name__ == "__main__":
-    main(submit, submit_batches, drain, steps, latency, long_run, fan_out, children, worker)
+    main(
+        submit,
+        submit_batches,
+        drain,
+        drainer,
+        steps,
+        latency,
+        worker,
+        long_run,
+        replay,
+        takeover,
+        holder,
+        fan_out,
+        children,
+    )

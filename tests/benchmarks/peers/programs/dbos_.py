@@ -1,20 +1,20 @@
 """DBOS: workflows of sync steps in threads, as its documentation has them; queues polled every 10 ms."""
 
 import asyncio
-import itertools
 import logging
+import os
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 
 import sqlalchemy as sa
 from dbos import DBOS, DBOSClient
-from protocol import Outcome, Work, asked, beside, check, main, marks, timed, until
+from protocol import Outcome, Work, asked, beside, check, drained, heard, main, marks, say, timed, until
 
 POLL = 0.01
-DONE = itertools.count(1)
-LAST = 0
 MARKS: list[float] = []
+HEIR = False
 
 
 @DBOS.step()
@@ -24,19 +24,14 @@ def add(number: int) -> int:
 
 @DBOS.workflow()
 def one(number: int) -> int:
-    global LAST
-    number = add(number)
-    LAST = next(DONE)
-    return number
+    return add(number)
 
 
 @DBOS.workflow()
 def chain(steps: int) -> int:
-    global LAST
     number = 0
     for _ in range(steps):
         number = add(number)
-    LAST = next(DONE)
     return number
 
 
@@ -47,6 +42,22 @@ def long(steps: int) -> int:
         MARKS.append(time.perf_counter())
         number = add(number)
     MARKS.append(time.perf_counter())
+    return number
+
+
+@DBOS.step()
+def hold() -> None:
+    say("held")
+    time.sleep(3_600 if not HEIR else 0)
+
+
+@DBOS.workflow()
+def held(length: int) -> int:
+    say("entered")
+    number = 0
+    for _ in range(length):
+        number = add(number)
+    hold()
     return number
 
 
@@ -66,12 +77,14 @@ def parent(width: int) -> int:
     return sum(handle.get_result(polling_interval_sec=POLL) for handle in handles)
 
 
-def launched(url: str, *, threads: int, queued: int | None = None) -> None:
+def launched(url: str, *, threads: int, queued: int | None = None, executor: str = "local") -> None:
+    """Launch it. Executors of one name take each other's runs for their own of before."""
     logging.getLogger("dbos").setLevel(logging.ERROR)
     system = url.replace("postgresql://", "postgresql+psycopg://")
     DBOS(
         config={
             "name": "bench",
+            "executor_id": executor,
             "system_database_url": system,
             "sys_db_pool_size": max(20, threads),
             "db_engine_kwargs": {"pool_pre_ping": False} if url.startswith("postgresql") else {},
@@ -139,25 +152,34 @@ def queued(url: str, name: str, runs: int, *arguments: int) -> DBOSClient:
     return client
 
 
-def worked(url: str, client: DBOSClient, runs: int, items: int, at_once: int) -> Outcome:
+def drainer(url: str, at_once: int) -> Generator[Work]:
     def work() -> None:
-        launched(url, threads=at_once, queued=at_once)
-        until(lambda: runs <= LAST)
-        until(lambda: not client.list_workflows(status=["PENDING", "ENQUEUED"], limit=1))
+        launched(url, threads=at_once, queued=at_once, executor=str(os.getpid()))
+        time.sleep(3_600)
 
-    return timed(items, work)
+    yield lambda: timed(0, work)
 
 
-def drain(url: str, runs: int, at_once: int) -> Generator[Work]:
+def are_done(client: DBOSClient) -> Callable[[], bool]:
+    return lambda: (
+        not client.list_workflows(
+            status=["PENDING", "ENQUEUED"], limit=1, load_input=False, load_output=False
+        )
+    )
+
+
+def drain(url: str, runs: int, at_once: int, workers: int) -> Generator[Work]:
+    before = time.time_ns() // 1_000_000
     client = queued(url, "one", runs)
-    yield lambda: worked(url, client, runs, runs, at_once)
-    results = sorted(one.output for one in client.list_workflows(limit=runs))
+    yield from drained(workers, url, runs, are_done(client), at_once=at_once)
+    own = datetime.fromtimestamp(before / 1_000, UTC).isoformat()
+    results = sorted(one.output for one in client.list_workflows(limit=runs, start_time=own))
     check(results == list(range(1, runs + 1)), "it gave something else")
 
 
 def steps(url: str, runs: int, length: int, at_once: int) -> Generator[Work]:
     client = queued(url, "chain", runs, length)
-    yield lambda: worked(url, client, runs, runs * length, at_once)
+    yield from drained(1, url, runs * length, are_done(client), at_once=at_once)
     check({one.output for one in client.list_workflows(limit=runs)} == {length}, "it gave something else")
 
 
@@ -183,11 +205,42 @@ def long_run(url: str, length: int, ends: int) -> Generator[Work]:
     launched(url, threads=4)
 
     def work() -> Outcome:
-        outcome = timed(length, lambda: check(long(length) == length, "it gave something else"))
-        outcome.more = marks(MARKS, ends=ends)
-        return outcome
+        check(long(length) == length, "it gave something else")
+        return marks(MARKS, ends=ends)
 
     yield work
+
+
+def holder(url: str, length: int, heir: bool) -> Generator[Work]:
+    """The heir has the name of the first, and starts when that is gone: so it finds what was left, at its launch."""
+    global HEIR
+    HEIR = heir
+
+    def work() -> None:
+        launched(url, threads=4)
+        if not heir:
+            held(length)
+        time.sleep(3_600)
+
+    yield lambda: timed(0, work)
+
+
+def replay(url: str, length: int, lease: int) -> Generator[Work]:
+    del lease
+    made(url)
+    with beside("holder", url, length=length, heir=False) as first:
+        first.go()
+        heard(first, "held")
+        first.process.kill()
+        with beside("holder", url, length=length, heir=True) as heir:
+            heir.go()
+            entered_at = heard(heir, "entered")
+            seconds = heard(heir, "held") - entered_at
+            client = client_of(url)
+            until(are_done(client))
+        (run,) = client.list_workflows(limit=2)
+        check(run.output == length, "it gave something else")
+    yield lambda: Outcome(1, seconds)
 
 
 def fan_out(url: str, width: int) -> Generator[Work]:
@@ -208,4 +261,17 @@ def children(url: str, width: int) -> Generator[Work]:
 
 
 if __name__ == "__main__":
-    main(submit, submit_batches, drain, steps, latency, long_run, fan_out, children, worker)
+    main(
+        submit,
+        submit_batches,
+        drain,
+        drainer,
+        steps,
+        latency,
+        worker,
+        long_run,
+        replay,
+        holder,
+        fan_out,
+        children,
+    )

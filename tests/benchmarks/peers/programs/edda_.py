@@ -8,7 +8,7 @@ from typing import Any
 
 import uvloop
 from edda import EddaApp, WorkflowContext, activity, workflow
-from protocol import Outcome, Work, check, main, marks
+from protocol import Outcome, Work, check, main, marks, several
 
 MARKS: list[float] = []
 RESULTS: list[int] = []
@@ -60,7 +60,7 @@ def run_all(
         app = EddaApp(
             service_name="bench",
             db_url=url.replace("postgresql://", "postgresql+asyncpg://"),
-            pool_size=at_once,
+            pool_size=min(at_once, 100),
             pool_pre_ping=False,
         )
         await app.initialize()
@@ -83,9 +83,22 @@ def run_all(
     return lambda: uvloop.run(work())
 
 
-def drain(url: str, runs: int, at_once: int) -> Generator[Work]:
+def drainer(url: str, runs: int, at_once: int) -> Generator[Work]:
     yield run_all(url, lambda number: one.start(number=number), runs, at_once, runs)
     check(sorted(RESULTS) == list(range(1, runs + 1)), "it gave something else")
+
+
+def drain(url: str, runs: int, at_once: int, workers: int) -> Generator[Work]:
+    """Each of the workers starts its share."""
+    share = runs // workers
+    with several(workers, "drainer", url, runs=share, at_once=at_once) as processes:
+
+        def work() -> Outcome:
+            for process in processes:
+                process.go()
+            return Outcome(share * workers, max(process.outcome().seconds for process in processes))
+
+        yield work
 
 
 def steps(url: str, runs: int, length: int, at_once: int) -> Generator[Work]:
@@ -97,9 +110,8 @@ def long_run(url: str, length: int, ends: int) -> Generator[Work]:
     run = run_all(url, lambda number: long.start(length=1 if number else length), 1, 1, length)
 
     def work() -> Outcome:
-        outcome = run()
-        outcome.more = marks(MARKS, ends=ends)
-        return outcome
+        run()
+        return marks(MARKS, ends=ends)
 
     yield work
     check([length] == RESULTS, "it gave something else")
@@ -111,4 +123,4 @@ def fan_out(url: str, width: int) -> Generator[Work]:
 
 
 if __name__ == "__main__":
-    main(drain, steps, long_run, fan_out)
+    main(drain, drainer, steps, long_run, fan_out)

@@ -6,12 +6,27 @@ from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
-from protocol import Outcome, Work, asked, beside, check, main, marks, timed, until
+import psycopg
+from protocol import (
+    Left,
+    Outcome,
+    Work,
+    asked,
+    beside,
+    check,
+    drained,
+    left_behind,
+    main,
+    marks,
+    say,
+    timed,
+)
 
-from holdfast import Engine, RunStatus, Worker, step, workflow
+from holdfast import Engine, RunStatus, SyncEngine, Worker, step, workflow
 
 SOON = timedelta(seconds=300)
 MARKS: list[float] = []
+HEIR = False
 
 
 @step
@@ -42,6 +57,23 @@ async def long(length: int) -> int:
     return number
 
 
+@step
+async def hold() -> None:
+    """Say that all before it is done, and wait: for a signal that nobody survives, or a second."""
+    say("held")
+    await asyncio.sleep(1 if HEIR else 3_600)
+
+
+@workflow
+async def held(length: int) -> int:
+    say("entered")
+    number = 0
+    for _ in range(length):
+        number = await add(number)
+    await hold()
+    return number
+
+
 @workflow
 async def fan(width: int) -> int:
     return sum(await asyncio.gather(*(add(number) for number in range(width))))
@@ -53,9 +85,13 @@ async def parent(width: int) -> int:
 
 
 def engine_of(url: str) -> Engine:
-    engine = Engine.open(url, workflows=[one, chain, long, fan, parent])
+    engine = Engine.open(url, workflows=[one, chain, long, held, fan, parent])
     engine.sync.count()  # the tables are there
     return engine
+
+
+def under_way(engine: SyncEngine) -> int:
+    return sum(engine.count(status=(RunStatus.PENDING, RunStatus.RUNNING)).values())
 
 
 def submit(url: str, runs: int, threads: int) -> Generator[Work]:
@@ -82,7 +118,17 @@ def submit_batches(url: str, runs: int, batch: int) -> Generator[Work]:
         check(sum(engine.count().values()) == runs, "not all were stored")
 
 
-def drain(url: str, runs: int, at_once: int) -> Generator[Work]:
+def drainer(url: str, at_once: int) -> Generator[Work]:
+    with engine_of(url).sync as engine:
+
+        def work() -> None:
+            with Worker(engine, concurrency=at_once):
+                time.sleep(3_600)
+
+        yield lambda: timed(0, work)
+
+
+def drain(url: str, runs: int, at_once: int, workers: int) -> Generator[Work]:
     with engine_of(url).sync as engine:
         handles = [
             handle
@@ -90,11 +136,7 @@ def drain(url: str, runs: int, at_once: int) -> Generator[Work]:
             for handle in engine.start_all([one(number) for number in range(first, min(first + 100, runs))])
         ]
 
-        def work() -> None:
-            with Worker(engine, concurrency=at_once):
-                until(lambda: engine.count(status="completed")[RunStatus.COMPLETED] == runs, every=0.05)
-
-        yield lambda: timed(runs, work)
+        yield from drained(workers, url, runs, lambda: not under_way(engine), at_once=at_once)
         check([one.result() for one in handles] == list(range(1, runs + 1)), "it gave something else")
 
 
@@ -131,13 +173,44 @@ def long_run(url: str, length: int, ends: int) -> Generator[Work]:
     with engine_of(url).sync as engine, Worker(engine):
 
         def work() -> Outcome:
-            outcome = timed(
-                length, lambda: check(engine.run(long(length)) == length, "it gave something else")
-            )
-            outcome.more = marks(MARKS, ends=ends)
-            return outcome
+            check(engine.start(long(length)).result(timeout=SOON) == length, "it gave something else")
+            return marks(MARKS, ends=ends)
 
         yield work
+
+
+def holder(url: str, lease: int, heir: bool) -> Generator[Work]:
+    global HEIR
+    HEIR = heir
+    with engine_of(url).sync as engine:
+
+        def work() -> None:
+            with Worker(engine, lease=lease):
+                time.sleep(3_600)
+
+        yield lambda: timed(0, work)
+
+
+def left(url: str, length: int, lease: int) -> Left:
+    def taken_at() -> float:
+        with psycopg.connect(url) as connection:
+            row = connection.execute("SELECT leased_at FROM holdfast_jobs").fetchone()
+        return 0.0 if row is None else row[0] / 1e6
+
+    with engine_of(url).sync as engine, beside("holder", url, lease=lease, heir=False) as first:
+        first.go()
+        handle = engine.start(held(length))
+        found = left_behind(url, first, taken_at, lambda: not under_way(engine), lease=lease)
+        check(handle.result() == length, "it gave something else")
+        return found
+
+
+def takeover(url: str, length: int, lease: int) -> Generator[Work]:
+    yield lambda: left(url, length, lease).takeover()
+
+
+def replay(url: str, length: int, lease: int) -> Generator[Work]:
+    yield lambda: left(url, length, lease).replay()
 
 
 def fan_out(url: str, width: int) -> Generator[Work]:
@@ -157,4 +230,18 @@ def children(url: str, width: int) -> Generator[Work]:
 
 
 if __name__ == "__main__":
-    main(submit, submit_batches, drain, steps, latency, long_run, fan_out, children, worker)
+    main(
+        submit,
+        submit_batches,
+        drain,
+        drainer,
+        steps,
+        latency,
+        worker,
+        long_run,
+        replay,
+        takeover,
+        holder,
+        fan_out,
+        children,
+    )

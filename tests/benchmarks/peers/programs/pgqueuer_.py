@@ -13,7 +13,7 @@ from pgqueuer.db import AsyncpgDriver, AsyncpgPoolDriver
 from pgqueuer.models import Job
 from pgqueuer.queries import Queries
 from pgqueuer.types import QueueExecutionMode
-from protocol import Outcome, Work, beside, check, main, timed
+from protocol import Outcome, Work, beside, check, main, several, timed
 
 BATCH = 100
 SUM = 0
@@ -22,7 +22,8 @@ PAUSE = 0.01
 
 async def made(url: str) -> None:
     connection = await asyncpg.connect(url)
-    await Queries(AsyncpgDriver(connection)).install()
+    if await connection.fetchval("SELECT to_regclass('pgqueuer')") is None:
+        await Queries(AsyncpgDriver(connection)).install()
     await connection.close()
 
 
@@ -86,12 +87,30 @@ async def work_on(url: str, mode: QueueExecutionMode, batch: int) -> None:
     await connection.close()
 
 
-def drain(url: str, runs: int, at_once: int) -> Generator[Work]:
+def drainer(url: str) -> Generator[Work]:
+    def work() -> Outcome:
+        outcome = timed(0, lambda: uvloop.run(work_on(url, QueueExecutionMode.drain, BATCH)))
+        outcome.more["sum"] = SUM
+        return outcome
+
+    yield work
+
+
+def drain(url: str, runs: int, at_once: int, workers: int) -> Generator[Work]:
     del at_once  # it has no limit: a batch at a time
     uvloop.run(made(url))
     uvloop.run(stored(url, runs, BATCH))
-    yield lambda: timed(runs, lambda: uvloop.run(work_on(url, QueueExecutionMode.drain, BATCH)))
-    check((uvloop.run(count(url)), SUM) == (0, runs * (runs + 1) // 2), "it did something else")
+    with several(workers, "drainer", url) as processes:
+        total = 0.0
+
+        def work() -> None:
+            nonlocal total
+            for process in processes:
+                process.go()
+            total = sum(process.outcome().more["sum"] for process in processes)
+
+        yield lambda: timed(runs, work)
+    check((uvloop.run(count(url)), total) == (0, runs * (runs + 1) // 2), "it did something else")
 
 
 def worker(url: str) -> Generator[Work]:
@@ -127,4 +146,4 @@ def latency(url: str, times: int) -> Generator[Work]:
 
 
 if __name__ == "__main__":
-    main(submit, submit_batches, drain, latency, worker)
+    main(submit, submit_batches, drain, drainer, latency, worker)

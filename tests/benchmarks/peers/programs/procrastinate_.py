@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 import psycopg
 from procrastinate import App, PsycopgConnector
-from protocol import Outcome, Work, asked, beside, check, main, timed
+from protocol import Outcome, Work, asked, beside, check, main, several, timed
 
 SUM = 0
 
@@ -24,8 +24,11 @@ def app_of(url: str, *, pool: int = 20) -> App:
 
 
 async def made(url: str) -> None:
-    async with app_of(url).open_async() as app:
-        await app.schema_manager.apply_schema_async()
+    with psycopg.connect(url) as connection:
+        row = connection.execute("SELECT to_regclass('procrastinate_jobs')").fetchone()
+    if row == (None,):
+        async with app_of(url).open_async() as app:
+            await app.schema_manager.apply_schema_async()
 
 
 def count(url: str, status: str) -> int:
@@ -73,18 +76,37 @@ def submit_batches(url: str, runs: int, batch: int) -> Generator[Work]:
     check(count(url, "todo") == runs, "not all were stored")
 
 
-def drain(url: str, runs: int, at_once: int) -> Generator[Work]:
-    asyncio.run(made(url))
-    asyncio.run(stored(url, runs, min(runs, 100)))
-
-    async def work() -> None:
+def drainer(url: str, at_once: int) -> Generator[Work]:
+    async def drain_all() -> None:
         async with app_of(url, pool=at_once).open_async() as app:
             await app.run_worker_async(
                 queues=["work"], concurrency=at_once, wait=False, install_signal_handlers=False
             )
 
-    yield lambda: timed(runs, lambda: asyncio.run(work()))
-    check((count(url, "succeeded"), SUM) == (runs, runs * (runs + 1) // 2), "it did something else")
+    def work() -> Outcome:
+        outcome = timed(0, lambda: asyncio.run(drain_all()))
+        outcome.more["sum"] = SUM
+        return outcome
+
+    yield work
+
+
+def drain(url: str, runs: int, at_once: int, workers: int) -> Generator[Work]:
+    asyncio.run(made(url))
+    before = count(url, "succeeded")
+    asyncio.run(stored(url, runs, min(runs, 100)))
+    with several(workers, "drainer", url, at_once=at_once) as processes:
+        total = 0.0
+
+        def work() -> None:
+            nonlocal total
+            for process in processes:
+                process.go()
+            total = sum(process.outcome().more["sum"] for process in processes)
+
+        yield lambda: timed(runs, work)
+    done = count(url, "succeeded") - before
+    check((done, total) == (runs, runs * (runs + 1) // 2), "it did something else")
 
 
 def worker(url: str) -> Generator[Work]:
@@ -124,4 +146,4 @@ def latency(url: str, times: int) -> Generator[Work]:
 
 
 if __name__ == "__main__":
-    main(submit, submit_batches, drain, latency, worker)
+    main(submit, submit_batches, drain, drainer, latency, worker)

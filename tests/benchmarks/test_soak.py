@@ -1,0 +1,28 @@
+"""A soak of two minutes: what does not depend on the machine stays as it is."""
+
+import pytest
+
+from tests.benchmarks.sites import postgres_store
+from tests.benchmarks.soak import soak
+
+pytestmark = [pytest.mark.slow, pytest.mark.service]
+
+SECONDS = 110.0
+DEAD_SECONDS = 45
+"""Of how many seconds' work dead rows may be there in the end; vacuum comes every ten."""
+ROWS_OF_RUN = 2
+"""How many rows of a job a run leaves dead: as it was queued, and as it was leased."""
+MEGABYTES = 25
+
+
+def test_at_half_of_its_rate_a_worker_keeps_no_more_files_rows_or_memory() -> None:
+    with postgres_store(None) as store, store.site(counted=False) as site:
+        soaked = soak(site.url, [store.about], seconds=SECONDS, look_every=2.0, find=8.0)
+
+    beats = soaked.samples
+    early, late = beats[len(beats) // 4 : len(beats) // 2], beats[-len(beats) // 4 :]
+    # What it may need at times: a connection more, or a file for a moment.
+    assert max(one.files for one in late) <= max(one.files for one in early) + 3
+    assert min(one.dead for one in late) <= soaked.given * ROWS_OF_RUN * DEAD_SECONDS
+    assert late[-1].memory - early[0].memory < MEGABYTES
+    assert late[-1].open < soaked.given * 10
