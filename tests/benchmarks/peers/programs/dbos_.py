@@ -110,7 +110,6 @@ def options(name: str) -> dict[str, str]:
 def made(url: str) -> None:
     """Have the tables made, by a process that ends with this block."""
     launched(url, threads=1)
-    DBOS.register_queue("work", worker_concurrency=1, polling_interval_sec=POLL)
     DBOS.destroy()
 
 
@@ -153,8 +152,10 @@ def queued(url: str, name: str, runs: int, *arguments: int) -> DBOSClient:
 
 
 def drainer(url: str, at_once: int) -> Generator[Work]:
+    launched(url, threads=at_once, executor=str(os.getpid()))
+
     def work() -> None:
-        launched(url, threads=at_once, queued=at_once, executor=str(os.getpid()))
+        DBOS.register_queue("work", worker_concurrency=at_once, polling_interval_sec=POLL)
         time.sleep(3_600)
 
     yield lambda: timed(0, work)
