@@ -54,11 +54,29 @@ class StillClock:
 
 
 @attrs.frozen
+class Again:
+    """That a run is run again from a row on."""
+
+    row: int
+
+
+@attrs.frozen
 class Play:
     """A call, and what its run is told from outside, by how many seconds after the beginning."""
 
     call: Call[Any]
-    told: Sequence[tuple[float, Told]] = ()
+    told: Sequence[tuple[float, Told | Again]] = ()
+
+
+def tell(run: SyncRunHandle[Any], one: Told | Again) -> None:
+    """Tell a run something from outside, if it is not too late for that."""
+    with suppress(HoldfastError):  # it has ended by now, or can't be run again from there
+        if isinstance(one, SignalReceived):
+            run.signal(Signal(one.channel, one.text))
+        elif isinstance(one, Again):
+            run.rerun_from(row=one.row)
+        else:
+            run.cancel(reason="enough")
 
 
 def carry_out(
@@ -85,11 +103,7 @@ def carry_out(
         clock.leap_to(min(dues))
         while told and told[0][0] <= clock.now():
             _, number, one = told.pop(0)
-            with suppress(HoldfastError):  # it has ended by now
-                if isinstance(one, SignalReceived):
-                    runs[number].signal(Signal(one.channel, one.text))
-                else:
-                    runs[number].cancel(reason="enough")
+            tell(runs[number], one)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from holdfast import (
+    Call,
     NotYet,
     Partial,
     Pipeline,
@@ -18,7 +19,8 @@ from holdfast import (
     workflow,
 )
 from holdfast.kernel.functions.asked import Cancelling, Told
-from tests.still import Play
+from tests.sizes import sized
+from tests.still import Again, Play
 from tests.unit.kernel.functions.corpus import CORPUS, WHEN_CANCELLED, WHEN_SENT, sequence
 
 SOON: Final = timedelta(seconds=30)
@@ -155,6 +157,10 @@ RACES: Final = {
 """What these give is up to what is first, and why."""
 
 
+def _is_exact(call: Call[Any]) -> bool:
+    return call.definition.name not in {*OF_TIME, *ORDER_IS_FREE, *RACES}
+
+
 def _one_by_one(told: Sequence[tuple[float, Told]]) -> list[tuple[float, Told]]:
     """Have what comes from outside come when what can be done before is done, and nothing at the same time."""
     return [(at + 0.5 + number / 1_000, one) for number, (at, one) in enumerate(told)]
@@ -166,4 +172,16 @@ FUNCTIONS: Final = [
     *(Play(call, ((5.0, Cancelling(reason="enough")),)) for call in WHEN_CANCELLED),
     *(Play(call, _one_by_one(told)) for call, told in WHEN_SENT),
 ]
-PLAYS: Final = [*map(Play, PIPELINES), *FUNCTIONS]
+FORKS: Final = [
+    Play(elsewhere(3), ((7.5, Again(3)),)),  # a step in a queue is kept as queued, and queued again
+    Play(elsewhere(4), ((7.5, Again(2)), (9.5, Again(4)))),
+    *(
+        Play(call, ((7.5 + number / 1_000, Again(3)),))
+        for number, call in list(enumerate(CORPUS))[:: sized(2, 1)]
+        if _is_exact(call) and call.definition.name != "as_completed"
+    ),
+]
+"""Functions that are run again from their third row, where they have one, whether they have ended by then or not.
+
+Of `as_completed` a timer that is kept is due at once then, and races with a step."""
+PLAYS: Final = [*map(Play, PIPELINES), *FUNCTIONS, *FORKS]

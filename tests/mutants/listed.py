@@ -5,6 +5,7 @@ from typing import Final
 from tests.mutants.mutant import Mutant
 from tests.mutants.of_attempts import OF_ATTEMPTS
 from tests.mutants.of_debts import OF_DEBTS
+from tests.mutants.of_forks import OF_FORKS
 from tests.mutants.of_functions import OF_FUNCTIONS
 from tests.mutants.of_progress import OF_PROGRESS
 from tests.mutants.of_queues import OF_QUEUES
@@ -17,5 +18,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *OF_DEBTS,
     *OF_FUNCTIONS,
     *OF_QUEUES,
+    *OF_FORKS,
 )
 BY_NAME: Final = {mutant.name: mutant for mutant in MUTANTS}

@@ -17,10 +17,9 @@ from holdfast.hosts.sync_handles import SyncRunHandle
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.child_runs import start_child
 from holdfast.kernel.authoring.functions import sleep, workflow
-from holdfast.kernel.authoring.signals import Signal
-from holdfast.kernel.functions.asked import Cancelling, SignalReceived, Told
+from holdfast.kernel.functions.asked import Cancelling, Told
 from holdfast.kernel.functions.machine import in_memory
-from holdfast.ports.errors import HoldfastError, RunCancelledError
+from holdfast.ports.errors import RunCancelledError
 from holdfast.ports.json import parse
 from holdfast.ports.records import TERMINAL
 from holdfast.testing import Effects, Stubs
@@ -28,6 +27,7 @@ from holdfast.testing.simulation.faults import WRITTEN, Faults, Fired, Kind, Sch
 from holdfast.testing.simulation.fibers import START
 from holdfast.testing.trials import RUN_ID, Subject, Trial, World
 from holdfast.testing.verdicts import is_excused, problems
+from tests.still import Again, tell
 from tests.unit.kernel.functions.corpus import CORPUS, WHEN_CANCELLED, WHEN_SENT, double, words
 
 
@@ -77,7 +77,9 @@ class CrashAt(Faults):
         return Kind.CRASH
 
 
-def played(call: Call[Any], told: Sequence[tuple[float, Told]], faults: Faults) -> tuple[Trial, Stubs]:
+def played(
+    call: Call[Any], told: Sequence[tuple[float, Told | Again]], faults: Faults
+) -> tuple[Trial, Stubs]:
     kept: list[Stubs] = []
     meanwhile = {timedelta(seconds=at): partial(_send, one) for at, one in told}
     subject = Subject(calls=[call], meanwhile=meanwhile, stubs=kept.append, effects=Effects())
@@ -85,12 +87,8 @@ def played(call: Call[Any], told: Sequence[tuple[float, Told]], faults: Faults) 
     return trial, kept[0]
 
 
-def _send(told: Told, runs: Sequence[SyncRunHandle[Any]]) -> None:
-    with suppress(HoldfastError):  # it has ended by now
-        if isinstance(told, SignalReceived):
-            runs[0].signal(Signal(told.channel, told.text))
-        else:
-            runs[0].cancel(reason="enough")
+def _send(told: Told | Again, runs: Sequence[SyncRunHandle[Any]]) -> None:
+    tell(runs[0], told)
 
 
 def results(trial: Trial) -> dict[str, tuple[str, object]]:

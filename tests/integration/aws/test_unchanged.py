@@ -84,6 +84,7 @@ def by_simulator(play: Play) -> dict[str, Any]:
 
 
 @pytest.mark.service
+@pytest.mark.sized
 def test_a_workflow_is_the_same_wherever_it_runs(
     aws: FakeAws,
     shared_database: str,
@@ -109,7 +110,11 @@ def test_a_workflow_is_the_same_wherever_it_runs(
     ]
     assert differences == []
     exact = [play for play in PLAYS if play.call.definition.name not in {*ORDER_IS_FREE, *RACES}]
-    assert len(PLAYS) >= 65
+    forks = [
+        found for found in ways["simulator"] if any("rerun_of" in str(event) for event in found["events"])
+    ]
+    assert len(forks) >= 12
+    assert len(PLAYS) >= 80
     assert len(exact) >= 50
 
 

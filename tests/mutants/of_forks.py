@@ -1,0 +1,20 @@
+"""Bugs in how functions are run again from a row: what is kept, what is told again, what is taken over."""
+
+from typing import Final
+
+from tests.mutants.mutant import Edit, Mutant
+
+OF_FORKS: Final = (
+    Mutant(
+        name="fork-queues-no-step-again",
+        breaks="a step that was in a queue at the point gets into none in the new generation",
+        caught_by=("L1", "S6", "S7"),
+        edits=(
+            Edit(
+                "hosts/functions/queues.py",
+                "asked.queue is not None:\n                self.ask(asked)\n",
+                "asked.queue is not None:\n                del asked\n",
+            ),
+        ),
+    ),
+)
