@@ -473,7 +473,7 @@ def _without_value(command: Command[Any], error: RefusedError) -> Command[Any] |
                 namespace=command.namespace,
                 job=command.job,
                 epoch=command.epoch,
-                outcome=Failed(failure=failure),
+                outcome=Failed(failure=failure, refused=isinstance(outcome, Completed)),
             )
         case JobRecord(rows=(row,)) if _values(row):
             failed = attrs.evolve(row, type="step.failed", output=None, queued=None, error=raised)

@@ -21,6 +21,7 @@ EVENT_TYPES: Final = frozenset(
         "event.skipped",
         "run.admitted",
         "patch.marked",
+        "result.refused",
         "run.blocked",
         "run.cancelled",
         "run.cancelling",

@@ -112,6 +112,7 @@ HISTORY_LONG: Final = "run.history_long"
 """The type of the history row that marks the history of a durable function which gets long."""
 
 CLOCK_READ: Final = "clock.read"
+RESULT_REFUSED: Final = "result.refused"
 PUBLISHED: Final = "value.published"
 """The type of the history rows that keep what a durable function shows: stores are asked for the newest."""
 

@@ -147,13 +147,18 @@ class Ledger:
         trail: dict[int, Told] = {0: 0}
 
         def begin_and_note(
-            *, more: bool = False, patches: Collection[str] = (), shown: int | None = None
+            *,
+            more: bool = False,
+            patches: Collection[str] = (),
+            shown: int | None = None,
+            refused: str = "",
         ) -> Turn:
             def told(read: bool) -> Told:
-                trail[0] = hash(shown) if read and shown else 0
+                seen = shown if read and shown else 0
+                trail[0] = hash((seen, refused)) if seen or refused else 0
                 return trail[0]
 
-            begins = partial(begin, more=more, patches=patches, shown=shown)
+            begins = partial(begin, more=more, patches=patches, shown=shown, refused=refused)
             return self._noted(machine, life, 0, told, None, more, begins)
 
         def feed_and_note(row: Row, *, more: bool = False) -> Turn:

@@ -49,6 +49,7 @@ from holdfast.ports.json import parse
 from holdfast.ports.records import (
     CLOCK_READ,
     PUBLISHED,
+    RESULT_REFUSED,
     STEP_CANCELLED,
     STEP_QUEUED,
     HistoryRow,
@@ -83,7 +84,7 @@ TOLD: Final = frozenset(
 """The types of the rows that a function is told. Others, such as pauses, say nothing to it."""
 
 _OF_DRIVERS: Final = frozenset(
-    {STEP_QUEUED, STEP_CANCELLED, "timer.fired", "child.started", PUBLISHED, *UPDATE_ANSWERS}
+    {STEP_QUEUED, STEP_CANCELLED, "timer.fired", "child.started", PUBLISHED, RESULT_REFUSED, *UPDATE_ANSWERS}
 )
 """The types of the rows that are there only because some code has asked for something."""
 _OF_STEPS: Final = frozenset({"step.completed", "step.failed", RETRYING})
@@ -140,6 +141,7 @@ class Drive:
         """
         self.seen = seen
         patches = [str(_facts(row)["call"]) for row in history if row.type == PATCHED]
+        refused = next((str(_facts(row)["message"]) for row in history if row.type == RESULT_REFUSED), "")
         # Up to here some code has come before. A message says nothing of that: it may come before anything else.
         past = max((row.number for row in history if _is_of_driver(row)), default=0)
         self._read_before(history)
@@ -147,7 +149,7 @@ class Drive:
         began_at = self._machine.began_at
         shown = self._shows(0, began_at, None if stored else now)
         try:
-            turn = self._machine.begin(more=past > 0, patches=patches, shown=shown)
+            turn = self._machine.begin(more=past > 0, patches=patches, shown=shown, refused=refused)
             self._note(turn, 0, began_at, shown)
         except HoldfastError as error:
             self.fault = error

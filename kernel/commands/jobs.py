@@ -134,9 +134,10 @@ class Expanded:
 
 @attrs.frozen(kw_only=True)
 class Failed:
-    """The body failed."""
+    """The body failed; or what it gave was `refused`: the store will never keep it."""
 
     failure: Failure
+    refused: bool = False
 
 
 @attrs.frozen(kw_only=True)

@@ -30,6 +30,7 @@ from holdfast.ports.records import (
     CLOCK_READ,
     HISTORY_LONG,
     PUBLISHED,
+    RESULT_REFUSED,
     HistoryRow,
     Job,
     JobKey,
@@ -162,6 +163,15 @@ def park(run: Run, job: Job, parked: Parked, now: Micros) -> Decision[JobSettled
     resting = rested(evolve(job, attempts=0, losses=0), wake_at, now, run.status)
     reply = JobSettled(status="settled", run_status=run.status, retry_at=wake_at)
     return Decision(reply, (UpdateJob(resting),), hints_of(resting))
+
+
+def result_refused(run: Run, job: Job, failure: Failure, now: Micros) -> Decision[JobSettled]:
+    """Have a function driven again that ended with what can't be stored: it fails then, and takes back what it did."""
+    draft = RunDraft(run, now)
+    draft.append(RESULT_REFUSED, node=job.node, epoch=job.epoch, data={"message": failure.message})
+    resting = rested(evolve(job, attempts=0, losses=0), now, now, run.status)
+    reply = JobSettled(status="settled", run_status=run.status, retry_at=now)
+    return Decision(reply, (*draft.changes(), UpdateJob(resting)), (*draft.hints, *hints_of(resting)))
 
 
 def function_cancelled(state: State, run: Run, job: str, now: Micros) -> RunDraft:

@@ -32,7 +32,7 @@ from holdfast.kernel.decide.continuing import continued
 from holdfast.kernel.decide.failures import fail_attempt, fail_stage
 from holdfast.kernel.decide.leases import attempt_of, held_job, hints_of, named_job
 from holdfast.kernel.decide.queued_steps import step_settled
-from holdfast.kernel.decide.records import block, function_cancelled, park
+from holdfast.kernel.decide.records import block, function_cancelled, park, result_refused
 from holdfast.kernel.decide.said import keys_said, said_before, said_changes
 from holdfast.kernel.decide.suspensions import checked, suspended
 from holdfast.kernel.draft import RunDraft, Taker
@@ -138,6 +138,8 @@ def _ended(
     match command.outcome:
         case Completed(output=output):
             return _completed(state, command, run, job, output, now)
+        case Failed(failure=failure, refused=True) if job.kind is JobKind.DRIVE:
+            return result_refused(run, job, failure, now)
         case Failed(failure=failure):
             return _failed(state, command, run, job, failure, now)
         case Expanded(items=items):

@@ -45,6 +45,7 @@ from holdfast.ports.errors import (
     NondeterminismError,
     RestlessError,
     SignalRefusedError,
+    StorageRefusedError,
 )
 from holdfast.ports.records import Micros
 
@@ -87,6 +88,8 @@ class FunctionMachine:
         self._undoing: RunTask[None] | None = None
         self._exit: BaseException | None = None
         """What it has raised that is no Exception, `SystemExit` say."""
+        self._gave: str | Exception | None = None
+        """The JSON text of what it has returned, or why that can't be kept."""
         self._fault: HoldfastError | None = None
         self.rows = 0
         """The number of the row that it was told last."""
@@ -138,12 +141,18 @@ class FunctionMachine:
         return self.is_cancelled or self._undoing is not None
 
     def begin(
-        self, *, more: bool = False, patches: Collection[str] = (), shown: Micros | None = None
+        self,
+        *,
+        more: bool = False,
+        patches: Collection[str] = (),
+        shown: Micros | None = None,
+        refused: str = "",
     ) -> Turn:
         """Call the function and run it until it waits. RuntimeError if an event loop runs in this thread.
 
         `patches` are those that are recorded in all of its history, `more` whether there are rows to tell it. `shown`
-        is what its clock shows then, if not `began_at`.
+        is what its clock shows then, if not `began_at`. `refused` says why the store does not keep what it gives, if it
+        was asked to before: so it fails then, and takes back what it did.
         """
         function, self._function = self._function, None  # its arguments are the function's alone from here on
         assert function is not None
@@ -151,6 +160,8 @@ class FunctionMachine:
         _IN_MEMORY.add(self)
         if patches:
             self._loop.patches.know(patches)
+        if refused:
+            self._gave = StorageRefusedError(refused)
         self._task = self._loop.begin(function(), self._context)
         return self._turn_at(shown, more)
 
@@ -334,6 +345,13 @@ class FunctionMachine:
             raise
         except BaseException as error:  # noqa: BLE001  # `sys.exit()` in a function ends it, and nothing else
             self._exit = self._exit or error
+        task = self._task
+        assert task is not None
+        if self._gave is None and task.done() and not task.cancelled() and task.exception() is None:
+            try:
+                self._gave = self._encode(task.result())
+            except Exception as error:  # noqa: BLE001  # a user's class may do anything when it is encoded
+                self._gave = error
 
     @property
     def _has_failed(self) -> bool:
@@ -348,7 +366,9 @@ class FunctionMachine:
         assert task is not None
         if self._exit is not None:
             return self._exit
-        return task.exception() if task.done() and not task.cancelled() else None
+        if not task.done() or task.cancelled():
+            return None
+        return task.exception() or (self._gave if isinstance(self._gave, Exception) else None)
 
     def _end(self) -> Ended | None:
         """Return how the function has ended, if it has."""
@@ -367,13 +387,10 @@ class FunctionMachine:
         self._is_over = True
         if task.cancelled():
             return Failed(CancelledError())
-        raised = task.exception()
-        if raised is not None:
+        if (raised := self._error) is not None:
             return Failed(raised)
-        try:
-            return Returned(self._encode(task.result()), unawaited=tuple(self._loop.unawaited))
-        except Exception as error:  # noqa: BLE001  # a user's class may do anything when it is encoded
-            return Failed(error)
+        assert isinstance(self._gave, str)
+        return Returned(self._gave, unawaited=tuple(self._loop.unawaited))
 
 
 def in_memory() -> frozenset[FunctionMachine]:

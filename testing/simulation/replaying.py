@@ -21,7 +21,15 @@ from holdfast.kernel.functions.asked import (
 from holdfast.kernel.functions.machine import FunctionMachine
 from holdfast.kernel.invariants import Violation
 from holdfast.ports.json import parse
-from holdfast.ports.records import CLOCK_READ, STAGE_COMPLETED, HistoryRow, Micros, Run, RunStatus
+from holdfast.ports.records import (
+    CLOCK_READ,
+    RESULT_REFUSED,
+    STAGE_COMPLETED,
+    HistoryRow,
+    Micros,
+    Run,
+    RunStatus,
+)
 from holdfast.ports.tables import Tables
 from holdfast.testing.simulation.steps import Begun
 from holdfast.testing.simulation.worlds import World
@@ -92,8 +100,8 @@ class _Replay:
         """Yield where somebody who takes over at some row waits for something else than who has gone on."""
         draw = Random(self._run.key)
         for at in sorted(draw.sample(range(len(self._rows) + 1), min(_PREFIXES, len(self._rows) + 1))):
-            if any(row.type == CLOCK_READ for row in self._rows[at:]):
-                continue  # whoever takes over before that is recorded may read another time
+            if any(row.type in (CLOCK_READ, RESULT_REFUSED) for row in self._rows[at:]):
+                continue  # whoever takes over before that may read another time, and gives what may be kept
             noted, drive = self._opened(self._rows[:at])
             waits, did = noted.asks[noted.row], asks[noted.row]
             if waits != did:
@@ -141,9 +149,9 @@ class _Noted:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._machine, name)
 
-    def begin(self, *, more: bool, patches: Sequence[str], shown: Micros | None) -> Turn:
+    def begin(self, *, more: bool, patches: Sequence[str], shown: Micros | None, refused: str) -> Turn:
         """See `FunctionMachine.begin`."""
-        turn = self._machine.begin(more=more, patches=patches, shown=shown)
+        turn = self._machine.begin(more=more, patches=patches, shown=shown, refused=refused)
         self._note()
         return turn
 
