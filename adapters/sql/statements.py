@@ -9,6 +9,7 @@ import attrs
 
 from holdfast.adapters.sql import rows, tables
 from holdfast.adapters.sql.dialects import Dialect, Write, upsert
+from holdfast.adapters.sql.updates import OF_JOBS, OF_RUNS
 from holdfast.adapters.sql.waiting import SOURCES, Searches, searches_for
 from holdfast.ports.persistence import Waiting
 
@@ -89,7 +90,7 @@ class Writes:
     """What transactions write, in the order of `NetChanges`. `closed_runs` takes the jobs of runs away.
 
     `attributes` is what new runs are found by, `said_texts` what others are found by from now on. `removed_runs` has
-    one for each table.
+    one for each table; `runs` and `jobs` have several, the last of which writes all that may change.
     """
 
     removed_runs: tuple[Write, ...]
@@ -97,13 +98,13 @@ class Writes:
     new_runs: Write
     attributes: Write
     said_texts: Write
-    runs: Write
+    runs: tuple[Write, ...]
     cancelled_work: Write
     closed_runs: Write
     closed_nodes: Write
     closed_jobs: Write
     new_jobs: Write
-    jobs: Write
+    jobs: tuple[Write, ...]
     history: Write
     pages: Write
     plans: Write
@@ -271,7 +272,7 @@ def writes_for(dialect: Dialect) -> Writes:
         new_runs=dialect.insert(tables.runs, rows.RUN),
         attributes=dialect.insert(tables.attributes, rows.ATTRIBUTE),
         said_texts=dialect.insert_said_texts(),
-        runs=dialect.update(tables.runs, ("key",), run_columns),
+        runs=tuple(dialect.update(tables.runs, ("key",), columns) for columns in (*OF_RUNS, run_columns)),
         cancelled_work=dialect.update(
             tables.jobs, ("run", "node"), ("max_attempts",), sets=_CANCELLING, only="kind = 'check'"
         ),
@@ -279,7 +280,7 @@ def writes_for(dialect: Dialect) -> Writes:
         closed_nodes=dialect.delete(tables.jobs, ("run", "node"), only="kind <> 'cancel'"),
         closed_jobs=dialect.delete(tables.jobs, _JOB_KEY),
         new_jobs=dialect.insert(tables.jobs, rows.JOB),
-        jobs=dialect.update(tables.jobs, _JOB_KEY, job_columns),
+        jobs=tuple(dialect.update(tables.jobs, _JOB_KEY, columns) for columns in (*OF_JOBS, job_columns)),
         history=dialect.insert(tables.history, rows.HISTORY),
         pages=dialect.insert(tables.items, rows.ITEMS),
         plans=dialect.insert(tables.plans, rows.PLAN, on_conflict=" ON CONFLICT (fingerprint) DO NOTHING"),

@@ -9,6 +9,7 @@ from holdfast.adapters.sql.dialects import Dialect, encode_rows
 from holdfast.adapters.sql.errors import TransientError
 from holdfast.adapters.sql.rows import Row, askable, is_askable
 from holdfast.adapters.sql.statements import Reads, Writes
+from holdfast.adapters.sql.updates import Known
 from holdfast.adapters.sql.waiting import PLACE, WANTED, Searches
 from holdfast.adapters.sql.writes import write_plan
 from holdfast.ports.changes import Change, net_changes
@@ -68,6 +69,7 @@ class SqlTransaction:
         self._writes = writes
         self._waiting = waiting
         self._receipt = receipt
+        self._known = Known()
         self._is_over = False
         self.wrote = False
         self.failure: HoldfastError | None = None
@@ -80,7 +82,7 @@ class SqlTransaction:
 
     def runs(self, keys: Collection[str], /) -> Sequence[Run]:
         """See `Transaction.runs`."""
-        return self._by_text(self._reads.lock_runs, "keys", keys, rows.run_from)
+        return self._known.note_runs(self._by_text(self._reads.lock_runs, "keys", keys, rows.run_from))
 
     def latest_runs(self, names: Collection[RunName], /) -> Sequence[Run]:
         """See `Transaction.latest_runs`.
@@ -96,7 +98,7 @@ class SqlTransaction:
         for _ in range(NEWEST_TRIES_MAX):
             found, newest = self._do(lambda: self._locking().queries(asked))
             if [row[0] for row in found] == [row[0] for row in newest]:
-                return [rows.run_from(row) for row in found]
+                return self._known.note_runs([rows.run_from(row) for row in found])
         raise TransientError("a run gets new generations faster than they can be locked")
 
     def generations(self, names: Collection[RunName], /) -> Sequence[Run]:
@@ -114,12 +116,12 @@ class SqlTransaction:
             return ()
         parameters = {"keys": encode_rows(("run", "number"), wanted)}
         if lock:
-            return self._locked(self._reads.lock_jobs, parameters, rows.job_from)
+            return self._known.note_jobs(self._locked(self._reads.lock_jobs, parameters, rows.job_from))
         return self._plain(self._reads.jobs, parameters, rows.job_from, keyed=True)
 
     def jobs_of(self, runs: Collection[str], /) -> Sequence[Job]:
         """See `Transaction.jobs_of`."""
-        return self._by_text(self._reads.lock_jobs_of, "runs", runs, rows.job_from)
+        return self._known.note_jobs(self._by_text(self._reads.lock_jobs_of, "runs", runs, rows.job_from))
 
     def claimable(
         self,
@@ -146,12 +148,12 @@ class SqlTransaction:
             "limit": limit,
             "pass_over": pass_over.value,
         }
-        return self._search(self._reads.lock_claimable, parameters, rows.job_from)
+        return self._known.note_jobs(self._search(self._reads.lock_claimable, parameters, rows.job_from))
 
     def due(self, now: Micros, limit: int, /, *, kind: JobKind | None = None) -> Sequence[Job]:
         """See `Transaction.due`."""
         parameters = {"now": now, "limit": limit, "kind": kind.value if kind else ""}
-        return self._search(self._reads.lock_due, parameters, rows.job_from)
+        return self._known.note_jobs(self._search(self._reads.lock_due, parameters, rows.job_from))
 
     def stage_jobs(self, name: RunName, stage: str, item: int | None, /) -> Sequence[JobKey]:
         """See `Transaction.stage_jobs`."""
@@ -376,7 +378,7 @@ class SqlTransaction:
         """See `Transaction.apply`."""
         if not changes:
             return
-        plan = write_plan(net_changes(changes), self._writes)
+        plan = write_plan(net_changes(changes), self._writes, self._known)
         receipt, self._receipt = self._receipt, None
         self._do(lambda: self._locking().write(plan, receipt))
         self.wrote = True

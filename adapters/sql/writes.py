@@ -8,6 +8,7 @@ from holdfast.adapters.sql.dialects import Write
 from holdfast.adapters.sql.finding import attribute_rows, said_pair, said_text_rows
 from holdfast.adapters.sql.rows import Row, ai_call_values, history_values, news_values, values_of
 from holdfast.adapters.sql.statements import Writes
+from holdfast.adapters.sql.updates import Known, job_updates, run_updates
 from holdfast.ports.changes import NetChanges
 from holdfast.ports.said import said_text
 
@@ -15,8 +16,13 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-def write_plan(net: NetChanges, writes: Writes) -> list[tuple[Write, Sequence[Row]]]:
-    """Return the statements that a batch needs, in the order of the fields of `NetChanges`."""
+def write_plan(net: NetChanges, writes: Writes, known: Known) -> list[tuple[Write, Sequence[Row]]]:
+    """Return the statements that a batch needs, in the order of the fields of `NetChanges`.
+
+    What is written before makes jobs look otherwise than they are `known` if work is cancelled.
+    """
+    if net.cancelled_work:
+        known = Known()
     removed = [(key,) for key in sorted(net.removed_runs)]
     steps: list[tuple[Write, Sequence[Row]]] = [
         *((write, removed) for write in writes.removed_runs),
@@ -24,13 +30,13 @@ def write_plan(net: NetChanges, writes: Writes) -> list[tuple[Write, Sequence[Ro
         (writes.new_runs, _by_key(net.new_runs, writes.new_runs)),
         (writes.attributes, _attributes(net)),
         (writes.said_texts, sorted({row for said in net.annotations for row in said_text_rows(said, net)})),
-        (writes.runs, _by_key(net.runs, writes.runs)),
+        *run_updates(writes.runs, net.runs, known),
         (writes.cancelled_work, [(most, *place) for place, most in sorted(net.cancelled_work.items())]),
         (writes.closed_runs, [(run,) for run in sorted(net.closed_runs)]),
         (writes.closed_nodes, sorted(net.closed_nodes)),
         (writes.closed_jobs, sorted(net.closed_jobs)),
         (writes.new_jobs, _by_key(net.new_jobs, writes.new_jobs)),
-        (writes.jobs, _by_key(net.jobs, writes.jobs)),
+        *job_updates(writes.jobs, net.jobs, known),
         (writes.history, _sorted(net.history, "run", "number", values=history_values)),
         (writes.pages, _sorted(net.pages, "run", "node", "page", values=values_of(writes.pages.columns))),
         (writes.plans, _by_key(net.plans, writes.plans)),

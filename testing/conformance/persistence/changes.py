@@ -1,7 +1,9 @@
 """What a store promises about each kind of change, and about several changes to one row in one batch."""
 
 from collections.abc import Sequence
+from functools import partial
 
+import attrs
 import pytest
 from attrs import evolve
 
@@ -11,6 +13,7 @@ from holdfast.ports.changes import (
     AddJob,
     AddNote,
     AppendHistory,
+    CancelWork,
     Change,
     CloseJob,
     CloseJobs,
@@ -23,8 +26,15 @@ from holdfast.ports.changes import (
     UpdateJob,
     UpdateRun,
 )
-from holdfast.ports.persistence import HistoryOf, LoadValues, NotesOf, Persistence, PlansByFingerprint
-from holdfast.ports.records import Job, JobKey, JobState, Payload, RunStatus, SessionState
+from holdfast.ports.persistence import (
+    HistoryOf,
+    LoadValues,
+    NotesOf,
+    Persistence,
+    PlansByFingerprint,
+    Transaction,
+)
+from holdfast.ports.records import Job, JobKey, JobKind, JobState, Payload, Run, RunStatus, SessionState
 from holdfast.ports.references import item_reference
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
@@ -55,6 +65,9 @@ from holdfast.testing.conformance.persistence.runs import FULL_RUN
 
 _LEASED = a_leased_job(session=a_key(8))
 _KEY = JobKey(a_key(1), 1)
+_FIXED_OF_RUNS = {"key", "namespace", "id", "generation", "rerun_of", "rerun_from", "kept"}
+_CHANGING_OF_RUNS = [field.name for field in attrs.fields(Run) if field.name not in _FIXED_OF_RUNS]
+_CHANGING_OF_JOBS = [field.name for field in attrs.fields(Job) if field.name not in {"run", "number"}]
 _CLOSE_BILL = CloseNode(a_key(1), _LEASED.node)
 
 NET_EFFECTS: Sequence[tuple[str, tuple[Change, ...], tuple[Job, ...]]] = (
@@ -157,6 +170,38 @@ class Changes(PersistenceCase):
 
         found = ask(store, lambda tx: tx.runs([run.key for run in runs]))
         assert changed == sorted(found, key=lambda run: run.key)
+
+    @pytest.mark.parametrize("name", _CHANGING_OF_RUNS)
+    def test_of_a_run_that_was_read_each_field_is_updated(self, store: Persistence, name: str) -> None:
+        """Also if nothing else of it is new, or just what nearly always is."""
+        put(store, CreateRun(a_run(1)))
+        for fields in ({name}, {name, "last_row"}, {name, "status", "open_jobs"}):
+            before = the_run(store, a_key(1))
+            other = FULL_RUN if before == a_run(1) else a_run(1)
+            changed = evolve(before, **{field: getattr(other, field) for field in fields})
+            store.transact(partial(_read_and_put, [UpdateRun(changed)]))
+            assert changed == the_run(store, a_key(1))
+
+    @pytest.mark.parametrize("name", _CHANGING_OF_JOBS)
+    def test_of_a_job_that_was_read_each_field_is_updated(self, store: Persistence, name: str) -> None:
+        """As of a run."""
+        put_jobs(store, _LEASED)
+        for fields in ({name}, {name, "state", "epoch"}):
+            (before,) = jobs_of(store, _LEASED.run)
+            other = FULL_JOB if before == _LEASED else _LEASED
+            changed = evolve(before, **{field: getattr(other, field) for field in fields})
+            store.transact(partial(_read_and_put, [UpdateJob(changed)]))
+            assert jobs_of(store, _LEASED.run) == [changed]
+
+    def test_a_job_that_was_read_is_as_updated_after_its_work_was_cancelled(self, store: Persistence) -> None:
+        """What changes it before, in the same batch, is nothing to it."""
+        check = evolve(_LEASED, kind=JobKind.CHECK)
+        put_jobs(store, check)
+        changed = evolve(check, epoch=9)
+        changes: list[Change] = [CancelWork(check.run, check.node, attempts=4), UpdateJob(changed)]
+        store.transact(partial(_read_and_put, changes))
+
+        assert jobs_of(store, check.run) == [changed]
 
     def test_a_run_created_and_updated_in_one_batch_is_stored_as_updated(self, store: Persistence) -> None:
         """The last change to a row is what counts."""
@@ -351,3 +396,10 @@ class Changes(PersistenceCase):
         put(store)
 
         assert ask(store, lambda tx: tx.active_runs("", 10)) == []
+
+
+def _read_and_put(changes: Sequence[Change], tx: Transaction) -> None:
+    """Make changes to what was read, and so locked, before."""
+    tx.runs([a_key(1)])
+    tx.jobs([_LEASED.key])
+    tx.apply(changes)
