@@ -140,6 +140,8 @@ class Hub:
         self._queue: list[tuple[int, float, int, Callable[[], object] | Fiber, int]] = []
         self.tasks = count()
         """The numbers of the tasks of all event loops."""
+        self.told_from: dict[int, int] = {}
+        """When rows of attempts were stored, by the times that they bear: from then on somebody may have told them."""
         self._numbers = count()
         self._error: tuple[Process, BaseException] | None = None
         self._until = START

@@ -26,6 +26,7 @@ from holdfast.kernel.authoring.functions import (
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.authoring.steps import Step, StepDecorator, step
+from holdfast.ports.clock import micros
 from holdfast.ports.errors import StepLostError
 from holdfast.testing.simulation.asked import expose_tally
 from holdfast.testing.simulation.callings import PATIENT, Calling, draw_calling, run_key
@@ -209,7 +210,7 @@ class _Draft:
 
         async def nap(number: int) -> int:
             before = now()
-            naps.begins(number)
+            naps.begins(number, shown=micros(before))
             await sleep(wait)
             naps.ends(number, shown=now() - before)
             return number

@@ -68,6 +68,9 @@ class SharedStore:
             self._refuses_next = False
         if recorded and recorded[-1].changes:
             fiber.commits += 1
+            for change in recorded[-1].changes:
+                if isinstance(change, AppendHistory) and change.row.epoch is not None:
+                    fiber.process.hub.told_from[change.row.at] = self._now()
             self._follow(Commit(process=fiber.process.name, changes=recorded[-1].changes, sent=fiber.sent))
         return result
 

@@ -73,11 +73,16 @@ class Naps:
         self._wait = wait
         self._began: dict[int, Micros] = {}
 
-    def begins(self, number: int) -> None:
-        """A function that was given this number lies down; or it is replayed, and has lain down before."""
-        at = _true_time()
-        if at is not None:
-            self._began.setdefault(number, at)
+    def begins(self, number: int, *, shown: Micros) -> None:
+        """A function that was given this number lies down; or it is replayed, and has lain down before.
+
+        If what it has waited for was stored by somebody who was lost, nobody knows whether it lay down then, or is told
+        of it now: it counts from then.
+        """
+        fiber = getcurrent()
+        if isinstance(fiber, Fiber):
+            hub = fiber.process.hub
+            self._began.setdefault(number, min(hub.now, hub.told_from.get(shown, hub.now)))
 
     def ends(self, number: int, *, shown: timedelta) -> None:
         """It goes on: at least that much later, as what is recorded shows, too."""
