@@ -445,15 +445,15 @@ class SimulatedClient:
     def _do(self, deed: Deed) -> None:
         while True:
             try:
-                answer = str(deed.do(self._engine))
+                answer, is_kept = str(deed.do(self._engine)), True
             except UnavailableError:
                 self._life.hub.sleep(self._life.random.randrange(100_000, 3_000_000))
                 continue
             except HoldfastError as error:
-                answer = f"{type(error).__name__}"
+                answer, is_kept = f"{type(error).__name__}", False
             break
         self._life.say(f"DID {deed.what}: {answer}")
-        self._book.answered(deed, answer)
+        self._book.answered(deed, answer, is_kept=is_kept)
 
 
 class Book:
@@ -464,9 +464,12 @@ class Book:
         self._watch = watch
         self._answers: dict[str, str] = {}
 
-    def answered(self, deed: Deed, answer: str) -> None:
-        """I1, I2: whoever repeats what has a key gets the same answer."""
-        if deed.is_keyed and self._answers.setdefault(deed.what, answer) != answer:
-            self._watch.found(
-                "I1", deed.what, f"it was answered {self._answers[deed.what]}, and then {answer}"
-            )
+    def answered(self, deed: Deed, answer: str, *, is_kept: bool) -> None:
+        """I1, I2: whoever repeats what has a key gets the same answer. Nothing is kept of what was refused."""
+        if not deed.is_keyed:
+            return
+        known = self._answers.get(deed.what, answer)
+        if is_kept:
+            self._answers[deed.what] = answer
+        if known != answer:
+            self._watch.found("I1", deed.what, f"it was answered {known}, and then {answer}")
