@@ -45,6 +45,7 @@ from holdfast.kernel.commands import (
     Tested,
     admissions,
 )
+from holdfast.kernel.commands.jobs import ResultRefused
 from holdfast.kernel.decide.outbox import news_of
 from holdfast.kernel.loading import load
 from holdfast.kernel.names import check_name
@@ -469,11 +470,12 @@ def _without_value(command: Command[Any], error: RefusedError) -> Command[Any] |
         case JobSettle(outcome=StepGave()):
             return attrs.evolve(command, outcome=StepRaised(error=raised), said=(), events=())
         case JobSettle(outcome=outcome) if not isinstance(outcome, Failed):
+            kind = ResultRefused if isinstance(outcome, Completed) else Failed
             return JobSettle(
                 namespace=command.namespace,
                 job=command.job,
                 epoch=command.epoch,
-                outcome=Failed(failure=failure, refused=isinstance(outcome, Completed)),
+                outcome=kind(failure=failure),
             )
         case JobRecord(rows=(row,)) if _values(row):
             failed = attrs.evolve(row, type="step.failed", output=None, queued=None, error=raised)

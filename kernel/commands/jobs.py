@@ -134,10 +134,14 @@ class Expanded:
 
 @attrs.frozen(kw_only=True)
 class Failed:
-    """The body failed; or what it gave was `refused`: the store will never keep it."""
+    """The body failed."""
 
     failure: Failure
-    refused: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class ResultRefused(Failed):
+    """The body gave what the store will never keep. The kernel says so to itself, and hosts never do."""
 
 
 @attrs.frozen(kw_only=True)

@@ -25,6 +25,7 @@ from holdfast.kernel.commands import (
     Suspended,
     Tested,
 )
+from holdfast.kernel.commands.jobs import ResultRefused
 from holdfast.kernel.decide.admissions import admits_jobs
 from holdfast.kernel.decide.cancels import cancel_failed, work_cancelled
 from holdfast.kernel.decide.children import start_child
@@ -138,7 +139,7 @@ def _ended(
     match command.outcome:
         case Completed(output=output):
             return _completed(state, command, run, job, output, now)
-        case Failed(failure=failure, refused=True) if job.kind is JobKind.DRIVE:
+        case ResultRefused(failure=failure) if job.kind is JobKind.DRIVE:
             return result_refused(run, job, failure, now)
         case Failed(failure=failure):
             return _failed(state, command, run, job, failure, now)
