@@ -6,6 +6,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Final
 
 from holdfast.hosts.core import Core
@@ -73,10 +74,18 @@ class Renewal:
             wait = self.round()
 
     def round(self) -> float:
-        """Sync the clock and renew once; return how many seconds to wait before the next time."""
+        """Renew once and sync the clock; return how many seconds to wait before the next time.
+
+        The store may be slow to answer, and a lease does not wait: so it comes first, unless the machine has stood
+        still, and the lease would end in the past.
+        """
         try:
-            self._core.sync_clock()
+            is_steady = self._core.clock.is_trusted(inf)
+            if not is_steady:
+                self._core.sync_clock()
             self._renew_all()
+            if is_steady:
+                self._core.sync_clock()
         except HoldfastError as error:
             _log.warning("could not renew the session: %s", error)
             return self.interval / 4

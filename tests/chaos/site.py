@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,6 +20,7 @@ from holdfast.hosts.sync_engine import SyncEngine
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.commands import RunRepair
 from holdfast.kernel.invariants import Snapshot, check
+from holdfast.ports.clock import micros
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import CountAll, FindRun, HistoryOf, JobsOfRun
 from holdfast.ports.records import STAGE_COMPLETED, TERMINAL, HistoryRow, Job, Run, RunName, RunStatus
@@ -195,7 +197,26 @@ class Site:
 
     def until_done(self, seconds: float = 30.0) -> None:
         """Wait until all runs have ended."""
-        self.until(lambda: self.active() == 0, "all runs have ended", seconds)
+        try:
+            self.until(lambda: self.active() == 0, "all runs have ended", seconds)
+        except pytest.fail.Exception as error:
+            pytest.fail(f"{error}\n{self._left()}")
+
+    def _left(self) -> str:
+        """Say what there is of runs that have not ended, and who is there to go on with them."""
+        snapshot = self.snapshot()
+        now = datetime.now(UTC)
+        left = [f"{key}: {run.status}" for key, run in snapshot.runs.items() if run.status not in TERMINAL]
+        jobs = [
+            f"job {job.key.text}: {job.state}, epoch {job.epoch}, of {job.session}, wakes at {job.wake_at}"
+            for of_run in snapshot.jobs.values()
+            for job in of_run.values()
+        ]
+        sessions = [
+            f"session {one.id} of {one.host}: {one.state} until {one.expires_at}"
+            for one in snapshot.sessions.values()
+        ]
+        return "\n".join((f"it is {micros(now)}", *left, *jobs, *sessions))
 
     def until_started(self, starts: int, run: str | None = None, seconds: float = 20.0) -> list[Entry]:
         """Wait until so many bodies have been started, and return them."""

@@ -5,17 +5,24 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from typing import TypeVar
 
 import anyio
 import pytest
+from typing_extensions import override
 
 from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.hosts.process import renewal as renewal_module
 from holdfast.hosts.process.renewal import Renewal
 from holdfast.kernel.commands import SessionClose, SessionOpen
-from holdfast.ports.persistence import StoreTime
+from holdfast.ports.clock import micros
+from holdfast.ports.errors import UnavailableError
+from holdfast.ports.persistence import Query, StoreTime
+from holdfast.testing.clock import ManualClock
 from holdfast.testing.faults import Fault, FaultPlan, FaultyPersistence
-from tests.unit.hosts.bench import Bench
+from tests.unit.hosts.bench import Bench, StoreWithClock
+
+R = TypeVar("R")
 
 LEASE = 0.03
 
@@ -171,3 +178,42 @@ async def test_a_loop_that_turns_is_not_complained_about(
     renewed.renewal.stop()
 
     assert (renewed.renewal.blocked, caplog.text) == (0, "")
+
+
+class DeafStore(StoreWithClock):
+    """A store that says what time it is once, and then is too busy to."""
+
+    @override
+    def read(self, query: Query[R], /) -> R:
+        answer = super().read(query)
+        if isinstance(query, StoreTime) and self.asked[1:]:
+            raise UnavailableError("busy")
+        return answer
+
+
+def _opened(store: StoreWithClock, machine: ManualClock) -> tuple[Renewal, str]:
+    bench = Bench(persistence=store, clock=machine)
+    session = bench.engine.kernel.dispatch(SessionOpen(host="h", lease=30_000_000)).session
+    return Renewal(bench.core, lease=30, sessions=lambda: (session,), lost=lambda: None), session
+
+
+def test_a_store_that_does_not_say_what_time_it_is_costs_no_lease() -> None:
+    clock = ManualClock()
+    store = DeafStore(clock)
+    renewal, session = _opened(store, clock)
+    clock.advance(timedelta(seconds=10))
+    renewal.round()
+
+    assert store.dump().sessions[session].expires_at >= micros(clock.now() + timedelta(seconds=29.9))
+
+
+def test_a_host_that_stood_still_asks_what_time_it_is_before_it_renews() -> None:
+    """Else its lease would be over as soon as it is renewed."""
+    there, machine = ManualClock(), ManualClock()
+    store = StoreWithClock(there)
+    renewal, session = _opened(store, machine)
+    there.advance(timedelta(seconds=40))
+    machine.jump(timedelta(seconds=40))
+    renewal.round()
+
+    assert store.dump().sessions[session].expires_at >= micros(there.now() + timedelta(seconds=29.9))
