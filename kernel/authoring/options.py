@@ -210,7 +210,8 @@ class StartAllOptions(TypedDict, total=False):
     """What can be said about runs when they are started.
 
     Attributes:
-        idempotency_key: Starting again with this key starts nothing, and gives the first run.
+        idempotency_key: Starting again with this key starts nothing, and gives the first run. What was refused is not
+            kept: the same start may go well later.
         queue: Where its jobs go, unless a stage says otherwise.
         priority: A head start in the queue, of a minute for each step; negative: so much later. A stage may say
             otherwise.
