@@ -40,6 +40,7 @@ from holdfast.kernel.plan import ChildPlan, StagePlan, stage_of
 from holdfast.kernel.values import decode, encode
 from holdfast.ports.clock import Clock, instant, micros
 from holdfast.ports.errors import InvalidValueError
+from holdfast.ports.frozen import frozen
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.records import JobKind, Micros, Run, job_key
@@ -55,7 +56,7 @@ _UNTOLD: Final = {JobKind.CHECK: "the check", JobKind.CANCEL: "the attempt to ca
 External: TypeAlias = ExternalStage[Any, Any, Any, Any]
 
 
-@attrs.frozen
+@frozen
 class Given:
     """What a function gave: an outcome, or the text of a value that is to be stored, and how it was suspended."""
 
@@ -64,7 +65,7 @@ class Given:
     suspended: Suspended[object, object] | None = None
 
 
-@attrs.frozen
+@frozen
 class Parts:
     """What a function is driven with: where it is recorded, by which clock, and how it hears that there is news.
 
@@ -86,7 +87,7 @@ class Parts:
     step: Callable[[Step[..., Any]], Step[..., Any]] = lambda step: step
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Body:
     """One attempt, ready to run. `test` is what it calls if it is to decide which node is done.
 

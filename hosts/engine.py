@@ -177,7 +177,7 @@ class Engine:
     async def start(self, call: Call[R], /, **options: Unpack[StartOptions]) -> RunHandle[R]:
         """Start a run. It is stored when this returns. Raises what `SyncEngine.start` does."""
         handle = await to_thread.run_sync(partial(self._sync.start, call, **options))
-        return RunHandle(self.core, handle.id, call.definition.output_type)
+        return RunHandle(self.core, handle.id, call.definition.output_type, handle.known)
 
     async def start_all(
         self, calls: Iterable[Call[R]], /, **options: Unpack[StartAllOptions]
@@ -186,7 +186,7 @@ class Engine:
         wanted = list(calls)
         handles = await to_thread.run_sync(partial(self._sync.start_all, wanted, **options))
         return [
-            RunHandle(self.core, handle.id, call.definition.output_type)
+            RunHandle(self.core, handle.id, call.definition.output_type, handle.known)
             for call, handle in zip(wanted, handles, strict=True)
         ]
 

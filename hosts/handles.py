@@ -52,9 +52,9 @@ Out = TypeVar("Out", covariant=True)
 class RunHandle(Generic[Out]):
     """One run, seen from async code. Always its newest generation."""
 
-    def __init__(self, core: Core, id: str, output_type: object) -> None:
+    def __init__(self, core: Core, id: str, output_type: object, key: str | None = None) -> None:
         self._core = core
-        self._sync: SyncRunHandle[Out] = SyncRunHandle(core, id, output_type)
+        self._sync: SyncRunHandle[Out] = SyncRunHandle(core, id, output_type, key)
         self.id = id
 
     async def info(self, *, generation: int | None = None) -> RunInfo:
@@ -65,21 +65,24 @@ class RunHandle(Generic[Out]):
         """Wait until the run ends, and return what it gave. Raises what `SyncRunHandle.result` does."""
         seconds = seconds_of(timeout)
         until = None if seconds is None else anyio.current_time() + seconds
-        run = await to_thread.run_sync(self._sync.row)
-        while run.status not in TERMINAL:
-            future = self._core.listener.when_ended(run.key)
+        while True:
+            # Before it is read: or else it may end before anybody listens for that.
+            listened = self._sync.known
+            end = None if listened is None else self._core.listener.when_ended(listened)
             try:
-                # It may have ended before anybody listened for it.
                 run = await to_thread.run_sync(self._sync.row)
                 if run.status not in TERMINAL:
+                    if end is None or run.key != listened:
+                        continue
                     with anyio.fail_after(None if until is None else until - anyio.current_time()):
-                        run = await _resolved(future)
+                        run = await _resolved(end)
             except TimeoutError:
                 raise TimeoutError(too_long(self.id, timeout)) from None
             finally:
-                future.cancel()
-            if run.is_continued:
-                run = await to_thread.run_sync(self._sync.row)
+                if end is not None:
+                    end.cancel()
+            if not run.is_continued:
+                break
         return await to_thread.run_sync(self._sync.output, run)
 
     async def history(

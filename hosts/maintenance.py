@@ -7,6 +7,7 @@ from typing import Final
 import attrs
 
 from holdfast.hosts.core import Core
+from holdfast.hosts.functions.mending import Mender
 from holdfast.hosts.removing import Retention
 from holdfast.kernel.commands import (
     DutyTake,
@@ -103,12 +104,14 @@ class Maintenance:
         self._runs_after = ""
         self._jobs_after = ""
         self._prune_at = 0.0
+        self._mender = Mender(core)
 
     def sweep(self, session: str) -> tuple[bool, tuple[Micros, ...]]:
-        """Do a round if this session has the duty.
+        """Do a round if this session has the duty. What is blocked for want of code is looked at by each that has code.
 
         Return whether another should follow at once, and when jobs wake that wait under rate limits.
         """
+        self.mend()
         if not self._has_duty(session):
             return False, ()
         tick = self.tick()
@@ -133,6 +136,10 @@ class Maintenance:
             self._prune_at = now + PRUNE_INTERVAL
             self._core.stores.persistence.prune(micros(self._core.clock.now()) - KEPT_FOR)
         return more
+
+    def mend(self) -> tuple[str, ...]:
+        """Once a minute, have runs go on that were blocked, and that the code which is here fits. Return their ids."""
+        return self._mender.round()
 
     def tick(self) -> Tick:
         """Do a round, whoever has the duty.

@@ -4,10 +4,9 @@ import hashlib
 from collections.abc import Iterable
 from typing import Final
 
-import attrs
-
 from holdfast.ports.blobs import BlobStore
 from holdfast.ports.errors import NoBlobStoreError
+from holdfast.ports.frozen import frozen
 from holdfast.ports.records import Payload
 
 DIGEST_LENGTH: Final = 64
@@ -15,7 +14,7 @@ INLINE_MAX: Final = 64 * 1024
 """How many characters of a value's text are kept in the store's row itself, where there is a blob store."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Place:
     """Whose value it is: blobs are never shared between attempts."""
 

@@ -101,7 +101,7 @@ class SyncEngine:
         """
         command = self.core.create(call, options)
         created = self.core.dispatch(command)
-        return SyncRunHandle(self.core, created.run_id, call.definition.output_type)
+        return SyncRunHandle(self.core, created.run_id, call.definition.output_type, created.run)
 
     def start_all(
         self, calls: Iterable[Call[R]], /, **options: Unpack[StartAllOptions]
@@ -130,7 +130,7 @@ class SyncEngine:
         ]
         created = self.core.dispatch_all(commands)
         return [
-            SyncRunHandle(self.core, one.run_id, call.definition.output_type)
+            SyncRunHandle(self.core, one.run_id, call.definition.output_type, one.run)
             for call, one in zip(wanted, created, strict=True)
         ]
 

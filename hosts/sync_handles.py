@@ -71,10 +71,12 @@ CLOSED: Final = "the engine was closed while a run was waited for"
 class SyncRunHandle(Generic[Out]):
     """One run, seen from sync code. Always its newest generation."""
 
-    def __init__(self, core: Core, id: str, output_type: object) -> None:
+    def __init__(self, core: Core, id: str, output_type: object, key: str | None = None) -> None:
         self._core = core
         self._output_type = output_type
         self.id = id
+        self.known = key
+        """The key of the generation that is the newest as far as is known."""
 
     @property
     def core(self) -> Core:
@@ -102,22 +104,25 @@ class SyncRunHandle(Generic[Out]):
         seconds = seconds_of(timeout)
         monotonic = self._core.stores.clock.monotonic
         until = None if seconds is None else monotonic() + seconds
-        run = self._row()
-        while run.status not in TERMINAL:
-            future = self._core.listener.when_ended(run.key)
+        while True:
+            # Before it is read: or else it may end before anybody listens for that.
+            listened = self.known
+            end = None if listened is None else self._core.listener.when_ended(listened)
             try:
-                # It may have ended before anybody listened for it.
-                run = self._row()
+                run = self.row()
                 if run.status not in TERMINAL:
-                    run = future.result(None if until is None else max(0.0, until - monotonic()))
+                    if end is None or run.key != listened:
+                        continue
+                    run = end.result(None if until is None else max(0.0, until - monotonic()))
             except FutureTimeoutError:
                 raise TimeoutError(too_long(self.id, timeout)) from None
             except CancelledError:
                 raise RuntimeError(CLOSED) from None
             finally:
-                future.cancel()
-            if run.is_continued:
-                run = self._row()
+                if end is not None:
+                    end.cancel()
+            if not run.is_continued:
+                break
         return self.output(run)
 
     def history(self, *, after: int = 0, limit: int = 1_000, generation: int | None = None) -> list[RunEvent]:
@@ -472,7 +477,9 @@ class SyncRunHandle(Generic[Out]):
 
     def row(self) -> Run:
         """Return the run's row in the store. RunNotFoundError."""
-        return self._row()
+        run = self._row()
+        self.known = run.key
+        return run
 
     def output(self, run: Run) -> Out:
         """Return what a run that has ended gave, or raise why it gave nothing."""

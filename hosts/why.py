@@ -33,6 +33,8 @@ from holdfast.ports.records import (
     step_of,
 )
 
+MENDED_BY_CODE: Final = frozenset({"nondeterminism", "stuck"})
+"""Codes of what blocks a run that other code makes good, which a replay can tell: nobody need resume it."""
 _ROWS_LOOKED_AT: Final = 200
 """How far back in the history the last errors are looked for."""
 
@@ -205,8 +207,11 @@ def _of_run(facts: Circumstances) -> Iterator[Reason]:
         said = "" if row is None or row.data is None else _said(row.data, "message")
         since = "" if row is None else f" {_ago(row.at, facts)}"
         text = f"It was blocked{since}: {said or 'an operator has to look at it'}."
-        resume = "" if "run resume" in said else " `holdfast run resume` lets it go on once that is mended."
-        yield Reason(code="blocked", text=text + resume)
+        if row is not None and row.data is not None and _said(row.data, "code") in MENDED_BY_CODE:
+            text += " Once code is deployed that fits, it goes on."
+        elif "run resume" not in said:
+            text += " `holdfast run resume` lets it go on once that is mended."
+        yield Reason(code="blocked", text=text)
     elif run.status is RunStatus.CANCELLING:
         reason = ended_reason(run)
         why = f", because {reason!r}" if reason else ""

@@ -47,6 +47,7 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.commands.jobs import ResultRefused
 from holdfast.kernel.decide.outbox import news_of
+from holdfast.kernel.functions.raising import raised_from
 from holdfast.kernel.loading import load
 from holdfast.kernel.names import check_name
 from holdfast.kernel.plan import Plan
@@ -64,11 +65,12 @@ from holdfast.ports.errors import (
     IdempotencyConflictError,
     InvalidCommandError,
     RefusedError,
+    StepResultError,
     StorageRefusedError,
 )
 from holdfast.ports.json import canonical
 from holdfast.ports.persistence import Persistence, Transaction
-from holdfast.ports.records import Micros, Payload, Reply, Sink
+from holdfast.ports.records import STEP_COMPLETED, STEP_FAILED, Micros, Payload, Reply, Sink
 from holdfast.ports.transport import Hint, JobTransport
 
 R = TypeVar("R")
@@ -465,10 +467,10 @@ def _size(payload: Payload) -> int:
 def _without_value(command: Command[Any], error: RefusedError) -> Command[Any] | None:
     """Return what says that a value could not be stored, in place of the command that has it; None if none has."""
     failure = Failure(code=StorageRefusedError.code, message=str(error)[:500], retryable=False)
-    raised = canonical({"code": failure.code, "message": failure.message, "type": failure.code})
     match command:
         case JobSettle(outcome=StepGave()):
-            return attrs.evolve(command, outcome=StepRaised(error=raised), said=(), events=())
+            raised = StepRaised(error=_error_text(StepResultError(failure.message)))
+            return attrs.evolve(command, outcome=raised, said=(), events=())
         case JobSettle(outcome=outcome) if not isinstance(outcome, Failed):
             kind = ResultRefused if isinstance(outcome, Completed) else Failed
             return JobSettle(
@@ -478,12 +480,25 @@ def _without_value(command: Command[Any], error: RefusedError) -> Command[Any] |
                 outcome=kind(failure=failure),
             )
         case JobRecord(rows=(row,)) if _values(row):
-            failed = attrs.evolve(row, type="step.failed", output=None, queued=None, error=raised)
+            was_done = row.type == STEP_COMPLETED
+            told = StepResultError(failure.message) if was_done else StorageRefusedError(failure.message)
+            failed = attrs.evolve(row, type=STEP_FAILED, output=None, queued=None, error=_error_text(told))
             return attrs.evolve(command, rows=(failed,))
         case RunDeliver(parent=parent, output=output) if parent is not None and output is not None:
             return RunDeliver(namespace=command.namespace, job=command.job, parent=parent, failure=failure)
         case _:
             return None
+
+
+def _error_text(error: Exception) -> str:
+    raised = raised_from(error)
+    facts = {
+        "type": raised.type,
+        "message": raised.message,
+        "code": raised.code,
+        "arguments": raised.arguments,
+    }
+    return canonical(facts)
 
 
 def _check_key(command: Command[Any]) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import attrs
 
+from holdfast.ports.frozen import frozen
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.records import ClosePolicy
 
@@ -27,7 +28,7 @@ LOSSES_MAX: Final = 10
 """How often in a row a function may be lost with its worker without having come further. Then its run is blocked."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RetryPolicy:
     """How often, and how patiently, a body is tried again. Times are in microseconds."""
 
@@ -38,7 +39,7 @@ class RetryPolicy:
     jitter: float = 0.2
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RetryRule:
     """How attempts are repeated that failed by some kinds of errors. `error` names their class for people.
 
@@ -49,7 +50,7 @@ class RetryRule:
     policy: RetryPolicy
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class CheckPlan:
     """How an external stage's check is treated: as a body of its own."""
 
@@ -57,7 +58,7 @@ class CheckPlan:
     timeout_us: int | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class CancelPlan:
     """How what cancels an external stage's work is treated: as a body of its own."""
 
@@ -65,7 +66,7 @@ class CancelPlan:
     timeout_us: int | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ChildPlan:
     """Which workflow a stage is, if it is one: a run of its own, which its parent waits for.
 
@@ -79,7 +80,7 @@ class ChildPlan:
     parameters: tuple[str, ...] | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RatePlan:
     """How many bodies may start in any span of so many microseconds.
 
@@ -93,7 +94,7 @@ class RatePlan:
     by: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class StagePlan:
     """One stage. `config` is the canonical JSON of its config, or None.
 
@@ -139,7 +140,7 @@ _ALWAYS_STORED: Final = frozenset({"name", "queue", "priority", "retry", "timeou
 """Other fields are left out where they say nothing, so that plans without them keep their fingerprints."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Enough:
     """When a map is done although not all of its items are: so many done, or so many failed and no more.
 
@@ -162,7 +163,7 @@ class Enough:
         return failed > max(self.tolerated, floor(self.share * total + _ROUNDING))
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class MapPlan:
     """One stage done once for each item of what comes in, or of what the stage `over` gave.
 
@@ -183,7 +184,7 @@ class MapPlan:
 NodePlan: TypeAlias = StagePlan | MapPlan
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Group:
     """Nodes that are done at the same time, all with what came in.
 
@@ -198,7 +199,7 @@ class Group:
     test: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Plan:
     """Groups of nodes, each fed by the one before.
 

@@ -5,6 +5,7 @@ from typing import Final, cast
 
 import attrs
 
+from holdfast.ports.frozen import frozen
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.records import JobKey, Run
 from holdfast.ports.references import (
@@ -20,7 +21,7 @@ UNREADABLE: Final = (ValueError, KeyError, TypeError, IndexError, AttributeError
 """What reading raises that can't be read: a store that was damaged may hold anything."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class MapProgress:
     """A map's counters: items in all, the next to get a job, those done; items to a page; the row it began at.
 
@@ -40,7 +41,7 @@ class MapProgress:
         return self.done + self.failed
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class NodeProgress:
     """A node of the current group: open with a job, open as a map whose items have jobs, or done with an output.
 
@@ -53,7 +54,7 @@ class NodeProgress:
     is_test: bool = False
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Progress:
     """The current group, what came into it, how its nodes do, and outputs that later maps go over."""
 

@@ -7,7 +7,7 @@ after it.
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final, cast
+from typing import Final, TypedDict, cast
 
 import attrs
 
@@ -21,11 +21,19 @@ EXACT_MAX: Final = 100
 """Up to this limit every start is kept. Beyond it a hundredth of the period is one instant, which is its end."""
 
 
+class _Stored(TypedDict, total=False):
+    at: list[tuple[Micros, int]]
+    span: Micros
+
+
 @attrs.frozen
 class Starts:
-    """When jobs were claimed whose starts are counted together: instants, ascending, each with how many."""
+    """When jobs were claimed whose starts are counted together."""
 
     at: tuple[tuple[Micros, int], ...] = ()
+    """Instants, ascending, each with how many."""
+    span: Micros = 0
+    """The longest period that any of their jobs had: a start counts for jobs of another version, too."""
 
     def free(self, job: Job, now: Micros) -> int:
         """Return how many more may start now, by the limit of this job; negative if there were too many."""
@@ -52,25 +60,31 @@ class Starts:
         return now if left < limit else None
 
     def with_one(self, job: Job, now: Micros) -> "Starts":
-        """Return these with a start now, without those that count no more."""
+        """Return these with a start now, without those that count no more for anybody."""
         limit, period = _rate(job)
-        grain = 1 if limit <= EXACT_MAX else max(1, period // EXACT_MAX)
-        counted = {at: many for at, many in self.at if at + period > now}
-        when = -(-now // grain) * grain
-        counted[when] = counted.get(when, 0) + 1
-        return Starts(tuple(sorted(counted.items())))
+        span = max(self.span, period)
+        left = [(at, many) for at, many in self.at if at + span > now]
+        past = [(at, many) for at, many in left if at + period <= now]  # for this job, but not for all
+        grain = max(1, span // EXACT_MAX) if len(past) > EXACT_MAX else 1
+        counted = Counter[Micros]()
+        for at, many in past:
+            counted[min(_up(at, grain), now - period)] += many
+        for at, many in left[len(past) :]:
+            counted[at] += many
+        counted[_up(now, 1 if limit <= EXACT_MAX else max(1, period // EXACT_MAX))] += 1
+        return Starts(tuple(sorted(counted.items())), span)
 
     def to_json(self) -> str:
         """Return the text that is stored."""
-        return canonical(self.at)
+        return canonical({"at": self.at, "span": self.span})
 
 
 def starts_from(window: RateWindow | None) -> Starts:
     """Return the starts that a row says, none if there is none."""
     if window is None:
         return Starts()
-    pairs = cast("list[tuple[Micros, int]]", parse(window.starts))
-    return Starts(tuple((at, many) for at, many in pairs))
+    stored = cast("_Stored", parse(window.starts))
+    return Starts(tuple((at, many) for at, many in stored.get("at", ())), stored.get("span", 0))
 
 
 def free_starts(window: RateWindow | None, first: WaitedFor, now: Micros) -> int:
@@ -141,6 +155,10 @@ class Rates:
             wakes_at=known.wakes_at if wakes_at is None else wakes_at,
             updated_at=max(known.updated_at, self._now),
         )
+
+
+def _up(at: Micros, grain: Micros) -> Micros:
+    return -(-at // grain) * grain
 
 
 def _rate(job: Job) -> tuple[int, Micros]:

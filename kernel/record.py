@@ -31,6 +31,7 @@ from holdfast.kernel.state import (
 )
 from holdfast.ports.changes import Change
 from holdfast.ports.clock import Ids
+from holdfast.ports.frozen import frozen
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import CompletedRow
 from holdfast.ports.records import (
@@ -71,7 +72,7 @@ _KINDS: Final[tuple[type[Search], ...]] = (
 _SEARCHES: Final[dict[str, type[Search]]] = {kind.__name__: kind for kind in _KINDS}
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Recording:
     """One decision: what it was made from, and what it came to. All parts are JSON texts but `now`."""
 

@@ -10,6 +10,7 @@ from holdfast.kernel.plan import Plan, plan_from_json
 from holdfast.kernel.reruns import Past
 from holdfast.ports.changes import AppendHistory, Change
 from holdfast.ports.errors import InvalidCommandError, UnknownPlanError
+from holdfast.ports.frozen import frozen
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import CompletedRow, Lane, SlotPlace
 from holdfast.ports.records import (
@@ -51,7 +52,7 @@ def _not_negative_each(
             raise InvalidCommandError(f"{field.name}: the limit of {lane} must not be negative")
 
 
-@attrs.frozen
+@frozen
 class Claimable:
     """Search for queued jobs."""
 
@@ -61,7 +62,7 @@ class Claimable:
     pass_over: PassOver = PassOver.NOTHING
 
 
-@attrs.frozen
+@frozen
 class Due:
     """Search for sleeping jobs whose time has come, of all kinds or of one."""
 
@@ -69,7 +70,7 @@ class Due:
     kind: JobKind | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Wakeable:
     """Search for jobs of stages that are suspended, or whose bodies run; they are read.
 
@@ -83,7 +84,7 @@ class Wakeable:
     item: int | None = None
 
 
-@attrs.frozen
+@frozen
 class Expired:
     """Search for open sessions that expired more than `grace` microseconds ago."""
 
@@ -91,14 +92,14 @@ class Expired:
     limit: int = attrs.field(validator=_not_negative)
 
 
-@attrs.frozen
+@frozen
 class Lost:
     """Search for jobs leased to dead sessions; they and their runs are read."""
 
     limit: int = attrs.field(validator=_not_negative)
 
 
-@attrs.frozen
+@frozen
 class Unsound:
     """Search, from the run key `after` on, for active runs that lack jobs; they are read whole. Or read just `run`."""
 
@@ -107,7 +108,7 @@ class Unsound:
     run: str | None = None
 
 
-@attrs.frozen
+@frozen
 class DueStreams:
     """Search for a sink's streams that have news."""
 
@@ -134,7 +135,7 @@ def slot_place(text: str) -> SlotPlace:
             raise InvalidCommandError(f"after is {text[:100]!r}; it must be `next` of a reply")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class WaitingRuns:
     """Search for runs that wait for slots of these keys of a namespace; without keys, of any, and for those due.
 
@@ -147,7 +148,7 @@ class WaitingRuns:
     limit: int = attrs.field(validator=_not_negative)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class WaitingJobs:
     """Search for jobs that wait for slots of these keys of a namespace; without keys, of any. They are read."""
 
@@ -157,7 +158,7 @@ class WaitingJobs:
     limit: int = attrs.field(validator=_not_negative)
 
 
-@attrs.frozen
+@frozen
 class Parked:
     """Search for parked streams, of a sink and of a run if these are not ""."""
 
@@ -167,7 +168,7 @@ class Parked:
     limit: int = attrs.field(validator=_not_negative)
 
 
-@attrs.frozen
+@frozen
 class Unheard:
     """Search, from the run key `after` on, for runs with rows that sinks have not heard of."""
 
@@ -177,7 +178,7 @@ class Unheard:
     limit: int = attrs.field(validator=_not_negative)
 
 
-@attrs.frozen
+@frozen
 class Silent:
     """Search for leased jobs whose heartbeat is overdue by more than `grace` microseconds. Their runs are read too."""
 
@@ -185,7 +186,7 @@ class Silent:
     limit: int = attrs.field(validator=_not_negative)
 
 
-@attrs.frozen
+@frozen
 class Overdue:
     """Search for runs whose deadline has passed, and that were not told to end; they are read."""
 
@@ -209,7 +210,7 @@ Search: TypeAlias = (
 )
 
 
-@attrs.frozen
+@frozen
 class Found:
     """What a search gave: the keys of rows, or news. `next` is where to go on; None at the end.
 
@@ -226,7 +227,7 @@ class Found:
     owes: bool = False
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Leavings:
     """What all generations of a run leave: their keys, oldest first, the blobs of their inputs, and their streams.
 
@@ -242,7 +243,7 @@ class Leavings:
     sinks: Mapping[str, str] = attrs.field(factory=dict[str, str])
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Reads:
     """The rows that a command needs. Runs, names and jobs are locked; with `whole_names` all jobs of what they name."""
 
@@ -372,7 +373,7 @@ class State:
             self.histories[row.run].append(row)
 
 
-@attrs.frozen
+@frozen
 class Decision(Generic[Result]):
     """What a command comes to: its reply, what to store, and what to tell others once it is stored."""
 

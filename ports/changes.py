@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 import attrs
 
+from holdfast.ports.frozen import frozen
 from holdfast.ports.records import (
     Duty,
     HistoryRow,
@@ -29,42 +30,42 @@ from holdfast.ports.records import (
 from holdfast.ports.said import AiCall, Annotation, Artifact
 
 
-@attrs.frozen
+@frozen
 class CreateRun:
     """Add a run."""
 
     run: Run
 
 
-@attrs.frozen
+@frozen
 class UpdateRun:
     """Make a run that exists look like this."""
 
     run: Run
 
 
-@attrs.frozen
+@frozen
 class AddJob:
     """Add a job."""
 
     job: Job
 
 
-@attrs.frozen
+@frozen
 class UpdateJob:
     """Make a job that exists look like this."""
 
     job: Job
 
 
-@attrs.frozen
+@frozen
 class CloseJob:
     """Take a job out of the table."""
 
     key: JobKey
 
 
-@attrs.frozen
+@frozen
 class CancelWork:
     """Make each job of a run that checks external work of this node one that cancels it, as `cancelling` says."""
 
@@ -73,14 +74,14 @@ class CancelWork:
     attempts: int
 
 
-@attrs.frozen
+@frozen
 class CloseJobs:
     """Take all jobs of a run out of the table, but for those that cancel external work."""
 
     run: str
 
 
-@attrs.frozen
+@frozen
 class CloseNode:
     """Take all jobs of a run out of the table that are of this node, but for those that cancel external work."""
 
@@ -88,7 +89,7 @@ class CloseNode:
     node: str
 
 
-@attrs.frozen
+@frozen
 class RemoveRun:
     """Take a run that has no jobs out of the store, with everything that hangs on it, and these streams of its."""
 
@@ -96,133 +97,133 @@ class RemoveRun:
     streams: tuple[StreamKey, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class AppendHistory:
     """Add a history row."""
 
     row: HistoryRow
 
 
-@attrs.frozen
+@frozen
 class AddItems:
     """Add a page of what a map goes over."""
 
     page: ItemPage
 
 
-@attrs.frozen
+@frozen
 class StorePlan:
     """Store a plan; nothing happens if it is there."""
 
     plan: PlanRow
 
 
-@attrs.frozen
+@frozen
 class StoreReply:
     """Remember what a command with an idempotency key was answered."""
 
     reply: Reply
 
 
-@attrs.frozen
+@frozen
 class PutSession:
     """Add a session, or make it look like this."""
 
     session: Session
 
 
-@attrs.frozen
+@frozen
 class PutDuty:
     """Make a duty that exists look like this."""
 
     duty: Duty
 
 
-@attrs.frozen
+@frozen
 class AddDuty:
     """Add a duty that nobody has had yet."""
 
     duty: Duty
 
 
-@attrs.frozen
+@frozen
 class AddSlot:
     """Add the row that is locked whenever somebody is given one of these slots."""
 
     slot: SlotName
 
 
-@attrs.frozen
+@frozen
 class AddRate:
     """Add the row in which the starts of a rate limit are counted."""
 
     window: RateWindow
 
 
-@attrs.frozen
+@frozen
 class UpdateRate:
     """Make the row look like this in which the starts of a rate limit are counted."""
 
     window: RateWindow
 
 
-@attrs.frozen
+@frozen
 class AddNote:
     """Add what an attempt said."""
 
     note: Note
 
 
-@attrs.frozen
+@frozen
 class AddSink:
     """Add a sink of events."""
 
     sink: Sink
 
 
-@attrs.frozen
+@frozen
 class UpdateSink:
     """Make a sink that exists look like this."""
 
     sink: Sink
 
 
-@attrs.frozen
+@frozen
 class RemoveSink:
     """Take a sink out of the table. Its streams are of no use any more."""
 
     key: str
 
 
-@attrs.frozen
+@frozen
 class UpdateStream:
     """Make a stream that exists look like this."""
 
     stream: Stream
 
 
-@attrs.frozen
+@frozen
 class AddNews:
     """Let a sink's host know of a run's rows. The stream is made if there is none; it never goes back."""
 
     news: News
 
 
-@attrs.frozen
+@frozen
 class AddAnnotation:
     """Add what was said of a run."""
 
     annotation: Annotation
 
 
-@attrs.frozen
+@frozen
 class AddArtifact:
     """Add an artifact of an attempt."""
 
     artifact: Artifact
 
 
-@attrs.frozen
+@frozen
 class AddAiCall:
     """Add a call of a model. Nothing happens if the run has it, or has that result of that batch, already."""
 

@@ -622,6 +622,19 @@ class StepFailedError(HoldfastError):
         self.message = message
 
 
+class StepResultError(HoldfastError):
+    """A step has done its work, and what it gave can't be kept: it is no value of its type, or the store refuses it.
+
+    So it is not tried again, and what takes it back is due. `reason` says what is wrong.
+    """
+
+    code = "step_result"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the step was done, and what it gave can't be kept: {reason}")
+        self.reason = reason
+
+
 class StepLostError(HoldfastError):
     """A step was under way when it, or its worker, was lost, and may not be tried again. It may have happened, or not.
 

@@ -1,16 +1,35 @@
 """Canonical JSON: the one text form in which values and replies are stored."""
 
 import json
-from typing import Any, Final
+from collections.abc import Callable
+from json import encoder
+from typing import Any, Final, cast
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"), sort_keys=True)
 _PLAIN: Final = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 _DECODER: Final = json.JSONDecoder()
+_SCAN: Final = cast("Callable[[str, int], tuple[Any, int]]", cast("Any", _DECODER).scan_once)
+"""Reads what begins at a place of a text. `decode` looks for spaces before and after it, which takes as long again."""
+
+
+def _canonical_chunks() -> Any:
+    """Return what `_ENCODER` makes for each text, which takes longer than a short text; None if not even it has it."""
+    make = cast("Any", getattr(encoder, "c_make_encoder", None))
+    if make is None:
+        return None
+    text_of = cast("Any", encoder).encode_basestring_ascii
+    return make(None, _ENCODER.default, text_of, None, ":", ",", True, False, False)
+
+
+_CHUNKS: Final = _canonical_chunks()
 
 
 def canonical(value: object) -> str:
-    """Return the canonical text: ASCII only, sorted keys, no spaces. ValueError for NaN and infinities."""
-    return _ENCODER.encode(value)
+    """Return the canonical text: ASCII only, sorted keys, no spaces.
+
+    ValueError for NaN and infinities; RecursionError for what holds itself.
+    """
+    return _ENCODER.encode(value) if _CHUNKS is None else "".join(_CHUNKS(value, 0))
 
 
 def compact(value: object) -> str:
@@ -20,4 +39,8 @@ def compact(value: object) -> str:
 
 def parse(text: str) -> Any:  # JSON is any of its types; callers narrow
     """Return the value that a JSON text describes. ValueError if it is not JSON."""
-    return _DECODER.decode(text)
+    try:
+        value, end = _SCAN(text, 0)
+    except StopIteration:  # there may be spaces before it
+        return _DECODER.decode(text)
+    return value if end == len(text) else _DECODER.decode(text)

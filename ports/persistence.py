@@ -8,6 +8,7 @@ import attrs
 from typing_extensions import TypeVar
 
 from holdfast.ports.changes import Change
+from holdfast.ports.frozen import frozen
 from holdfast.ports.places import ListPlace
 from holdfast.ports.records import (
     STAGE_COMPLETED,
@@ -42,7 +43,7 @@ R = TypeVar("R")
 Answer = TypeVar("Answer", covariant=True)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Lane:
     """What a worker takes from one queue: jobs of code that it has, and how many at most."""
 
@@ -51,7 +52,7 @@ class Lane:
     limit: int
 
 
-@attrs.frozen
+@frozen
 class CompletedRow:
     """That a stage, or one item of a map, was completed in this history row; or, by `type`, what else came of it."""
 
@@ -62,7 +63,7 @@ class CompletedRow:
     type: str = STAGE_COMPLETED
 
 
-@attrs.frozen
+@frozen
 class NodeRows:
     """The history rows of one type that are about one node of a run: the first, the last, and how many."""
 
@@ -88,7 +89,7 @@ class SlotPlace(NamedTuple):
     key: str
 
 
-@attrs.frozen
+@frozen
 class WaitedFor:
     """A key for which somebody waits: the limit that the first of those has, and how many slots are taken.
 
@@ -385,7 +386,7 @@ class Persistence(Protocol):
 # Questions ------------------------------------------------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class FindRun(Query[Run | None]):
     """The newest generation of a run, or the given one."""
 
@@ -393,14 +394,14 @@ class FindRun(Query[Run | None]):
     generation: int | None = None
 
 
-@attrs.frozen
+@frozen
 class RunsByKey(Query[tuple[Run, ...]]):
     """Runs by key, in no order."""
 
     keys: tuple[str, ...]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunFilter:
     """Which runs are asked for: those of which all that is said here is true.
 
@@ -422,7 +423,7 @@ class RunFilter:
     newest: bool = False
 
 
-@attrs.frozen
+@frozen
 class ListRuns(Query[tuple[Run, ...]]):
     """Runs by when they were created, those of one instant by key: newest first, or oldest first.
 
@@ -436,21 +437,21 @@ class ListRuns(Query[tuple[Run, ...]]):
     limit: int = attrs.field(default=50, kw_only=True)
 
 
-@attrs.frozen
+@frozen
 class CountRuns(Query[dict[RunStatus, int]]):
     """How many of these runs there are of each status that any of them has."""
 
     which: RunFilter
 
 
-@attrs.frozen
+@frozen
 class JobsOfRun(Query[tuple[Job, ...]]):
     """The live jobs of a run, by number."""
 
     run: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class QueuedJobs(Query[tuple[Job, ...]]):
     """Queued jobs of these definitions, of runs that have not changed since then, by key.
 
@@ -464,7 +465,7 @@ class QueuedJobs(Query[tuple[Job, ...]]):
     limit: int = 100
 
 
-@attrs.frozen
+@frozen
 class HistoryOf(Query[tuple[HistoryRow, ...]]):
     """The next rows of a run's history after row `after`."""
 
@@ -473,7 +474,7 @@ class HistoryOf(Query[tuple[HistoryRow, ...]]):
     limit: int = 1_000
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class NewestRows(Query[tuple[HistoryRow, ...]]):
     """The last rows of one type of a run's history, the last first; those before row `before`, if given."""
 
@@ -483,7 +484,7 @@ class NewestRows(Query[tuple[HistoryRow, ...]]):
     limit: int = 100
 
 
-@attrs.frozen
+@frozen
 class NotesOf(Query[tuple[Note, ...]]):
     """What attempts of a run have said after note `after`, by id."""
 
@@ -492,14 +493,14 @@ class NotesOf(Query[tuple[Note, ...]]):
     limit: int = 1_000
 
 
-@attrs.frozen
+@frozen
 class ListSinks(Query[tuple[Sink, ...]]):
     """The sinks of a namespace, by name."""
 
     namespace: str
 
 
-@attrs.frozen
+@frozen
 class SinksWithNews(Query[tuple[str, ...]]):
     """Which of the sinks of these names have a stream that is due, and are not to be left alone at this instant."""
 
@@ -508,7 +509,7 @@ class SinksWithNews(Query[tuple[str, ...]]):
     now: Micros
 
 
-@attrs.frozen
+@frozen
 class StreamStart:
     """Where to read on in a run's history: after row `after`, or, if that is 0, from the first one since `since` on."""
 
@@ -517,7 +518,7 @@ class StreamStart:
     since: Micros
 
 
-@attrs.frozen
+@frozen
 class StreamRows(Query[tuple[HistoryRow, ...]]):
     """The next rows of several runs, at most `limit` of each, by run and number."""
 
@@ -525,7 +526,7 @@ class StreamRows(Query[tuple[HistoryRow, ...]]):
     limit: int
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class DeadLetter:
     """A stream that is parked at the event `number`, which its sink has refused again and again."""
 
@@ -539,7 +540,7 @@ class DeadLetter:
     error: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ListDeadLetters(Query[tuple[DeadLetter, ...]]):
     """Parked streams, by the name of the sink and the key of the run; of one sink and one run id, if these are not "".
 
@@ -553,14 +554,14 @@ class ListDeadLetters(Query[tuple[DeadLetter, ...]]):
     limit: int = 100
 
 
-@attrs.frozen
+@frozen
 class CountDeadLetters(Query[dict[str, int]]):
     """How many parked streams each sink of a namespace has, those with none left out."""
 
     namespace: str
 
 
-@attrs.frozen
+@frozen
 class LastHeartbeat(Query[Note | None]):
     """The newest note of kind `heartbeat` that attempts of a job have left, before the one of this epoch."""
 
@@ -569,14 +570,14 @@ class LastHeartbeat(Query[Note | None]):
     before: int
 
 
-@attrs.frozen
+@frozen
 class PlansByFingerprint(Query[tuple[PlanRow, ...]]):
     """Stored plans."""
 
     fingerprints: tuple[str, ...]
 
 
-@attrs.frozen
+@frozen
 class StoredValue:
     """A value as it is stored: one payload, or the payloads of a list (of a map's outputs, say)."""
 
@@ -585,7 +586,7 @@ class StoredValue:
     payloads: tuple[Payload, ...]
 
 
-@attrs.frozen
+@frozen
 class LoadValues(Query[tuple[StoredValue, ...]]):
     """The payloads that references of runs stand for; only for references that are not lists.
 
@@ -596,7 +597,7 @@ class LoadValues(Query[tuple[StoredValue, ...]]):
     wanted: tuple[tuple[str, Reference], ...]
 
 
-@attrs.frozen
+@frozen
 class OutputRows(Query[tuple[CompletedRow, ...]]):
     """The history rows in which a stage of a run was completed: one, or one for each item of a map."""
 
@@ -604,14 +605,14 @@ class OutputRows(Query[tuple[CompletedRow, ...]]):
     node: str
 
 
-@attrs.frozen
+@frozen
 class NodeRowsOf(Query[tuple[NodeRows, ...]]):
     """What the history of a run has about its nodes, in no order."""
 
     run: str
 
 
-@attrs.frozen
+@frozen
 class OwedJobs(Query[tuple[Job, ...]]):
     """Jobs that tell others of the end of a run, oldest run first; those after `after`, if given."""
 
@@ -619,7 +620,7 @@ class OwedJobs(Query[tuple[Job, ...]]):
     after: JobKey | None = None
 
 
-@attrs.frozen
+@frozen
 class ChildrenLeft(Query[tuple[Run, ...]]):
     """Active runs that a job of these runs has started which is there no more, but for those that are to be abandoned.
 
@@ -630,17 +631,17 @@ class ChildrenLeft(Query[tuple[Run, ...]]):
     limit: int = 500
 
 
-@attrs.frozen
+@frozen
 class StoreTime(Query[Micros | None]):
     """The store's own time now; None where the store is on this machine and has no other clock."""
 
 
-@attrs.frozen
+@frozen
 class SchemaVersion(Query[str | None]):
     """The version of the tables; None if there are none."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class StoreCounts:
     """How many rows there are of what."""
 
@@ -648,7 +649,7 @@ class StoreCounts:
     jobs: dict[str, int]
 
 
-@attrs.frozen
+@frozen
 class CountAll(Query[StoreCounts]):
     """How many runs of each status and jobs of each state there are in a namespace."""
 

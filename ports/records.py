@@ -5,10 +5,12 @@ them alike, and no session's time zone can shift them. The public API speaks in 
 """
 
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias, cast
 
 import attrs
 
+from holdfast.ports.frozen import frozen
 from holdfast.ports.json import parse
 from holdfast.ports.places import ListPlace
 from holdfast.ports.references import KeptRows, kept_rows_from
@@ -191,6 +193,7 @@ class StreamKey(NamedTuple):
     run: str
 
 
+@lru_cache(maxsize=4_096)
 def job_key(text: str) -> JobKey:
     """Return the key that a job id names. ValueError if it is not one."""
     run, dot, number = text.rpartition(".")
@@ -211,7 +214,7 @@ def attribute_texts(attributes: str | None) -> dict[str, str]:
     return {name: text for name, text in items if isinstance(text, str)}
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Payload:
     """A stored value: its canonical JSON text, or the key of the blob that holds that text."""
 
@@ -223,7 +226,7 @@ class Payload:
             raise ValueError("a payload is either inline or in a blob")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Run:
     """One generation of one run.
 
@@ -328,7 +331,7 @@ class Run:
         return ListPlace(self.created_at, self.key)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Job:
     """One unit of leased work.
 
@@ -446,7 +449,7 @@ class Job:
         return JobKey(self.run, self.number)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class HistoryRow:
     """What happened to a run: numbered from 1 without gaps, never changed.
 
@@ -464,7 +467,7 @@ class HistoryRow:
     data: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ItemPage:
     """Some of the items that a map goes over: `items` is the JSON text of a list of payloads."""
 
@@ -474,7 +477,7 @@ class ItemPage:
     items: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PlanRow:
     """A pipeline's plan, stored once. `body` is its canonical JSON text."""
 
@@ -484,7 +487,7 @@ class PlanRow:
     body: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Session:
     """One life of a worker process, or of a serverless function. It holds leases until `expires_at` or later."""
 
@@ -495,7 +498,7 @@ class Session:
     expires_at: Micros
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Reply:
     """What a command with an idempotency key was answered: `body` is the reply's canonical JSON text."""
 
@@ -506,7 +509,7 @@ class Reply:
     created_at: Micros
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Duty:
     """Work that one session at a time does for all, such as maintenance, until `until`."""
 
@@ -515,17 +518,18 @@ class Duty:
     until: Micros
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RateWindow:
     """When jobs were claimed whose starts are counted together.
 
-    `starts` is JSON text: instants, each with how many that were, without those that count no more. At `wakes_at` a
+    `starts` is JSON text: `at`, instants, each with how many that were, without those that count no more; `span`, the
+    longest period, in microseconds, that any of these jobs had, for which they are kept. At `wakes_at` a
     job wakes that is the first of those who wait; None if there was none. `updated_at` is when that was last changed.
     """
 
     namespace: str
     name: str
-    starts: str = "[]"
+    starts: str = "{}"
     wakes_at: Micros | None = None
     updated_at: Micros
 
@@ -535,7 +539,7 @@ class RateWindow:
         return RateName(self.namespace, self.name)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Note:
     """Something an attempt said while it ran. Not numbered.
 
@@ -551,7 +555,7 @@ class Note:
     data: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Sink:
     """Where events go. What takes them is given to hosts, under the name.
 
@@ -578,7 +582,7 @@ class Sink:
         return SinkName(self.namespace, self.name)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class News:
     """That a run has rows up to `news` for a sink, said at an instant."""
 
@@ -588,7 +592,7 @@ class News:
     at: Micros
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Stream:
     """One run's events on their way to one sink: there are rows up to `news`, and those up to `delivered` were taken.
 

@@ -20,8 +20,9 @@ from holdfast.kernel.commands import JobRecorded
 from holdfast.kernel.functions.asked import Asked, Failed, Row, Turn
 from holdfast.kernel.functions.machine import FunctionMachine
 from holdfast.ports.errors import RestlessError
+from holdfast.ports.json import parse
 from holdfast.ports.persistence import FindRun, RunsByKey
-from holdfast.ports.records import HistoryRow, Run
+from holdfast.ports.records import CLOCK_READ, HistoryRow, Run
 
 Code: TypeAlias = Workflow[..., object]
 Life: TypeAlias = tuple[Code, str]
@@ -114,6 +115,10 @@ class Ledger:
             if (
                 news and news[0].type in NOTES
             ):  # what was said yes to is recorded before anything relies on it
+                continue
+            if any(
+                _is_read_before(row, end) for row in news
+            ):  # whoever takes over here may read another time
                 continue
             replays += 1
             machine = code.machine(history.input, began_at=history.began_at, seed=history.key)
@@ -227,6 +232,11 @@ def _forks(core: Core, key: str) -> Iterator[Run]:
                 yield run
             generation += 1
             run = read(FindRun(run.name, generation))
+
+
+def _is_read_before(row: HistoryRow, end: int) -> bool:
+    """Whether this says what the clock showed with a row up to this one: others had come in between."""
+    return row.type == CLOCK_READ and cast("int", parse(row.data or "{}")["row"]) <= end
 
 
 def _last_told(rows: Sequence[HistoryRow]) -> int:

@@ -3,14 +3,13 @@
 import logging
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar, cast
 
 import anyio
 import attrs
 from anyio import CancelScope, CapacityLimiter
-from anyio.abc import TaskGroup
 
 from holdfast.hosts.bodies import Body, child_id
 from holdfast.hosts.failures import MESSAGE_MAX
@@ -21,10 +20,10 @@ from holdfast.hosts.functions.patience import RETRY_MAX, RETRY_MIN, until_availa
 from holdfast.hosts.functions.pulses import Pulses
 from holdfast.hosts.functions.recording import recorder_here
 from holdfast.hosts.functions.shown import name_of_shown, newest_shown
-from holdfast.hosts.functions.steps import lost_step, run_step
+from holdfast.hosts.functions.steps import lost_step, run_step, was_done
 from holdfast.hosts.functions.todo import Try
 from holdfast.hosts.functions.turns import in_turns
-from holdfast.hosts.loops import caller_into_loop
+from holdfast.hosts.loops import ThisLoop, caller_into_loop
 from holdfast.hosts.payloads import INLINE_MAX
 from holdfast.hosts.process.threads import result_in_thread
 from holdfast.kernel.commands import (
@@ -72,6 +71,8 @@ _SHOWN_PAGE: Final = 100
 """How many rows are read at once of what a function has shown."""
 _EARLY: Final[Micros] = 20_000
 """How long, in microseconds, to wait with a timer that is due here, and not yet where it is recorded."""
+_PLACES_MAX: Final = 3
+"""How many places are named in which a function waits for nothing."""
 
 T = TypeVar("T")
 
@@ -112,6 +113,8 @@ class _Driver:
         self._drive: Drive | None = None
         self._begun: list[Drive] = []
         """The function as soon as it runs, the last of several: it may be a while until it waits."""
+        self._loop = ThisLoop()
+        self._recorder = recorder_here.of(body.parts.kernel)
         self._running: dict[str, CancelScope] = {}
         self._later: dict[str, Try] = {}
         """Steps that are to be tried again, but not yet."""
@@ -120,7 +123,11 @@ class _Driver:
         """What was answered to those who have recorded something themselves, which the function is yet to be told."""
         self._failure: Failure | None = None
         """Why somebody has to look at the run, though its function could go on."""
-        self._stirred = anyio.Event()
+        self._stirred = self._loop.event()
+        self._alarm: tuple[float, Callable[[], object]] | None = None
+        """When it is stirred by itself, by the time of the loop, and what prevents that."""
+        self._fault: BaseException | None = None
+        """What has ended the task of a step that was to end by itself."""
         self._has_news = False
         self._looked_at: Micros = 0
         self._timers_after: Micros = 0
@@ -142,15 +149,15 @@ class _Driver:
             return _blocked(error.code, str(error))
         except HoldfastError as error:
             return self._body.failed(error)
-        rests: Outcome | None = None
         in_loop = caller_into_loop()
         with self._parts.news.listening(self._body.attempt.run, lambda: in_loop(self._hear)):
-            async with anyio.create_task_group() as group:
-                rests = await self._drive_on(group, drive)
-                group.cancel_scope.cancel()
+            try:
+                rests = await self._drive_on(drive)
+            finally:
+                await self._stop()
         return await self._outcome(drive) if rests is None else rests
 
-    async def _drive_on(self, group: TaskGroup, drive: Drive) -> Outcome | None:
+    async def _drive_on(self, drive: Drive) -> Outcome | None:
         """Drive the function until it rests, and return how; None if there is nothing more to drive."""
         self._looked_at = self._now()
         if self._body.attempt.losses and not drive.is_over:
@@ -158,6 +165,8 @@ class _Driver:
             lost = [lost_step(one, self._looked_at) for one in drive.under_way(self._looked_at)]
             await self._record(drive, (*drive.notes(), *lost))
         while not drive.is_over and not self._is_fenced:
+            if self._fault is not None:
+                raise self._fault
             if self._known:
                 await self._take(drive)
                 continue
@@ -165,18 +174,20 @@ class _Driver:
             if drive.is_full and self._failure is None:
                 full = HistoryFullError(drive.seen, limits.ROWS_MORE)
                 self._failure = Failure(code=full.code, message=str(full))
-            if drive.queues.not_undone and self._failure is None:
+            has_others = drive.has_others
+            if has_others and drive.queues.not_undone and self._failure is None:
                 message = drive.queues.not_undone[:MESSAGE_MAX]
                 self._failure = Failure(code=CompensationError.code, message=message)
-            notes = drive.notes()
+            notes = drive.notes() if has_others else ()
             if not notes:  # whatever is begun may rely on them
-                self._start(group, drive, now)
+                self._start(drive, now)
             is_time = self._failure is None and now >= self._timers_after
             due = drive.due(now) if is_time else ()
-            rows = (*notes, *self._taken(), *due, *await self._answers(drive), *drive.queues.taken_back())
-            if not notes and not drive.is_paused and self._failure is None:
-                rows = (*rows, *await self._children(drive), *await self._queued(drive))
-            rows = (*rows, *self._published(drive, now, bool(rows)))
+            rows = (*notes, *self._taken(), *due)
+            if has_others:
+                rows = (*rows, *await self._others(drive, now, begins=not notes, are_more=bool(rows)))
+            else:
+                self._publish_at = None
             if rows or self._has_news or now - self._looked_at >= HEAR_EVERY:
                 self._has_news = False
                 await self._record(drive, rows)
@@ -207,7 +218,7 @@ class _Driver:
         with self._lock:
             self._is_closed = True
             drive = self._drive
-        if drive is None:
+        if drive is None or not drive.is_in_memory:
             return
         if not rests or self._is_fenced:
             await result_in_thread(drive.close)
@@ -247,20 +258,21 @@ class _Driver:
 
     # Steps ----------------------------------------------------------------------------------------------------------
 
-    def _start(self, group: TaskGroup, drive: Drive, now: Micros) -> None:
+    def _start(self, drive: Drive, now: Micros) -> None:
         """Start what has been asked for, unless the run is paused, and stop what nobody is interested in any more."""
-        self._later.update((one.asked.call, one) for one in drive.tries())
+        for one in drive.tries():
+            self._later[one.asked.call] = one
         for call in drive.dropped():
             self._later.pop(call, None)
             if call in self._running:
                 self._running[call].cancel()
-        if not self._begins(drive, now):
+        if not self._later or not self._begins(drive, now):
             return
         for call, one in list(self._later.items()):
             if one.at is None or one.at <= now:
                 del self._later[call]
                 self._running[call] = CancelScope()
-                group.start_soon(self._run, one)
+                self._loop.start(partial(self._run, one))
 
     async def _run(self, one: Try) -> None:
         call = one.asked.call
@@ -271,12 +283,27 @@ class _Driver:
                 if isinstance(recorded, JobRecorded):
                     self._known.append(recorded)
                     return
-                if recorded.type == "step.failed" and one.asked.undoes:
+                if recorded.type == "step.failed" and one.asked.undoes and not was_done(recorded):
                     recorded = self._not_undone(recorded)
                 self._done.append(recorded)
+        except BaseException as error:
+            self._fault = error
+            if not isinstance(error, Exception):
+                raise
         finally:
             del self._running[call]
             self._stirred.set()
+
+    async def _stop(self) -> None:
+        """Stop the steps that are under way, and wait until they are over; be stirred no more."""
+        if self._alarm is not None:
+            self._alarm[1]()
+        for scope in list(self._running.values()):
+            scope.cancel()
+        with CancelScope(shield=True):
+            while self._running:
+                self._stirred = self._loop.event()
+                await self._stirred.wait()
 
     async def _queued(self, drive: Drive) -> list[Recorded]:
         """Return what puts steps into their queues."""
@@ -294,6 +321,16 @@ class _Driver:
             return [self._child(one) for one in children]
         put = partial(lambda: [self._child(one) for one in children])
         return await until_available_in_thread(put, "what a run is started with can't be stored yet")
+
+    async def _others(self, drive: Drive, now: Micros, *, begins: bool, are_more: bool) -> Sequence[Recorded]:
+        """Return what is to be recorded beside what steps and timers have come to. `are_more` says whether those are.
+
+        With `begins` runs are started, and steps get into their queues.
+        """
+        rows: list[Recorded] = [*await self._answers(drive), *drive.queues.taken_back()]
+        if begins and not drive.is_paused and self._failure is None:
+            rows += [*await self._children(drive), *await self._queued(drive)]
+        return [*rows, *self._published(drive, now, are_more or bool(rows))]
 
     def _published(self, drive: Drive, now: Micros, others: bool) -> list[Recorded]:
         """Return what the function shows, if it is to be recorded now: with others, before it rests, after a while."""
@@ -395,8 +432,9 @@ class _Driver:
         while True:
             try:
                 command = self._command(rows, seen)
-                recorder = recorder_here.of(self._parts.kernel)
-                answer = await recorder.record(self._parts.kernel, drive, command, self._parts.trusted_now)
+                answer = await self._recorder.record(
+                    self._parts.kernel, drive, command, self._parts.trusted_now
+                )
             except RestlessError as error:
                 drive.give_up(error)
                 return
@@ -436,9 +474,22 @@ class _Driver:
             at = min(max(following, self._timers_after), look_at)
         if self._publish_at is not None:
             at = min(at, self._publish_at)
-        with anyio.move_on_after(max(0.0, (at - now) / 1_000_000)):
-            await self._stirred.wait()
-        self._stirred = anyio.Event()
+        self._ring_in(max(0.0, (at - now) / 1_000_000))
+        await self._stirred.wait()
+        self._stirred = self._loop.event()
+
+    def _ring_in(self, seconds: float) -> None:
+        """Be stirred in so long, or before: an alarm that is set, and rings too early, is cheaper than another."""
+        at = self._loop.time() + seconds
+        if self._alarm is not None:
+            if self._alarm[0] <= at:
+                return
+            self._alarm[1]()
+        self._alarm = at, self._loop.call_later(seconds, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._stirred.set()
 
     # Ends -----------------------------------------------------------------------------------------------------------
 
@@ -467,8 +518,7 @@ class _Driver:
         if at is None and drive.waits_for_others:
             return Parked(seen=drive.seen)
         if at is None:
-            message = "the function waits for something that nobody will ever bring, an asyncio.Event say"
-            return _blocked("stuck", message)
+            return _blocked("stuck", _stuck(drive.waits_at))
         return Parked(seen=drive.seen, wake_at=at) if at - now > self._parts.park_after else None
 
     def _is_out_of_time(self, now: Micros) -> bool:
@@ -477,7 +527,7 @@ class _Driver:
         # What has begun by half of the time has as much again.
         half = None if ends_at is None else (ends_at - self._body.started_at) // 2
         driven_for = now - self._body.started_at
-        return any(each is not None and driven_for > each for each in (limit, half))
+        return (limit is not None and driven_for > limit) or (half is not None and driven_for > half)
 
     async def _outcome(self, drive: Drive) -> Outcome:
         if drive.fault is not None:
@@ -539,6 +589,17 @@ class _Driver:
 
 def _text_of(asked: ChildAsked | TellAsked) -> str:
     return asked.input if isinstance(asked, ChildAsked) else asked.text
+
+
+def _stuck(places: Sequence[str]) -> str:
+    """Say where a function waits for nothing that could come."""
+    first = "; ".join(places[:_PLACES_MAX])
+    more = f"; and {len(places) - _PLACES_MAX} tasks more" if len(places) > _PLACES_MAX else ""
+    return (
+        f"the function waits for something that nobody will ever bring, at {first or 'no line of its own'}{more}: an"
+        " asyncio.Event that nobody sets, say; or what a thread or another loop brings, which no replay could repeat:"
+        " make that a step, a function with @step, and await it"
+    )
 
 
 def _blocked(code: str, message: str) -> Outcome:

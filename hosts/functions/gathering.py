@@ -18,7 +18,7 @@ from anyio import CancelScope
 from anyio.lowlevel import RunVar
 
 from holdfast.hosts.functions import turns
-from holdfast.hosts.loops import caller_into_loop
+from holdfast.hosts.loops import Event, ThisLoop, caller_into_loop
 from holdfast.hosts.process.threads import context_of_no_loop, start_in_thread
 from holdfast.kernel.kernel import Kernel
 
@@ -44,11 +44,11 @@ class Call(Generic[T]):
     error: BaseException | None = None
     """What it has raised, or why it is not made."""
     is_over: bool = False
-    stirred: anyio.Event = attrs.field(factory=anyio.Event)
+    stirred: Event = attrs.field(init=False)
     """Set when it is over, when it takes its time, and when there is something to watch."""
     watches: "_Together[T] | None" = None
     """The calls that are made with it, if it is the one whose task watches them."""
-    ended: anyio.Event | None = None
+    ended: Event | None = None
     """Set when it is over, if it takes its time."""
     threads: list[int] = attrs.field(factory=list[int])
     context: Context = attrs.field(factory=context_of_no_loop)
@@ -84,7 +84,9 @@ class Gathering(Generic[T]):
     def __init__(self, before: Callable[[Sequence[Call[T]]], None]) -> None:
         self._before = before
         self._waiting: list[Call[T]] = []
-        self._is_busy = False
+        self._last: _Together[T] | None = None
+        """The calls with which was begun last, unless they are over."""
+        self._loop = ThisLoop()
         self._in_loop = caller_into_loop()
 
     async def made(self, call: Call[T]) -> None:
@@ -92,8 +94,9 @@ class Gathering(Generic[T]):
 
         Once something is done for it, it is waited for, whoever is cancelled, unless it may be left.
         """
+        call.stirred = self._loop.event()
         self._waiting.append(call)
-        if not self._is_busy:
+        if self._last is None or self._last.is_prepared:
             self._begin()
         try:
             await call.stirred.wait()
@@ -109,35 +112,60 @@ class Gathering(Generic[T]):
             raise call.error
 
     def _begin(self) -> None:
-        """Begin with those that wait, and then with those that wait by then. Also from a callback of the loop."""
+        """Begin with those that wait. Also from a callback of the loop."""
         batch, self._waiting = self._waiting[:CALLS_MAX], self._waiting[CALLS_MAX:]
-        self._is_busy = bool(batch)
         if not batch:
+            self._last = None
             return
-        together = _Together(batch, self._in_loop)
+        self._last = together = _Together(batch, self._loop, self._in_loop, self._go_on)
 
         def work() -> None:
             self._before(batch)
-            self._in_loop(prepared)
+            together.is_prepared = True
+            if self._waiting:  # who comes from now on sees it
+                self._in_loop(partial(self._go_on, together))
             together.run()
-
-        def prepared() -> None:
-            batch[0].watches = together
-            batch[0].stirred.set()
-            self._begin()
 
         start_in_thread(work)
 
+    def _go_on(self, before: "_Together[T]") -> None:
+        """Begin with those that wait for these, if nobody has."""
+        if self._last is before:
+            self._begin()
+
 
 class _Together(Generic[T]):
-    """Makes some calls. `in_loop` has their loop do something soon, from any thread."""
+    """Makes some calls, and tells the `next_ones` in the loop when they are over.
 
-    def __init__(self, calls: Sequence[Call[T]], in_loop: Callable[[Callable[[], None]], None]) -> None:
+    `in_loop` has their loop do something soon, from any thread.
+    """
+
+    def __init__(
+        self,
+        calls: Sequence[Call[T]],
+        loop: ThisLoop,
+        in_loop: Callable[[Callable[[], object]], None],
+        next_ones: "Callable[[_Together[T]], None]",
+    ) -> None:
         self._calls = calls
         self._left = deque(calls)
+        self._loop = loop
         self._in_loop = in_loop
+        self._next_ones = next_ones
         self._current: Call[T] | None = None
-        self._over = anyio.Event()
+        self._over = loop.event()
+        self.is_prepared = False
+        """Whether all is done that is done before."""
+        self._alarm = loop.call_later(turns.ROUND, self._look)
+
+    def _look(self) -> None:
+        """Have somebody watch who waits: it takes long."""
+        waits = next((call for call in self._calls if not call.stirred.is_set()), None)
+        if waits is None or not self.is_prepared:
+            self._alarm = self._loop.call_later(turns.ROUND, self._look)
+        else:
+            waits.watches = self
+            waits.stirred.set()
 
     def run(self) -> None:
         """Make the calls that are left, one after the other. In a thread; in several if some take their time."""
@@ -172,7 +200,7 @@ class _Together(Generic[T]):
 
     def _make_alone(self, call: Call[T]) -> None:
         """Make a call in a thread of its own."""
-        call.ended = ended = anyio.Event()
+        call.ended = ended = self._loop.event()
 
         def make() -> None:
             call.run()
@@ -183,7 +211,7 @@ class _Together(Generic[T]):
 
     def _leave(self, call: Call[T]) -> None:
         """Let a call go on alone in its thread."""
-        call.ended = anyio.Event()
+        call.ended = self._loop.event()
         if call.is_over:  # its thread may not have seen that it is alone
             call.ended.set()
         call.stirred.set()
@@ -194,8 +222,10 @@ class _Together(Generic[T]):
                 call.stirred.set()
 
     def _finish(self) -> None:
+        self._alarm()
         self._stir()
         self._over.set()
+        self._next_ones(self)
 
 
 class Here(Generic[T]):

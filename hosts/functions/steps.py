@@ -1,7 +1,6 @@
 """Runs the body of a step that a function has asked for, and says what is to be recorded of it."""
 
 from collections.abc import Awaitable, Callable
-from inspect import BoundArguments
 from typing import Any, Final, TypeAlias, cast
 
 import anyio
@@ -32,11 +31,12 @@ from holdfast.ports.errors import (
     NoTransactionError,
     RetryAfter,
     StepLostError,
+    StepResultError,
     StorageRefusedError,
     TransactionEndedError,
     UnstorableValueError,
 )
-from holdfast.ports.json import canonical
+from holdfast.ports.json import canonical, parse
 from holdfast.ports.records import JobKey, Micros, Payload, job_key
 
 Command: TypeAlias = Callable[[Recorded], JobRecord]
@@ -47,6 +47,7 @@ _NEVER_AGAIN: Final = (
     UnstorableValueError,
     NoTransactionError,
     TransactionEndedError,
+    StepResultError,
     StorageRefusedError,
 )
 _MICROSECOND: Final = 1_000_000
@@ -69,13 +70,13 @@ async def run_step(
     async def act() -> Recorded | JobRecorded:
         if body.work.error is not None:
             raise body.work.error
-        given = step.form.decode(one.asked.arguments)
+        args, kwargs = step.form.given(one.asked.arguments)
         done = body.parts.step(step)
         if done.transaction is not None:
-            shared = _transaction(body, one, done, given, command, started_at)
+            shared = _transaction(body, one, done, (args, kwargs), command, started_at)
             return await shared.run(threads, _seconds(done, body, started_at))
-        value = await _called(done, given.args, given.kwargs, threads, _seconds(done, body, started_at))
-        text = encode(value, step.form.output)
+        value = await _called(done, args, kwargs, threads, _seconds(done, body, started_at))
+        text = _encoded(value, step)
         put = body.payloads.put
         if len(text) <= INLINE_MAX:
             output = put(text, body.place)
@@ -122,6 +123,14 @@ async def _pulse(one: Try, step: Step[..., object], pulses: Pulses) -> StepPulse
     return StepPulse(pulses, one.asked.call, step.heartbeat_timeout)
 
 
+def _encoded(value: object, step: Step[..., object]) -> str:
+    """Return the text of what a step gave. StepResultError if there is none: it has happened all the same."""
+    try:
+        return encode(value, step.form.output)
+    except (InvalidValueError, UnstorableValueError) as error:
+        raise StepResultError(str(error)) from error
+
+
 def _completed(one: Try, step: Step[..., object], output: Payload, started_at: Micros) -> Recorded:
     return Recorded(
         type="step.completed",
@@ -139,14 +148,15 @@ def _transaction(
     body: Body,
     one: Try,
     step: Step[..., object],
-    given: BoundArguments,
+    given: tuple[tuple[object, ...], dict[str, object]],
     command: Command,
     started_at: Micros,
 ) -> Transaction:
     parts = body.parts
+    args, kwargs = given
 
     def call(connection: object) -> Recorded:
-        value = step.body(connection, *given.args, **given.kwargs)
+        value = step.body(connection, *args, **kwargs)
         output = body.payloads.put(encode(value, step.form.output), body.place)
         return _completed(one, step, output, started_at)
 
@@ -227,6 +237,11 @@ def _failed(
         started_at=started_at,
         undoes=one.asked.undoes or None,
     )
+
+
+def was_done(recorded: Recorded) -> bool:
+    """Whether a step that has failed has done its work all the same: what it gave can't be kept."""
+    return bool(parse(recorded.error or "{}").get("code") == StepResultError.code)
 
 
 def lost_step(one: Try, now: Micros) -> Recorded:

@@ -3,10 +3,11 @@
 import attrs
 
 from holdfast.kernel.functions.asked import Answered, ChildAsked, Published, StepAsked, TellAsked
+from holdfast.ports.frozen import frozen
 from holdfast.ports.records import Micros
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Try:
     """A step that is to be done: for the how-manieth time, of at `most` so many if that is said, not before `at`.
 

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar, cast
 
 import anyio
 
+from holdfast.hosts.loops import Event
 from holdfast.hosts.process.threads import begin_in_thread
 from holdfast.ports.errors import RestlessError
 
@@ -44,7 +45,7 @@ async def in_turns(call: Callable[[], T], turn: Callable[[], int]) -> T:
     return results[0]
 
 
-async def quiet(done: anyio.Event, turn: Callable[[], int], threads: list[int]) -> None:
+async def quiet(done: Event, turn: Callable[[], int], threads: list[int]) -> None:
     """Wait until a call is done that one of these threads makes. RestlessError, as `in_turns`."""
     rounds, before = 0, 0
     while not done.is_set():

@@ -141,10 +141,11 @@ def _upgrades(
     for run in _sampled(core, which, limit, sample):
         if known_only and core.registry.pipeline(run.workflow) is None:
             continue
-        yield _looked_at(core, run)
+        yield looked_at(core, run)
 
 
-def _looked_at(core: Core, run: Run) -> Upgrade:
+def looked_at(core: Core, run: Run) -> Upgrade:
+    """Return what the code that there is would make of a run. UnavailableError."""
     code = core.registry.pipeline(run.workflow, run.version)
     if isinstance(code, Workflow):
         try:

@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator, Sequence
 
+from holdfast.hosts.lint.continuing import check_continuing
 from holdfast.hosts.lint.dropping import Dropping, names_read
 from holdfast.hosts.lint.hits import Hit, Place, written
 from holdfast.hosts.lint.known import Why, why_not_call, why_not_mention
@@ -44,6 +45,7 @@ class Bodies:
             look.visit(statement, scope)
         if self.origins.only_looks(definition):
             look.hits += check_looking(definition)
+        look.hits += check_continuing(definition, self.origins)
         return look.hits, look.used
 
     def check_node(self, node: ast.AST, place: Place, look: "_Look") -> Iterator[Hit]:

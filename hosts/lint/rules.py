@@ -38,6 +38,7 @@ DROPPED_CALL: Final = "HF012"
 SWALLOWED: Final = "HF013"
 EXITS: Final = "HF014"
 LOOKS: Final = "HF015"
+TOO_EARLY: Final = "HF016"
 UNKNOWN_CODE: Final = "HF100"
 
 RULES: Final[Mapping[str, Rule]] = {
@@ -117,6 +118,11 @@ RULES: Final[Mapping[str, Rule]] = {
             code=LOOKS,
             title="A query or a validator that changes what it looks at",
             advice="make it an update: a method with @update, whose change is a row of the history",
+        ),
+        Rule(
+            code=TOO_EARLY,
+            title="Goes on with what an update may still change",
+            advice="write `continue_as_new(lambda: ...)`: it is called when no update is being carried out any more",
         ),
         Rule(
             code=UNKNOWN_CODE,

@@ -2,21 +2,20 @@
 
 from typing import TypeAlias
 
-import attrs
-
 from holdfast.kernel.commands import Attempt, JobAdmit, JobSettle, RunClaimPending
+from holdfast.ports.frozen import frozen
 from holdfast.ports.persistence import Lane
 from holdfast.ports.records import PassOver
 
 # Inputs ---------------------------------------------------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class Woken:
     """There may be work."""
 
 
-@attrs.frozen
+@frozen
 class Claimed:
     """A claim came back with these attempts; it had asked for `asked`. `admits` as in Settled."""
 
@@ -25,7 +24,7 @@ class Claimed:
     admits: tuple[RunClaimPending | JobAdmit, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class Ended:
     """A body ended, and is to be settled; None if it was given up or is to be given back."""
 
@@ -33,7 +32,7 @@ class Ended:
     settle: JobSettle | None
 
 
-@attrs.frozen
+@frozen
 class Settled:
     """A batch of settles was stored.
 
@@ -50,21 +49,21 @@ class Settled:
     owes: bool = False
 
 
-@attrs.frozen
+@frozen
 class HeartbeatAnswered:
     """These attempts are no longer held."""
 
     lost: tuple[Attempt, ...]
 
 
-@attrs.frozen
+@frozen
 class RunsEnded:
     """These runs may have ended: somebody said so. What is true is asked for."""
 
     runs: frozenset[str]
 
 
-@attrs.frozen
+@frozen
 class SweepDone:
     """A round of maintenance is over; `more` says whether it hit a limit, so that another should follow at once.
 
@@ -75,7 +74,7 @@ class SweepDone:
     wakes_in: tuple[float, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class WokeDue:
     """Due sleepers were queued; `more` says whether that hit a limit. `wakes_in` as in SweepDone."""
 
@@ -83,7 +82,7 @@ class WokeDue:
     wakes_in: tuple[float, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class Admitted:
     """What waited for slots was let in; `opened` says whether there may be new work. `wakes_in` as in SweepDone."""
 
@@ -91,14 +90,14 @@ class Admitted:
     wakes_in: tuple[float, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class NewsFound:
     """These sinks have events to get."""
 
     sinks: tuple[str, ...]
 
 
-@attrs.frozen
+@frozen
 class SinkFlushed:
     """A round of bringing events to a sink is over; `more` says whether another should follow at once."""
 
@@ -106,36 +105,36 @@ class SinkFlushed:
     more: bool
 
 
-@attrs.frozen
+@frozen
 class EndsTold:
     """Runs were told of the ends of others, as far as they could be."""
 
 
-@attrs.frozen
+@frozen
 class CallFailed:
     """A call to the store failed: the action is to be tried again later."""
 
     action: "Action"
 
 
-@attrs.frozen
+@frozen
 class SessionLost:
     """The session is dead: nothing that is held is held any more. `action` is the one that was refused for it."""
 
     action: "Action | None" = None
 
 
-@attrs.frozen
+@frozen
 class SessionReady:
     """There is a session to claim for."""
 
 
-@attrs.frozen
+@frozen
 class Drain:
     """Stop gently."""
 
 
-@attrs.frozen
+@frozen
 class Stop:
     """Stop now."""
 
@@ -164,12 +163,12 @@ Input: TypeAlias = (
 # Actions --------------------------------------------------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class OpenSession:
     """Open a session, then say SessionReady."""
 
 
-@attrs.frozen
+@frozen
 class Claim:
     """Claim jobs, then say Claimed."""
 
@@ -178,21 +177,21 @@ class Claim:
     pass_over: PassOver = PassOver.NOTHING
 
 
-@attrs.frozen
+@frozen
 class Start:
     """Run the body of an attempt, then say Ended."""
 
     attempt: Attempt
 
 
-@attrs.frozen
+@frozen
 class Cancel:
     """Cancel the body of an attempt: what it does is of no use any more. Ended follows."""
 
     attempt: Attempt
 
 
-@attrs.frozen
+@frozen
 class Settle:
     """Settle these, then say Settled. `takes` says for each whether its run's next job is to be leased with it."""
 
@@ -200,55 +199,55 @@ class Settle:
     takes: tuple[bool, ...]
 
 
-@attrs.frozen
+@frozen
 class Heartbeat:
     """Ask whether these attempts are still held, then say HeartbeatAnswered."""
 
     attempts: tuple[Attempt, ...]
 
 
-@attrs.frozen
+@frozen
 class Sweep:
     """Do a round of maintenance, if it is this worker's duty; then say SweepDone."""
 
 
-@attrs.frozen
+@frozen
 class WakeDue:
     """Queue the sleepers that are due; then say WokeDue."""
 
 
-@attrs.frozen
+@frozen
 class Admit:
     """Let in what waits for slots, by these commands; then say Admitted. If it fails, maintenance does it."""
 
     commands: tuple[RunClaimPending | JobAdmit, ...]
 
 
-@attrs.frozen
+@frozen
 class Look:
     """Look which sinks have events to get, then say NewsFound."""
 
 
-@attrs.frozen
+@frozen
 class Flush:
     """Bring events to a sink, which may take its time; then say SinkFlushed."""
 
     sink: str
 
 
-@attrs.frozen
+@frozen
 class TellEnds:
     """Tell runs of the ends of others that they wait for, or are children of; then say EndsTold."""
 
 
-@attrs.frozen
+@frozen
 class Release:
     """Give these attempts back. Nothing is to be said after it."""
 
     attempts: tuple[Attempt, ...]
 
 
-@attrs.frozen
+@frozen
 class Finish:
     """Everything is done: close the session and end."""
 

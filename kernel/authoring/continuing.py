@@ -1,11 +1,12 @@
 """Going on as a new generation: a durable function that would never end starts over, with a history that is empty."""
 
 from asyncio import current_task
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final, cast
 
-from typing_extensions import TypeVar
+from typing_extensions import TypeIs, TypeVar
 
-from holdfast.kernel.authoring.calls import Call
+from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.functions.asked import GoesOn
 from holdfast.kernel.functions.loop import FunctionLoop, loop_for
@@ -20,7 +21,9 @@ _NAMED_MAX: Final = 3
 """How many of what is in its way an error names."""
 
 
-async def continue_as_new(call: Call[R], /, *, forget_compensations: bool = False) -> R:
+async def continue_as_new(
+    call: Call[R] | Callable[[], Call[R]], /, *, forget_compensations: bool = False
+) -> R:
     """Have this run go on as a new generation, with this input and an empty history.
 
     Write `return await continue_as_new(...)`: nothing of the function runs after it. The run keeps its id, its parent,
@@ -30,7 +33,9 @@ async def continue_as_new(call: Call[R], /, *, forget_compensations: bool = Fals
     its input. A cancellation that comes meanwhile reaches the next generation.
 
     Args:
-        call: This function, or another that gives the same type, with its input. The engine must know it.
+        call: This function, or another that gives the same type, with its input; or what gives that call:
+            `lambda: serve(state.total)`. It is asked for when no update is being carried out any more, so what they
+            have changed is in the input. The engine must know the function.
         forget_compensations: What was done so far stands, so nobody will take it back.
 
     Raises:
@@ -41,15 +46,9 @@ async def continue_as_new(call: Call[R], /, *, forget_compensations: bool = Fals
         RuntimeError: No durable function calls.
     """
     loop = loop_for("holdfast.continue_as_new()")
-    check("continue_as_new", an("a call of a durable function: f(...)", Call), call=call)
     check("continue_as_new", TRUTH, forget_compensations=forget_compensations)
-    definition = call.definition
-    check("continue_as_new", an("a durable function, not a pipeline", Workflow), workflow=definition)
-    goes_on = GoesOn(
-        workflow=definition.name,
-        version=definition.version,
-        input=encode(call.value, definition.input_type),
-    )
+    if not _is_late(call):
+        _input_of(call)  # what is wrong with it is said at once
     # Nothing is raised here that code could catch: the function waits, and its loop runs no more of it.
     never = loop.create_future()
     if not loop.has_returned:
@@ -58,14 +57,32 @@ async def continue_as_new(call: Call[R], /, *, forget_compensations: bool = Fals
             _check_caller()
             await updates.close(loop.create_future)
         try:
+            goes_on = _input_of(call() if _is_late(call) else call)
             _check_may(loop, may_forget=forget_compensations)
-        except ContinueRefusedError:
+        except BaseException:
             if updates is not None:
                 updates.open()
             raise
         loop.goes_on = goes_on
     await never
     raise AssertionError("a function that goes on as a new generation was run on")
+
+
+def _is_late(call: Call[R] | Callable[[], Call[R]]) -> TypeIs[Callable[[], Call[R]]]:
+    return callable(call) and not isinstance(call, Call | Definition)
+
+
+def _input_of(call: object) -> GoesOn:
+    """Return what the next generation begins with. InvalidArgumentError, UnstorableValueError."""
+    check("continue_as_new", an("a call of a durable function: f(...)", Call), call=call)
+    given = cast("Call[Any]", call)
+    definition = given.definition
+    check("continue_as_new", an("a durable function, not a pipeline", Workflow), workflow=definition)
+    return GoesOn(
+        workflow=definition.name,
+        version=definition.version,
+        input=encode(given.value, definition.input_type),
+    )
 
 
 def _check_caller() -> None:

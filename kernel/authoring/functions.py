@@ -156,8 +156,8 @@ class Workflow(Definition[Out], Generic[P, Out]):
 
     def machine(self, text: str, *, began_at: Micros, seed: str) -> FunctionMachine:
         """Return what drives one run of it, which has got the arguments of this JSON text. InvalidValueError."""
-        given = self._form.decode(text)
-        call = partial(self._function, *given.args, **given.kwargs)
+        args, kwargs = self._form.given(text)
+        call = partial(self._function, *args, **kwargs)
         return FunctionMachine(call, self._encoded, began_at=began_at, seed=seed)
 
     def _encoded(self, value: object) -> str:

@@ -53,6 +53,14 @@ class CallForm:
         """Return the JSON text of the arguments of a call. TypeError, UnstorableValueError."""
         return encode(self.bind(args, kwargs), self.arguments)
 
+    def given(self, text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments that a text stands for, by place and by name. InvalidValueError."""
+        if self._by_place is not None:
+            values = cast("dict[str, Any]", decode(text, self.arguments))
+            return tuple(values[name] for name in self._by_place), {}
+        bound = self.decode(text)
+        return bound.args, bound.kwargs
+
     def decode(self, text: str) -> inspect.BoundArguments:
         """Return the arguments that a text stands for, ready for a call. InvalidValueError."""
         given = cast("dict[str, Any]", decode(text, self.arguments))

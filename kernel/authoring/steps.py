@@ -83,6 +83,10 @@ class _Undo:
     takes_unknown: bool = False
 
 
+def _gives_awaitable(step: "Step[..., object]") -> bool:
+    return is_async_body(step.body)
+
+
 @attrs.frozen(kw_only=True, eq=False)
 class Step(Generic[P, Out]):
     """A function whose calls are recorded, where a durable function makes them. Its calls are always awaited.
@@ -103,6 +107,10 @@ class Step(Generic[P, Out]):
     max_concurrency: int | None = None
     rate_limit: Rate | None = None
     _undo: _Undo = attrs.field(factory=_Undo, alias="_undo", repr=False)
+    is_async: bool = attrs.field(
+        init=False, repr=False, default=attrs.Factory(_gives_awaitable, takes_self=True)
+    )
+    """Whether calling the body gives something to await."""
 
     # Not Coroutine[Any, Any, Out]: with an Any in it mypy gives up on `asyncio.gather` of several steps.
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, None, Out]:
@@ -165,7 +173,7 @@ class Step(Generic[P, Out]):
             step=self.name,
             arguments=self.form.encode(args, kwargs),
             definition=self,
-            site=call_site(),
+            site=call_site(2),
             undoes=undoes,
             queue=self.queue,
         )
@@ -209,7 +217,7 @@ class Step(Generic[P, Out]):
 
     async def _recorded(self, loop: FunctionLoop, asked: StepAsked) -> Out:
         future = loop.ask(asked)
-        due = self._due(loop, asked)
+        due = None if self._undo.step is None else self._due(loop, asked)
         # What can only be taken back with its result goes on although nobody wants it any more.
         goes_on = due is not None and not due.takes_unknown
         if due is not None and goes_on:
@@ -240,11 +248,6 @@ class Step(Generic[P, Out]):
     def undone_by(self) -> "Step[..., object] | None":
         """The step that takes this one back, if there is one."""
         return self._undo.step
-
-    @property
-    def is_async(self) -> bool:
-        """Whether calling the body gives something to await."""
-        return is_async_body(self.body)
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)

@@ -3,15 +3,14 @@
 from collections.abc import Iterable
 from typing import ClassVar, Literal
 
-import attrs
-
 from holdfast.kernel.commands.command import Command
 from holdfast.kernel.commands.functions import JobRecorded
 from holdfast.kernel.commands.jobs import JobClaimed, JobReleased, JobsClaimed, JobSettled, JobsWoken
 from holdfast.kernel.commands.runs import RunCreated, RunDelivered, RunEnded, RunPaused, RunRerun
+from holdfast.ports.frozen import frozen
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunsAdmitted:
     """How many pending runs have begun.
 
@@ -26,7 +25,7 @@ class RunsAdmitted:
     admits_jobs: tuple[str, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunClaimPending(Command[RunsAdmitted]):
     """Begin pending runs whose time has come and for which there is a free slot, by age and priority.
 
@@ -41,7 +40,7 @@ class RunClaimPending(Command[RunsAdmitted]):
     limit: int = 500
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class JobsAdmitted:
     """How many limited jobs were queued. `next` and `more` as in RunsAdmitted.
 
@@ -54,7 +53,7 @@ class JobsAdmitted:
     wakes_at: tuple[int, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class JobAdmit(Command[JobsAdmitted]):
     """Queue jobs of stages with `max_concurrency` of which fewer are under way, by age and priority.
 
@@ -68,7 +67,7 @@ class JobAdmit(Command[JobsAdmitted]):
     limit: int = 500
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunsExpired:
     """How many runs were ended, or told to end. `admits_runs` and `admits_jobs` as in RunCreated."""
 
@@ -78,7 +77,7 @@ class RunsExpired:
     admits_jobs: tuple[str, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunExpire(Command[RunsExpired]):
     """End runs whose deadline has passed as failed; what is under way loses its right to write.
 

@@ -2,13 +2,14 @@
 
 from typing import ClassVar, Generic
 
-import attrs
 from typing_extensions import TypeVar
+
+from holdfast.ports.frozen import frozen
 
 Result = TypeVar("Result", covariant=True)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Command(Generic[Result]):
     """A request to the kernel, answered with a `Result`.
 

@@ -2,11 +2,10 @@
 
 from typing import ClassVar, Final, Literal
 
-import attrs
-
 from holdfast.kernel.commands.command import Command
 from holdfast.kernel.commands.jobs import Sent, Started
 from holdfast.kernel.plan import RatePlan
+from holdfast.ports.frozen import frozen
 from holdfast.ports.records import HistoryRow, Micros, Payload, RunStatus
 
 RecordedType = Literal[
@@ -32,7 +31,7 @@ SIGNALS_MAX: Final = 100
 """With how many signals a run may be started."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Tells:
     """What a function tells a run that it has started: a message, or that it is cancelled, for people with a reason."""
 
@@ -41,7 +40,7 @@ class Tells:
     reason: str = ""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Queued:
     """A step that is to be done as a job of its own, by whoever serves the `queue` and knows the step.
 
@@ -58,7 +57,7 @@ class Queued:
     rate: RatePlan | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Recorded:
     """What a call of a durable function has come to: a row of its history.
 
@@ -90,7 +89,7 @@ class Recorded:
     job: int | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class JobRecorded:
     """`recorded`, or `fenced`. `rows` are all rows of the history after those that were seen, what was recorded too.
 
@@ -104,7 +103,7 @@ class JobRecorded:
     admits_jobs: tuple[str, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class JobRecord(Command[JobRecorded]):
     """Store what calls of a driven function have come to, without ending its attempt. `seen` is the last row it knows.
 
@@ -119,7 +118,7 @@ class JobRecord(Command[JobRecorded]):
     host: str = ""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunSignalled:
     """The signal is stored, as row `number` of the history of `run`. `status` is where the run is."""
 
@@ -128,7 +127,7 @@ class RunSignalled:
     status: RunStatus
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunSignal(Command[RunSignalled]):
     """Store a message for a run's function, which is told of it wherever it is, paused or blocked runs too.
 
@@ -142,7 +141,7 @@ class RunSignal(Command[RunSignalled]):
     generation: int | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunUpdated:
     """The update is stored, as row `number` of the history of `run`. `status` is where the run is.
 
@@ -154,7 +153,7 @@ class RunUpdated:
     status: RunStatus
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunUpdate(Command[RunUpdated]):
     """Ask a run's function for an update, by its name, as `Board.move_to`; `arguments` are those that it takes by name.
 

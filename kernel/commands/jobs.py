@@ -3,14 +3,13 @@
 from collections.abc import Iterable
 from typing import ClassVar, Literal
 
-import attrs
-
 from holdfast.kernel.commands.command import Command
+from holdfast.ports.frozen import frozen
 from holdfast.ports.persistence import Lane
 from holdfast.ports.records import ClosePolicy, JobKind, Micros, PassOver, Payload, RunStatus
 
 
-@attrs.frozen(kw_only=True, cache_hash=True)
+@frozen(kw_only=True, cache_hash=True)
 class Attempt:
     """The right to run one job once: named by (`job`, `epoch`), which every write of it must show.
 
@@ -50,7 +49,7 @@ def passed_over_beside(held: Iterable[Attempt]) -> PassOver:
     return next((one for one in (PassOver.LOST, PassOver.SUSPECTS) if one in wanted), PassOver.NOTHING)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class JobsClaimed:
     """The attempts that this session now holds. `admits_jobs` as in RunCreated."""
 
@@ -58,7 +57,7 @@ class JobsClaimed:
     admits_jobs: tuple[str, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class JobClaim(Command[JobsClaimed]):
     """Lease queued jobs to a session. SessionLostError if that is dead.
 
@@ -77,7 +76,7 @@ class JobClaim(Command[JobsClaimed]):
 IgnoredReason = Literal["closed", "stale", "held", "not_due", "unknown_code", "paused", "limited", "waiting"]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class JobClaimed:
     """The attempt, or why there is none. `retry_after` is when to ask again, in microseconds; None: never.
 
@@ -90,7 +89,7 @@ class JobClaimed:
     admits_jobs: tuple[str, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class JobClaimOne(Command[JobClaimed]):
     """Lease one job by its id, if it can be had. `epoch` is the one in the message. SessionLostError."""
 
@@ -101,7 +100,7 @@ class JobClaimOne(Command[JobClaimed]):
     definitions: tuple[str, ...]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Failure:
     """Why a body failed: `code` is stable, `message` for people. With `retryable` False no attempt follows.
 
@@ -118,40 +117,40 @@ class Failure:
     retry_after: Micros | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Completed:
     """The body gave this."""
 
     output: Payload
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Expanded:
     """The map goes over these."""
 
     items: tuple[Payload, ...]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Failed:
     """The body failed."""
 
     failure: Failure
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ResultRefused(Failed):
     """The body gave what the store will never keep. The kernel says so to itself, and hosts never do."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class StepGave:
     """The step of a queue gave this."""
 
     output: Payload
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class StepRaised:
     """The step of a queue raised: `error` is the JSON text of what. Without `retry_at` it is not tried again."""
 
@@ -159,14 +158,14 @@ class StepRaised:
     retry_at: Micros | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Tested:
     """The test of a group said so: do its first node, or the other one."""
 
     passed: bool
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Suspended:
     """The work is done elsewhere. `state` is what its check is given, `check_after` microseconds from now and so on.
 
@@ -179,19 +178,19 @@ class Suspended:
     key: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class NotYet:
     """The work elsewhere is not done. It is checked again after as many microseconds, or as before."""
 
     check_after: Micros | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Cancelled:
     """The work elsewhere is cancelled, or there is nothing left of it to cancel."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Started:
     """The stage is a run of another pipeline: it is created with this, and its parent waits for its end."""
 
@@ -202,7 +201,7 @@ class Started:
     close_policy: ClosePolicy = ClosePolicy.CANCEL
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Parked:
     """The function waits. It has been told the rows up to number `seen`: if there are more, it is driven again at once.
 
@@ -213,7 +212,7 @@ class Parked:
     wake_at: Micros | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Sent:
     """A message for one of a run's channels."""
 
@@ -221,7 +220,7 @@ class Sent:
     payload: Payload
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SentOn:
     """An update that nobody has begun with: with its arguments, as row `again` of the generation before.
 
@@ -234,7 +233,7 @@ class SentOn:
     key: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ShownOn:
     """A value that the function shows, under this name."""
 
@@ -242,7 +241,7 @@ class ShownOn:
     value: Payload
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Continued:
     """The function goes on as a new generation of its run: as this workflow, with this input and an empty history.
 
@@ -260,7 +259,7 @@ class Continued:
     published: tuple[ShownOn, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Blocked:
     """The function can't go on until an operator has done something, as `failure` says: its run is blocked."""
 
@@ -287,7 +286,7 @@ Outcome = (
 SaidKind = Literal["log", "progress", "annotation", "artifact", "ai_call", "heartbeat"]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Said:
     """Something that an attempt says while it runs. `data` is JSON text.
 
@@ -300,7 +299,7 @@ class Said:
     data: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Published:
     """An event that a body publishes. In the run's history its type is `user.<type>`."""
 
@@ -308,7 +307,7 @@ class Published:
     payload: Payload
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class JobSettled:
     """`settled`, or `fenced`: the attempt was no longer this session's, and nothing was changed.
 
@@ -330,7 +329,7 @@ class JobSettled:
     owes: bool = False
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class JobSettle(Command[JobSettled]):
     """Say how an attempt ended; the run goes on in the same transaction. Never refused for being late: `fenced`.
 
@@ -351,7 +350,7 @@ class JobSettle(Command[JobSettled]):
     events: tuple[Published, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class JobReleased:
     """`released`, or `fenced` as for job.settle. `admits_jobs` as in RunCreated."""
 
@@ -359,7 +358,7 @@ class JobReleased:
     admits_jobs: tuple[str, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class JobRelease(Command[JobReleased]):
     """Give an attempt back unused; it does not count. After `delay` microseconds the job can be claimed again."""
 
@@ -369,7 +368,7 @@ class JobRelease(Command[JobReleased]):
     delay: Micros = 0
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Held:
     """An attempt that its holder believes to hold, and what it has said since the last heartbeat."""
 
@@ -378,14 +377,14 @@ class Held:
     said: tuple[Said, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class JobsHeld:
     """The ids of the jobs that are no longer held, by whatever cause: stop working on them."""
 
     lost: tuple[str, ...]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class JobHeartbeat(Command[JobsHeld]):
     """Ask which attempts are still held, and store what they have said."""
 
@@ -393,7 +392,7 @@ class JobHeartbeat(Command[JobsHeld]):
     attempts: tuple[Held, ...]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SilentReaped:
     """How many jobs are tried again because nothing was heard of their bodies, and how many have failed for it."""
 
@@ -401,7 +400,7 @@ class SilentReaped:
     dead: int
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class JobReapSilent(Command[SilentReaped]):
     """Take jobs from attempts of which nothing was heard for longer than their stage allows, by more than `grace`.
 
@@ -413,7 +412,7 @@ class JobReapSilent(Command[SilentReaped]):
     limit: int = 500
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class JobsWoken:
     """How many jobs woke. If that is the limit, there may be more. `admits_jobs` as in RunCreated."""
 
@@ -421,7 +420,7 @@ class JobsWoken:
     admits_jobs: tuple[str, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class JobWakeDue(Command[JobsWoken]):
     """Queue the sleeping jobs that are due."""
 
@@ -429,7 +428,7 @@ class JobWakeDue(Command[JobsWoken]):
     limit: int = 500
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class JobExecuted:
     """What became of a message: what the body did, or why it was not run and what to do with the message."""
 
@@ -440,7 +439,7 @@ class JobExecuted:
     owes: bool = False
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class JobExecute(Command[JobExecuted]):
     """Claim one job, run its body, settle it. Not transactional as a whole; takes no idempotency key.
 

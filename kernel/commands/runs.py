@@ -8,10 +8,11 @@ from holdfast.kernel.commands.command import Command
 from holdfast.kernel.commands.jobs import Failure, Sent
 from holdfast.kernel.commands.said import NamedValue, named_values
 from holdfast.kernel.plan import RetryPolicy, RetryRule
+from holdfast.ports.frozen import frozen
 from holdfast.ports.records import Micros, Payload, RunStatus
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunCreated:
     """The run is stored, and its first jobs with it unless it is pending. `created` is False if it was there before.
 
@@ -30,7 +31,7 @@ class RunCreated:
     owes: bool = False
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class StageOverride:
     """How one stage is treated in one run. What is None is as the pipeline has it. See `StagePlan` for the fields."""
 
@@ -45,7 +46,7 @@ class StageOverride:
     config: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunCreate(Command[RunCreated]):
     """Store a run and its first jobs. `id` is drawn if None. UnknownWorkflowError, RunExistsError.
 
@@ -83,7 +84,7 @@ class RunCreate(Command[RunCreated]):
     signals: tuple[Sent, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunTransitioned:
     """What `run.transition` did."""
 
@@ -91,7 +92,7 @@ class RunTransitioned:
     status: RunStatus
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunTransition(Command[RunTransitioned]):
     """Work out what comes next. Settling does so by itself: this is for repair. RunNotFoundError."""
 
@@ -99,7 +100,7 @@ class RunTransition(Command[RunTransitioned]):
     run_id: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunEnded:
     """The status the run is in now. `changed` is False if it had ended before. The rest as in RunCreated."""
 
@@ -110,7 +111,7 @@ class RunEnded:
     owes: bool = False
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunCancel(Command[RunEnded]):
     """End a run as cancelled; what is under way loses its right to write. RunNotFoundError.
 
@@ -124,7 +125,7 @@ class RunCancel(Command[RunEnded]):
     generation: int | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunTerminate(Command[RunEnded]):
     """End a run as cancelled at once, whatever it has left to clean up. RunNotFoundError.
 
@@ -137,7 +138,7 @@ class RunTerminate(Command[RunEnded]):
     generation: int | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunPaused:
     """The status the run is in now. `changed` is False if it was so before, or has ended. The rest as in RunCreated."""
 
@@ -147,7 +148,7 @@ class RunPaused:
     admits_jobs: tuple[str, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunPause(Command[RunPaused]):
     """Start nothing more of a run until it is resumed; what is under way is settled as ever. RunNotFoundError.
 
@@ -160,20 +161,21 @@ class RunPause(Command[RunPaused]):
     generation: int | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunResume(Command[RunPaused]):
-    """Let a paused run go on where it is. RunNotFoundError.
+    """Let a paused or blocked run go on where it is. RunNotFoundError.
 
-    With a `generation`, nothing is done unless that is the newest one.
+    With a `generation`, nothing is done unless that is the newest one; with a `row`, unless that is its newest row.
     """
 
     type: ClassVar[Literal["run.resume"]] = "run.resume"
     run_id: str
     reason: str = ""
     generation: int | None = None
+    row: int | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunRerun:
     """The newest generation of the run, and what it runs. `started` is False if it was there before.
 
@@ -199,7 +201,7 @@ class RunRerun:
     row: int | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunRerunFrom(Command[RunRerun]):
     """Run a run again from a stage on, as a new generation; an active one is terminated. RunNotFoundError.
 
@@ -220,7 +222,7 @@ class RunRerunFrom(Command[RunRerun]):
     row: int | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunRemoved:
     """Whether the run was removed: not if it was run again meanwhile.
 
@@ -233,7 +235,7 @@ class RunRemoved:
     inputs: tuple[str, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunRemove(Command[RunRemoved]):
     """Take a run that has ended out of the store, with all its generations and whatever was said of them.
 
@@ -246,7 +248,7 @@ class RunRemove(Command[RunRemoved]):
     generation: int | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunRepaired:
     """The runs that lacked a job and got it back, and where to go on (None: from the start again).
 
@@ -259,7 +261,7 @@ class RunRepaired:
     owes: bool = False
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunRepair(Command[RunRepaired]):
     """Find active runs without the jobs that they need, from the run key `after` on, and give them these.
 
@@ -275,7 +277,7 @@ class RunRepair(Command[RunRepaired]):
     tell: bool = False
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunDelivered:
     """`delivered` to the run that waited, or `closed`: nobody waits any more, or it was delivered before.
 
@@ -288,7 +290,7 @@ class RunDelivered:
     admits_jobs: tuple[str, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunDeliver(Command[RunDelivered]):
     """Tell others of a run's end, as its job `job` says, which is taken away with it.
 

@@ -6,6 +6,7 @@ import attrs
 
 from holdfast.kernel.commands.command import Command
 from holdfast.ports.errors import InvalidCommandError
+from holdfast.ports.frozen import frozen
 from holdfast.ports.json import parse
 from holdfast.ports.records import Micros, Payload
 from holdfast.ports.said import Actor, AiCallKind, Scope
@@ -61,7 +62,7 @@ def _actor(_: object, field: "attrs.Attribute[Any]", value: Actor) -> None:
             raise InvalidCommandError(f"{field.name}.{part} is {text!r:.50}: {fault}")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class NamedValue:
     """What is said: a name, and a value as canonical JSON text."""
 
@@ -81,7 +82,7 @@ named_values: Final = _several
 """Refuses too many named values, or two of one name."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunAnnotated:
     """How many annotations were stored: all, or none if something was said of the run under this key before."""
 
@@ -90,7 +91,7 @@ class RunAnnotated:
     stored: int
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunAnnotate(Command[RunAnnotated]):
     """Say something of a run, or of a stage or an item of it, whatever its status. RunNotFoundError.
 
@@ -110,7 +111,7 @@ class RunAnnotate(Command[RunAnnotated]):
 # What attempts say: the data of `Said` --------------------------------------------------------------------------
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SaidAnnotation:
     """The data of what is `Said` as `annotation`."""
 
@@ -122,7 +123,7 @@ class SaidAnnotation:
     key: str | None = attrs.field(default=None, validator=_text(255, 1))
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SaidArtifact:
     """The data of what is `Said` as `artifact`. Stored with a settle only, and not if the body failed."""
 
@@ -133,7 +134,7 @@ class SaidArtifact:
     blob: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SaidAiCall:
     """The data of what is `Said` as `ai_call`. See `AiCall`."""
 

@@ -2,13 +2,12 @@
 
 from typing import ClassVar, Literal
 
-import attrs
-
 from holdfast.kernel.commands.command import Command
+from holdfast.ports.frozen import frozen
 from holdfast.ports.records import Micros
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SessionOpened:
     """The session's id, and until when it lasts unless it is renewed."""
 
@@ -16,7 +15,7 @@ class SessionOpened:
     expires_at: Micros
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SessionOpen(Command[SessionOpened]):
     """Begin a life that can hold leases. `host` names process and machine for people."""
 
@@ -25,14 +24,14 @@ class SessionOpen(Command[SessionOpened]):
     lease: Micros
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SessionRenewed:
     """Until when the session lasts now."""
 
     expires_at: Micros
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SessionRenew(Command[SessionRenewed]):
     """Keep a session, and with it every lease that it holds. SessionLostError if it was declared dead."""
 
@@ -41,7 +40,7 @@ class SessionRenew(Command[SessionRenewed]):
     lease: Micros
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SessionClose(Command[SessionRenewed]):
     """End a session at once: what it still holds is free for others at the next reap."""
 
@@ -49,7 +48,7 @@ class SessionClose(Command[SessionRenewed]):
     session: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LeasesReaped:
     """How many sessions were declared dead, how many jobs were freed, and how many of those had no attempt left."""
 
@@ -58,7 +57,7 @@ class LeasesReaped:
     dead: int
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SessionReap(Command[LeasesReaped]):
     """Declare sessions dead that expired more than `grace` ago."""
 
@@ -67,7 +66,7 @@ class SessionReap(Command[LeasesReaped]):
     limit: int = 100
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LeaseReapStale(Command[LeasesReaped]):
     """Free the jobs of dead sessions; end the runs of those whose attempts are used up."""
 
@@ -75,7 +74,7 @@ class LeaseReapStale(Command[LeasesReaped]):
     limit: int = 500
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class DutyTaken:
     """Whether this session has the duty now, and until when whoever has it does."""
 
@@ -83,7 +82,7 @@ class DutyTaken:
     until: Micros
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class DutyTake(Command[DutyTaken]):
     """Ask to be the one who does a duty for the next `lease` microseconds."""
 

@@ -2,16 +2,15 @@
 
 from typing import ClassVar, Final, Literal
 
-import attrs
-
 from holdfast.kernel.commands.command import Command
+from holdfast.ports.frozen import frozen
 from holdfast.ports.records import Micros
 
 FLUSH_LIMIT: Final = 100
 """How many streams are flushed at once, if nothing else is said."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SinkRegistered:
     """From when on rows count for the sink. `created` is whether it was not there before."""
 
@@ -20,7 +19,7 @@ class SinkRegistered:
     created: bool
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SinkRegister(Command[SinkRegistered]):
     """Let events go to the sink of this name from now on, or from `since` on. One that is there stays as it is.
 
@@ -34,14 +33,14 @@ class SinkRegister(Command[SinkRegistered]):
     types: tuple[str, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SinkRemoved:
     """Whether there was such a sink."""
 
     removed: bool
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SinkRemove(Command[SinkRemoved]):
     """Let no more events go to a sink. What it had to get is forgotten, its dead letters too."""
 
@@ -49,7 +48,7 @@ class SinkRemove(Command[SinkRemoved]):
     sink: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class StreamLease:
     """A stream that is to be flushed: the rows after `after`.
 
@@ -64,7 +63,7 @@ class StreamLease:
     skips: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class OutboxFlushed:
     """The streams that this holder is to flush until then. `failing` says that the sink took nothing the last time."""
 
@@ -77,7 +76,7 @@ class OutboxFlushed:
     streams: tuple[StreamLease, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class OutboxFlush(Command[OutboxFlushed]):
     """Lease streams that have news for a sink. Read their rows, hand them over, then say how far that went."""
 
@@ -87,7 +86,7 @@ class OutboxFlush(Command[OutboxFlushed]):
     limit: int = FLUSH_LIMIT
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Delivered:
     """The sink took a run's events up to this row."""
 
@@ -95,7 +94,7 @@ class Delivered:
     number: int
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Refused:
     """The sink took a run's events up to row `delivered`, and failed at row `number`.
 
@@ -109,7 +108,7 @@ class Refused:
     final: bool = False
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class OutboxSettled:
     """What became of the streams: those not held any more, and those that are parked now. `retry_at` is the sink's."""
 
@@ -118,7 +117,7 @@ class OutboxSettled:
     retry_at: Micros | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class OutboxSettle(Command[OutboxSettled]):
     """Say how far streams were flushed, and give them back, `untouched` ones too. What is not named stays leased.
 
@@ -139,7 +138,7 @@ class OutboxSettle(Command[OutboxSettled]):
     retry_after: Micros = 0
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class OutboxSwept:
     """How many streams had news that nobody had said, of how many runs. `next` is where to go on; None at the end.
 
@@ -154,7 +153,7 @@ class OutboxSwept:
     unknown: tuple[str, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class OutboxSweep(Command[OutboxSwept]):
     """Look, from the run key `after` on, for runs with rows that these sinks have not heard of.
 
@@ -168,7 +167,7 @@ class OutboxSweep(Command[OutboxSwept]):
     limit: int = 500
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class DeadLettersReplayed:
     """How many parked streams go on. `more` says whether there may be others."""
 
@@ -176,7 +175,7 @@ class DeadLettersReplayed:
     more: bool
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class DeadLetterReplay(Command[DeadLettersReplayed]):
     """Let parked streams go on from the event that was refused: of one sink, of one run, or all.
 

@@ -2,13 +2,12 @@
 
 from typing import ClassVar, Literal
 
-import attrs
-
 from holdfast.kernel.commands.command import Command
 from holdfast.kernel.commands.jobs import JobsWoken
+from holdfast.ports.frozen import frozen
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class StagePollSuspended(Command[JobsWoken]):
     """Queue the checks of suspended stages that are due. job.wake_due does so too, with all that sleeps."""
 
@@ -16,7 +15,7 @@ class StagePollSuspended(Command[JobsWoken]):
     limit: int = 500
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class StagesWoken:
     """How many stages, or items of a map, are checked at once now.
 
@@ -27,7 +26,7 @@ class StagesWoken:
     early: int = 0
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class StageWake(Command[StagesWoken]):
     """Check suspended stages now: those of the external work `key`, or the stage `stage` of run `run_id`.
 

@@ -11,6 +11,7 @@ from holdfast.kernel.progress import Progress
 from holdfast.kernel.state import State
 from holdfast.kernel.work import is_over
 from holdfast.ports.changes import Change, CloseJob, UpdateJob
+from holdfast.ports.frozen import frozen
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import CompletedRow
 from holdfast.ports.records import (
@@ -28,7 +29,7 @@ from holdfast.ports.records import (
 Item: TypeAlias = tuple[str, int | None]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Debts:
     """What is wrong with what a run owes the world outside: work that has no job, jobs without work, jobs astray.
 

@@ -263,7 +263,7 @@ def decide_pause(state: State, command: RunPause, now: Micros, _: Ids) -> Decisi
 def decide_resume(state: State, command: RunResume, now: Micros, _: Ids) -> Decision[RunPaused]:
     """Queue the held jobs of a run, or let them sleep on; or let the run wait on, if it has not begun."""
     run = named_run(state, command)
-    if run.status not in HELD or is_older(run, command):
+    if run.status not in HELD or is_older(run, command) or command.row not in {None, run.last_row}:
         return Decision(RunPaused(status=run.status, changed=False))
     draft = RunDraft(run, now)
     draft.append("run.resumed", data=_reason(command.reason))

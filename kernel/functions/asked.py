@@ -4,10 +4,11 @@ from typing import TypeAlias
 
 import attrs
 
+from holdfast.ports.frozen import frozen
 from holdfast.ports.records import Micros
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class StepAsked:
     """A step is to be done.
 
@@ -31,7 +32,7 @@ class StepAsked:
         return f"step {self.step!r}"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TimerAsked:
     """Time is to pass until `at`. `call` and `site` as in StepAsked."""
 
@@ -45,7 +46,7 @@ class TimerAsked:
         return "a timer"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ChildAsked:
     """A run of another workflow is to be started, and its end waited for. `call` and `site` as in StepAsked.
 
@@ -67,7 +68,7 @@ class ChildAsked:
         return f"a run of {self.workflow!r}"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TellAsked:
     """A run that was started is to be told something. `call` and `site` as in StepAsked.
 
@@ -89,7 +90,7 @@ class TellAsked:
 Asked: TypeAlias = StepAsked | TimerAsked | ChildAsked | TellAsked
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class StepQueued:
     """A step was put into a queue."""
 
@@ -102,7 +103,7 @@ class StepQueued:
         return f"step {self.step!r}"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class StepCompleted:
     """A step gave this: the JSON text of its result."""
 
@@ -116,7 +117,7 @@ class StepCompleted:
         return f"step {self.step!r}"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class StepFailed:
     """A step failed for good. `error` is what it raised, as far as it could be kept."""
 
@@ -130,7 +131,7 @@ class StepFailed:
         return f"step {self.step!r}"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TimerFired:
     """The time that was asked for has passed."""
 
@@ -142,7 +143,7 @@ class TimerFired:
         return "a timer"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ChildStarted:
     """A run that was asked for is there, by this id; if `error` says why not, it is not."""
 
@@ -157,7 +158,7 @@ class ChildStarted:
         return f"a run of {self.workflow!r}"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ChildTold:
     """A run was told what it was to be told; if `error` says why not, it was not."""
 
@@ -172,7 +173,7 @@ class ChildTold:
         return _told_words(self.run, is_cancel=self.is_cancel)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ChildEnded:
     """A run that was started has ended: the JSON text of what it gave, or why it gave nothing."""
 
@@ -182,7 +183,7 @@ class ChildEnded:
     message: str = ""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SignalReceived:
     """A message has come for a channel: its JSON text."""
 
@@ -190,7 +191,7 @@ class SignalReceived:
     text: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class UpdateReceived:
     """Somebody has asked for an update, by its name: the JSON text of its arguments. `call` names it in its run."""
 
@@ -199,7 +200,7 @@ class UpdateReceived:
     arguments: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Cancelling:
     """Somebody has cancelled the run: CancelledError is raised where the function waits."""
 
@@ -212,7 +213,7 @@ Answer: TypeAlias = StepCompleted | StepFailed | TimerFired | ChildStarted | Chi
 Told: TypeAlias = Answer | StepQueued | ChildEnded | SignalReceived | UpdateReceived | Cancelling
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Row:
     """One row of a run's history that its function is told. `site` is where the call was made when it was recorded.
 
@@ -226,7 +227,7 @@ class Row:
     shown: Micros | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Raised:
     """An exception as it is stored: its class by module and qualified name, and the JSON text of its arguments.
 
@@ -239,7 +240,7 @@ class Raised:
     code: str = "body_error"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Answered:
     """What an update has come to: the JSON text of its reply, what it raised, or what it was rejected with."""
 
@@ -249,7 +250,7 @@ class Answered:
     rejected: Raised | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Published:
     """A value that the function shows: its JSON text, and how many it has shown under this name, with this one."""
 
@@ -258,7 +259,7 @@ class Published:
     text: str
 
 
-@attrs.frozen
+@frozen
 class Returned:
     """The function has returned: the JSON text of what.
 
@@ -269,14 +270,14 @@ class Returned:
     unawaited: tuple[Asked, ...] = attrs.field(default=(), kw_only=True, eq=False, repr=False)
 
 
-@attrs.frozen
+@frozen
 class Failed:
     """The function has raised this."""
 
     error: BaseException
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class GoesOn:
     """The function has asked to go on as a new generation of its run: as this workflow, with this JSON text as input.
 
@@ -292,7 +293,7 @@ class GoesOn:
 Ended: TypeAlias = Returned | Failed | GoesOn
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Turn:
     """What a function has come to after it was told something: it waits, or has ended.
 

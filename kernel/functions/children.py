@@ -36,11 +36,11 @@ class Children:
         if is_bound:
             self._bound[run] = None
 
-    def end(self, ended: ChildEnded) -> None:
-        """Take in that one has ended. What is told again changes nothing."""
+    def end(self, ended: ChildEnded, *, wakes: bool) -> None:
+        """Take in that one has ended, and wake who waits for it. What is told again changes nothing."""
         self._ends.setdefault(ended.run, ended)
         for future in self._waiting.pop(ended.run, ()):
-            if not future.done():
+            if wakes and not future.done():
                 future.set_result(self._ends[ended.run])
 
     async def ended(self, run: str) -> ChildEnded:

@@ -1,6 +1,7 @@
 """Who calls: where in the user's code, and which function of asyncio makes a task."""
 
 import asyncio
+import sys
 from inspect import currentframe
 from types import FrameType
 from typing import Final, cast
@@ -9,15 +10,35 @@ _OURS: Final = ("asyncio.", "holdfast.kernel.", "contextlib")
 _BETWEEN: Final = ("caller", "create_task", "ensure_future", "_ensure_future", "<setcomp>")
 """What is between a loop's `create_task` and the function that wants the task, in asyncio and here."""
 
+_CHAIN_MAX: Final = 3
+"""How many functions that wait for each other are named."""
 
-def call_site() -> str:
-    """Return where the code is that a durable function is in, as `<file>:<line>`; "" if it is none of the user's."""
-    frame = currentframe()
+
+def call_site(ours: int = 1) -> str:
+    """Return where the code is that a durable function is in, as `<file>:<line>`; "" if it is none of the user's.
+
+    `ours` is how many callers are certain to be none of the user's: to look at a frame takes its time.
+    """
+    frame: FrameType | None = sys._getframe(1 + ours)  # pyright: ignore[reportPrivateUsage]  # `inspect` can't skip any
     while frame is not None and frame.f_code.co_name != "run_until_quiet":
         if not _module(frame).startswith(_OURS):
-            return f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}"
+            return _place(frame)
         frame = frame.f_back
     return ""
+
+
+def waits_at(coroutine: object) -> str:
+    """Return where a coroutine waits that is not running: `<file>:<line> in <function>`, from the outermost on.
+
+    "" if that is in none of the user's code. Of a long chain the last are given.
+    """
+    found: list[str] = []
+    while coroutine is not None:
+        frame = cast("FrameType | None", getattr(coroutine, "cr_frame", getattr(coroutine, "ag_frame", None)))
+        if frame is not None and not _module(frame).startswith(_OURS):
+            found.append(f"{_place(frame)} in {frame.f_code.co_name}")
+        coroutine = getattr(coroutine, "cr_await", getattr(coroutine, "ag_await", None))
+    return ", ".join(found[-_CHAIN_MAX:])
 
 
 def caller() -> FrameType | None:
@@ -45,5 +66,10 @@ def _as_completed() -> object:
     return (iterator.__init__ if iterator else asyncio.as_completed).__code__
 
 
+def _place(frame: FrameType) -> str:
+    return f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}"
+
+
 def _module(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", ""))
+    name: str = frame.f_globals.get("__name__", "")
+    return name

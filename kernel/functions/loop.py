@@ -132,6 +132,11 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         """How often it has begun to run and stopped again: an odd number while it runs."""
         self.is_evicted = False
         self._refusals = 0
+        self._made_inboxes: Inboxes | None = None
+        self._made_children: Children | None = None
+        self._made_patches: Patches | None = None
+        self._made_publications: Publications | None = None
+        self._made_updates: Updates | None = None
 
     # Turns ----------------------------------------------------------------------------------------------------------
 
@@ -163,8 +168,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
     @property
     def waits_for_others(self) -> bool:
         """Whether it waits for what only others can bring: a message, an update, or the end of a run."""
-        inboxes, children = FunctionLoop.inboxes.of(self), FunctionLoop.children.of(self)
-        updates = FunctionLoop.updates.of(self)
+        inboxes, children, updates = self._made_inboxes, self._made_children, self._made_updates
         return (
             (inboxes is not None and inboxes.is_waited_for)
             or (children is not None and children.are_waited_for)
@@ -190,31 +194,36 @@ class FunctionLoop(asyncio.AbstractEventLoop):
 
         SystemExit and KeyboardInterrupt, if code raises them, and whatever else is no Exception.
         """
-        with _Running(self):
-            left = CALLBACKS_MAX
-            while self._ready and self.goes_on is None:
-                left = self._run_ready(left)
+        hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(self.keep, _leave_alone)
+        asyncio._set_running_loop(self)
+        self.enter()
+        try:
+            self._run_ready()
+        finally:
+            self.leave()
+            asyncio._set_running_loop(None)
+            sys.set_asyncgen_hooks(*hooks)
         # What has ended needs no strong reference. That is looked at so seldom that it costs nothing.
-        if self.kept > self._kept_max:
+        if len(self._tasks) + len(self._generators) > self._kept_max:
             self._tasks = [task for task in self._tasks if not task.done()]
             self._generators = [one for one in self._generators if cast("Any", one).ag_frame is not None]
             self._kept_max = 2 * self.kept + _KEPT_MIN
 
-    def _run_ready(self, left: int) -> int:
-        """Run what is ready by now, `left` callbacks at the most; return how many are left. Raises as its caller."""
-        ready, self._ready = self._ready, []
-        ready.reverse()
+    def _run_ready(self) -> None:
+        """Run what is ready, and what gets ready meanwhile. Raises as its caller."""
+        ready, ran = self._ready, 0
         try:
-            while ready and self.goes_on is None:
-                if not left:
+            for handle in ready:  # what is added to a list while it is gone through comes too
+                if self.goes_on is not None:
+                    break
+                if ran == CALLBACKS_MAX:
                     raise RestlessError(CALLBACKS_MAX)
-                left -= 1
-                handle = ready.pop()
+                ran += 1
                 if not handle.cancelled():
                     handle._run()
         finally:
-            self._ready[:0] = reversed(ready)
-        return left
+            del ready[:ran]
 
     def looked_at(self, look: Callable[[], T]) -> T:
         """Make a call that only looks at what the function holds. What it raises, RuntimeError if it does more."""
@@ -245,8 +254,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
 
     def take_said(self) -> tuple[tuple[str, ...], tuple[Answered, ...], tuple[Published, ...]]:
         """Return the patches, answers to updates and published values that are new since this was called last."""
-        patches, updates = FunctionLoop.patches.of(self), FunctionLoop.updates.of(self)
-        publications = FunctionLoop.publications.of(self)
+        patches, updates, publications = self._made_patches, self._made_updates, self._made_publications
         return (
             () if patches is None else patches.take(),
             () if updates is None else updates.take(),
@@ -256,13 +264,19 @@ class FunctionLoop(asyncio.AbstractEventLoop):
     # Calls ----------------------------------------------------------------------------------------------------------
 
     @property
+    def has_timers(self) -> bool:
+        """Whether a timer was set, and has neither fired nor been cancelled."""
+        return bool(self._timers)
+
+    @property
     def under_way(self) -> tuple[str, ...]:
         """The calls that were made, and of which nothing has come yet."""
         return tuple(self._waiting)
 
     def next_call(self) -> str:
         """Return the name of the call that is being made. Evicted if the function is being taken out of memory."""
-        self._check()
+        if self.is_evicted or self.is_looked_at:
+            self._check()
         return self._numbers().next()
 
     def made(self, asked: Asked, coroutine: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
@@ -277,7 +291,8 @@ class FunctionLoop(asyncio.AbstractEventLoop):
 
     def ask(self, asked: Asked) -> "asyncio.Future[Any]":
         """Have something asked for; return the future of what comes of it."""
-        self._check()
+        if self.is_evicted or self.is_looked_at:
+            self._check()
         self._unawaited.pop(asked.call, None)
         self.asked.append(asked)
         self._waiting[asked.call] = future = self.create_future()
@@ -362,7 +377,8 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         *args: *Arguments,
         context: Context | None = None,
     ) -> asyncio.Handle:
-        self._check()
+        if self.is_evicted or self.is_looked_at:
+            self._check()
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
@@ -408,10 +424,13 @@ class FunctionLoop(asyncio.AbstractEventLoop):
 
     @override
     def create_future(self) -> "asyncio.Future[Any]":
-        self._check()
+        if self.is_evicted or self.is_looked_at:
+            self._check()
         self._made += 1
         # Not RunFuture[Any](...): then each would keep that alias, in a dict of its own.
-        return cast("asyncio.Future[Any]", RunFuture(loop=self, number=self._made))
+        future: RunFuture[Any] = RunFuture(loop=self)
+        future.number = self._made
+        return future
 
     @override
     def create_task(

@@ -34,6 +34,7 @@ from holdfast.kernel.functions.asked import (
     Turn,
     UpdateReceived,
 )
+from holdfast.kernel.functions.frames import waits_at
 from holdfast.kernel.functions.loop import CancelledError, Evicted, FunctionLoop, check_thread, new_loop
 from holdfast.kernel.functions.raising import error_from
 from holdfast.kernel.functions.tasks import RunTask
@@ -101,6 +102,13 @@ class FunctionMachine:
         """What it waits for, in the order in which it has asked."""
         return tuple(self._open.values())
 
+    @property
+    def timers(self) -> Sequence[TimerAsked]:
+        """The timers among what it waits for."""
+        if not self._loop.has_timers:  # of many calls there mostly is none
+            return ()
+        return [one for one in self._open.values() if isinstance(one, TimerAsked)]
+
     def waits_for(self, call: str) -> Asked | None:
         """Return what was asked for by a call that it waits for; None if it does not."""
         return self._open.get(call)
@@ -118,6 +126,12 @@ class FunctionMachine:
     def waits_for_others(self) -> bool:
         """Whether it waits for what only others can bring: a message, an update, or the end of a run."""
         return self._loop.waits_for_others
+
+    @property
+    def waits_at(self) -> Sequence[str]:
+        """Where its tasks wait, as people name it, in the order in which they were made."""
+        found = (waits_at(task.get_coro()) for task in self._loop.tasks())
+        return [where for where in found if where]
 
     @property
     def exposed(self) -> Sequence[object]:
@@ -163,7 +177,7 @@ class FunctionMachine:
         if refused:
             self._gave = StorageRefusedError(refused)
         self._task = self._loop.begin(function(), self._context)
-        return self._turn_at(shown, more)
+        return self._turn(more) if shown is None else self._turn_at(shown, more)
 
     def feed(self, row: Row, *, more: bool = False) -> Turn:
         """Tell it a row and run it until it waits; `more` says whether there are more of them already.
@@ -179,13 +193,17 @@ class FunctionMachine:
         self._loop.set_clock(row.at)
         self.rows = row.number
         match row.told:
+            case StepCompleted() as told:  # most rows are that
+                if self._expected(row, told) is not None:
+                    del self._open[told.call]
+                    self._loop.answer(told.call, told.output)
             case Cancelling(reason=reason):
                 self._cancel(reason)
             case SignalReceived(channel=channel, text=text):
                 self._late += (row.number,) if self._is_over else ()
                 self._loop.inboxes.put(channel, text, row.number)
             case ChildEnded() as ended:
-                self._loop.children.end(ended)
+                self._loop.children.end(ended, wakes=not self._is_over)
             case UpdateReceived() as update:
                 if self._is_over:
                     self._late += (row.number,)
@@ -197,7 +215,12 @@ class FunctionMachine:
                 if (asked := self._expected(row, told)) is not None:
                     del self._open[told.call]
                     self._answer(asked, told)
-        return self._turn_at(row.shown, more)
+        return self._turn(more) if row.shown is None else self._turn_at(row.shown, more)
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether there is anything to be taken out of memory: it has begun, and not ended."""
+        return self in _IN_MEMORY
 
     def evict(self) -> None:
         """Take the function out of memory. None of its code has any effect from here on."""
@@ -246,7 +269,11 @@ class FunctionMachine:
         """Return what was asked for by the call that a row is about; None if that was dropped."""
         asked = self._open.get(told.call)
         known = asked or self._forgotten.get(told.call)
-        if known is not None and known.what == told.what:
+        if isinstance(known, StepAsked) and isinstance(told, StepCompleted):
+            is_known = known.step == told.step
+        else:
+            is_known = known is not None and known.what == told.what
+        if is_known:
             return asked
         recorded = f"{told.what} ({row.site})" if row.site else told.what
         if known is not None:
@@ -275,8 +302,6 @@ class FunctionMachine:
                 self._loop.answer(asked.call, None)
             case TellAsked(), ChildTold(run=run, error=str(error)):
                 self._loop.fail(asked.call, SignalRefusedError(run, error))
-            case StepAsked(), StepCompleted(output=output):
-                self._loop.answer(asked.call, output)
             case StepAsked(), StepFailed(error=raised):
                 self._loop.fail(asked.call, error_from(raised))
             case _:
@@ -286,21 +311,22 @@ class FunctionMachine:
     def _has_ended(self) -> bool:
         return self._is_over
 
-    def _turn_at(self, shown: Micros | None, more: bool) -> Turn:
-        if shown is None:
-            return self._turn(more)
+    def _turn_at(self, shown: Micros, more: bool) -> Turn:
         with self._loop.showing(shown):
             return self._turn(more)
 
     def _turn(self, more: bool) -> Turn:
         """Run the function until it waits, and return what has come of that."""
-        loop = self._loop
+        loop, task = self._loop, self._task
+        assert task is not None
         loop.was_read = False
         loop.is_replaying = more
         self._run_until_quiet()
         if self._is_given_up:
             self.evict()
             raise Evicted
+        if not task.done() and self._exit is None and loop.goes_on is None and not loop.dropped:
+            return self._waiting()
         if _left_debugger(self._error):
             raise DebuggerLeftError
         if self._has_failed and FunctionLoop.saga.of(loop) and self._undoing is None:
@@ -338,6 +364,19 @@ class FunctionMachine:
             ended=ended,
         )
 
+    def _waiting(self) -> Turn:
+        """Return what has come of a turn after which the function waits, if nothing was dropped: so most turns end."""
+        loop = self._loop
+        asked = tuple(loop.asked)
+        if asked:
+            loop.asked.clear()
+            for one in asked:
+                self._open[one.call] = one
+        patches, answers, published = loop.take_said()
+        return Turn(
+            asked=asked, patches=patches, answers=answers, published=published, read_clock=loop.was_read
+        )
+
     def _run_until_quiet(self) -> None:
         try:
             self._loop.run_until_quiet()
@@ -347,7 +386,7 @@ class FunctionMachine:
             self._exit = self._exit or error
         task = self._task
         assert task is not None
-        if self._gave is None and task.done() and not task.cancelled() and task.exception() is None:
+        if task.done() and self._gave is None and not task.cancelled() and task.exception() is None:
             try:
                 self._gave = self._encode(task.result())
             except Exception as error:  # noqa: BLE001  # a user's class may do anything when it is encoded

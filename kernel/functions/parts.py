@@ -22,7 +22,7 @@ class Part(Generic[P]):
     def __get__(self, instance: object, owner: type[object], /) -> object:
         if instance is None:
             return self
-        part = self.of(instance)
+        part = getattr(instance, self._slot, None)
         if part is None:
             part = self._make(instance)
             setattr(instance, self._slot, part)

@@ -2,14 +2,15 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import attrs
 
-from holdfast.ports.errors import CompensationError, StepLostError
+from holdfast.ports.errors import CompensationError, StepLostError, StepResultError
 
-_UNKNOWN = (TimeoutError, StepLostError)
-"""What a step fails with of which nobody knows whether it happened."""
+_UNKNOWN = (TimeoutError, StepLostError, StepResultError)
+"""What a step fails with that may have happened, or has, and of which nobody knows what it gave."""
 
 
 @attrs.define(eq=False)
@@ -50,7 +51,7 @@ class Saga:
         return due
 
     def failed(self, due: Due, error: Exception) -> None:
-        """Note that a step has failed for good. If nobody knows whether it happened, it stays due."""
+        """Note that a step has failed for good. It stays due if it may have happened all the same."""
         if not isinstance(error, _UNKNOWN):
             self._due.remove(due)
 
@@ -60,7 +61,8 @@ class Saga:
         while self._due:
             due = self._due.pop()
             if due.output is not None or due.takes_unknown or await _has_happened(due):
-                await due.undo(due.output)
+                with suppress(StepResultError):  # it is taken back, and nobody asks for what that gave
+                    await due.undo(due.output)
 
 
 async def _has_happened(due: Due) -> bool:
@@ -70,10 +72,14 @@ async def _has_happened(due: Due) -> bool:
         due.output = await due.future
     except _UNKNOWN as error:
         why = (
-            f"nobody knows whether it happened ({type(error).__name__}), and what would do it can't do without what"
-            " the step gave; have it take None, too"
+            f"{_what_is_known(error)} ({type(error).__name__}), and what would do it can't do without what the step"
+            " gave; have it take None, too"
         )
         raise CompensationError(due.what, why) from error
     except Exception:  # noqa: BLE001  # it has failed, so there is nothing to take back
         return False
     return True
+
+
+def _what_is_known(error: Exception) -> str:
+    return "it was done" if isinstance(error, StepResultError) else "nobody knows whether it happened"

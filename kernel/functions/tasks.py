@@ -26,17 +26,15 @@ class Numbers:
 
 
 class RunFuture(asyncio.Future[T]):
-    """A future that hashes by the number in which it was made."""
+    """A future that hashes by the number in which it was made. Whoever makes it sets that: it takes no call then."""
 
-    __slots__ = ("_number",)
+    __slots__ = ("number",)
 
-    def __init__(self, *, loop: asyncio.AbstractEventLoop, number: int) -> None:
-        self._number = number
-        super().__init__(loop=loop)
+    number: int
 
     @override
     def __hash__(self) -> int:
-        return self._number
+        return self.number
 
     @override
     def __eq__(self, other: object) -> bool:

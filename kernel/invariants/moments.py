@@ -186,12 +186,15 @@ def _children(snapshot: Snapshot) -> Iterator[Violation]:
 
 
 def _numbered(seen: Seen) -> Iterator[str]:
-    """O1: the history is numbered without gaps, from 1 or from behind what is kept of generations before."""
+    """O1: the history is numbered without gaps, from 1 or from behind what is kept of generations before, by time."""
     numbers = [row.number for row in seen.history]
     if numbers != list(range(seen.run.first_row, seen.run.last_row + 1)):
         yield f"its rows are {_short(numbers)}, its row says that the last is {seen.run.last_row}"
     if seen.history and seen.history[0].type != "run.created":
         yield f"its history begins with {seen.history[0].type}"
+    for before, after in pairwise(seen.history):
+        if after.at < before.at:
+            yield f"row {after.number} is earlier than the row before it"
 
 
 def _epochs(seen: Seen) -> Iterator[str]:
@@ -211,8 +214,8 @@ def _epochs(seen: Seen) -> Iterator[str]:
 def _outputs(seen: Seen) -> Iterator[str]:
     """S4: what is completed is completed once, and the run's row refers to exactly that."""
     yield from seen.twice
-    if not seen.run.is_admitted:
-        return
+    if not seen.run.is_admitted or (seen.run.status in TERMINAL and seen.run.progress == "{}"):
+        return  # what ended before it began is nowhere, though it may owe something
     place, progress = seen.place, seen.progress
     if (place.group, place.input, place.kept) != (progress.group, progress.input, progress.kept):
         yield f"its history leads to group {place.group} with {place.input}, its row says {seen.run.progress}"

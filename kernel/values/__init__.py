@@ -46,7 +46,8 @@ def encode(value: object, form: Form, *, max_bytes: int = MAX_VALUE_BYTES) -> st
         _check(data, form)
         raise
     # Only a text with such an escape, or with many brackets, can hold what is looked for here.
-    if "\\u0000" in text or "\\ud" in text or text.count("[") + text.count("{") > MAX_DEPTH:
+    is_deep = len(text) > MAX_DEPTH and text.count("[") + text.count("{") > MAX_DEPTH
+    if is_deep or ("\\u" in text and ("\\u0000" in text or "\\ud" in text)):
         _check(data, form)
     if len(text) > max_bytes:
         reason = f"its text has {len(text):,} bytes, more than {max_bytes:,}; store it as a blob"

@@ -50,7 +50,7 @@ def class_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -> Cod
             raise _first_problem(parts, lambda key: getattr(value, key)) from None
 
     def decode(data: object) -> object:
-        found = _decode_object(data, parts, show(form))
+        found = _decode_object(data, parts, form)
         arguments = {part.argument: found[part.key] for part in parts if part.key in found}
         try:
             return cls(**arguments)
@@ -70,17 +70,18 @@ def typed_dict_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -
         if not isinstance(value, dict):
             raise misfit(f"{described(value)} is no {show(form)}")
         items = cast("dict[str, object]", value)
-        for key in required - items.keys():
-            raise misfit(f"the key {key!r} of {show(form)} is missing")
-        for key in items.keys() - by_key.keys():
-            raise misfit(f"{show(form)} has no key {quoted(key)}")
+        if items.keys() != required:
+            for key in required - items.keys():
+                raise misfit(f"the key {key!r} of {show(form)} is missing")
+            for key in items.keys() - by_key.keys():
+                raise misfit(f"{show(form)} has no key {quoted(key)}")
         try:
             return {key: by_key[key].encode(item) for key, item in items.items()}
         except Misfit:
             raise _first_problem((by_key[key] for key in items), items.__getitem__) from None
 
     def decode(data: object) -> object:
-        return _decode_object(data, parts, show(form))
+        return _decode_object(data, parts, form)
 
     return Codec(encode, decode, frozenset({"object"}), (dict,))
 
@@ -104,9 +105,7 @@ def named_tuple_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) 
         items = cast("list[object]", data)
         if len(items) != len(parts):
             raise misfit(f"{len(parts)} items are expected for {show(form)}, not {len(items)}")
-        found = _decode_object(
-            {part.key: item for part, item in zip(parts, items, strict=True)}, parts, show(form)
-        )
+        found = _decode_object({part.key: item for part, item in zip(parts, items, strict=True)}, parts, form)
         return cls(**found)
 
     return Codec(encode, decode, frozenset({"array"}), (cls,))
@@ -120,24 +119,26 @@ def _parts(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -> tuple[_P
     return tuple(part(field) for field in fields)
 
 
-def _decode_object(data: object, parts: tuple[_Part, ...], name: str) -> dict[str, object]:
+def _decode_object(data: object, parts: tuple[_Part, ...], form: Form) -> dict[str, object]:
     """Return the decoded parts that are there, by key. Raises Misfit with every problem, not only the first."""
     if type(data) is not dict:
-        raise misfit(f"an object is expected for {name}, not {described_json(data)}")
+        raise misfit(f"an object is expected for {show(form)}, not {described_json(data)}")
     items = cast("dict[str, object]", data)
     found: dict[str, object] = {}
     problems: list[Problem] = []
     for part in parts:
         if part.key not in items:
             if part.required:
-                problems.append(Problem(segment(part.key), f"it is missing, and {name} requires it"))
+                problems.append(Problem(segment(part.key), f"it is missing, and {show(form)} requires it"))
             continue
         try:
             found[part.key] = part.decode(items[part.key])
         except Misfit as error:
             problems.extend(error.inside(segment(part.key)))
     known = {part.key for part in parts} if len(items) > len(found) else items.keys()
-    problems.extend(Problem(segment(key), f"{name} has no such field") for key in items if key not in known)
+    problems.extend(
+        Problem(segment(key), f"{show(form)} has no such field") for key in items if key not in known
+    )
     if problems:
         raise Misfit(*problems)
     return found

@@ -77,7 +77,7 @@ _LIKELY: Final[Mapping[Kind, float]] = {
     Kind.FAILS_BEFORE: 0.03,
     Kind.LOST_ANSWER: 0.03,
     Kind.RUNS_AGAIN: 0.05,
-    Kind.REFUSED: 0.004,
+    Kind.REFUSED: 0.012,
     Kind.HINT_LOST: 0.2,
     Kind.HINT_REPEATED: 0.2,
     Kind.HINT_LATE: 0.2,

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from random import Random
@@ -13,14 +14,14 @@ from holdfast.hosts.sync_engine import SyncEngine
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.authoring.functions import Workflow, sleep, workflow
 from holdfast.kernel.authoring.steps import step
-from holdfast.ports.errors import GiveUp
+from holdfast.ports.errors import GiveUp, StepResultError
 from holdfast.ports.records import ACTIVE, JobKind, JobState, Run, RunStatus
 from holdfast.ports.tables import Tables
 from holdfast.testing.simulation.asked import asking
 from holdfast.testing.simulation.callings import PATIENT
 from holdfast.testing.simulation.functions import GO, draw_function
 from holdfast.testing.simulation.processes import Deed
-from holdfast.testing.simulation.programs import Program
+from holdfast.testing.simulation.programs import Program, mixed
 from holdfast.testing.simulation.tally import Tally
 
 _SECOND: Final = 1_000_000
@@ -79,7 +80,10 @@ def draw_functions(random: Random) -> Functions:
     if random.random() >= _SHARE:
         return Functions()
     tally = Tally()
-    programs = [draw_function(random, name, tally) for name in ("first", "second")]
+    beside = Random()  # what was added later moves nothing that is drawn here
+    beside.setstate(random.getstate())
+    errand = _draw_errand(beside, "errand")
+    programs = [draw_function(random, name, tally, errand) for name in ("first", "second")]
     sleeper = _draw_sleeper(random, "sleeper")
     runs = [
         Planned(
@@ -96,8 +100,21 @@ def draw_functions(random: Random) -> Functions:
             deeds += asking(cast("Workflow[[int], int]", run.program.workflow), run.id, run.at)
     if random.random() < 0.3:
         deeds += _sleeping(random, sleeper)
-    workflows: list[Definition[object]] = [*(one.workflow for one in programs), sleeper]
-    return Functions(programs=programs, runs=runs, deeds=deeds, workflows=workflows, tally=tally)
+    workflows: list[Definition[object]] = [*(one.workflow for one in programs), sleeper, errand.workflow]
+    return Functions(programs=[*programs, errand], runs=runs, deeds=deeds, workflows=workflows, tally=tally)
+
+
+def _draw_errand(draw: Random, name: str) -> Program:
+    """Draw what other functions start: it takes a while, and may rest meanwhile."""
+    seconds, salt = draw.choice((0.0, 0.5, 3.0, 9.0)), draw.randrange(1_000)
+
+    @workflow(name=name)
+    async def errand(number: int) -> int:
+        before = await _nothing(number)
+        await sleep(seconds)
+        return mixed(salt, await _nothing(before))
+
+    return Program(workflow=errand, model=lambda number: mixed(salt, number), nodes=())
 
 
 def _sending(random: Random, run: Planned) -> list[Deed]:
@@ -153,10 +170,16 @@ def _draw_sleeper(draw: Random, name: str) -> Workflow[[int], int]:
         async with asyncio.TaskGroup() as group:
             group.create_task(sleep(_YEARS))
             if early:
-                group.create_task(_nothing(number))
+                group.create_task(_in_vain(number))
         return number
 
     return sleeper
+
+
+async def _in_vain(number: int) -> None:
+    """Do a step, and go on if the store refuses what it gave: who fails may be run again, and sleep for years."""
+    with suppress(StepResultError):
+        await _nothing(number)
 
 
 @step(retry=PATIENT)

@@ -1,16 +1,17 @@
 """Random durable functions over what asyncio and Holdfast offer, with steps that are pure, and what each must give."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from random import Random
-from typing import Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import attrs
 
 from holdfast.kernel.authoring.channels import Channel
+from holdfast.kernel.authoring.child_runs import start_child
 from holdfast.kernel.authoring.continuing import continue_as_new
 from holdfast.kernel.authoring.functions import (
     Workflow,
@@ -27,12 +28,13 @@ from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.authoring.steps import Step, StepDecorator, step
 from holdfast.ports.clock import micros
-from holdfast.ports.errors import StepLostError
+from holdfast.ports.errors import RetryAfter, StepLostError
 from holdfast.testing.simulation.asked import expose_tally
 from holdfast.testing.simulation.callings import PATIENT, Calling, draw_calling, run_key
 from holdfast.testing.simulation.fibers import spend
 from holdfast.testing.simulation.programs import Model, Program, mixed
 from holdfast.testing.simulation.sharing import Rows
+from holdfast.testing.simulation.store import NEEDED
 from holdfast.testing.simulation.tally import Naps, Tally
 
 _BIG: Final = 70_000
@@ -42,6 +44,9 @@ _HASTY: Final = Retry(attempts=3, wait=timedelta(seconds=0.5))
 
 Go: TypeAlias = Callable[[int], Awaitable[int]]
 """A part of a function: from number to number."""
+
+Undo: TypeAlias = Callable[[int | None, str], Coroutine[Any, Any, None]]
+"""What takes a step back: with what that gave, if it is known, and its key."""
 
 GO: Final = Channel("go", int)
 """The channel of which functions take messages. What is in them is of no account, for nobody knows which come first."""
@@ -55,8 +60,8 @@ class NoFundsError(Exception):
         self.code = code
 
 
-def draw_function(draw: Random, name: str, tally: Tally) -> Program:
-    """Draw a durable function of some parts, each of a kind that is drawn."""
+def draw_function(draw: Random, name: str, tally: Tally, child: Program | None = None) -> Program:
+    """Draw a durable function of some parts, each of a kind that is drawn; some have runs of `child` of their own."""
     ahead = Random()  # it goes on as `draw` will, so that what is drawn for a seed stays the same
     ahead.setstate(draw.getstate())
     rounds = ahead.choice((1, 1, 1, 2, 3))
@@ -66,6 +71,12 @@ def draw_function(draw: Random, name: str, tally: Tally) -> Program:
         kind()
     if ahead.random() < 0.4:
         draft.add_booking(ahead)
+    if child is not None and ahead.random() < 0.35:
+        draft.add_child(ahead, cast("Workflow[[int], int]", child.workflow), child.model)
+    if ahead.random() < 0.2:
+        draft.add_fragile(ahead)
+    if ahead.random() < 0.2:
+        draft.add_kept(ahead)
     parts, tidy = tuple(draft.parts), draft.step()
     is_tidy = draw.random() < 0.3
     is_asked = name == "first"
@@ -327,8 +338,10 @@ class _Draft:
         tally, draw = self._tally, self._draw
         calling = draw_calling(self._draw)
         undo_fails = draw.choice((0, 0, 1, 2))
+        # What needs the receipt has the step waited for that is to be taken back, however the run ends.
+        needs_receipt = Random(f"{self._whose}/{calling.salt}/{undo_fails}").random() < 0.4
 
-        @self._decorator(self._name("charge"))
+        @self._decorator(self._name(NEEDED if needs_receipt else "charge"))
         async def charge(key: str, number: int) -> int:
             tally.charge(run_key(), key)
             await asyncio.sleep(calling.seconds)
@@ -342,8 +355,11 @@ class _Draft:
                 raise ConnectionError("the bank is away")
             tally.refund(run_key(), key)
 
-        refund = takes_back(undo)
+        async def undo_known(receipt: int, key: str) -> None:
+            await undo(receipt, key)
+
         is_by_hand = draw.random() < 0.3
+        refund = takes_back(cast("Undo", undo_known) if needs_receipt and not is_by_hand else undo)
         if not is_by_hand:
             charge.compensate(refund)
 
@@ -374,6 +390,68 @@ class _Draft:
 
         self._add(booking, lambda number: mixed(salt, number))
 
+    def add_child(self, draw: Random, child: Workflow[[int], int], model: Model) -> None:
+        """Another run, which is waited for: at once, or after something else; or beside another of its kind."""
+        how = draw.choice(("awaited", "awaited", "started", "gathered"))
+        policy: Final = draw.choice(("cancel", "cancel", "terminate", "abandon"))
+        (between,), (salt,) = self._several_of(draw, 1)
+
+        async def of_child(number: int) -> int:
+            if how == "awaited":
+                return await child(number)
+            if how == "gathered":
+                return sum(await asyncio.gather(child(number), child(number + 1))) % _MODULUS
+            run = await start_child(child(number), parent_end=policy)
+            return mixed(await between(number), await run.result())
+
+        def gives(number: int) -> int | None:
+            one, other = model(number), model(number + 1)
+            if one is None or other is None:
+                return None
+            if how == "gathered":
+                return (one + other) % _MODULUS
+            return one if how == "awaited" else mixed(mixed(salt, number), one)
+
+        self._add(of_child, gives)
+
+    def add_fragile(self, draw: Random) -> None:
+        """A step in a queue that may be tried once or twice: if its last worker is lost with it, it has failed."""
+        salt, seconds = draw.randrange(1_000), draw.choice((2.0, 4.0, 8.0))
+        retry = Retry(attempts=draw.choice((1, 1, 2)), wait=timedelta(seconds=0.5))
+
+        @step(name=f"{self._whose}.{self._name('fragile')}", retry=retry, queue="default")
+        async def fragile(number: int) -> int:
+            await asyncio.sleep(seconds)
+            return mixed(salt, number)
+
+        async def careful(number: int) -> int:
+            try:
+                return await fragile(number)
+            except StepLostError:
+                return mixed(salt, number)
+
+        self._add(careful, lambda number: mixed(salt, number))
+
+    def add_kept(self, draw: Random) -> None:
+        """A step in a queue that is tried several times, and waited for even if the run is cancelled meanwhile."""
+        salt, fails = draw.randrange(1_000), draw.choice((2, 3, 5))
+
+        @step(name=f"{self._whose}.{self._name('kept')}", retry=PATIENT, queue="default")
+        async def kept(number: int) -> int:
+            if step_context().attempt <= fails:
+                raise RetryAfter(timedelta(seconds=3), "not yet")
+            return mixed(salt, number)
+
+        async def shielded(number: int) -> int:
+            task = asyncio.ensure_future(kept(number))
+            try:
+                return await asyncio.shield(task)
+            except asyncio.CancelledError:
+                await task
+                raise
+
+        self._add(shielded, lambda number: mixed(salt, number))
+
     def add_failure(self) -> None:
         """An error that nobody catches: the run fails, mostly."""
         if self._draw.random() < 0.6:
@@ -390,6 +468,13 @@ class _Draft:
         """Return a step."""
         (one,), _ = self._several(1)
         return one
+
+    def _several_of(self, draw: Random, count: int) -> tuple[list[Step[[int], int]], list[int]]:
+        before, self._draw = self._draw, draw
+        try:
+            return self._several(count)
+        finally:
+            self._draw = before
 
     def _several(self, count: int) -> tuple[list[Step[[int], int]], list[int]]:
         callings = [draw_calling(self._draw) for _ in range(count)]

@@ -1,8 +1,8 @@
 """What must be true when all has come to its end, and what must not have been done in vain where nothing went wrong."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, cast
 
 from holdfast.hosts.inputs import Inputs
 from holdfast.hosts.payloads import Payloads
@@ -25,6 +25,7 @@ def wrong_at_end(world: World) -> list[Violation]:
         *check(tables),
         *_results(world, tables),
         *_events(world, tables),
+        *_forgotten(tables),
         *(Violation("L1", "-", what) for what in world.scenario.at_end(tables)),
         *replayed(world, tables),
         *_stored(world, tables),
@@ -74,6 +75,22 @@ def _results(world: World, tables: Tables) -> Iterator[Violation]:
             yield Violation("S4", f"{run.id}.{run.generation}", wrong)
 
 
+def _forgotten(tables: Tables) -> Iterator[Violation]:
+    """I1: what was sent to a function is told to the generation that is run again from before it, too."""
+    by_name: dict[tuple[str, str, object], Run] = {
+        (run.namespace, run.id, run.generation): run for run in tables.runs.values()
+    }
+    for run in tables.runs.values():
+        created, *told = tables.history[run.key]
+        before = by_name.get((run.namespace, run.id, _facts(created).get("rerun_of")))
+        if before is None:
+            continue
+        again = {_facts(row).get("again") for row in told if row.type == "signal.received"}
+        for row in tables.whole_history(before):
+            if row.type == "signal.received" and row.number >= run.first_row and row.number not in again:
+                yield Violation("I1", f"{run.id}.{run.generation}", f"it was never told message {row.number}")
+
+
 def _events(world: World, tables: Tables) -> Iterator[Violation]:
     """O2: a sink gets all events of a run, from the first that was stored after its `since` on."""
     for sink in tables.sinks.values():
@@ -88,6 +105,10 @@ def _missing(world: World, tables: Tables, sink: Sink, run: Run) -> list[int]:
     first = next((row.number for row in rows if row.at >= sink.since), run.last_row + 1)
     taken = set(world.watch.delivered.get((sink.name, run.key), ()))
     return [row.number for row in rows if row.number >= first and row.number not in taken]
+
+
+def _facts(row: HistoryRow) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", parse(row.data or "{}"))
 
 
 def _stored(world: World, tables: Tables) -> Iterator[Violation]:

@@ -10,6 +10,7 @@ KEPT: Final[Mapping[int, str]] = {
     218: "what a child gave was refused by the store when its parent was to get it, and was tried for ever",
     345: "a host with a clock that was behind set a run back in time, and a sink never got its events",
     365: "a host with a clock that ran too fast woke sleepers before their time",
+    1030070: "the end of a child came when its parent's function was over, and the worker that told it stopped",
     454408: "a function whose result the store refused failed, and took back nothing of what it had done",
     451448: "a host whose store had been slow to say what time it was had a function sleep too short",
     451870: "a host that had stood still had a function sleep too short",

@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 import attrs
 
 from holdfast.ports.changes import AppendHistory, Change
 from holdfast.ports.errors import RefusedError
+from holdfast.ports.json import parse
 from holdfast.ports.persistence import Persistence, Query, StoreTime, Transaction
-from holdfast.ports.records import STAGE_COMPLETED, Micros
+from holdfast.ports.records import STAGE_COMPLETED, STEP_COMPLETED, HistoryRow, Micros, Payload
 from holdfast.ports.tables import Tables
 from holdfast.testing.simulation.fibers import Fiber
 
@@ -37,8 +38,21 @@ class Watcher(Protocol):
         ...
 
 
+NEEDED: Final = "receipted"
+"""How steps are called that nothing can take back without what they gave: if that is refused, their run is blocked."""
+
+_Value: TypeAlias = tuple[str, str | None, int | None, str, Payload | None]
+
+_GIVEN: Final = frozenset({STAGE_COMPLETED, STEP_COMPLETED})
+
+
 class _RolledBack(Exception):  # noqa: N818  # it reports no error
     """Makes a transaction be rolled back, on purpose."""
+
+
+def _is_again(row: HistoryRow) -> bool:
+    """Whether a fork has it from the generation before, whose function was told of it."""
+    return "again" in parse(row.data or "{}")
 
 
 class SharedStore:
@@ -50,7 +64,7 @@ class SharedStore:
         self.commits = 0
         self._now = now
         self._watcher = watcher
-        self._refused: set[tuple[str, str | None, int | None, int | None]] = set()
+        self._refused: set[_Value] = set()
         self._refuses_next = False
 
     def transact(self, fiber: Fiber, work: Callable[[Transaction], R]) -> R:
@@ -62,14 +76,13 @@ class SharedStore:
             recorded.append(recorder)
             return work(cast("Transaction", recorder))
 
-        try:
-            result = self.inner.transact(observed)
-        finally:
-            self._refuses_next = False
+        result = self.inner.transact(observed)
         if recorded and recorded[-1].changes:
             fiber.commits += 1
             for change in recorded[-1].changes:
-                if isinstance(change, AppendHistory) and change.row.epoch is not None:
+                if isinstance(change, AppendHistory) and (
+                    change.row.epoch is not None or _is_again(change.row)
+                ):
                     fiber.process.hub.told_from[change.row.at] = self._now()
             self._follow(Commit(process=fiber.process.name, changes=recorded[-1].changes, sent=fiber.sent))
         return result
@@ -99,20 +112,23 @@ class SharedStore:
         return pruned
 
     def refuse_next(self) -> None:
-        """Refuse the first value that the next transaction stores, now and for ever."""
+        """Refuse the next value that a body gave, now and for ever."""
         self._refuses_next = True
 
     def check_refused(self, changes: Sequence[Change]) -> None:
         """Raise RefusedError if one of these values is refused."""
         for change in changes:
-            if not isinstance(change, AppendHistory) or change.row.type != STAGE_COMPLETED:
+            if not isinstance(change, AppendHistory) or change.row.type not in _GIVEN:
                 continue
-            value = (change.row.run, change.row.node, change.row.item, change.row.epoch)
+            row, facts = change.row, parse(change.row.data or "{}")
+            if NEEDED in facts.get("step", ""):
+                continue
+            value = (row.run, row.node, row.item, cast("str", facts.get("call", "")), row.payload)
             if self._refuses_next:
                 self._refuses_next = False
                 self._refused.add(value)
             if value in self._refused:
-                raise RefusedError(f"fault on purpose: what {change.row.node} gave can't be kept")
+                raise RefusedError(f"fault on purpose: what {row.node or 'the run'} gave can't be kept")
 
     def _follow(self, commit: Commit) -> None:
         self.commits += 1

@@ -1,6 +1,6 @@
 """Looks at every commit, every body that starts, every event that a sink takes: nothing broken stays unseen."""
 
-from bisect import insort
+from bisect import bisect, insort
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeGuard, cast
@@ -88,6 +88,7 @@ class Watch:
         self._claims: dict[tuple[str, int], str] = {}
         self._hosts: dict[str, str] = {}
         self._starts: dict[RateName, list[Micros]] = defaultdict(list)
+        self._spans: dict[RateName, Micros] = defaultdict(int)
         self._old: Snapshot | None = None
         self._old_jobs: dict[str, dict[int, Job]] = {}
         self.delivered: dict[tuple[str, str], list[int]] = defaultdict(list)
@@ -224,10 +225,18 @@ class Watch:
                 self.found("C1", job.key.text, f"it is claimed, and its run is {run.status}")
 
     def _rated(self, job: Job) -> None:
-        """S11: in no span of its period do more start than a rate limit says, whoever starts them."""
+        """S11: in no span of its period do more start than a rate limit says, whoever starts them.
+
+        A version with a longer period than any before it counts what these still counted.
+        """
         if job.rate is None or job.rate_limit is None or job.rate_period is None or job.leased_at is None:
             return
+        span = self._spans[job.rate]
         starts = self._starts[job.rate]
+        if job.rate_period > span:
+            self._spans[job.rate] = job.rate_period
+            if starts:
+                del starts[: bisect(starts, starts[-1] - span)]
         insort(starts, job.leased_at)
         within = [at for at in starts if job.leased_at - job.rate_period < at <= job.leased_at]
         if len(within) > job.rate_limit:

@@ -184,6 +184,7 @@ def _to_functions(functions: Functions, keys: Sequence[str]) -> list[Deed]:
         deeds.append(_start(random, run, f"start function {number}", keys))
         deeds += _later(random, run, f"function {number}")
         deeds += _forking(run, f"function {number}")
+        deeds += _cancelling_paused(run, f"function {number}")
     return sorted(deeds, key=lambda deed: deed.at)
 
 
@@ -192,14 +193,38 @@ def _forking(run: Planned, what: str) -> list[Deed]:
     random = Random(f"{run.id}/{run.number}/{run.at}/forks")  # what was added later moves nothing before it
     deeds: list[Deed] = []
     for _ in range(random.choice((0, 1, 2, 4))):
-        at, part = run.at + random.randrange(40 * _SECOND), random.random()
+        at, part = run.at + random.randrange(40 * _SECOND), random.choice((random.random(), None))
         deeds.append(Deed(at=at, what=f"fork {what} at {at}", do=partial(_fork, run=run, part=part)))
     return deeds
 
 
-def _fork(engine: SyncEngine, *, run: Planned, part: float) -> object:
+def _cancelling_paused(run: Planned, what: str) -> list[Deed]:
+    """Draw when a function is paused, and cancelled before anybody has resumed it."""
+    random = Random(f"{run.id}/{run.number}/{run.at}/paused")  # what was added later moves nothing before it
+    if random.random() >= 0.25:
+        return []
+    at, workflow = run.at + random.randrange(2, 20) * _SECOND, run.program.workflow
+    then = at + random.randrange(1, 4) * _SECOND
+    return [
+        Deed(
+            at=at,
+            what=f"pause {what} at {at}, to cancel it",
+            do=lambda engine: engine.handle(workflow, run.id).pause().status,
+        ),
+        Deed(
+            at=then,
+            what=f"cancel {what} at {then}, paused",
+            do=lambda engine: engine.handle(workflow, run.id).cancel(reason="on purpose").status,
+        ),
+    ]
+
+
+def _fork(engine: SyncEngine, *, run: Planned, part: float | None) -> object:
+    """Run a function again from some part of its history on; without one, from where it waits for a run, if it does."""
     handle = engine.handle(run.program.workflow, run.id)
-    row = 1 + int(part * handle.row().last_row)
+    started = [] if part is not None else [row for row in handle.history() if row.type == "child.started"]
+    last = handle.row().last_row
+    row = min(started[-1].number + 1, last) if started else 1 + int((part or 0.0) * last)
     assert handle.preview_rerun(row=row).row == row
     return handle.rerun_from(row=row, reason="again").generation
 

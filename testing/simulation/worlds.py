@@ -194,7 +194,7 @@ class World:
                 try:
                     if any(run.status is RunStatus.PAUSED for run in tables.runs.values()):
                         engine.resume_all()
-                    for run in tables.runs.values():
+                    for run in tuple(tables.runs.values()):  # others go on meanwhile
                         if run.status is RunStatus.BLOCKED:
                             core.dispatch(RunResume(namespace=run.namespace, run_id=run.id))
                     for bring in self.scenario.missing(tables):

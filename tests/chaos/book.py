@@ -136,9 +136,11 @@ def _append(path: Path, data: object) -> None:
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Return the lines that are whole: who reads while others write may see the beginning of one more."""
     if path.exists():
-        for line in path.read_text().splitlines():
-            yield json.loads(line)
+        for line in path.read_text().splitlines(keepends=True):
+            if line.endswith("\n"):
+                yield json.loads(line)
 
 
 # The book of this process ---------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Final
 
@@ -11,7 +11,20 @@ import anyio
 import attrs
 from sqlalchemy import Connection, column, insert, table
 
-from holdfast import Retry, StepContext, sleep, step, step_context, workflow
+from holdfast import (
+    Channel,
+    Retry,
+    StepContext,
+    continue_as_new,
+    expose,
+    select,
+    sleep,
+    start_child,
+    step,
+    step_context,
+    update,
+    workflow,
+)
 from tests.chaos.book import book, work_seconds
 from tests.chaos.faults import reach
 
@@ -93,3 +106,121 @@ def take_seat(db: Connection, seat: str) -> str:
 @workflow
 async def booking(seat: str) -> str:
     return await take_seat(seat)
+
+
+# What a newcomer would write ------------------------------------------------------------------------------------
+
+
+@step(queue="far", retry=PATIENT, max_concurrency=2)
+async def square(number: int) -> int:
+    """Is done by whoever serves the queue, two at a time."""
+    with written_down():
+        reach("body")
+        await anyio.sleep(work_seconds())
+        return number * number
+
+
+@step(queue="far", retry=PATIENT)
+def double(number: int) -> int:
+    with written_down():
+        reach("body")
+        time.sleep(work_seconds())
+        return 2 * number
+
+
+@workflow
+async def trip(number: int) -> int:
+    """Gives twice the number after its input: a step here, and one in a queue."""
+    return await double(await one_more(number))
+
+
+@workflow
+async def survey(width: int) -> list[int]:
+    """Steps in queues, steps here and runs of its own, all at once; and some that are given up."""
+    async with asyncio.TaskGroup() as group:
+        squares = [group.create_task(square(number)) for number in range(width)]
+        nexts = [group.create_task(one_more_async(number)) for number in range(width)]
+        trips = [group.create_task(trip(number)) for number in range(2)]
+    with suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.gather(sleep(3_600), *map(square, range(width))), 0.05)
+    return [task.result() for task in (*squares, *nexts, *trips)]
+
+
+def surveyed(width: int) -> list[int]:
+    """Return what a survey gives."""
+    return [*(number * number for number in range(width)), *range(1, width + 1), 2, 4]
+
+
+approval: Final = Channel("approval", bool)
+withdrawal: Final = Channel("withdrawal", str)
+
+
+@step(retry=PATIENT)
+async def pay(number: int) -> str:
+    with written_down():
+        reach("body")
+        await anyio.sleep(work_seconds())
+        return f"receipt {number}"
+
+
+@pay.compensate
+@step(queue="far", retry=PATIENT)
+async def pay_back(receipt: str) -> None:
+    with written_down():
+        reach("body")
+        await anyio.sleep(work_seconds())
+
+
+@workflow
+async def reminder(number: int) -> int:
+    await sleep(1.2)
+    return await one_more(number)
+
+
+@workflow
+async def purchase(number: int) -> str:
+    """Pays, waits for somebody to approve it, and asks after a while; or pays back."""
+    receipt = await pay(number)
+    said = await select(approval, withdrawal, timeout=timedelta(days=30))
+    if said is not True:
+        raise ValueError(f"not approved: {said}")
+    await start_child(reminder(number), parent_end="abandon")
+    return receipt
+
+
+coins: Final = Channel("coins", int)
+COINS: Final = 12
+
+
+class Purse:
+    """What others put money into."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.is_closed = asyncio.Event()
+
+    @update
+    async def put(self, number: int) -> int:
+        """Add some, after a while."""
+        await asyncio.sleep(0.3)
+        self.total += number
+        return self.total
+
+    @update
+    def close(self) -> int:
+        self.is_closed.set()
+        return self.total
+
+
+@workflow
+async def saving(total: int = 0, seen: int = 0) -> int:
+    """Adds up coins, and what is put into the purse, over many generations."""
+    purse = expose(Purse(total))
+    for _ in range(3):
+        if seen == COINS:
+            await purse.is_closed.wait()
+            return purse.total
+        coin = await coins.receive()
+        purse.total += coin
+        seen += 1
+    return await continue_as_new(lambda: saving(purse.total, seen))

@@ -13,7 +13,7 @@ from holdfast import NotYet, Pipeline, Retry, StageContext, Suspended, Workflow,
 from holdfast.kernel.authoring.calls import Definition
 from tests.chaos.book import book, work_seconds, written_down
 from tests.chaos.faults import reach
-from tests.chaos.functions import booking, errand
+from tests.chaos.functions import booking, errand, purchase, reminder, saving, survey, trip
 from tests.chaos.outside import Outside
 
 PATIENT: Final = Retry(attempts=50, wait=timedelta(0))
@@ -396,6 +396,11 @@ WORKFLOWS: Final[Mapping[str, Definition[Any]]] = {
         LETTER_2,
         booking,
         errand,
+        purchase,
+        reminder,
+        saving,
+        survey,
+        trip,
     )
 }
 """All of them, as `<name>@<version>`."""

@@ -19,7 +19,8 @@ CONCURRENCY = 6
 LEASE = 1.0
 WORK_SECONDS = 0.15
 STOPPED_AT_ONCE = 3
-STOPS = pick(short=9, full=200)
+STOPS = pick(short=15, full=200)
+"""One that is stopped within a transaction holds up, for a while, those who declare the others dead."""
 REFUSED_MIN = pick(short=3, full=100)
 ACTIVE_MIN = 60
 

@@ -1,7 +1,8 @@
 """Write golden histories of runs: `python -m tests.golden.exported`, from the root of the repository.
 
 They are documents as `holdfast history export` writes them. As with golden recordings, one that is there is never
-written again: every release that comes must read it, and replay it with the code that its run was begun with.
+written again: every release that comes must read it, and replay it with the code that its run was begun with. There is
+one of each workflow for each Python that it was written on, and all are replayed on all.
 """
 
 import platform
@@ -22,9 +23,10 @@ _LATE_SECONDS: Final = 3.0
 
 
 def main() -> None:
-    """Write those that are not there."""
+    """Write those that are not there of this Python."""
     FOLDER.mkdir(exist_ok=True)
-    missing = [name for name in CALLS if not list(FOLDER.glob(f"{name}-*.json"))]
+    minor = ".".join(platform.python_version_tuple()[:2])
+    missing = [name for name in CALLS if not list(FOLDER.glob(f"{name}-{minor}.*.json"))]
     if missing:
         anyio.run(_write, missing)
 

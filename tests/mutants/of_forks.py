@@ -17,4 +17,28 @@ OF_FORKS: Final = (
             ),
         ),
     ),
+    Mutant(
+        name="fork-forgets-messages",
+        breaks="messages that came after the point are not told to the new generation",
+        caught_by=("I1",),
+        edits=(
+            Edit(
+                "kernel/forks.py",
+                'case "signal.received":\n                yield row\n',
+                'case "signal.received":\n                pass\n',
+            ),
+        ),
+    ),
+    Mutant(
+        name="fork-leaves-children-to-the-dead",
+        breaks="runs that were started before the point stay those of the generation that has ended",
+        caught_by=("L1", "S7"),
+        edits=(
+            Edit(
+                "kernel/decide/reruns.py",
+                "        changes += taken_over(child, JobKey(run.key, 1)).changes\n",
+                "        del child\n",
+            ),
+        ),
+    ),
 )

@@ -66,7 +66,7 @@ OF_FUNCTIONS: Final = (
         edits=(
             Edit(
                 "hosts/functions/drive.py",
-                "            self._todo.read[number] = shown\n",
+                "            todo.read[number] = shown\n",
                 "            pass\n",
             ),
         ),
@@ -240,7 +240,7 @@ OF_FUNCTIONS: Final = (
         edits=(
             Edit(
                 "hosts/functions/driving.py",
-                "return any(each is not None and driven_for > each for each in (limit, half))",
+                "return (limit is not None and driven_for > limit) or (half is not None and driven_for > half)",
                 "return False",
             ),
         ),
@@ -281,7 +281,7 @@ OF_FUNCTIONS: Final = (
         edits=(
             Edit(
                 "hosts/functions/drive.py",
-                "        self._tell(news, now)\n        return True\n",
+                "        self._tell(known, now)\n        return True\n",
                 "        self.seen += len(news)\n        return True\n",
             ),
         ),
@@ -298,15 +298,15 @@ OF_FUNCTIONS: Final = (
             ),
             Edit(
                 "hosts/functions/drive.py",
-                "        if not self._are_next(news):\n            return False\n",
-                "        news = [row for row in news if not _is_of_driver(row) and row.type != PATCHED]\n",
+                "        if not self._are_next(known):\n            return False\n",
+                "        known = [one for one in known if not _is_of_driver(*one) and one[0].type != PATCHED]\n",
             ),
         ),
     ),
     Mutant(
         name="open-steps-of-kept-function-forgotten",
         breaks="a step that is to be tried again is not, if its function was kept in memory meanwhile",
-        caught_by=("S6",),
+        caught_by=("S6", "L1"),
         edits=(
             Edit(
                 "hosts/functions/drive.py",

@@ -166,14 +166,14 @@ OF_PROGRESS: Final = (
         ),
     ),
     Mutant(
-        name="half-a-batch-and-one",
-        breaks="where a batch is halved, the command in its middle is carried out in both halves",
-        caught_by=("L1", "I1", "S3", "crashed"),
+        name="step-with-a-refused-result-not-taken-back",
+        breaks="a step that was done and gave what the store refuses counts as one that was not done",
+        caught_by=("L1",),
         edits=(
             Edit(
-                "kernel/kernel.py",
-                "return [*self._dispatch_batch(batch[:middle]), *self._dispatch_batch(batch[middle:])]",
-                "return [*self._dispatch_batch(batch[: middle + 1])[:middle], *self._dispatch_batch(batch[middle:])]",
+                "kernel/functions/sagas.py",
+                "_UNKNOWN = (TimeoutError, StepLostError, StepResultError)",
+                "_UNKNOWN = (TimeoutError, StepLostError)",
             ),
         ),
     ),

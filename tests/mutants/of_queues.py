@@ -53,4 +53,16 @@ OF_QUEUES: Final = (
             ),
         ),
     ),
+    Mutant(
+        name="cancelled-while-held-stays-held",
+        breaks="a run that was paused is cancelled, and its steps in queues stay held",
+        caught_by=("L1", "S7"),
+        edits=(
+            Edit(
+                "kernel/decide/signals.py",
+                "if job.kind is JobKind.STEP and job.state is JobState.HELD:",
+                "if job.kind is JobKind.CHECK and job.state is JobState.HELD:",
+            ),
+        ),
+    ),
 )

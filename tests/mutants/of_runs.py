@@ -223,7 +223,7 @@ OF_RUNS: Final = (
     Mutant(
         name="run-back-in-time",
         breaks="a host whose clock is behind sets a run back in time",
-        caught_by=("O2",),
+        caught_by=("O1", "O2"),
         edits=(Edit("kernel/draft.py", "self._told_at = max(now, run.updated_at)", "self._told_at = now"),),
     ),
     Mutant(

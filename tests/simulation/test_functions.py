@@ -1,7 +1,9 @@
 """Durable functions in the simulator: they are there, everything of theirs happens, and what breaks is seen."""
 
 from collections import Counter
+from collections.abc import Mapping
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -70,8 +72,8 @@ def test_a_driver_that_leaves_out_a_row_is_found(monkeypatch: pytest.MonkeyPatch
     told = Drive._told  # pyright: ignore[reportPrivateUsage]
     skips = Random(1)
 
-    def forgetful(self: Drive, row: HistoryRow, shown: int | None) -> object:
-        return None if row.type == "step.completed" and skips.random() < 0.3 else told(self, row, shown)
+    def forgetful(self: Drive, row: HistoryRow, facts: Mapping[str, Any]) -> object:
+        return None if row.type == "step.completed" and skips.random() < 0.3 else told(self, row, facts)
 
     monkeypatch.setattr(Drive, "_told", forgetful)
     outcome = _first_that_fails()

@@ -8,7 +8,7 @@ import attrs
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.stores import open_stores
 from holdfast.kernel.authoring.calls import Definition
-from holdfast.ports.persistence import LoadValues, Persistence, Query, StoreTime, Transaction
+from holdfast.ports.persistence import FindRun, LoadValues, Persistence, Query, StoreTime, Transaction
 
 R = TypeVar("R")
 
@@ -21,6 +21,8 @@ class Counting:
         self._has_clock = has_clock
         self.calls = 0
         self.values: list[LoadValues] = []
+        self.found = 0
+        """How often a run was looked for by its name."""
 
     def setup(self) -> None:
         self._inner.setup()
@@ -35,6 +37,7 @@ class Counting:
             self.calls += 1
         if isinstance(asked, LoadValues):
             self.values.append(asked)
+        self.found += isinstance(asked, FindRun)
         return self._inner.read(query)
 
     def prune(self, before: int, /) -> int:

@@ -93,3 +93,18 @@ def test_each_value_is_read_once_for_a_batch_of_bodies(url: str, namespace: str)
     items = [key for key in wanted if isinstance(key[1], tuple) and key[1][0] == "item"]
     assert len(items) == len(set(items)) == 80
     assert len(counting.values) < 20
+
+
+def test_who_waits_for_a_run_that_was_started_here_reads_it_once(url: str, namespace: str) -> None:
+    engine, counting = counting_engine(url, namespace, UNREAD)
+    with engine.sync as runs:
+        started = runs.start(UNREAD(1))
+        of_another = runs.handle(UNREAD, started.id)
+        found: list[int] = []
+        for handle in (started, started, of_another, of_another):
+            counting.found = 0
+            with pytest.raises(TimeoutError):
+                handle.result(timeout=0)
+            found.append(counting.found)
+
+    assert found == [1, 1, 2, 1]

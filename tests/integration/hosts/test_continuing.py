@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from holdfast.hosts.engine import Engine
+from holdfast.hosts.functions import drive
 from holdfast.hosts.process.worker import Worker
 from holdfast.hosts.published import published_values
 from holdfast.hosts.serverless.host import ServerlessHost
@@ -259,6 +260,13 @@ async def test_nothing_under_way_is_lost(open_engine: OpenEngine, what: str, sai
     sound(engine)
 
 
+async def test_it_is_cancelled_after_it_has_begun_late(
+    open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drive, "BEHIND_MAX", -1)
+    await test_nothing_under_way_is_lost(open_engine, "cancelled", "the run is cancelled")
+
+
 @workflow
 async def wrong(what: str) -> str:
     try:
@@ -429,6 +437,98 @@ async def test_who_may_not_go_on_takes_updates_again(open_engine: OpenEngine) ->
     sound(engine)
 
 
+class Till:
+    """What a function hands on that others change."""
+
+    def __init__(self, taken: list[int]) -> None:
+        self.taken = taken
+        self.is_closed = asyncio.Event()
+
+    @update
+    async def pay(self, cents: int) -> int:
+        """Take the money when a message says so."""
+        await words.receive()
+        self.taken.append(cents)
+        return sum(self.taken)
+
+    @update
+    def close(self) -> None:
+        self.is_closed.set()
+
+
+@workflow
+async def sells(total: int = 0, day: int = 1) -> int:
+    till = expose(Till([total]))
+    if day == 2:
+        return sum(till.taken)
+    await till.is_closed.wait()
+    return await continue_as_new(lambda: sells(sum(till.taken), day + 1))
+
+
+@workflow
+async def sells_and_lists(taken: list[int], day: int = 1) -> int:
+    till = expose(Till(taken))
+    if day == 2:
+        return sum(till.taken)
+    await till.is_closed.wait()
+    return await continue_as_new(sells_and_lists(till.taken, day + 1))
+
+
+@pytest.mark.parametrize("function", [sells(), sells_and_lists([])], ids=["asked for", "handed over"])
+@pytest.mark.parametrize("cache", [0, 10], ids=["replayed", "kept"])
+def test_what_an_update_changes_while_it_is_waited_for_goes_on_too(
+    open_engine: OpenEngine, function: Call[int], cache: int
+) -> None:
+    engine = open_engine(sells, sells_and_lists)
+    run = engine.sync.start(function, id="x")
+    host = ServerlessHost(engine, function_cache=cache)
+
+    def drive() -> None:
+        while host.process_available_jobs(max_jobs=5).processed:
+            pass
+
+    drive()
+    pays, _ = run.ask_update(Till.pay(5)), run.ask_update(Till.close())
+    drive()
+    assert (pays.look(), run.info().generation) == (None, 1)
+    run.signal(words("paid"))
+    drive()
+    assert (pays.look(), run.info().generation) == ("5", 2)
+    assert run.result() == 5
+    sound(engine)
+
+
+@workflow
+async def asks_late(what: str) -> str:
+    desk = expose(Desk(5))
+    lates = {"raises": lambda: count(1 // 0), "none": lambda: None, "pipeline": lambda: shouting("x")}
+    try:
+        return str(await continue_as_new(cast("Call[str]", lates[what])))
+    except Exception as error:  # noqa: BLE001  # whatever it is, the test looks at it
+        await desk.is_over.wait()
+        return f"{type(error).__name__}: {error}"
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("raises", "ZeroDivisionError"),
+        ("none", "InvalidArgumentError"),
+        ("pipeline", "not a pipeline"),
+    ],
+)
+async def test_who_can_not_say_what_to_go_on_as_goes_on_where_he_is(
+    open_engine: OpenEngine, what: str, said: str
+) -> None:
+    engine = open_engine(asks_late, shouting)
+    async with Worker(engine):
+        run = await engine.start(asks_late(what), id="x")
+        with anyio.fail_after(SOON):
+            await until(lambda: len(list(engine.sync.handle(asks_late, "x").history())) > 0)
+            assert await run.update(Desk.finish()) == 5
+            assert said in await run.result()
+
+
 async def test_outside_of_a_function_it_says_where_it_belongs() -> None:
     with pytest.raises(RuntimeError, match="is for workflows"):
         await continue_as_new(count(1))
@@ -448,5 +548,10 @@ def test_types(open_engine: OpenEngine) -> None:
     async def number() -> int:
         return await continue_as_new(second("x"))  # type: ignore[arg-type]  # pyright: ignore[reportReturnType]
 
+    @workflow
+    async def late() -> int:
+        return await continue_as_new(lambda: second("x"))  # type: ignore[arg-type,return-value]  # pyright: ignore[reportReturnType]
+
     assert isinstance(number, Workflow)
+    assert isinstance(late, Workflow)
     assert isinstance(shouting, Pipeline)

@@ -1,7 +1,9 @@
 """Workers drive durable functions, on every store."""
 
 import asyncio
-from collections.abc import Sequence
+import re
+from collections.abc import Awaitable, Sequence
+from concurrent.futures import Future
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -244,8 +246,7 @@ async def test_code_that_asks_for_something_else_blocks_the_run_until_it_is_mend
     assert not any(one.startswith("charge") for one in DONE if "never" in one)
     sound(changed)
     mended = open_engine(two_steps)
-    handle.resume()
-    async with Worker(mended):
+    async with Worker(mended):  # and nobody resumes it
         with anyio.fail_after(SOON.seconds):
             assert await mended.handle(two_steps, "x").result() == ["first", "second"]
     sound(mended)
@@ -274,6 +275,41 @@ async def test_a_function_that_never_gets_on_is_blocked_and_its_neighbours_are_n
         await until(lambda: run.info().status is RunStatus.BLOCKED)
     assert f'"code": "{code}"' in str(run.history()[-1].data) or code in str(run.history()[-1].data)
     sound(engine)
+
+
+async def hands_on(waits: Awaitable[None]) -> None:
+    await waits
+
+
+@workflow
+async def waits_for_a_thread() -> None:
+    await hands_on(asyncio.wrap_future(Future[None]()))
+
+
+@workflow
+async def waits_in_tasks() -> None:
+    await asyncio.gather(*(asyncio.Event().wait() for _ in range(5)))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "where"),
+    [
+        (waits_for_nothing, r"at test_functions.py:\d+ in waits_for_nothing: an asyncio.Event"),
+        (
+            waits_for_a_thread,
+            r"at test_functions.py:\d+ in waits_for_a_thread, test_functions.py:\d+ in hands_on: .* make that a step",
+        ),
+        (waits_in_tasks, r"at test_functions.py:\d+ in waits_in_tasks: an"),
+    ],
+)
+async def test_a_function_that_waits_for_nothing_says_where(
+    open_engine: OpenEngine, wrong: Workflow[[], None], where: str
+) -> None:
+    engine = open_engine(wrong)
+    run = engine.sync.start(wrong(), id="x")
+    async with Worker(engine):
+        await until(lambda: run.info().status is RunStatus.BLOCKED)
+    assert re.search(where, run.why()[0].text)
 
 
 async def test_what_can_not_be_recorded_blocks_its_run_and_no_other(

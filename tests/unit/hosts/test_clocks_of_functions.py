@@ -1,7 +1,7 @@
 """What a function's clock shows when it is told late what has happened, since nobody drove it before."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from datetime import timedelta
 
 import pytest
@@ -13,6 +13,7 @@ from holdfast.kernel.authoring.functions import now, sleep, workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import JobRecorded, Recorded
 from holdfast.kernel.functions.asked import Returned
+from holdfast.kernel.functions.machine import evict_all
 from holdfast.ports.json import canonical
 from holdfast.ports.records import HistoryRow, Payload
 from holdfast.testing import World, replay
@@ -22,6 +23,13 @@ HOUR = timedelta(hours=1)
 LATE = 3_600_000_000
 
 go = Channel("go", str)
+
+
+@pytest.fixture(autouse=True)
+def _out_of_memory() -> Generator[None]:
+    """Leave no function behind: other tests of this process look at which are in memory."""
+    yield
+    evict_all()
 
 
 @step

@@ -1,12 +1,16 @@
 """Calls into an event loop from other threads, whichever kind it is."""
 
 import threading
+from contextvars import ContextVar
+from typing import Final
 
 import anyio
 import pytest
-from anyio import to_thread
+from anyio import CancelScope, to_thread
 
-from holdfast.hosts.loops import caller_into_loop
+from holdfast.hosts.loops import ThisLoop, caller_into_loop
+
+_NAME: Final[ContextVar[str]] = ContextVar("name", default="nobody")
 
 
 @pytest.mark.anyio
@@ -58,3 +62,43 @@ def test_a_call_into_a_loop_that_is_gone_is_no_error(backend: str) -> None:
     in_loop(lambda: made.append(None))
 
     assert made == []
+
+
+@pytest.mark.anyio
+async def test_a_task_that_is_started_has_a_context_of_its_own_and_is_stopped_by_a_scope() -> None:
+    loop, scope, heard = ThisLoop(), CancelScope(), list[str]()
+    began, over = loop.event(), loop.event()
+
+    async def act() -> None:
+        with scope:
+            heard.append(_NAME.get())
+            _NAME.set("the task")
+            began.set()
+            await anyio.sleep_forever()
+        over.set()
+
+    _NAME.set("who starts it")
+    loop.start(act)
+
+    assert heard == []
+    with anyio.fail_after(10):
+        await began.wait()
+        scope.cancel()
+        await over.wait()
+    assert (heard, _NAME.get()) == (["who starts it"], "who starts it")
+
+
+@pytest.mark.anyio
+async def test_a_call_that_is_to_be_made_later_can_be_prevented() -> None:
+    loop, made = ThisLoop(), list[str]()
+    done = loop.event()
+    loop.call_later(0.0, lambda: made.append("prevented"))()
+    loop.call_later(3600.0, lambda: made.append("far off"))()
+    before = loop.time()
+    loop.call_later(0.01, done.set)
+
+    with anyio.fail_after(10):
+        await done.wait()
+
+    assert (made, done.is_set()) == ([], True)
+    assert loop.time() >= before + 0.01

@@ -8,7 +8,7 @@ from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.kernel.authoring.functions import compensate_with, workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import Completed, Failed, Outcome
-from holdfast.ports.errors import StorageRefusedError
+from holdfast.ports.errors import StepResultError, StorageRefusedError
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.records import RunStatus
@@ -110,3 +110,66 @@ async def test_its_history_is_replayed_as_it_went() -> None:
     assert types.count("step.completed") == 2
 
     assert isinstance(replay(history, pays).error, StorageRefusedError)
+
+
+@step
+async def pay(order: str) -> str:
+    DONE.append(f"pay {order}")
+    return "poi" + "son"
+
+
+@pay.compensate
+async def take_back(receipt: str | None, order: str) -> None:
+    DONE.append(f"take back {order}, by {receipt}")
+
+
+@step
+async def miscount(order: str) -> int:
+    DONE.append(f"count {order}")
+    return cast("int", object())
+
+
+@miscount.compensate
+async def recount(number: int | None) -> None:
+    DONE.append(f"recount {number}")
+    return cast("None", object())
+
+
+@workflow
+async def goes_on_unpaid(order: str) -> None:
+    try:
+        await pay(order)
+    except StepResultError as error:
+        DONE.append(error.reason)
+    raise ValueError("the shop is shut")
+
+
+@workflow
+async def goes_on_uncounted(order: str) -> None:
+    try:
+        await miscount(order)
+    except StepResultError as error:
+        DONE.append(error.reason.partition(":")[0])
+    raise ValueError("the shop is shut")
+
+
+async def test_a_step_whose_result_is_refused_was_done_and_is_taken_back() -> None:
+    bench = Bench(goes_on_unpaid, persistence=cast("Persistence", Choosy(MemoryPersistence())))
+    bench.start(goes_on_unpaid("a"), id="x")
+    outcome = await driven(bench)
+
+    assert isinstance(outcome, Failed)
+    assert outcome.failure.message == "the shop is shut"
+    assert DONE == ["pay a", "not in here", "take back a, by None"]
+    history = bench.engine.sync.handle(goes_on_unpaid, "x").export_history()
+    assert str(replay(history, goes_on_unpaid).error) == "the shop is shut"
+
+
+async def test_a_step_that_gives_no_value_of_its_type_was_done_and_is_taken_back() -> None:
+    """And so was what takes it back, whatever that gives: the run is not blocked for it."""
+    bench = Bench(goes_on_uncounted)
+    bench.start(goes_on_uncounted("a"), id="x")
+    outcome = await driven(bench)
+
+    assert isinstance(outcome, Failed)
+    assert DONE == ["count a", "the value for int does not fit", "recount None"]

@@ -62,7 +62,10 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         ),
     ),
     (c.RunPause(run_id="x"), f'{{"generation":null,{BASE},"reason":"","run_id":"x","type":"run.pause"}}'),
-    (c.RunResume(run_id="x"), f'{{"generation":null,{BASE},"reason":"","run_id":"x","type":"run.resume"}}'),
+    (
+        c.RunResume(run_id="x"),
+        f'{{"generation":null,{BASE},"reason":"","row":null,"run_id":"x","type":"run.resume"}}',
+    ),
     (
         c.RunRerunFrom(run_id="x", stage="b"),
         (

@@ -54,6 +54,19 @@ def test_a_resumed_run_goes_on_where_it_is(world: World) -> None:
     assert world.events()[-1] == "run.resumed"
 
 
+def test_whoever_has_seen_an_older_row_resumes_nothing(world: World) -> None:
+    world.open()
+    world.create()
+    pause(world)
+    run = world.run()
+
+    assert world.do(RunResume(run_id="x", row=run.last_row - 1)) == RunPaused(
+        status=RunStatus.PAUSED, changed=False
+    )
+    assert states(world) == [JobState.HELD]
+    assert world.do(RunResume(run_id="x", row=run.last_row)).changed
+
+
 def test_what_is_under_way_is_settled_and_what_it_opens_is_held(world: World) -> None:
     session = world.open()
     world.create()

@@ -3,6 +3,7 @@
 import hashlib
 from datetime import timedelta
 from itertools import pairwise
+from typing import cast
 
 import attrs
 import pytest
@@ -26,7 +27,7 @@ from holdfast.kernel.commands import (
     admissions,
 )
 from holdfast.kernel.plan import Plan, RatePlan, RetryPolicy, StagePlan, plan_from_json
-from holdfast.ports.json import canonical
+from holdfast.ports.json import canonical, parse
 from holdfast.ports.records import JobState, RateName
 from tests.unit.kernel.world import SECOND, World, completing, each_of, payload, pipeline, stage
 
@@ -398,3 +399,45 @@ def test_a_start_by_a_clock_that_is_behind_counts_as_long_as_any_other(world: Wo
     world.wait(60)
     woken(world)
     assert names(world, world.claim(session)) == ["x3"]
+
+
+def test_a_start_counts_for_a_version_with_a_longer_period_after_its_own_is_over() -> None:
+    """A deploy changes the period: of each version's starts, the other's claims see as many as its own period holds."""
+    short, long = rated(limit=1, per=2 * SECOND), rated(limit=2, per=5 * SECOND)
+    world = World(pipeline(short), pipeline(long, version="2"))
+    for number in range(20):
+        version = str(1 + number % 2)
+        world.do(RunCreate(workflow="w", version=version, id=f"{version}.{number}", input=payload(0)))
+    session = world.open(lease=3_600 * SECOND)
+    starts: list[tuple[int, str]] = []
+    while len(starts) < 20:
+        admit(world)
+        starts += [(world.now, one) for one in names(world, world.claim(session))]
+        world.wait(0.5)
+        woken(world)
+
+    assert starts[1][1] == "2.1"  # from here on it is known that some count for five seconds
+    for index, (at, name) in enumerate(starts):
+        limit, period = (1, 2 * SECOND) if name[0] == "1" else (2, 5 * SECOND)
+        assert sum(at - period < other for other, _ in starts[: index + 1]) <= limit
+
+
+def test_starts_that_only_another_version_still_counts_are_kept_in_few_instants() -> None:
+    brief, daily = rated(limit=100, per=SECOND), rated(limit=2_000, per=86_400 * SECOND)
+    world = World(pipeline(brief), pipeline(daily, version="2"))
+    world.do(RunCreate(workflow="w", version="2", id="daily", input=payload(0)))
+    session = world.open(lease=86_400 * SECOND)
+    admit(world)
+    assert len(world.claim(session)) == 1
+    start(world, *(f"x{number}" for number in range(200)))
+    count = 1
+    while count < 201:
+        admit(world)
+        count += len(world.claim(session, limit=7))
+        world.wait(0.09)
+        woken(world)
+
+    (window,) = world.tables().rates.values()
+    stored = cast("dict[str, list[tuple[int, int]]]", parse(window.starts))
+    assert len(stored["at"]) <= 10
+    assert sum(many for _, many in stored["at"]) == 201

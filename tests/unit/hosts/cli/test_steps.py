@@ -104,7 +104,7 @@ def test_a_function_that_is_blocked_says_why_and_what_to_do(holdfast: CommandLin
     assert document["blocked"] in holdfast("run", "show", "shop:engine", "a").out
     why = holdfast("why", "shop:engine", "a").out
     assert document["blocked"] in why
-    assert "`holdfast run resume`" in why
+    assert "Once code is deployed that fits, it goes on." in why
     assert holdfast("run", "resume", "shop:engine", "--all").out == "0 runs would be resumed\n"
     blocked = ("--all", "--status", "blocked", "--yes")
     assert holdfast("run", "resume", "shop:engine", *blocked).out == "1 run was resumed\n"

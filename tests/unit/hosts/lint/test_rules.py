@@ -9,6 +9,14 @@ import pytest
 from holdfast.hosts.lint.rules import RULES
 from tests.unit.hosts.lint.conftest import Lint, codes
 
+DESK = """from holdfast import update
+
+class Desk:
+    @update
+    def add(self) -> None:
+        self.count += 1
+"""
+
 # Bodies of workflows, each with one finding of the code; what is before a line of --- is above the workflow.
 FLAGGED: dict[str, tuple[str, ...]] = {
     "HF001": (
@@ -192,6 +200,10 @@ FLAGGED: dict[str, tuple[str, ...]] = {
             "    @add.validator\n    def may_add(self, by: int) -> None:\n        self.asked.append(by)\n---\npass"
         ),
     ),
+    "HF016": (
+        f"{DESK}---\ndesk = holdfast.expose(Desk())\nreturn await holdfast.continue_as_new(body(desk.count))",
+        f"{DESK}---\ndesk = Desk()\nholdfast.expose(desk)\nreturn await holdfast.continue_as_new(body([desk.count]))",
+    ),
     "HF100": ("---\nprint(1)  # noqa: HF999",),
 }
 # Bodies of workflows without any finding.
@@ -314,6 +326,15 @@ CLEAN: dict[str, tuple[str, ...]] = {
             "        self.count += 1\n        self.stops.append(1)\n---\npass"
         ),
         "class Desk:\n    def add(self) -> None:\n        self.count += 1\n---\nDesk().add()",
+    ),
+    "HF016": (
+        f"{DESK}---\ndesk = holdfast.expose(Desk())\nreturn await holdfast.continue_as_new(lambda: body(desk.count))",
+        f"{DESK}---\ndesk = holdfast.expose(Desk())\nreturn await holdfast.continue_as_new(body(order + 1))",
+        f"{DESK}---\ndesk = Desk()\nreturn await holdfast.continue_as_new(body(desk.count))",
+        (
+            f"{DESK.replace('update', 'query').replace('self.count += 1', 'return self.count')}---\n"
+            "desk = holdfast.expose(Desk())\nreturn await holdfast.continue_as_new(body(desk.count))"
+        ),
     ),
     "HF100": ("---\nprint(1)  # noqa: F999, HF001",),
 }

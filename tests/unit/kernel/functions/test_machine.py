@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from holdfast.kernel.authoring.child_runs import start_child
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.functions.asked import (
     Cancelling,
+    ChildEnded,
+    ChildStarted,
     Failed,
     Raised,
     Row,
@@ -294,3 +297,27 @@ def test_functions_in_memory_cost_a_new_one_nothing(monkeypatch: pytest.MonkeyPa
     for machine in machines:
         machine.begin()
     assert not compared
+
+
+@workflow
+async def errand(number: int) -> int:
+    return number
+
+
+@workflow
+async def leaves_its_child() -> int:
+    started = await start_child(errand(1))
+    left = asyncio.ensure_future(started.result())
+    given = await give(1)
+    return given if not left.done() else 0
+
+
+def test_the_end_of_a_run_that_nobody_waits_for_any_more_changes_nothing() -> None:
+    """It is told once more, say, because what the function gave was refused: then other rows have come behind."""
+    machine = new_machine(leaves_its_child())
+    machine.begin()
+    (asked,) = machine.feed(row(ChildStarted(call="1", workflow="errand", run="x/1"))).asked
+    assert isinstance(asked, StepAsked)
+    given = machine.feed(row(StepCompleted(call=asked.call, step="give", output="1"), number=2))
+    assert str(given.ended) == "Returned(output='1')"
+    assert machine.feed(row(ChildEnded(run="x/1", output="1"), number=3)).asked == ()
