@@ -34,7 +34,7 @@ from holdfast.testing.simulation.callings import PATIENT, Calling, draw_calling,
 from holdfast.testing.simulation.fibers import spend
 from holdfast.testing.simulation.programs import Model, Program, mixed
 from holdfast.testing.simulation.sharing import Rows
-from holdfast.testing.simulation.store import NEEDED
+from holdfast.testing.simulation.store import CHARGES, NEEDED
 from holdfast.testing.simulation.tally import Naps, Tally
 
 _BIG: Final = 70_000
@@ -341,7 +341,7 @@ class _Draft:
         # What needs the receipt has the step waited for that is to be taken back, however the run ends.
         needs_receipt = Random(f"{self._whose}/{calling.salt}/{undo_fails}").random() < 0.4
 
-        @self._decorator(self._name(NEEDED if needs_receipt else "charge"))
+        @self._decorator(self._name(NEEDED if needs_receipt else CHARGES))
         async def charge(key: str, number: int) -> int:
             tally.charge(run_key(), key)
             await asyncio.sleep(calling.seconds)

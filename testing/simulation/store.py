@@ -1,6 +1,6 @@
 """The store that all simulated processes share: every commit is looked at by those who watch, before anybody else."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
@@ -41,13 +41,21 @@ class Watcher(Protocol):
 NEEDED: Final = "receipted"
 """How steps are called that nothing can take back without what they gave: if that is refused, their run is blocked."""
 
+CHARGES: Final = "charge"
+"""How other steps are called that are taken back when their run comes to nothing."""
+
 _Value: TypeAlias = tuple[str, str | None, int | None, str, Payload | None]
 
-_GIVEN: Final = frozenset({STAGE_COMPLETED, STEP_COMPLETED})
+_GIVEN: Final = frozenset({"child.completed", STAGE_COMPLETED, STEP_COMPLETED})
 
 
 class _RolledBack(Exception):  # noqa: N818  # it reports no error
     """Makes a transaction be rolled back, on purpose."""
+
+
+def _is_awaited(facts: Mapping[str, object]) -> bool:
+    """Whether more than its own run hangs on what is kept: a child gave it, or a step that is to be taken back."""
+    return "run" in facts or CHARGES in str(facts.get("step", ""))
 
 
 def _is_again(row: HistoryRow) -> bool:
@@ -66,6 +74,7 @@ class SharedStore:
         self._watcher = watcher
         self._refused: set[_Value] = set()
         self._refuses_next = False
+        self._refuses_next_awaited = False
 
     def transact(self, fiber: Fiber, work: Callable[[Transaction], R]) -> R:
         """Carry out a transaction, at once."""
@@ -112,8 +121,8 @@ class SharedStore:
         return pruned
 
     def refuse_next(self) -> None:
-        """Refuse the next value that a body gave, now and for ever."""
-        self._refuses_next = True
+        """Refuse the next value that a body gave, now and for ever, and the next one that others hang on."""
+        self._refuses_next = self._refuses_next_awaited = True
 
     def check_refused(self, changes: Sequence[Change]) -> None:
         """Raise RefusedError if one of these values is refused."""
@@ -126,6 +135,9 @@ class SharedStore:
             value = (row.run, row.node, row.item, cast("str", facts.get("call", "")), row.payload)
             if self._refuses_next:
                 self._refuses_next = False
+                self._refused.add(value)
+            elif self._refuses_next_awaited and _is_awaited(facts):
+                self._refuses_next_awaited = False
                 self._refused.add(value)
             if value in self._refused:
                 raise RefusedError(f"fault on purpose: what {row.node or 'the run'} gave can't be kept")

@@ -12,6 +12,7 @@ from holdfast.kernel.commands import (
     JobSettle,
     JobWakeDue,
     RunExpire,
+    SessionReap,
 )
 from holdfast.kernel.invariants import Snapshot, Violation, as_snapshot, check, check_step
 from holdfast.kernel.invariants.histories import fact
@@ -250,6 +251,7 @@ class Watch:
         assert old is not None
         wakes = bool(commit.sent) and all(isinstance(one, JobWakeDue) for one in commit.sent[:1])
         expires = any(isinstance(one, RunExpire) for one in commit.sent)
+        reaps = any(isinstance(one, SessionReap) for one in commit.sent)
         told = {change.row.run for change in commit.changes if _tells_to_end(change)}
         for change in commit.changes:
             if isinstance(change, UpdateJob) and wakes:
@@ -271,6 +273,13 @@ class Watch:
                 if was_active and (run.deadline is None or run.deadline > now):
                     early = (run.deadline or 0) - now
                     self.found("T1", run.key, f"it ended {early} us before its deadline")
+            elif isinstance(change, PutSession) and reaps:
+                session = change.session
+                if session.expires_at > now:
+                    early = (session.expires_at - now) / 1_000_000
+                    self.found(
+                        "T1", session.id, f"it was declared dead {early:.3f} s before its lease was over"
+                    )
 
     def answered(
         self, process: str, commands: Sequence[object], answers: Sequence[object], changed: int

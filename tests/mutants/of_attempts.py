@@ -93,7 +93,7 @@ OF_ATTEMPTS: Final = (
     Mutant(
         name="reaped-before-its-end",
         breaks="a session is declared dead seconds before its lease is over",
-        caught_by=("W1", "T1"),
+        caught_by=("T1",),
         edits=(
             Edit(
                 "kernel/decide/sessions.py",
