@@ -168,7 +168,7 @@ def test_connections_that_are_reset_all_the_time_lose_and_double_nothing(
 
 def test_a_slow_network_is_slow_and_nothing_else(postgres_database: str, open_site: OpenSite) -> None:
     """Every answer comes half a second late."""
-    seconds = pick(short=6.0, full=60.0)
+    seconds = pick(short=10.0, full=60.0)
     with Proxy(postgres_database) as proxy:
         site = open_site(postgres_database)
         with site.busy(ACTIVE_MIN) as runs, calling(proxy.url) as calls:
@@ -188,7 +188,7 @@ def test_a_slow_network_is_slow_and_nothing_else(postgres_database: str, open_si
         f"longest call: {calls.longest:.1f} s, failed: {calls.failed}, {audit}"
     )
     assert proxy.fired["delay"] >= 2 * seconds
-    assert done >= seconds / 4, "nothing was done"
+    assert done >= seconds / 10, "nothing was done"
     assert calls.failed == 0
     assert took <= BACK_WITHIN
     assert (audit.repeats, audit.lost) == (0, 0)
