@@ -6,6 +6,7 @@ import time
 import pytest
 
 from holdfast.ports.records import RunStatus
+from tests.chaos.figures import report
 from tests.chaos.programs import BLOCK, CHAIN, FAN, REST, block
 from tests.chaos.site import Site
 
@@ -44,6 +45,7 @@ def test_without_faults_every_body_is_started_once_and_repair_is_idle(site: Site
         worker.signal(signal.SIGTERM)
     assert [worker.wait() for worker in workers] == [0] * 3
 
+    report(f"repairs beside it: {repairs}")
     assert repairs >= 10
     assert all(site.run(run).status is RunStatus.COMPLETED for run in runs)
     starts = site.book.entries()
