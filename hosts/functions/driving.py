@@ -11,15 +11,15 @@ import anyio
 import attrs
 from anyio import CancelScope, CapacityLimiter
 
-from holdfast.hosts.bodies import Body, child_id
+from holdfast.hosts.bodies import Body
 from holdfast.hosts.failures import MESSAGE_MAX
-from holdfast.hosts.functions.answering import are_small, recorded_answers
-from holdfast.hosts.functions.drive import Drive, sent_in
-from holdfast.hosts.functions.opening import FencedError, let_rest, opened, opener_here, rows_after
+from holdfast.hosts.functions.asked_rows import answer_rows, child_rows, queued_rows
+from holdfast.hosts.functions.continuing import going_on
+from holdfast.hosts.functions.drive import Drive
+from holdfast.hosts.functions.opening import FencedError, let_rest, opened, opener_here
 from holdfast.hosts.functions.patience import RETRY_MAX, RETRY_MIN, until_available, until_available_in_thread
 from holdfast.hosts.functions.pulses import Pulses
 from holdfast.hosts.functions.recording import recorder_here
-from holdfast.hosts.functions.shown import name_of_shown, newest_shown
 from holdfast.hosts.functions.steps import lost_step, run_step, was_done
 from holdfast.hosts.functions.todo import Try
 from holdfast.hosts.functions.turns import in_turns
@@ -30,7 +30,6 @@ from holdfast.kernel.commands import (
     Blocked,
     Cancelled,
     Completed,
-    Continued,
     Failed,
     Failure,
     JobRecord,
@@ -38,15 +37,9 @@ from holdfast.kernel.commands import (
     Outcome,
     Parked,
     Recorded,
-    RecordedType,
-    Sent,
-    ShownOn,
-    Started,
-    Tells,
 )
-from holdfast.kernel.decide.continuing import sent_on
 from holdfast.kernel.functions import limits
-from holdfast.kernel.functions.asked import ChildAsked, GoesOn, Returned, TellAsked
+from holdfast.kernel.functions.asked import GoesOn, Returned
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import (
     BlobCorruptError,
@@ -59,7 +52,7 @@ from holdfast.ports.errors import (
     UnavailableError,
 )
 from holdfast.ports.json import parse
-from holdfast.ports.records import HISTORY_LONG, ClosePolicy, Micros, Payload
+from holdfast.ports.records import HISTORY_LONG, Micros, Payload
 
 HEAR_EVERY: Final[Micros] = 5_000_000
 """How long, in microseconds, a driver does without a look at the history, whatever it is told: hints may be lost."""
@@ -67,8 +60,6 @@ PUBLISH_WITHIN: Final[Micros] = 250_000
 """How long, in microseconds, what a function shows waits for something else to be recorded with."""
 MISREAD_MAX: Final = 10
 """How often a blob is asked for again that is missing or torn: for some twenty seconds. Then its run is blocked."""
-_SHOWN_PAGE: Final = 100
-"""How many rows are read at once of what a function has shown."""
 _EARLY: Final[Micros] = 20_000
 """How long, in microseconds, to wait with a timer that is due here, and not yet where it is recorded."""
 _PLACES_MAX: Final = 3
@@ -202,7 +193,7 @@ class _Driver:
                 await self._wait(drive, now)
         if drive.ended is not None and not self._is_fenced:
             # Or else a replay would not end as it did, and nobody would hear what updates have come to.
-            left = (*drive.notes(), *await self._answers(drive), *drive.published())
+            left = (*drive.notes(), *await answer_rows(self._body, drive), *drive.published())
             if left:
                 await self._record(drive, left)
         # Whatever a fenced attempt is settled with is fenced too, and so counted.
@@ -305,31 +296,14 @@ class _Driver:
                 self._stirred = self._loop.event()
                 await self._stirred.wait()
 
-    async def _queued(self, drive: Drive) -> list[Recorded]:
-        """Return what puts steps into their queues."""
-        queues, payloads, place = drive.queues, self._body.payloads, self._body.place
-        new = queues.new()
-        put = partial(lambda: [queues.queued(one, payloads.put(one.arguments, place)) for one in new])
-        if all(len(one.arguments) <= INLINE_MAX for one in new):
-            return put()
-        return await until_available_in_thread(put, "what a step is called with can't be stored yet")
-
-    async def _children(self, drive: Drive) -> list[Recorded]:
-        """Return what starts the runs that are asked for."""
-        children = drive.children()
-        if all(len(_text_of(one)) <= INLINE_MAX for one in children):
-            return [self._child(one) for one in children]
-        put = partial(lambda: [self._child(one) for one in children])
-        return await until_available_in_thread(put, "what a run is started with can't be stored yet")
-
     async def _others(self, drive: Drive, now: Micros, *, begins: bool, are_more: bool) -> Sequence[Recorded]:
         """Return what is to be recorded beside what steps and timers have come to. `are_more` says whether those are.
 
         With `begins` runs are started, and steps get into their queues.
         """
-        rows: list[Recorded] = [*await self._answers(drive), *drive.queues.taken_back()]
+        rows: list[Recorded] = [*await answer_rows(self._body, drive), *drive.queues.taken_back()]
         if begins and not drive.is_paused and self._failure is None:
-            rows += [*await self._children(drive), *await self._queued(drive)]
+            rows += [*await child_rows(self._body, drive), *await queued_rows(self._body, drive)]
         return [*rows, *self._published(drive, now, are_more or bool(rows))]
 
     def _published(self, drive: Drive, now: Micros, others: bool) -> list[Recorded]:
@@ -344,34 +318,6 @@ class _Driver:
             self._publish_at = None
             return published
         return []
-
-    async def _answers(self, drive: Drive) -> list[Recorded]:
-        """Return what says what updates have come to."""
-        answers = drive.answers()
-        put = partial(recorded_answers, answers, lambda text: self._body.payloads.put(text, self._body.place))
-        if are_small(answers):
-            return put()
-        return await until_available_in_thread(put, "the reply to an update can't be stored yet")
-
-    def _child(self, asked: ChildAsked | TellAsked) -> Recorded:
-        run = self._body.work.run
-        # Not in a place of this run's: it is the child's, and goes with that.
-        place = attrs.evolve(self._body.place, run=f"{run.key}-{asked.call.replace('.', '-')}")
-        if isinstance(asked, TellAsked):
-            tells = Tells(run_id=asked.run, reason=asked.text)
-            if asked.channel is not None:
-                sent = Sent(channel=asked.channel, payload=self._body.payloads.put(asked.text, place))
-                tells = Tells(run_id=asked.run, signal=sent)
-            kind: RecordedType = "child.cancelling" if tells.signal is None else "child.signalled"
-            return Recorded(type=kind, call=asked.call, site=asked.site, tells=tells)
-        child = Started(
-            run_id=asked.run or child_id(run, asked.call),
-            workflow=asked.workflow,
-            version=asked.version,
-            input=self._body.payloads.put(asked.input, place),
-            close_policy=ClosePolicy(asked.parent_end),
-        )
-        return Recorded(type="child.started", call=asked.call, site=asked.site, child=child)
 
     def _not_undone(self, recorded: Recorded) -> Recorded:
         """Have the run blocked. Once somebody has resumed it, it is tried again: to be taken back is a must."""
@@ -547,7 +493,7 @@ class _Driver:
                 output=await until_available_in_thread(put, "what a function gave can't be stored yet")
             )
         if isinstance(ended, GoesOn):
-            return await self._going_on(drive, ended)
+            return await going_on(self._body, drive, ended)
         assert ended is not None
         if drive.is_cancelled:
             return Cancelled()
@@ -556,39 +502,6 @@ class _Driver:
         said = "".join(traceback.format_exception_only(ended.error)).strip()
         kind = type(ended.error).__name__
         return Failed(failure=Failure(code="body_error", message=said, type=kind, retryable=False))
-
-    def _shown(self) -> tuple[ShownOn, ...]:
-        """Return what the function shows: of each name the last."""
-        newest: dict[str, ShownOn] = {}
-        for row in newest_shown(self._parts.persistence, self._body.work.run, _SHOWN_PAGE):
-            name = name_of_shown(row)
-            if name not in newest and row.payload is not None:
-                newest[name] = ShownOn(name=name, value=row.payload)
-        return tuple(newest[name] for name in sorted(newest))
-
-    async def _going_on(self, drive: Drive, ended: GoesOn) -> Outcome:
-        """Return that the run goes on as a new generation, with what the function has not taken."""
-        unread = drive.unread
-
-        def made() -> Continued:
-            rows = [row for row in (rows_after(self._body, 0) if unread else ()) if row.number in unread]
-            # Not in a place of this generation's: it is the next one's.
-            place = attrs.evolve(self._body.place, run=f"{self._body.work.run.key}-next")
-            return Continued(
-                workflow=ended.workflow,
-                version=ended.version,
-                input=self._body.payloads.put(ended.input, place),
-                seen=drive.seen,
-                signals=tuple(sent_in(row) for row in rows if row.type == "signal.received"),
-                updates=tuple(sent_on(row) for row in rows if row.type == "update.received"),
-                published=self._shown() if drive.has_shown else (),
-            )
-
-        return await until_available_in_thread(made, "what a function goes on with can't be stored yet")
-
-
-def _text_of(asked: ChildAsked | TellAsked) -> str:
-    return asked.input if isinstance(asked, ChildAsked) else asked.text
 
 
 def _stuck(places: Sequence[str]) -> str:
