@@ -66,12 +66,22 @@ _WHERE: Final = {
     for name in names
 }
 
+_EXTRA: Final = ("greenlet", "hypothesis", "pytest")
+"""What the extra `testing` brings along."""
+
 
 def __getattr__(name: str) -> object:
     module = _WHERE.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(module), name)
+    try:
+        value: object = getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        if error.name not in _EXTRA:
+            raise
+        raise ModuleNotFoundError(
+            f'holdfast.testing.{name} needs {error.name}: pip install "holdfast[testing]"', name=error.name
+        ) from error
     globals()[name] = value
     return value
 
