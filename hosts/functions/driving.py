@@ -152,8 +152,10 @@ class _Driver:
         """Drive the function until it rests, and return how; None if there is nothing more to drive."""
         self._looked_at = self._now()
         if self._body.attempt.losses and not drive.is_over:
-            # Whatever was under way counts: nobody knows how far it came.
-            lost = [lost_step(one, self._looked_at) for one in drive.under_way(self._looked_at)]
+            # Whatever was under way counts: nobody knows how far it came. A clock that is behind here does not say what
+            # had begun, but by when it was lost all had that was due.
+            lost_at = max(self._looked_at, self._body.work.run.updated_at)
+            lost = [lost_step(one, lost_at) for one in drive.under_way(lost_at)]
             await self._record(drive, (*drive.notes(), *lost))
         while not drive.is_over and not self._is_fenced:
             if self._fault is not None:

@@ -1,15 +1,22 @@
-"""A worker that was stopped between its claim and its first look at the history begins nothing of the run."""
+"""Workers that are taken for lost: what they begin late is none of the run, and what they had begun counts."""
 
 from datetime import timedelta
 
 import anyio
 import pytest
 
-from holdfast.hosts.bodies import Body
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.options import Retry
+from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.authoring.steps import step
-from holdfast.kernel.commands import Completed, LeaseReapStale, RunTerminate, SessionOpen, SessionReap
+from holdfast.kernel.commands import (
+    Completed,
+    JobWakeDue,
+    LeaseReapStale,
+    RunTerminate,
+    SessionOpen,
+    SessionReap,
+)
 from holdfast.ports.records import JobKind, RunStatus
 from tests.integration.hosts.waiting import until
 from tests.unit.hosts.bench import HOUR, Bench
@@ -36,20 +43,25 @@ async def pays(order: str) -> str:
     return await charge(order)
 
 
-def lost(bench: Bench, late: Body) -> None:
+def wake(bench: Bench, after: timedelta) -> None:
+    """Let time pass, and queue what is due."""
+    bench.clock.advance(after)
+    bench.engine.kernel.dispatch(JobWakeDue())
+
+
+def lost(bench: Bench) -> None:
     """Take a worker for lost that has claimed; whoever claims next is another."""
     bench.clock.advance(timedelta(hours=2))
     bench.engine.kernel.dispatch(SessionReap(grace=0))
     assert bench.engine.kernel.dispatch(LeaseReapStale()).freed == 1
     bench.session = bench.engine.kernel.dispatch(SessionOpen(host="next", lease=HOUR)).session
-    assert late.attempt.epoch == 1
 
 
 async def test_who_was_taken_for_lost_before_it_looked_begins_no_step() -> None:
     bench = Bench(pays)
     bench.start(pays("a"))
     late = bench.body()
-    lost(bench, late)
+    lost(bench)
 
     outcome = await bench.run(late)
     assert DONE == []
@@ -63,7 +75,7 @@ async def test_a_step_that_is_under_way_is_not_begun_beside_by_who_comes_late() 
     bench = Bench(pays)
     bench.start(pays("slow"))
     late = bench.body()
-    lost(bench, late)
+    lost(bench)
     held = bench.body()
     async with anyio.create_task_group() as group:
         group.start_soon(bench.run, held)
@@ -108,3 +120,44 @@ async def test_claims_of_a_step_in_a_queue_say_nothing_of_those_of_its_function(
 
     (run,) = bench.engine.sync.runs()
     assert (run.status, len(DONE), drives) == (RunStatus.COMPLETED, 5, 2)
+
+
+@step(retry=Retry(attempts=3, wait=timedelta(minutes=1)))
+async def ask(order: str) -> str:
+    tried = step_context().attempt
+    DONE.append(f"try {tried}")
+    if tried == 1:
+        raise ConnectionError("nobody answers")
+    if tried == 2:
+        await anyio.sleep_forever()
+    return f"answer to {order}"
+
+
+@workflow
+async def asks(order: str) -> str:
+    return await ask(order)
+
+
+async def test_a_try_that_was_lost_counts_for_whoever_has_a_clock_that_is_behind() -> None:
+    """By that clock the try's time has not come yet. It had come, or nobody could have lost it."""
+    bench = Bench(asks)
+    bench.start(asks("a"))
+    first = bench.body()
+    bench.settle(first, await bench.run(first))
+    wake(bench, timedelta(minutes=2))
+    held = bench.body()
+    async with anyio.create_task_group() as group:
+        group.start_soon(bench.run, held)
+        await until(lambda: len(DONE) == 2)
+        lost(bench)
+        group.cancel_scope.cancel()
+
+    bench.clock.jump(-timedelta(hours=3))
+    behind = bench.body()
+    bench.settle(behind, await bench.run(behind))
+    bench.clock.jump(timedelta(hours=3))
+    wake(bench, timedelta(minutes=2))
+
+    last = bench.body()
+    assert isinstance(await bench.run(last), Completed)
+    assert DONE == ["try 1", "try 2", "try 3"]
