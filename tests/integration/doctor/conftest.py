@@ -6,7 +6,6 @@ import sqlite3
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
@@ -16,8 +15,6 @@ import pytest
 
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.findings import Diagnosis
-from holdfast.hosts.process import worker as worker_module
-from holdfast.hosts.process.settings import Settings
 from holdfast.hosts.sync_engine import SyncEngine
 from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.decorators import stage
@@ -40,6 +37,7 @@ from holdfast.kernel.commands import Suspended as HandedOn
 from holdfast.ports.json import canonical
 from holdfast.ports.persistence import Lane
 from holdfast.ports.records import Payload
+from tests.pace import look_often
 from tests.postgres import fresh_database
 
 HOUR: Final = 3_600_000_000
@@ -260,9 +258,8 @@ def _copied(url: str) -> Generator[str]:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let workers look after bodies and sessions more often than every few seconds."""
-    monkeypatch.setattr(worker_module, "Settings", partial(Settings, heartbeat_interval=0.05))
-    monkeypatch.setattr(worker_module, "MAINTENANCE_INTERVAL", 0.05)
+    """Let workers look after bodies, sessions and the store more often than every few seconds."""
+    look_often(monkeypatch)
 
 
 Break = Callable[[Scene], object]

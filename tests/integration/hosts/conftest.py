@@ -2,18 +2,16 @@
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast.hosts.engine import Engine
-from holdfast.hosts.process import worker as worker_module
-from holdfast.hosts.process.settings import Settings
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.authoring.steps import Step
 from holdfast.testing.ledger import Ledger
+from tests.pace import look_often
 from tests.postgres import fresh_database
 
 OpenEngine = Callable[..., Engine]
@@ -69,6 +67,5 @@ def open_engine(url: str, namespace: str, tmp_path: Path) -> Iterator[OpenEngine
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let workers look after bodies and sessions more often than every few seconds."""
-    monkeypatch.setattr(worker_module, "Settings", partial(Settings, heartbeat_interval=0.05))
-    monkeypatch.setattr(worker_module, "MAINTENANCE_INTERVAL", 0.05)
+    """Let workers look after bodies, sessions and the store more often than every few seconds."""
+    look_often(monkeypatch)

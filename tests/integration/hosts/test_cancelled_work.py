@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 from holdfast.hosts.engine import Engine
+from holdfast.hosts.process import calls
 from holdfast.hosts.process.worker import Worker
 from holdfast.hosts.serverless.host import ServerlessHost
 from holdfast.hosts.sync_handles import SyncRunHandle
@@ -302,9 +303,12 @@ async def test_a_run_is_removed_once_its_work_is_cancelled(open_engine: OpenEngi
 
 
 async def test_code_that_has_nothing_to_cancel_with_leaves_it_to_code_that_has(
-    url: str, open_engine: OpenEngine
+    url: str, open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both say that they are the same version, as during a deploy that brings it."""
+    monkeypatch.setattr(
+        calls, "UNKNOWN_CODE_DELAY", 200_000
+    )  # nobody need wait for seconds to see that it is due again
     if url == "memory://":
         pytest.skip("this store can't be opened twice")
     service = Service()

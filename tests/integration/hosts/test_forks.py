@@ -110,7 +110,8 @@ async def test_many_forks_of_many_runs_at_once(open_engine: OpenEngine) -> None:
     assert (await runs[0].history())[0].number == 3
     sound(engine)
     diagnosis = await engine.doctor(repair=True)
-    assert diagnosis.is_sound, diagnosis.findings
+    # In a database that is shared others may have left a run that is blocked.
+    assert [one for one in diagnosis.findings if one.namespace == engine.core.namespace] == []
 
 
 @workflow

@@ -15,6 +15,7 @@ from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from tests.integration.hosts.conftest import OpenEngine
+from tests.sizes import sized
 
 SOON = timedelta(seconds=20)
 SHORT = timedelta(milliseconds=400)
@@ -30,7 +31,7 @@ async def hangs_once(ctx: StageContext, pages: int) -> list[int]:
     first = ctx.last_heartbeat(int, 0)
     for page in range(first, pages):
         ctx.heartbeat(page)
-        await anyio.sleep(0.1)
+        await anyio.sleep(0.02)
         if page == 3 and ctx.attempt == 1:
             try:
                 await anyio.sleep_forever()
@@ -45,7 +46,7 @@ def hangs_in_a_thread(ctx: StageContext, pages: int) -> list[int]:
     first = ctx.last_heartbeat(int, 0)
     for page in range(first, pages):
         ctx.heartbeat(page)
-        time.sleep(0.1)
+        time.sleep(0.02)
         while page == 3 and ctx.attempt == 1:
             if ctx.cancelled:
                 told.set()
@@ -80,6 +81,7 @@ def test_a_body_that_hangs_is_cancelled_and_the_next_attempt_goes_on_where_it_wa
     assert worker.stats().settled == 1  # what the silent body gave was not
 
 
+@pytest.mark.sized
 @pytest.mark.usefixtures("quick")
 def test_a_body_that_is_heard_from_lives_for_as_long_as_it_likes(open_engine: OpenEngine) -> None:
     @stage(retry=Retry(attempts=1))
@@ -92,7 +94,7 @@ def test_a_body_that_is_heard_from_lives_for_as_long_as_it_likes(open_engine: Op
     pipeline = Pipeline("speaks", input=int).pipe(attrs.evolve(speaks, heartbeat_timeout=SHORT))
     engine = open_engine(pipeline).sync
     with engine, Worker(engine, lease=1.0, poll_interval=0.1):
-        assert engine.start(pipeline(20)).result(timeout=SOON) == 1
+        assert engine.start(pipeline(sized(10, 20))).result(timeout=SOON) == 1
 
 
 def test_what_a_body_says_right_before_it_fails_is_not_lost(open_engine: OpenEngine) -> None:

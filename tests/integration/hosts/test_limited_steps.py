@@ -21,6 +21,7 @@ from holdfast.ports.records import RunStatus
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.waiting import until
+from tests.sizes import sized
 
 SOON = 30
 now: list[int] = []
@@ -141,11 +142,14 @@ async def chat(upto: int) -> int:
     return sum(await asyncio.gather(*map(ask, range(upto))))
 
 
+@pytest.mark.sized
 async def test_no_more_start_in_a_time_than_the_rate_says(open_engine: OpenEngine) -> None:
+    calls = sized(5, 7)
     engine = open_engine(chat)
     async with Worker(engine), Worker(engine):
         with anyio.fail_after(SOON):
-            assert await engine.run(chat(7)) == 21
+            assert await engine.run(chat(calls)) == sum(range(calls))
     spans = [after - before for before, after in zip(began, began[3:], strict=False)]
+    assert len(spans) == calls - 3
     assert min(spans) > PERIOD.total_seconds() - 0.3  # claims are counted, and bodies begin a little later
     sound(engine)

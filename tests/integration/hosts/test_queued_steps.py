@@ -141,7 +141,7 @@ async def test_a_worker_that_is_lost_with_it_costs_an_attempt(
 ) -> None:
     tries: list[int] = []
 
-    @step(queue="gpu", retry=Retry(attempts=2))
+    @step(queue="gpu", retry=Retry(attempts=2, wait=timedelta(milliseconds=10)))
     async def hold() -> str:
         tries.append(step_context().attempt)
         if len(tries) <= lost:
@@ -164,7 +164,9 @@ async def test_a_worker_that_is_lost_with_it_costs_an_attempt(
                 group.start_soon(worker.serve)
                 await until(lambda: len(tries) > number)  # noqa: B023
                 worker.stop()
-        async with Worker(engine):
+        async with Worker(
+            engine, lease=4.0
+        ):  # it declares others dead a tenth of that after they have expired
             assert await run.result() == gives
     assert tries == [1, 2]
     sound(engine)

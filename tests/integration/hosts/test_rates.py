@@ -5,12 +5,14 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Final
 
 import pytest
 
 from holdfast import Engine, Pipeline, Rate, Worker, each, stage
 from holdfast.kernel.invariants import check
 from holdfast.testing.snapshots import snapshot_of
+from tests.sizes import sized
 
 OpenEngine = Callable[..., Engine]
 SOON = timedelta(seconds=30)
@@ -33,6 +35,11 @@ class Starts:
         return min(later - earlier for earlier, later in zip(at, at[limit:], strict=False))
 
 
+# How many are started, more than twice as many as may start in a time, or more than four times as many.
+CALLS: Final = sized(25, 45)
+
+
+@pytest.mark.sized
 @pytest.mark.parametrize("map_limit", [1_000, 7])
 def test_two_workers_together_start_no_more_than_the_limit(open_engine: OpenEngine, map_limit: int) -> None:
     starts = Starts()
@@ -48,17 +55,18 @@ def test_two_workers_together_start_no_more_than_the_limit(open_engine: OpenEngi
 
     pipeline = Pipeline("calls", input=int).pipe(numbers).pipe(each(call, limit=map_limit))
     engine = open_engine(pipeline)
-    run = engine.sync.start(pipeline(45))
+    run = engine.sync.start(pipeline(CALLS))
     began = time.monotonic()
     with Worker(engine, poll_interval=0.5), Worker(engine, poll_interval=0.5):
-        assert run.result(timeout=SOON) == list(range(45))
+        assert run.result(timeout=SOON) == list(range(CALLS))
 
     # A body starts a moment after its claim, and not every one as long after it as the others.
     assert starts.nearest(10) > 0.5 - 0.2
-    assert 4 * 0.5 - 0.2 < max(starts.at) - began < 15
+    assert CALLS // 10 * 0.5 - 0.2 < max(starts.at) - began < 15
     assert check(snapshot_of(engine.core.stores.persistence, [engine.core.namespace])) == []
 
 
+@pytest.mark.sized
 def test_workers_that_come_late_start_no_more_than_the_limit(open_engine: OpenEngine) -> None:
     """What has gathered while there was none does not start at once. Tenants do not wait for each other."""
     starts: dict[str, Starts] = {"acme": Starts(), "other": Starts()}
@@ -70,7 +78,7 @@ def test_workers_that_come_late_start_no_more_than_the_limit(open_engine: OpenEn
 
     pipeline = Pipeline("late", input=str).pipe(call)
     engine = open_engine(pipeline)
-    runs = [engine.sync.start(pipeline("acme"), attributes={"tenant": "acme"}) for _ in range(7)]
+    runs = [engine.sync.start(pipeline("acme"), attributes={"tenant": "acme"}) for _ in range(sized(4, 7))]
     runs += [engine.sync.start(pipeline("other"), attributes={"tenant": "other"}) for _ in range(2)]
     began = time.monotonic()
     with Worker(engine, poll_interval=0.5), Worker(engine, poll_interval=0.5):

@@ -237,9 +237,10 @@ async def test_the_newest_progress_of_each_item_is_told(open_engine: OpenEngine)
 async def test_a_log_is_followed_to_the_end_of_the_run(
     open_engine: OpenEngine, quick: None, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    from holdfast.hosts import handles
+    from holdfast.hosts import handles, sync_handles
 
     monkeypatch.setattr(handles, "FOLLOW_INTERVAL", 0.02)
+    monkeypatch.setattr(sync_handles, "FOLLOW_INTERVAL", 0.02)
     gate = Gate()
 
     @stage

@@ -1,0 +1,23 @@
+"""How often workers of tests look for what nobody tells them of."""
+
+from typing import Any, Final
+
+import pytest
+
+from holdfast.hosts.process import worker as worker_module
+from holdfast.hosts.process.settings import Settings
+
+OFTEN: Final = 0.05
+
+
+def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let workers look after bodies, sessions and the store more often than every few seconds.
+
+    How often they do says nothing about what they do then, and a test would wait for most of its time.
+    """
+
+    def settings(*, poll_interval: float, **others: Any) -> Settings:
+        return Settings(poll_interval=min(poll_interval, OFTEN), heartbeat_interval=OFTEN, **others)
+
+    monkeypatch.setattr(worker_module, "Settings", settings)
+    monkeypatch.setattr(worker_module, "MAINTENANCE_INTERVAL", OFTEN)
