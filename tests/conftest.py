@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from holdfast.adapters.sql.persistence import SqlPersistence
+from holdfast.hosts.process.collecting import YOUNG_MAX
 from tests.postgres import PrivatePostgres, fresh_database, plain_url
 
 # Tests start dozens of interpreters: what is compiled is kept, as `make test` has it, even where the environment says
@@ -30,13 +31,15 @@ if not os.environ.get("CI"):
 def pytest_collection() -> Generator[None, object, object]:
     """Keep what is imported and collected out of the garbage collector's sight: all of it stays until the end.
 
-    To look for garbage among it takes a third of the collecting, and 0.3 s of each `gc.collect()` of a test.
+    To look for garbage among it takes a third of the collecting, and 0.3 s of each `gc.collect()` of a test. And look
+    as seldom as a worker does that owns its process: a tenth of what the simulator and the models take was that.
     """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(YOUNG_MAX, *gc.get_threshold()[1:])
         gc.enable()
 
 

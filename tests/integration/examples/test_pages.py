@@ -30,6 +30,7 @@ from holdfast.ports.json import parse
 from tests.aws import REGION, fake_aws
 from tests.integration.examples.pages import DOCS, PAGES, ROOT, anchors, blocks, links, prose, table
 from tests.nats import private_nats
+from tests.pace import look_often
 
 PROMISES = (
     "State changes happen exactly once",
@@ -98,6 +99,7 @@ def test_the_code_of_a_page_runs_in_order_and_prints_what_is_shown(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    look_often(monkeypatch)
     with _surroundings(page, monkeypatch):
         _run(page, monkeypatch)
 

@@ -19,11 +19,12 @@ from holdfast.kernel.authoring.functions import sleep, workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.functions.machine import in_memory
 from holdfast.ports.records import job_key
+from tests.sizes import sized
 
-FUNCTIONS: Final = 250
-WARM: Final = 50
+WARM: Final = sized(30, 50)
 """By then whatever is kept for all of them is there: statements, plans, connections."""
-BATCH: Final = 50
+BATCH: Final = sized(30, 50)
+FUNCTIONS: Final = 5 * BATCH
 BYTES_MAX: Final = 6_000
 """4,700 to 5,400 were measured, on Python 3.11: a tenth of them is the store's, who keeps rows for a while."""
 
@@ -64,6 +65,7 @@ def _traced() -> Iterator[None]:
     tracemalloc.stop()
 
 
+@pytest.mark.sized
 @pytest.mark.skipif(sys.gettrace() is not None, reason="who measures coverage keeps objects of its own")
 @pytest.mark.parametrize("function", [receives, sleeps, works], ids=lambda one: one.name)
 def test_a_function_that_rests_takes_a_few_kilobytes(

@@ -36,6 +36,7 @@ from holdfast.ports.persistence import NotesOf, Persistence
 from holdfast.ports.records import Job, JobState, RunStatus
 from holdfast.testing.faults import Fault, FaultPlan, FaultyPersistence
 from holdfast.testing.snapshots import snapshot_of
+from tests.sizes import sized
 
 R = TypeVar("R")
 
@@ -431,9 +432,10 @@ async def test_a_body_that_is_slow_to_obey_does_not_keep_its_job_from_being_done
         await until(lambda: worker.stats().running == 0)
 
 
+@pytest.mark.sized
 async def test_a_store_that_fails_now_and_then_delays_and_loses_nothing() -> None:
     """Nor does it keep a job that was leased by a claim whose answer was lost."""
-    plan = FaultPlan(Random(3).choices([None, *Fault], weights=[6, 1, 1, 1], k=80))
+    plan = FaultPlan(Random(3).choices([None, *Fault], weights=[6, 1, 1, 1], k=sized(40, 80)))
     patient = Pipeline("patient", input=int).pipe(double.options(retry=Retry(attempts=50)))
     store = MemoryPersistence()
     for x in range(20):
