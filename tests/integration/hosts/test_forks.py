@@ -110,8 +110,9 @@ async def test_many_forks_of_many_runs_at_once(open_engine: OpenEngine) -> None:
     assert (await runs[0].history())[0].number == 3
     sound(engine)
     diagnosis = await engine.doctor(repair=True)
-    # In a database that is shared others may have left a run that is blocked.
-    assert [one for one in diagnosis.findings if one.namespace == engine.core.namespace] == []
+    # Other tests may have left runs that are blocked in a database that is shared, and nothing else that is wrong.
+    assert set(diagnosis.found) <= {"blocked"}, diagnosis.findings
+    assert not [one for one in diagnosis.findings if one.namespace == engine.core.namespace]
 
 
 @workflow
