@@ -3,7 +3,6 @@
 import gc
 import os
 import shutil
-import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
@@ -13,11 +12,6 @@ from hypothesis import settings
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.hosts.process.collecting import YOUNG_MAX
 from tests.postgres import PrivatePostgres, fresh_database, plain_url
-
-# Tests start dozens of interpreters: what is compiled is kept, as `make test` has it, even where the environment says
-# otherwise. Each takes half a second less then.
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-sys.dont_write_bytecode = False
 
 # A busy machine is no finding. Every day there are few examples; `make test-slow` asks for more of them. hypothesis has
 # a profile of its own for CI, which it chooses there by itself.

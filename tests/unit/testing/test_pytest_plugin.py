@@ -27,8 +27,7 @@ def run_pytest(folder: Path, code: str, *arguments: str) -> "subprocess.Complete
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "--strict-markers", "-W", "error", *plugins, *arguments],
         cwd=folder,
-        # It is written again within a second, and what was compiled before would be taken for it.
-        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         check=False,
