@@ -20,7 +20,7 @@ SEEDS = sized(30, 60)
 ENOUGH = sized(8, 20)
 RARELY = {
     Kind.REFUSED: sized(2, 5),
-    Kind.BLOB_FAILS: sized(3, 8),
+    Kind.BLOB_FAILS: sized(6, 15),
     Kind.BLOB_MISSING: sized(2, 4),
     Kind.BLOB_CORRUPT: sized(2, 4),
     Kind.SINK_FAILS: sized(4, 20),

@@ -2,7 +2,6 @@
 
 import secrets
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -21,13 +20,10 @@ def shared_database(postgres_url: str) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.service)])
-def url(request: pytest.FixtureRequest, tmp_path: Path, new_sqlite: Callable[[Path], str]) -> str:
+@pytest.fixture
+def url(database_url: str) -> str:
     """The URL of a database of each kind."""
-    if request.param == "postgres":
-        found: str = request.getfixturevalue("shared_database")
-        return found
-    return new_sqlite(tmp_path / "holdfast.db")
+    return database_url
 
 
 @pytest.fixture

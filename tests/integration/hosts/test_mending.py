@@ -1,8 +1,5 @@
 """What is blocked because the code did not fit goes on by itself where code is deployed that does."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import anyio
 import pytest
 
@@ -29,13 +26,10 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.service)])
-def url(request: pytest.FixtureRequest, tmp_path: Path, new_sqlite: Callable[[Path], str]) -> str:
+@pytest.fixture
+def url(database_url: str) -> str:
     """What is in memory can't be opened by other code."""
-    if request.param == "postgres":
-        found: str = request.getfixturevalue("shared_database")
-        return found
-    return new_sqlite(tmp_path / "holdfast.db")
+    return database_url
 
 
 GO = Channel("go", str)
