@@ -12,6 +12,8 @@ from holdfast.ports.records import Micros
 GAIN_MAX: Final = 0.001
 """Seconds in each by which a machine's monotonic clock may run too fast; real ones do by a tenth of that at worst."""
 
+_RATE: Final = 1 - GAIN_MAX
+
 STEP_MAX: Final = 1.0
 """Seconds by which the wall clock may drift from the monotonic one before it counts as stepped."""
 
@@ -37,25 +39,23 @@ class StoreClock:
 
     def __init__(self, machine: Clock) -> None:
         self._machine = machine
+        self._monotonic = machine.monotonic
         self._lock = threading.Lock()
-        self._base: datetime | None = None
-        self._base_at = machine.monotonic()
+        self._base: tuple[datetime, float] | None = None
+        """What time it was at some time of the monotonic clock. It is read without the lock."""
         self._wall_at = machine.now()
-        self._synced_at = self._base_at
+        self._synced_at = machine.monotonic()
         self._stepped: tuple[float, float] | None = None
         self.behind_by = 0.0
         """How many seconds it was behind the store's at the last sync, at most."""
 
     def now(self) -> datetime:
         """See `Clock.now`."""
-        with self._lock:
-            now = self._shown(self._machine.monotonic())
-            return self._machine.now() if now is None else now
-
-    def _shown(self, at: float) -> datetime | None:
-        if self._base is None:
-            return None
-        return self._base + timedelta(seconds=(at - self._base_at) * (1 - GAIN_MAX))
+        base = self._base
+        if base is None:
+            return self._machine.now()
+        shown, at = base
+        return shown + timedelta(0, (self._monotonic() - at) * _RATE)
 
     def monotonic(self) -> float:
         """See `Clock.monotonic`."""
@@ -75,11 +75,14 @@ class StoreClock:
             if store_time is not None:
                 answer = instant(store_time)
                 latest = answer + timedelta(seconds=took)
-                shown = self._shown(answered_at)
-                # What both say is true, unless the store's clock was set back.
-                self._base = answer if shown is None or shown > latest else max(answer, shown)
-                self._base_at = answered_at
-                self.behind_by = (latest - self._base).total_seconds()
+                base = answer
+                if self._base is not None:
+                    before, at = self._base
+                    shown = before + timedelta(0, (answered_at - at) * _RATE)
+                    # What both say is true, unless the store's clock was set back.
+                    base = answer if shown > latest else max(answer, shown)
+                self._base = base, answered_at
+                self.behind_by = (latest - base).total_seconds()
             elif abs(by := self._drift(answered_at)) > STEP_MAX:
                 self._stepped = (by, answered_at)
             self._synced_at = answered_at
@@ -88,7 +91,7 @@ class StoreClock:
     def is_trusted(self, age_max: float) -> bool:
         """Whether the last sync is at most `age_max` seconds old and the machine's clock has not stepped since."""
         with self._lock:
-            now = self._machine.monotonic()
+            now = self._monotonic()
             return now - self._synced_at <= age_max and abs(self._drift(now)) <= STEP_MAX
 
     @property

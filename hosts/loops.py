@@ -5,7 +5,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
-from contextvars import ContextVar, copy_context
+from contextvars import Context, ContextVar, copy_context
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 import anyio
@@ -138,13 +138,11 @@ class ThisLoop:
     To be made and used on its thread.
     """
 
-    __slots__ = ("_asyncio", "_tasks", "time")
+    __slots__ = ("_asyncio", "time")
 
     def __init__(self) -> None:
         native = lowlevel.current_token().native_token
         self._asyncio = native if isinstance(native, asyncio.AbstractEventLoop) else None
-        self._tasks: set[asyncio.Task[None]] = set()
-        """Those that run: the loop itself keeps none."""
         self.time = loop_time() if self._asyncio is None else self._asyncio.time
         """Gives its time, in seconds."""
 
@@ -152,17 +150,21 @@ class ThisLoop:
         """Return an event that is not set."""
         return anyio.Event() if self._asyncio is None else asyncio.Event()
 
-    def start(self, act: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Have a task of its own do something. It is in no group: it is to raise nothing, and who starts it ends it.
+    def start(self, act: Callable[[], Coroutine[Any, Any, None]], context: Context) -> object:
+        """Have a task of its own do something, in a copy of a context; return it, for the loop itself keeps no task.
 
-        It is kept as long as this is.
+        It is in no group: it is to raise nothing, and who starts it ends it.
         """
         if self._asyncio is None:
-            _trio().spawn_system_task(act, context=copy_context())
-            return
-        task = self._asyncio.create_task(act())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            return _trio().spawn_system_task(act, context=context.copy())
+        return self._asyncio.create_task(act(), context=context.copy())
+
+    def call_soon(self, call: Callable[[], object]) -> None:
+        """Have a call made once all is done that is ready now."""
+        if self._asyncio is None:
+            _trio().current_trio_token().run_sync_soon(call)
+        else:
+            self._asyncio.call_soon(call)
 
     def call_later(self, seconds: float, call: Callable[[], object]) -> Callable[[], object]:
         """Have a call made after so long; return what prevents that."""
@@ -175,7 +177,7 @@ class ThisLoop:
                 await anyio.sleep(seconds)
                 call()
 
-        self.start(wait)
+        _trio().spawn_system_task(wait, context=copy_context())
         return scope.cancel
 
 

@@ -30,7 +30,6 @@ from holdfast.kernel.commands import (
     JobSettled,
     NotYet,
     Parked,
-    Recorded,
     RunCreate,
     RunDeliver,
     RunRerunFrom,
@@ -291,10 +290,11 @@ class Kernel:
         self, state: State, command: Command[Any], now: Micros, changes: list[Change], hints: dict[Hint, None]
     ) -> Answer:
         try:
-            _check_key(command)
-            replayed = _replayed(state, command)
-            if replayed is not None:
-                return replayed
+            if command.idempotency_key is not None:
+                _check_key(command)
+                replayed = _replayed(state, command)
+                if replayed is not None:
+                    return replayed
             decision = self._decide(state, command, now)
         except CommandError as error:
             return error
@@ -303,7 +303,8 @@ class Kernel:
             made = (*made, StoreReply(_reply(command, decision.reply, now)))
         state.apply(made)
         changes.extend(made)
-        hints.update(dict.fromkeys(decision.hints))
+        if decision.hints:
+            hints.update(dict.fromkeys(decision.hints))
         return decision.reply
 
     def _decide(self, state: State, command: Command[Any], now: Micros) -> Decision[object]:
@@ -429,6 +430,12 @@ def _batches(commands: Sequence[Command[Any]]) -> Iterator[Sequence[Command[Any]
 
 def _weight(command: Command[Any]) -> int:
     """Return about how many bytes of values a command carries."""
+    if isinstance(command, JobRecord):
+        weight = 0
+        for row in command.rows:
+            weight += 0 if row.output is None else _size(row.output)
+            weight += 0 if row.queued is None else _size(row.queued.input)
+        return weight
     if isinstance(command, JobSettle):
         said = sum(len(one.data) for one in command.said)
         match command.outcome:
@@ -450,14 +457,7 @@ def _weight(command: Command[Any]) -> int:
                 return said + len(error)
             case Tested() | NotYet() | Cancelled() | Parked():
                 return said
-    if isinstance(command, JobRecord):
-        return sum(_size(value) for row in command.rows for value in _values(row))
     return _size(command.input) if isinstance(command, RunCreate) else 0
-
-
-def _values(row: Recorded) -> tuple[Payload, ...]:
-    given = (row.output, None if row.queued is None else row.queued.input)
-    return tuple(value for value in given if value is not None)
 
 
 def _size(payload: Payload) -> int:
@@ -479,7 +479,7 @@ def _without_value(command: Command[Any], error: RefusedError) -> Command[Any] |
                 epoch=command.epoch,
                 outcome=kind(failure=failure),
             )
-        case JobRecord(rows=(row,)) if _values(row):
+        case JobRecord(rows=(row,)) if row.output is not None or row.queued is not None:
             was_done = row.type == STEP_COMPLETED
             told = StepResultError(failure.message) if was_done else StorageRefusedError(failure.message)
             failed = attrs.evolve(row, type=STEP_FAILED, output=None, queued=None, error=_error_text(told))

@@ -155,7 +155,10 @@ class Tables:
 
     def put_run(self, run: Run) -> None:
         """Add or replace a run that was read."""
+        is_known = run.key in self.runs
         self.runs[run.key] = run
+        if is_known:  # then its name is, too
+            return
         known = self.newest.get(run.name)
         if known is None or self.runs[known].generation <= run.generation:
             self.newest[run.name] = run.key

@@ -237,6 +237,12 @@ class Drive:
         return self.ended is not None or self.fault is not None
 
     @property
+    def has_only_steps(self) -> bool:
+        """Whether it goes on, and all that is to be done for it are steps that are done here."""
+        is_elsewhere = self.is_over or self.is_paused or self._machine.has_timers
+        return not (is_elsewhere or self.has_others or self.is_full)
+
+    @property
     def waits_for_others(self) -> bool:
         """Whether the function waits for a message, the end of a run, or a step that is a job of its own."""
         queues = self._made_queues

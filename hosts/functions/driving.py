@@ -4,6 +4,7 @@ import logging
 import threading
 import traceback
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from functools import partial
 from typing import Final, TypeVar, cast
 
@@ -19,7 +20,8 @@ from holdfast.hosts.functions.drive import Drive
 from holdfast.hosts.functions.opening import FencedError, let_rest, opened, opener_here
 from holdfast.hosts.functions.patience import RETRY_MAX, RETRY_MIN, until_available, until_available_in_thread
 from holdfast.hosts.functions.pulses import Pulses
-from holdfast.hosts.functions.recording import recorder_here
+from holdfast.hosts.functions.gathering import Call
+from holdfast.hosts.functions.recording import Record, recorder_here
 from holdfast.hosts.functions.steps import lost_step, run_step, was_done
 from holdfast.hosts.functions.todo import Try
 from holdfast.hosts.functions.turns import in_turns
@@ -95,6 +97,30 @@ async def drive(body: Body, threads: CapacityLimiter) -> Outcome:
             await driver.close(rests=isinstance(outcome, Parked))
 
 
+class _Trying:
+    """A step that is tried, and can be stopped, also before its task has begun."""
+
+    __slots__ = ("_is_cancelled", "_scope", "task")
+
+    def __init__(self) -> None:
+        self.task: object = None
+        self._scope: CancelScope | None = None
+        self._is_cancelled = False
+
+    def scope(self) -> CancelScope:
+        """Return the scope of its task. To be called in that."""
+        self._scope = CancelScope()
+        if self._is_cancelled:
+            self._scope.cancel()
+        return self._scope
+
+    def cancel(self) -> None:
+        """Stop it."""
+        self._is_cancelled = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+
 class _Driver:
     def __init__(self, body: Body, threads: CapacityLimiter) -> None:
         self._body = body
@@ -105,8 +131,10 @@ class _Driver:
         self._begun: list[Drive] = []
         """The function as soon as it runs, the last of several: it may be a while until it waits."""
         self._loop = ThisLoop()
+        self._context = copy_context()
+        """What each of its steps begins with: what others have set there is nothing to it."""
         self._recorder = recorder_here.of(body.parts.kernel)
-        self._running: dict[str, CancelScope] = {}
+        self._running: dict[str, _Trying] = {}
         self._later: dict[str, Try] = {}
         """Steps that are to be tried again, but not yet."""
         self._done: list[Recorded] = []
@@ -115,6 +143,12 @@ class _Driver:
         self._failure: Failure | None = None
         """Why somebody has to look at the run, though its function could go on."""
         self._stirred = self._loop.event()
+        self._is_waiting = False
+        """Whether it waits to be stirred, with nothing else to do."""
+        self._has_only_steps = False
+        """Whether nothing but steps was to be done for the function when that was looked at, before it waits."""
+        self._sent: Call[Record] | None = None
+        """What is being recorded without waiting for it."""
         self._alarm: tuple[float, Callable[[], object]] | None = None
         """When it is stirred by itself, by the time of the loop, and what prevents that."""
         self._fault: BaseException | None = None
@@ -160,6 +194,9 @@ class _Driver:
         while not drive.is_over and not self._is_fenced:
             if self._fault is not None:
                 raise self._fault
+            if self._sent is not None:
+                await self._until_sent(drive, self._sent)
+                continue
             if self._known:
                 await self._take(drive)
                 continue
@@ -264,13 +301,13 @@ class _Driver:
         for call, one in list(self._later.items()):
             if one.at is None or one.at <= now:
                 del self._later[call]
-                self._running[call] = CancelScope()
-                self._loop.start(partial(self._run, one))
+                self._running[call] = trying = _Trying()
+                trying.task = self._loop.start(partial(self._run, one, trying), self._context)
 
-    async def _run(self, one: Try) -> None:
+    async def _run(self, one: Try, trying: _Trying) -> None:
         call = one.asked.call
         try:
-            with self._running[call]:
+            with trying.scope():
                 clock, threads = self._parts.clock, self._threads
                 recorded = await run_step(self._body, one, clock, threads, self._command_of_one, self._pulses)
                 if isinstance(recorded, JobRecorded):
@@ -285,14 +322,73 @@ class _Driver:
                 raise
         finally:
             del self._running[call]
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Record what steps have come to, or begin others, if there is nothing else to be looked at.
+
+        Or else stir whoever drives the function. Most steps come to an end, and to the next one, without that.
+        """
+        if self._sent is not None:
+            if self._is_alone:
+                return  # what has come meanwhile goes with what comes of that
+        elif self._done and self._is_alone and self._has_only_steps:
+            self._send()
+            return
+        self._stirred.set()
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether whoever drives the function waits, and nothing has come that is for it to look at."""
+        if not self._is_waiting or self._stirred.is_set():
+            return False
+        return not (self._has_news or self._known or self._later or self._fault or self._failure)
+
+    def _send(self) -> None:
+        drive = self._drive
+        assert drive is not None
+        rows, self._done = self._done, []
+        command, now = self._command(rows, drive.seen), self._parts.trusted_now
+        self._sent = self._recorder.send(self._parts.kernel, drive, command, now, self._on_sent)
+
+    def _on_sent(self) -> None:
+        """Go on from what was recorded, unless that is for whoever drives the function to look at."""
+        sent, drive = self._sent, self._drive
+        assert sent is not None
+        assert drive is not None
+        if not self._is_alone or not sent.is_plainly_over or sent.error is not None:
             self._stirred.set()
+            return
+        self._sent = None
+        self._note(drive, self._recorder.answer(sent))
+        self._looked_at = now = self._now()
+        self._has_only_steps = self._publish_at is None and not self._is_fenced and drive.has_only_steps
+        if self._has_only_steps:
+            self._start(drive, now)
+        if self._done:
+            self._go_on()
+        elif not self._has_only_steps or self._later or not self._running:
+            self._stirred.set()
+
+    async def _until_sent(self, drive: Drive, sent: Call[Record]) -> None:
+        """Wait until what was sent is recorded, and the function is told."""
+        command = sent.what.command
+        await self._record(drive, command.rows, seen=command.seen, sent=sent)
+        self._sent = None
+        self._looked_at = self._now()
 
     async def _stop(self) -> None:
         """Stop the steps that are under way, and wait until they are over; be stirred no more."""
+        self._is_waiting = False
         if self._alarm is not None:
             self._alarm[1]()
-        for scope in list(self._running.values()):
-            scope.cancel()
+        if self._sent is not None:
+            try:
+                await self._recorder.leave(self._sent)
+            except RestlessError as error:
+                self._sent.what.drive.give_up(error)
+        for trying in list(self._running.values()):
+            trying.cancel()
         with CancelScope(shield=True):
             while self._running:
                 self._stirred = self._loop.event()
@@ -371,18 +467,28 @@ class _Driver:
                 limits.ROWS_MAX,
             )
 
-    async def _record(self, drive: Drive, rows: Sequence[Recorded]) -> None:
-        """Store rows and tell the function. What may have been stored is sent again: it is stored once."""
+    async def _record(
+        self,
+        drive: Drive,
+        rows: Sequence[Recorded],
+        *,
+        seen: int | None = None,
+        sent: Call[Record] | None = None,
+    ) -> None:
+        """Store rows and tell the function. What may have been stored is sent again: it is stored once.
+
+        `seen` is what was seen when they were sent first: what that stored is looked for among the rows after this.
+        """
         wait = RETRY_MIN
-        seen = (
-            drive.seen
-        )  # of the first time it is sent: what that stored is looked for among the rows after this
+        seen = drive.seen if seen is None else seen
         while True:
             try:
-                command = self._command(rows, seen)
-                answer = await self._recorder.record(
-                    self._parts.kernel, drive, command, self._parts.trusted_now
-                )
+                if sent is not None:
+                    before, sent = sent, None
+                    answer = await self._recorder.sent(before)
+                else:
+                    command, now = self._command(rows, seen), self._parts.trusted_now
+                    answer = await self._recorder.record(self._parts.kernel, drive, command, now)
             except RestlessError as error:
                 drive.give_up(error)
                 return
@@ -423,7 +529,12 @@ class _Driver:
         if self._publish_at is not None:
             at = min(at, self._publish_at)
         self._ring_in(max(0.0, (at - now) / 1_000_000))
-        await self._stirred.wait()
+        self._has_only_steps = self._publish_at is None and drive.has_only_steps
+        self._is_waiting = True
+        try:
+            await self._stirred.wait()
+        finally:
+            self._is_waiting = False
         self._stirred = self._loop.event()
 
     def _ring_in(self, seconds: float) -> None:

@@ -51,17 +51,26 @@ class Call(Generic[T]):
     ended: Event | None = None
     """Set when it is over, if it takes its time."""
     threads: list[int] = attrs.field(factory=list[int])
-    context: Context = attrs.field(factory=context_of_no_loop)
+    context: Context | None = None
+    """In which it is made; None if that does not matter to it."""
 
     def run(self) -> None:
         """Make the call. Not where an event loop runs."""
         if self.error is None:
             self.threads.append(get_ident())
             try:
-                self.context.run(self.make)
+                if self.context is None:
+                    self.make()
+                else:
+                    self.context.run(self.make)
             except BaseException as error:  # noqa: BLE001  # it is raised again where it is awaited
                 self.error = error
         self.is_over = True
+
+    @property
+    def is_plainly_over(self) -> bool:
+        """Whether it is over, and nothing is left to be done by who has waited for it."""
+        return self.is_over and self.watches is None and self.ended is None
 
     async def over(self) -> None:
         """Wait until it is over, whoever is cancelled. RestlessError, as `turns.in_turns`."""
@@ -86,6 +95,8 @@ class Gathering(Generic[T]):
         self._waiting: list[Call[T]] = []
         self._last: _Together[T] | None = None
         """The calls with which was begun last, unless they are over."""
+        self._begins = False
+        """Whether it is about to begin with those that wait."""
         self._loop = ThisLoop()
         self._in_loop = caller_into_loop()
 
@@ -95,21 +106,40 @@ class Gathering(Generic[T]):
         Once something is done for it, it is waited for, whoever is cancelled, unless it may be left.
         """
         call.stirred = self._loop.event()
-        self._waiting.append(call)
-        if self._last is None or self._last.is_prepared:
-            self._begin()
+        call.context = context_of_no_loop()
+        self._gather(call)
         try:
             await call.stirred.wait()
         except BaseException:
-            if call in self._waiting:  # nothing was done for it
-                self._waiting.remove(call)
-            else:
-                await call.over()
+            await self.leave(call)
             raise
-        if call.watches is not None or call.ended is not None:
+        if not call.is_plainly_over:
             await call.over()
         if call.error is not None:
             raise call.error
+
+    def send(self, call: Call[T], stir: Callable[[], None]) -> None:
+        """Have a call made, and `stir` called as `Call.stirred` has it: there is no task then that waits for it."""
+        call.stirred = _Stirring(stir, self._loop)
+        self._gather(call)
+
+    async def leave(self, call: Call[T]) -> None:
+        """Wait for a call no more, unless something is done for it: then until it is over."""
+        if call in self._waiting:
+            self._waiting.remove(call)
+        else:
+            await call.over()
+
+    def _gather(self, call: Call[T]) -> None:
+        self._waiting.append(call)
+        if not self._begins and (self._last is None or self._last.is_prepared):
+            self._begins = True
+            self._loop.call_soon(self._begin_soon)  # so that those come too that are ready now
+
+    def _begin_soon(self) -> None:
+        self._begins = False
+        if self._waiting and (self._last is None or self._last.is_prepared):
+            self._begin()
 
     def _begin(self) -> None:
         """Begin with those that wait. Also from a callback of the loop."""
@@ -132,6 +162,33 @@ class Gathering(Generic[T]):
         """Begin with those that wait for these, if nobody has."""
         if self._last is before:
             self._begin()
+
+
+class _Stirring:
+    """An event that makes a call when it is set."""
+
+    __slots__ = ("_event", "_is_set", "_loop", "_stir")
+
+    def __init__(self, stir: Callable[[], None], loop: ThisLoop) -> None:
+        self._stir = stir
+        self._loop = loop
+        self._event: Event | None = None
+        self._is_set = False
+
+    def set(self) -> None:
+        if not self._is_set:
+            self._is_set = True
+            if self._event is not None:
+                self._event.set()
+            self._stir()
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    async def wait(self) -> None:
+        if not self._is_set:
+            self._event = self._event or self._loop.event()
+            await self._event.wait()
 
 
 class _Together(Generic[T]):

@@ -1,5 +1,6 @@
 """Records what many functions have come to in few transactions: whatever has gathered goes with the next one."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -9,12 +10,19 @@ from holdfast.hosts.functions.drive import Drive
 from holdfast.hosts.functions.gathering import Call, Gathering, Here
 from holdfast.kernel.commands import JobRecord, JobRecorded
 from holdfast.kernel.kernel import Kernel
+from holdfast.ports.clock import Clock
 from holdfast.ports.errors import CommandError
 from holdfast.ports.records import Micros
 
 
+_NOW_SECONDS: Final = 0.01
+"""How old what is known of the time may be when a function is told something."""
+
+
 @attrs.define(eq=False)
-class _Record:
+class Record:
+    """A command that records what a function has come to, and what was answered."""
+
     kernel: Kernel
     command: JobRecord
     drive: Drive
@@ -51,17 +59,69 @@ class Recorder:
         Raises what either does; RestlessError if it does not get quiet, and runs on.
         Once it is sent it is waited for, whoever is cancelled: nobody else is to touch the function meanwhile.
         """
-        record = _Record(kernel, command, drive, now)
+        record = Record(kernel, command, drive, now)
         await self._gathering.made(Call(record, record.tell, record.turn))
         assert record.answer is not None
         return record.answer
+
+    def send(
+        self,
+        kernel: Kernel,
+        drive: Drive,
+        command: JobRecord,
+        now: Callable[[], Micros],
+        stir: Callable[[], None],
+    ) -> "Call[Record]":
+        """Begin what `record` does, and return it. `stir` is called in the loop when it is over, or to be watched.
+
+        Whoever is stirred, or is cancelled, waits until it is over.
+        """
+        record = Record(kernel, command, drive, now)
+        call = Call(record, record.tell, record.turn)
+        self._gathering.send(call, stir)
+        return call
+
+    async def sent(self, call: "Call[Record]") -> JobRecorded:
+        """Return what was answered to what was sent, once its function was told. Raises as `record`."""
+        if not call.is_plainly_over:
+            await call.over()
+        return self.answer(call)
+
+    def answer(self, call: "Call[Record]") -> JobRecorded:
+        """Return what was answered, and the function told. Raises as `record`."""
+        if call.error is not None:
+            raise call.error
+        assert call.what.answer is not None
+        return call.what.answer
+
+    async def leave(self, call: "Call[Record]") -> None:
+        """Wait for what was sent no more, unless something was done for it: then until it is over."""
+        await self._gathering.leave(call)
 
 
 recorder_here: Final[Here[Recorder]] = Here("holdfast_recorder", Recorder)
 
 
-def _store(batch: Sequence[Call[_Record]]) -> None:
-    kernel = batch[0].what.kernel
+class _Now:
+    """What time it is, for functions that are told one after the other: it is asked again after a while."""
+
+    def __init__(self, ask: Callable[[], Micros], clock: Clock) -> None:
+        self._ask = ask
+        self._monotonic = clock.monotonic
+        self._until = -math.inf
+        self._now: Micros = 0
+
+    def __call__(self) -> Micros:
+        at = self._monotonic()
+        if at >= self._until:
+            self._now = self._ask()
+            self._until = at + _NOW_SECONDS
+        return self._now
+
+
+def _store(batch: Sequence[Call[Record]]) -> None:
+    first = batch[0].what
+    kernel, now = first.kernel, _Now(first.now, first.kernel.clock)
     try:
         answers = kernel.dispatch_many([call.what.command for call in batch])
         if any(not isinstance(answer, CommandError) and answer.admits_jobs for answer in answers):
@@ -75,4 +135,5 @@ def _store(batch: Sequence[Call[_Record]]) -> None:
             call.error = answer
         else:
             call.what.answer = answer
+            call.what.now = now
             call.takes_time = call.what.has_blobs

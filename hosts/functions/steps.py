@@ -1,13 +1,14 @@
 """Runs the body of a step that a function has asked for, and says what is to be recorded of it."""
 
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any, Final, TypeAlias, cast
 
 import anyio
 import attrs
 from anyio import CapacityLimiter, lowlevel
 
-from holdfast.hosts.bodies import Body
+from holdfast.hosts.bodies import Body, node_of
 from holdfast.hosts.failures import MESSAGE_MAX, cut_off, traceback_text
 from holdfast.hosts.functions.patience import until_available
 from holdfast.hosts.functions.pulses import Pulses, StepPulse
@@ -63,19 +64,24 @@ async def run_step(
     What is done in a transaction is recorded in it, by the command that `command` gives: then what that was answered.
     """
     step = cast("Step[..., object]", one.asked.definition)
-    pulse = await _pulse(one, step, pulses)
+    pulse = None if step.heartbeat_timeout is None else await _pulse(one, step.heartbeat_timeout, pulses)
     started_at = micros(clock.now())
-    enter_step(_context(body, one, step, started_at, pulse))
+    until = _until(step, body, started_at)
+    enter_step(_context(body, one, step, until, pulse))
 
     async def act() -> Recorded | JobRecorded:
         if body.work.error is not None:
             raise body.work.error
-        args, kwargs = step.form.given(one.asked.arguments)
+        given = step.form.given(one.asked.arguments)
         done = body.parts.step(step)
+        seconds = None if until is None else max(0.0, (until - started_at) / _MICROSECOND)
         if done.transaction is not None:
-            shared = _transaction(body, one, done, (args, kwargs), command, started_at)
-            return await shared.run(threads, _seconds(done, body, started_at))
-        value = await _called(done, args, kwargs, threads, _seconds(done, body, started_at))
+            shared = _transaction(body, one, done, given, command, started_at)
+            return await shared.run(threads, seconds)
+        if done.is_async and seconds is None:  # a scope of its own takes longer than a quick step
+            value = await cast("Awaitable[object]", done.body(*given[0], **given[1]))
+        else:
+            value = await _called(done, given, threads, seconds)
         text = _encoded(value, step)
         put = body.payloads.put
         if len(text) <= INLINE_MAX:
@@ -88,7 +94,9 @@ async def run_step(
         return await act() if pulse is None else await pulse.listening(step.name, one.number, act)
 
     try:
-        return await within(body.interceptors, lambda: _call(body, one, step), act_in_time)
+        if body.interceptors or pulse is not None:
+            return await within(body.interceptors, lambda: _call(body, one, step), act_in_time)
+        return await act()
     except BaseException as error:  # noqa: BLE001  # a step may raise what it likes, CancelledError too
         if not isinstance(error, GeneratorExit):
             await lowlevel.checkpoint_if_cancelled()  # raises if it is we who are cancelled
@@ -112,15 +120,13 @@ def _call(body: Body, one: Try, step: Step[..., object]) -> BodyCall:
 
 def _idempotency_key(body: Body, one: Try) -> str:
     # The same for all of its tries, also if a generation before has made the first of them.
-    return f"{one.run or body.attempt.run}/{body.node}/{one.asked.call}"
+    return f"{one.run or body.work.attempt.run}/{node_of(body.work)}/{one.asked.call}"
 
 
-async def _pulse(one: Try, step: Step[..., object], pulses: Pulses) -> StepPulse | None:
-    """Return what hears a step's heartbeats, if anybody cares for them."""
-    if step.heartbeat_timeout is None:
-        return None
+async def _pulse(one: Try, timeout: timedelta, pulses: Pulses) -> StepPulse:
+    """Return what hears a step's heartbeats."""
     await until_available(pulses.load, "what the last try of a step said can't be had yet")
-    return StepPulse(pulses, one.asked.call, step.heartbeat_timeout)
+    return StepPulse(pulses, one.asked.call, timeout)
 
 
 def _encoded(value: object, step: Step[..., object]) -> str:
@@ -172,24 +178,19 @@ def _transaction(
 
 def _until(step: Step[..., object], body: Body, started_at: Micros) -> Micros | None:
     """Return when a try times out: by itself, or because whoever runs it ends."""
-    own = None if step.timeout is None else started_at + round(step.timeout.total_seconds() * _MICROSECOND)
-    return min((end for end in (own, body.ends_at) if end is not None), default=None)
-
-
-def _seconds(step: Step[..., object], body: Body, started_at: Micros) -> float | None:
-    until = _until(step, body, started_at)
-    return None if until is None else max(0.0, (until - started_at) / _MICROSECOND)
+    if step.timeout is None:
+        return body.ends_at
+    own = started_at + round(step.timeout.total_seconds() * _MICROSECOND)
+    return own if body.ends_at is None else min(own, body.ends_at)
 
 
 async def _called(
     step: Step[..., object],
-    args: tuple[object, ...],
-    kwargs: dict[str, object],
+    given: tuple[tuple[object, ...], dict[str, object]],
     threads: CapacityLimiter,
     seconds: float | None,
 ) -> object:
-    if step.is_async and seconds is None:  # a scope of its own takes longer than a quick step
-        return await cast("Awaitable[object]", step.body(*args, **kwargs))
+    args, kwargs = given
     if step.is_async:
         with anyio.fail_after(seconds):
             return await cast("Awaitable[object]", step.body(*args, **kwargs))
@@ -199,12 +200,12 @@ async def _called(
 
 
 def _context(
-    body: Body, one: Try, step: Step[..., object], started_at: Micros, pulse: StepPulse | None
+    body: Body, one: Try, step: Step[..., object], until: Micros | None, pulse: StepPulse | None
 ) -> StepContext:
-    until = _until(step, body, started_at)
+    run = body.work.run
     context = StepContext(
-        run_id=body.work.run.id,
-        workflow=body.work.run.workflow,
+        run_id=run.id,
+        workflow=run.workflow,
         step=step.name,
         attempt=one.number,
         idempotency_key=_idempotency_key(body, one),

@@ -55,7 +55,7 @@ class StepContext:
     attempt: int
     idempotency_key: str
     deadline: datetime | None
-    _pulse: Pulse = attrs.field(factory=_Unheard, alias="pulse", eq=False, repr=False)
+    _pulse: Pulse = attrs.field(default=_Unheard(), alias="pulse", eq=False, repr=False)
 
     def heartbeat(self, details: object = None) -> None:
         """Say that the body is alive, and what the next try is to know if this one does not end well. Never blocks.

@@ -2,8 +2,6 @@
 
 from typing import cast
 
-from attrs import evolve
-
 from holdfast.kernel.commands import (
     UPDATE_ANSWERS,
     Failure,
@@ -25,6 +23,7 @@ from holdfast.kernel.transitions import DEADLINE_EXCEEDED
 from holdfast.ports.changes import Change, UpdateJob
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
+from holdfast.ports.frozen import evolve
 from holdfast.ports.json import parse
 from holdfast.ports.records import (
     CLOCK_READ,
@@ -49,17 +48,22 @@ def reads_of_record(command: JobRecord) -> Reads:
     if command.seen < 0:
         raise InvalidCommandError(f"seen is {command.seen}; it must be the number of a row, or 0")
     key = named_job(command.job)
-    children = tuple(
-        RunName(command.namespace, row.child.run_id) for row in command.rows if row.child is not None
-    )
-    told = tuple(
-        RunName(command.namespace, row.tells.run_id) for row in command.rows if row.tells is not None
-    )
+    names: list[RunName] = []
+    jobs = [key]
+    tells = False
+    for row in command.rows:
+        if row.child is not None:
+            names.append(RunName(command.namespace, row.child.run_id))
+        if row.tells is not None:
+            tells = True
+            names.append(RunName(command.namespace, row.tells.run_id))
+        if row.job is not None:
+            jobs.append(JobKey(key.run, row.job))
     return Reads(
         runs=(key.run,),
-        names=(*children, *told),
-        drivers=bool(told),
-        jobs=(key, *(JobKey(key.run, row.job) for row in command.rows if row.job is not None)),
+        names=tuple(names),
+        drivers=tells,
+        jobs=tuple(jobs),
         unseen=((key.run, command.seen),),
     )
 
@@ -138,16 +142,19 @@ def _append(draft: RunDraft, job: Job, recorded: Recorded, host: str) -> None:
         draft.append(CLOCK_READ, node=job.node, epoch=job.epoch, data=facts)
         return
     facts = {"call": recorded.call}
-    told = {
-        "step": recorded.step,
-        "site": recorded.site or None,
-        "attempt": recorded.attempt if recorded.step is not None else None,
-        "retry_at": recorded.retry_at,
-        "started_at": recorded.started_at,
-        "host": host or None if recorded.step is not None else None,
-        "undoes": recorded.undoes,
-    }
-    facts |= {name: value for name, value in told.items() if value is not None}
+    if recorded.step is not None:
+        facts["step"] = recorded.step
+        facts["attempt"] = recorded.attempt
+        if host:
+            facts["host"] = host
+    if recorded.site:
+        facts["site"] = recorded.site
+    if recorded.retry_at is not None:
+        facts["retry_at"] = recorded.retry_at
+    if recorded.started_at is not None:
+        facts["started_at"] = recorded.started_at
+    if recorded.undoes is not None:
+        facts["undoes"] = recorded.undoes
     if recorded.error is not None:
         facts["error"] = parse(recorded.error)
     draft.append(

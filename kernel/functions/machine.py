@@ -109,6 +109,11 @@ class FunctionMachine:
             return ()
         return [one for one in self._open.values() if isinstance(one, TimerAsked)]
 
+    @property
+    def has_timers(self) -> bool:
+        """Whether it waits for a timer."""
+        return self._loop.has_timers
+
     def waits_for(self, call: str) -> Asked | None:
         """Return what was asked for by a call that it waits for; None if it does not."""
         return self._open.get(call)

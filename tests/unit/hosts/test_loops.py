@@ -1,7 +1,7 @@
 """Calls into an event loop from other threads, whichever kind it is."""
 
 import threading
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import Final
 
 import anyio
@@ -78,7 +78,8 @@ async def test_a_task_that_is_started_has_a_context_of_its_own_and_is_stopped_by
         over.set()
 
     _NAME.set("who starts it")
-    loop.start(act)
+    task = loop.start(act, copy_context())
+    assert task is not None
 
     assert heard == []
     with anyio.fail_after(10):
