@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any, Final, TypeAlias, cast
 
 import attrs
@@ -433,7 +434,7 @@ class Bodies:
         # The steps of a function that are jobs count epochs of their own, each from 1.
         where = node if attempt.kind is not JobKind.STEP else f"{node}-{job_key(attempt.job).number}"
         place = Place(namespace=run.namespace, run=run.key, stage=where, epoch=attempt.epoch)
-        actor = Actor(kind="stage", id=f"{run.workflow}/{node}", version=run.version)
+        actor = _actor(run.workflow, node, run.version)
         runtime = AttemptRuntime(
             origin=Origin(
                 run=run.key,
@@ -464,6 +465,11 @@ class Bodies:
             parts=self._parts,
             interceptors=self._interceptors,
         )
+
+
+@lru_cache
+def _actor(workflow: str, node: str, version: str) -> Actor:
+    return Actor(kind="stage", id=f"{workflow}/{node}", version=version)
 
 
 def node_of(work: Work) -> str:

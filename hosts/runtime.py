@@ -92,24 +92,40 @@ class AttemptRuntime:
         self._published: list[Published] = []
         self._published_bytes = 0
         self._ai_calls: list[Said] = []
-        self._blobs = AttemptBlobs(payloads, place)
-        self._artifacts = AttemptArtifacts(origin.run, kept, place, persistence, payloads)
-        self._ai = AttemptAiLog(ai, payloads, place, clock, self._say_ai_call, job)
+        self._payloads = payloads
+        self._place = place
+        self._ai_settings = ai
+        # Few attempts have any of these.
+        self._blobs: AttemptBlobs | None = None
+        self._artifacts: AttemptArtifacts | None = None
+        self._ai: AttemptAiLog | None = None
 
     @property
     def blobs(self) -> StageBlobs:
         """See `StageRuntime.blobs`."""
-        return self._blobs
+        with self._lock:
+            self._blobs = self._blobs or AttemptBlobs(self._payloads, self._place)
+            return self._blobs
 
     @property
     def artifacts(self) -> StageArtifacts:
         """See `StageRuntime.artifacts`."""
-        return self._artifacts
+        with self._lock:
+            if self._artifacts is None:
+                self._artifacts = AttemptArtifacts(
+                    self._origin.run, self._kept, self._place, self._persistence, self._payloads
+                )
+            return self._artifacts
 
     @property
     def ai(self) -> AiLog:
         """See `StageRuntime.ai`."""
-        return self._ai
+        with self._lock:
+            if self._ai is None:
+                self._ai = AttemptAiLog(
+                    self._ai_settings, self._payloads, self._place, self._clock, self._say_ai_call, self._job
+                )
+            return self._ai
 
     @property
     def cancelled(self) -> bool:
@@ -220,7 +236,7 @@ class AttemptRuntime:
     def take_said(self, *, at_end: bool = False) -> tuple[Said, ...]:
         """Return what was said since this was last called; at the end of the attempt also what artifacts it has."""
         artifacts: tuple[Said, ...] = ()
-        if at_end:
+        if at_end and self._artifacts is not None:
             put = tuple(self._artifacts.put_so_far.values())
             artifacts = tuple(self._said("artifact", to_data(one)) for one in put)
         with self._lock:

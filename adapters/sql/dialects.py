@@ -9,6 +9,7 @@ side of many bound parameters costs more than the database's side of reading a l
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final, Protocol
 
 import attrs
@@ -97,6 +98,11 @@ def encode_rows(columns: Sequence[str], rows: Iterable[Row]) -> str:
     return _ENCODER.encode([dict(zip(columns, row, strict=True)) for row in rows])
 
 
+@lru_cache(maxsize=1_024)
+def _bound(sql: str) -> str:
+    return _PARAMETER.sub(r"%(\1)s", sql)
+
+
 _LANES: Final = {"lane": "bigint", "queue": "text", "definition": "text", "most": "bigint"}
 _WANTED: Final = (
     "(job.losses = 0 OR :pass_over = 'nothing' "
@@ -127,7 +133,7 @@ class PostgresDialect:
 
     def bound(self, sql: str) -> str:
         """See `Dialect.bound`."""
-        return _PARAMETER.sub(r"%(\1)s", sql)
+        return _bound(sql)
 
     def one_of(self, column: str, parameter: str) -> str:
         """See `Dialect.one_of`."""

@@ -17,11 +17,11 @@ from holdfast.hosts.failures import MESSAGE_MAX
 from holdfast.hosts.functions.asked_rows import answer_rows, child_rows, queued_rows
 from holdfast.hosts.functions.continuing import going_on
 from holdfast.hosts.functions.drive import Drive
-from holdfast.hosts.functions.opening import FencedError, let_rest, opened, opener_here
+from holdfast.hosts.functions.opening import FencedError, Opener, let_rest, opened
 from holdfast.hosts.functions.patience import RETRY_MAX, RETRY_MIN, until_available, until_available_in_thread
 from holdfast.hosts.functions.pulses import Pulses
-from holdfast.hosts.functions.gathering import Call
-from holdfast.hosts.functions.recording import Record, recorder_here
+from holdfast.hosts.functions.gathering import Call, Here
+from holdfast.hosts.functions.recording import Record, Recorder
 from holdfast.hosts.functions.steps import lost_step, run_step, was_done
 from holdfast.hosts.functions.todo import Try
 from holdfast.hosts.functions.turns import in_turns
@@ -97,6 +97,19 @@ async def drive(body: Body, threads: CapacityLimiter) -> Outcome:
             await driver.close(rests=isinstance(outcome, Parked))
 
 
+@attrs.define(eq=False)
+class _Shared:
+    """What all drivers share that have one kernel and one loop."""
+
+    loop: ThisLoop = attrs.field(factory=ThisLoop)
+    in_loop: Callable[[Callable[[], object]], None] = attrs.field(factory=caller_into_loop)
+    opener: Opener = attrs.field(factory=Opener)
+    recorder: Recorder = attrs.field(factory=Recorder)
+
+
+_shared_here: Final[Here[_Shared]] = Here("holdfast_drivers", _Shared)
+
+
 class _Trying:
     """A step that is tried, and can be stopped, also before its task has begun."""
 
@@ -130,10 +143,11 @@ class _Driver:
         self._drive: Drive | None = None
         self._begun: list[Drive] = []
         """The function as soon as it runs, the last of several: it may be a while until it waits."""
-        self._loop = ThisLoop()
+        shared = _shared_here.of(body.parts.kernel)
+        self._loop, self._in_loop = shared.loop, shared.in_loop
+        self._opener, self._recorder = shared.opener, shared.recorder
         self._context = copy_context()
         """What each of its steps begins with: what others have set there is nothing to it."""
-        self._recorder = recorder_here.of(body.parts.kernel)
         self._running: dict[str, _Trying] = {}
         self._later: dict[str, Try] = {}
         """Steps that are to be tried again, but not yet."""
@@ -174,8 +188,7 @@ class _Driver:
             return _blocked(error.code, str(error))
         except HoldfastError as error:
             return self._body.failed(error)
-        in_loop = caller_into_loop()
-        with self._parts.news.listening(self._body.attempt.run, lambda: in_loop(self._hear)):
+        with self._parts.news.listening(self._body.attempt.run, lambda: self._in_loop(self._hear)):
             try:
                 rests = await self._drive_on(drive)
             finally:
@@ -259,7 +272,7 @@ class _Driver:
         return micros(self._parts.clock.now())
 
     async def _open(self) -> Drive:
-        await opener_here.of(self._parts.kernel).open(self._body, self._make_open, self._turn)
+        await self._opener.open(self._body, self._make_open, self._turn)
         assert self._drive is not None
         return self._drive
 

@@ -8,7 +8,7 @@ import attrs
 from holdfast.hosts.bodies import Body
 from holdfast.hosts.functions.cache import Rested
 from holdfast.hosts.functions.drive import Drive, Texts
-from holdfast.hosts.functions.gathering import Call, Gathering, Here
+from holdfast.hosts.functions.gathering import Call, Gathering
 from holdfast.kernel.authoring.functions import FunctionStage, Workflow
 from holdfast.kernel.histories import rows_of
 from holdfast.ports.events import RUN_ENDS
@@ -37,9 +37,6 @@ class Opener:
         """
         opening = _Opening(body)
         await self._gathering.made(Call(opening, lambda: make(opening.is_new), turn, may_be_left=True))
-
-
-opener_here: Final[Here[Opener]] = Here("holdfast_opener", Opener)
 
 
 @attrs.define(eq=False)

@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 
 from holdfast.hosts.functions.drive import Drive
-from holdfast.hosts.functions.gathering import Call, Gathering, Here
+from holdfast.hosts.functions.gathering import Call, Gathering
 from holdfast.kernel.commands import JobRecord, JobRecorded
 from holdfast.kernel.kernel import Kernel
 from holdfast.ports.clock import Clock
@@ -97,9 +97,6 @@ class Recorder:
     async def leave(self, call: "Call[Record]") -> None:
         """Wait for what was sent no more, unless something was done for it: then until it is over."""
         await self._gathering.leave(call)
-
-
-recorder_here: Final[Here[Recorder]] = Here("holdfast_recorder", Recorder)
 
 
 class _Now:

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from holdfast.hosts.bodies import Body
+from holdfast.hosts.bodies import Body, Parts
 from holdfast.hosts.core import Core
 from holdfast.hosts.process import protocol as p
 from holdfast.hosts.process.calls import StoreCalls
@@ -18,6 +18,7 @@ from holdfast.hosts.process.machine import WorkerMachine
 from holdfast.hosts.process.settings import Settings
 from holdfast.kernel.commands import Attempt, JobSettle
 from holdfast.ports.events import EventSink
+from holdfast.ports.frozen import evolve
 from holdfast.ports.records import JobKind
 
 Told: TypeAlias = tuple[p.Input | None, Sequence[Body]]
@@ -37,6 +38,7 @@ class Hands:
         self.calls = StoreCalls(
             core, lease=lease, sinks=sinks, retention=settings.retention, cache=self._cache
         )
+        self._parts: tuple[Parts, Parts] | None = None
         self._inputs: list[p.Input] = []
         self._ready: dict[Attempt, Body] = {}
         self._ended: dict[tuple[str, int], Body] = {}
@@ -59,10 +61,17 @@ class Hands:
         """Return the body of an attempt that is to start now."""
         body = self._ready.pop(attempt)
         if attempt.kind is JobKind.DRIVE:
-            body = attrs.evolve(body, parts=attrs.evolve(body.parts, cache=self._cache))
+            body = evolve(body, parts=self._parts_of(body))
         self.calls.counts.started += 1
         self.calls.said[attempt] = body.runtime
         return body
+
+    def _parts_of(self, body: Body) -> Parts:
+        """Return what its function is driven with here."""
+        known = self._parts
+        if known is None or known[0] is not body.parts:
+            self._parts = known = body.parts, attrs.evolve(body.parts, cache=self._cache)
+        return known[1]
 
     def end(self, body: Body, settle: JobSettle | None, *, cancelled: bool) -> None:
         """Take in that a body has ended; `settle` is None if it was given up."""

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from attrs import evolve
+from holdfast.ports.frozen import evolve
 
 from holdfast.kernel.commands import (
     Attempt,
