@@ -45,7 +45,7 @@ class SqlPersistence:
         deadline: float = DEADLINE_SECONDS,
         pool_size: int = 4,
         session_settings: bool = True,
-        pipeline: bool = False,
+        pipeline: bool = True,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
         random: Callable[[], float] = random_module.random,
     ) -> None:
@@ -57,9 +57,8 @@ class SqlPersistence:
 
         For PostgreSQL only: `pool_size` is how many connections there are at most. `session_settings=False` is for
         poolers that refuse `options` (PgBouncer without `ignore_startup_parameters = options`): timeouts are then set
-        in each transaction rather than when connecting, and questions have none but our own. `pipeline=True` sends
-        statements together where that can be done: fewer round trips, but a process that is stopped in the middle of a
-        transaction then keeps what it has locked until it goes on or is gone: the server does not see that it is idle.
+        in each transaction rather than when connecting, and questions have none but our own. `pipeline=False` has
+        each statement wait for the answer to the one before it, for poolers that can't have several under way.
         """
         self._deadline = deadline
         self._new_id = new_id

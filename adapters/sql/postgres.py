@@ -2,8 +2,7 @@
 
 All writes to one table are one statement, so a transaction takes about as many round trips as it touches tables.
 Statements that find rows by their keys are prepared if no pooler is between us; no other session state is relied on.
-They are not pipelined unless asked for: psycopg ends a pipeline with a Flush after its Sync, and that disarms the
-server's idle_in_transaction_session_timeout, which frees what a stopped process has locked.
+What needs no answer before the next one is sent along with it: BEGIN with the first question, and all writes.
 """
 
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
@@ -23,6 +22,7 @@ from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import Connection, Engine, NullPool, create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
+from holdfast.adapters.sql.asking import Answer, Statements
 from holdfast.adapters.sql.database import NONE, Parameters, Shared, check_hits
 from holdfast.adapters.sql.dialects import Dialect, PostgresDialect, Write, encode_rows
 from holdfast.adapters.sql.errors import TransientError, from_sqlstate
@@ -63,8 +63,6 @@ _PLANNING: Final = {
 }
 """All our joins go from a short list into a table by its key. A queue's statistics are always out of date, and would
 lead the planner to read whole tables instead; a plan that is kept would do so for as long as it is."""
-_PREPARED_AFTER: Final = 5
-"""How often a statement is made in a connection before the server is to keep it, with its plan."""
 _UNPREPARED: Final = frozenset({"26000", "42P05", "0A000"})
 """What the server says where it has not kept a statement, has kept another, or its result has other columns by now."""
 _SETTINGS: Final = {**_TIMEOUTS, **_PLANNING}
@@ -113,7 +111,7 @@ class PostgresLink:
 
     def __init__(
         self,
-        connection: psycopg.Connection[Row],
+        statements: Statements,
         watchdog: Watchdog,
         preamble: Sequence[str],
         *,
@@ -121,7 +119,7 @@ class PostgresLink:
         until: float,
     ) -> None:
         self._until = until
-        self._connection = connection
+        self._statements = statements
         self._watchdog = watchdog
         self._preamble = preamble
         self._pipeline = pipeline
@@ -143,19 +141,19 @@ class PostgresLink:
     def query(self, sql: str, parameters: Parameters = NONE, /, *, keyed: bool = False) -> list[Row]:
         """See `Link.query`."""
         with self._asking():
-            return self._run([(sql, parameters)], 1, keyed=keyed)[-1].fetchall()
+            return self._run([(sql, parameters)], 1, keyed=keyed)[-1].rows()
 
     def queries(self, asked: Sequence[_Asked], /) -> list[list[Row]]:
         """See `Link.queries`."""
         with self._asking():
-            return [cursor.fetchall() for cursor in self._run(asked, len(asked))]
+            return [answer.rows() for answer in self._run(asked, len(asked))]
 
     def write(self, writes: Sequence[tuple[Write, Sequence[Row]]], receipt: str | None, /) -> None:
         """See `Link.write`."""
         with self._asking():
-            cursors = self._run(_statements(writes, receipt), max(len(writes), 1))
-        for (write, rows), cursor in zip(writes, cursors, strict=False):
-            check_hits(write, rows, cursor.rowcount)
+            answers = self._run(_statements(writes, receipt), max(len(writes), 1))
+        for (write, rows), answer in zip(writes, answers, strict=False):
+            check_hits(write, rows, answer.hits)
 
     def put_receipt(self, receipt: str, /) -> None:
         """See `Link.put_receipt`."""
@@ -166,47 +164,44 @@ class PostgresLink:
         """See `Link.commit`."""
         if self._began and not self._unsent:
             with self._asking():
-                self._connection.execute("COMMIT", prepare=False)
+                self._statements.make("COMMIT", NONE)
         self._began = False
         self._unsent = ()
 
     def end(self) -> bool:
         """Roll back what is not committed. Return whether the connection can be used again."""
-        status = self._connection.pgconn.transaction_status
+        status = self._statements.status
         if status in {pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR}:
             with contextlib.suppress(HoldfastError), self._asking():
-                self._connection.execute("ROLLBACK", prepare=False)
-            status = self._connection.pgconn.transaction_status
+                self._statements.make("ROLLBACK", NONE)
+            status = self._statements.status
         return status == pq.TransactionStatus.IDLE and not self._is_spoilt
 
-    def _run(self, asked: Iterable[_Asked], number: int, *, keyed: bool = True) -> list[psycopg.Cursor[Row]]:
-        """Send statements, with what opens the transaction if that is not sent yet, and return their cursors."""
+    def _run(self, asked: Iterable[_Asked], number: int, *, keyed: bool = True) -> Sequence[Answer]:
+        """Make statements, after what opens the transaction if that is not done yet, and return their answers."""
         before, self._unsent = self._unsent, ()
-        # By default the driver prepares what it is given often, where the connection allows that.
-        prepare = None if keyed else False
-        all_asked = chain(((sql, NONE, False) for sql in before), ((*one, prepare) for one in asked))
-        together = self._pipeline and len(before) + number > 1
-        with self._connection.pipeline() if together else contextlib.nullcontext():
-            cursors = [
-                self._connection.execute(sql.encode(), parameters or None, prepare=prepared)
-                for sql, parameters, prepared in all_asked
-            ]
-        return cursors[len(before) :]
+        all_asked = chain(
+            ((sql, NONE, False) for sql in before), ((sql, parameters, keyed) for sql, parameters in asked)
+        )
+        if self._pipeline and len(before) + number > 1:
+            return self._statements.make_all(all_asked)[len(before) :]
+        make = self._statements.make
+        return [make(sql, given, prepared=prepared) for sql, given, prepared in all_asked][len(before) :]
 
     @contextlib.contextmanager
     def _asking(self) -> Generator[None]:
-        self._watchdog.enter(self._connection, self._until)
+        self._watchdog.enter(self._statements, self._until)
         try:
             yield
         except psycopg.Error as error:
-            if error.sqlstate in _UNPREPARED and self._connection.prepare_threshold is not None:
+            if error.sqlstate in _UNPREPARED and self._statements.prepares:
                 self._is_spoilt = True
                 raise TransientError(f"a prepared statement is of no use any more: {error}") from error
             raise from_sqlstate(error.sqlstate, f"{type(error).__name__}: {error}") from error
         except UnicodeError as error:  # a lone surrogate
             raise from_sqlstate("22021", str(error)) from error
         finally:
-            self._watchdog.leave(self._connection)
+            self._watchdog.leave(self._statements)
 
 
 def _statements(writes: Sequence[tuple[Write, Sequence[Row]]], receipt: str | None) -> Iterator[_Asked]:
@@ -235,7 +230,7 @@ class PostgresDatabase:
         *,
         pool_size: int = 4,
         session_settings: bool = True,
-        pipeline: bool = False,
+        pipeline: bool = True,
         answer_seconds: float = ANSWER_SECONDS,
     ) -> None:
         """See `SqlPersistence`."""
@@ -278,7 +273,10 @@ class PostgresDatabase:
         with connection:
             connection.begin()
             raw = cast("psycopg.Connection[Row]", connection.connection.driver_connection)
-            link = PostgresLink(raw, self._watchdog, (_LOCAL_SETTINGS,), pipeline=False, until=math.inf)
+            statements = Statements(raw, prepares=False)
+            link = PostgresLink(
+                statements, self._watchdog, (_LOCAL_SETTINGS,), pipeline=False, until=math.inf
+            )
             try:
                 connection.exec_driver_sql(_BEGIN_SHARED)
             except SQLAlchemyError as error:
@@ -319,7 +317,7 @@ class PostgresDatabase:
         """See `Database.migration`. The lock is the transaction's, so a pooler can't leave it behind."""
         engine = create_engine(
             "postgresql+psycopg://",
-            creator=lambda: self._connect(seconds),
+            creator=lambda: self._connect(seconds).connection,
             poolclass=NullPool,
             use_native_hstore=False,
         )
@@ -349,7 +347,7 @@ class PostgresDatabase:
         self._settings = connection_settings(self._url, session_settings=use)
         self._preamble: tuple[str, ...] = (_BEGIN,) if use else (_BEGIN, _LOCAL_SETTINGS)
 
-    def _connect(self, seconds: float) -> psycopg.Connection[Row]:
+    def _connect(self, seconds: float) -> Statements:
         try:
             return self._connected(seconds)
         except psycopg.OperationalError as error:
@@ -359,7 +357,7 @@ class PostgresDatabase:
             self._use_session_settings(use=False)
             return self._connected(seconds)
 
-    def _connected(self, seconds: float) -> psycopg.Connection[Row]:
+    def _connected(self, seconds: float) -> Statements:
         """Connect, in so many seconds at most, or as many as the URL says."""
         settings = self._settings
         if settings["connect_timeout"] == _DEFAULTS["connect_timeout"] and seconds < CONNECT_SECONDS:
@@ -368,19 +366,19 @@ class PostgresDatabase:
         connection: psycopg.Connection[Row] = psycopg.connect(
             **settings, autocommit=True, prepare_threshold=None
         )
-        if _is_direct(connection):
-            connection.prepare_threshold = _PREPARED_AFTER
-        return connection
+        statements = Statements(connection, prepares=False)
+        statements.prepares = _is_direct(statements)
+        return statements
 
 
-def _is_direct(connection: psycopg.Connection[Any]) -> bool:
+def _is_direct(statements: Statements) -> bool:
     """Whether a connection is to the server itself: then it is the same process that answers, ever after.
 
     A pooler makes up what a server says of its process when one connects. Behind it a statement may be prepared in one
     server and asked for in another, where another client's has that name.
     """
-    row = connection.execute("SELECT pg_backend_pid()").fetchone()
-    return row is not None and row[0] == connection.info.backend_pid
+    ((answers,),) = statements.make("SELECT pg_backend_pid()", NONE).rows()
+    return bool(answers == statements.connection.info.backend_pid)
 
 
 def _is_in_transaction(connection: psycopg.Connection[Any]) -> bool:

@@ -17,10 +17,10 @@ from holdfast.hosts.failures import MESSAGE_MAX
 from holdfast.hosts.functions.asked_rows import answer_rows, child_rows, queued_rows
 from holdfast.hosts.functions.continuing import going_on
 from holdfast.hosts.functions.drive import Drive
+from holdfast.hosts.functions.gathering import Call, Here
 from holdfast.hosts.functions.opening import FencedError, Opener, let_rest, opened
 from holdfast.hosts.functions.patience import RETRY_MAX, RETRY_MIN, until_available, until_available_in_thread
 from holdfast.hosts.functions.pulses import Pulses
-from holdfast.hosts.functions.gathering import Call, Here
 from holdfast.hosts.functions.recording import Record, Recorder
 from holdfast.hosts.functions.steps import lost_step, run_step, was_done
 from holdfast.hosts.functions.todo import Try

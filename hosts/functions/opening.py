@@ -1,7 +1,7 @@
 """Opens a function that is to be driven: as it was kept in memory, or else by a replay of its history."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import attrs
 

@@ -14,7 +14,6 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.errors import CommandError
 from holdfast.ports.records import Micros
 
-
 _NOW_SECONDS: Final = 0.01
 """How old what is known of the time may be when a function is told something."""
 

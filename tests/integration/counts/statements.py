@@ -2,15 +2,16 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from functools import partial
 from threading import Lock
 from typing import Any, Final
 
-import psycopg
 import pytest
 from typing_extensions import override
+
+from holdfast.adapters.sql import asking
 
 _HINTS: Final = ("SELECT pg_notify", "LISTEN", "SELECT 1", "PRAGMA data_version")
 """What only hears of changes, and asks for no row."""
@@ -91,20 +92,33 @@ def count_statements(monkeypatch: pytest.MonkeyPatch) -> Statements:
     monkeypatch.setattr(
         sqlite3, "connect", partial(sqlite3.connect, factory=_counting_connection(statements))
     )
-    execute: Callable[..., psycopg.Cursor[Any]] = psycopg.Connection.execute
-
-    def counting(
-        self: psycopg.Connection[Any],
-        query: bytes | str,
-        parameters: Mapping[str, object] | Sequence[object] | None = None,
-        *,
-        prepare: bool | None = None,
-    ) -> psycopg.Cursor[Any]:
-        statements.count(query.decode() if isinstance(query, bytes) else query)
-        cursor = execute(self, query, parameters, prepare=prepare)
-        if (cursor.statusmessage or "").startswith(("INSERT", "UPDATE", "DELETE")):
-            statements.write(cursor.rowcount)
-        return cursor
-
-    monkeypatch.setattr(psycopg.Connection, "execute", counting)
+    watch_statements(monkeypatch, statements.count, statements.write)
     return statements
+
+
+def watch_statements(
+    monkeypatch: pytest.MonkeyPatch,
+    sent: Callable[[str], object],
+    written: Callable[[int], object] = lambda _: None,
+) -> None:
+    """Be told of each statement that is sent to PostgreSQL, and of how many rows each has written."""
+    make, make_all = asking.Statements.make, asking.Statements.make_all
+
+    def heard(answer: asking.Answer) -> asking.Answer:
+        given: Any = answer
+        if (given._result.command_status or b"").startswith((b"INSERT", b"UPDATE", b"DELETE")):
+            written(answer.hits)
+        return answer
+
+    def making(self: asking.Statements, sql: str, parameters: Any, **options: Any) -> asking.Answer:
+        sent(sql)
+        return heard(make(self, sql, parameters, **options))
+
+    def making_all(self: asking.Statements, given: Iterable[Any]) -> Sequence[asking.Answer]:
+        all_given = list(given)
+        for sql, *_ in all_given:
+            sent(sql)
+        return [heard(answer) for answer in make_all(self, all_given)]
+
+    monkeypatch.setattr(asking.Statements, "make", making)
+    monkeypatch.setattr(asking.Statements, "make_all", making_all)

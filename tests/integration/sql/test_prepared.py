@@ -91,7 +91,7 @@ def forget(store: SqlPersistence) -> None:
     """Have the server forget what is prepared, without the driver's knowing."""
     with database(store).reader(10) as link:
         connection: Any = link
-        connection._connection.pgconn.exec_(b"DEALLOCATE ALL")
+        connection._statements.connection.pgconn.exec_(b"DEALLOCATE ALL")
 
 
 def statements() -> Iterator[tuple[str, str]]:

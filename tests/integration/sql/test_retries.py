@@ -181,7 +181,7 @@ def test_the_time_zone_of_sessions_does_not_matter(postgres_database: str, open_
 
 
 @pytest.mark.service
-@pytest.mark.parametrize("options", [{"session_settings": False}, {"pipeline": True}])
+@pytest.mark.parametrize("options", [{"session_settings": False}, {"pipeline": False}])
 def test_options_for_poolers_change_nothing_else(
     postgres_database: str, open_store: OpenStore, options: dict[str, bool]
 ) -> None:
