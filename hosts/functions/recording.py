@@ -117,8 +117,9 @@ class _Now:
 
 def _store(batch: Sequence[Call[Record]]) -> None:
     first = batch[0].what
-    kernel, now = first.kernel, _Now(first.now, first.kernel.clock)
+    kernel = first.kernel
     try:
+        now = _Now(first.now, kernel.clock)
         answers = kernel.dispatch_many([call.what.command for call in batch])
         if any(not isinstance(answer, CommandError) and answer.admits_jobs for answer in answers):
             kernel.admit(batch[0].what.command.namespace, answers)

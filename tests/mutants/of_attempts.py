@@ -225,7 +225,7 @@ OF_ATTEMPTS: Final = (
         edits=(
             Edit(
                 "hosts/clock.py",
-                "return self._machine.now() if now is None else now",
+                "return shown + timedelta(0, (self._monotonic() - at) * _RATE)",
                 "return self._machine.now()",
             ),
         ),
@@ -234,7 +234,7 @@ OF_ATTEMPTS: Final = (
         name="fast-clock-trusted",
         breaks="a host takes its monotonic clock for one that never runs too fast",
         caught_by=("T1",),
-        edits=(Edit("hosts/clock.py", "(at - self._base_at) * (1 - GAIN_MAX)", "at - self._base_at"),),
+        edits=(Edit("hosts/clock.py", "(self._monotonic() - at) * _RATE", "self._monotonic() - at"),),
     ),
     Mutant(
         name="heartbeat-unheard",

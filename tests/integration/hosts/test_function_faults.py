@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
+from holdfast.adapters.system.clock import SystemClock
 from holdfast.hosts.functions import driving, opening, turns
 from holdfast.hosts.functions.drive import Drive
 from holdfast.hosts.functions.recording import Recorder
@@ -193,6 +194,7 @@ class _Kernel:
     """Answers once it may."""
 
     def __init__(self) -> None:
+        self.clock = SystemClock()
         self.may = threading.Semaphore(0)
         self.asked: list[int] = []
 
