@@ -2,7 +2,6 @@
 
 import logging
 import threading
-import traceback
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from functools import partial
@@ -15,24 +14,21 @@ from anyio import CancelScope, CapacityLimiter
 from holdfast.hosts.bodies import Body
 from holdfast.hosts.failures import MESSAGE_MAX
 from holdfast.hosts.functions.asked_rows import answer_rows, child_rows, queued_rows
-from holdfast.hosts.functions.continuing import going_on
 from holdfast.hosts.functions.drive import Drive
-from holdfast.hosts.functions.gathering import Call, Here
-from holdfast.hosts.functions.opening import FencedError, Opener, let_rest, opened
-from holdfast.hosts.functions.patience import RETRY_MAX, RETRY_MIN, until_available, until_available_in_thread
+from holdfast.hosts.functions.gathering import Call
+from holdfast.hosts.functions.opening import FencedError, let_rest, opened
+from holdfast.hosts.functions.outcomes import blocked, outcome_of, stuck
+from holdfast.hosts.functions.patience import RETRY_MAX, RETRY_MIN, until_available
 from holdfast.hosts.functions.pulses import Pulses
-from holdfast.hosts.functions.recording import Record, Recorder
+from holdfast.hosts.functions.recording import Record
+from holdfast.hosts.functions.shared import shared_here
 from holdfast.hosts.functions.steps import lost_step, run_step, was_done
 from holdfast.hosts.functions.todo import Try
+from holdfast.hosts.functions.trying import Trying
 from holdfast.hosts.functions.turns import in_turns
-from holdfast.hosts.loops import ThisLoop, caller_into_loop
-from holdfast.hosts.payloads import INLINE_MAX
 from holdfast.hosts.process.threads import result_in_thread
 from holdfast.kernel.commands import (
     Blocked,
-    Cancelled,
-    Completed,
-    Failed,
     Failure,
     JobRecord,
     JobRecorded,
@@ -41,7 +37,6 @@ from holdfast.kernel.commands import (
     Recorded,
 )
 from holdfast.kernel.functions import limits
-from holdfast.kernel.functions.asked import GoesOn, Returned
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import (
     BlobCorruptError,
@@ -64,8 +59,6 @@ MISREAD_MAX: Final = 10
 """How often a blob is asked for again that is missing or torn: for some twenty seconds. Then its run is blocked."""
 _EARLY: Final[Micros] = 20_000
 """How long, in microseconds, to wait with a timer that is due here, and not yet where it is recorded."""
-_PLACES_MAX: Final = 3
-"""How many places are named in which a function waits for nothing."""
 
 T = TypeVar("T")
 
@@ -91,47 +84,10 @@ async def drive(body: Body, threads: CapacityLimiter) -> Outcome:
             return Parked(seen=0, wake_at=micros(body.parts.clock.now()))  # that is fenced, and so counted
         _log.exception("job %s can't be driven", body.attempt.job)
         code = first.code if isinstance(first, CommandError) else "not_driven"
-        return _blocked(code, f"{type(first).__name__}: {first}")
+        return blocked(code, f"{type(first).__name__}: {first}")
     finally:
         with CancelScope(shield=True):
             await driver.close(rests=isinstance(outcome, Parked))
-
-
-@attrs.define(eq=False)
-class _Shared:
-    """What all drivers share that have one kernel and one loop."""
-
-    loop: ThisLoop = attrs.field(factory=ThisLoop)
-    in_loop: Callable[[Callable[[], object]], None] = attrs.field(factory=caller_into_loop)
-    opener: Opener = attrs.field(factory=Opener)
-    recorder: Recorder = attrs.field(factory=Recorder)
-
-
-_shared_here: Final[Here[_Shared]] = Here("holdfast_drivers", _Shared)
-
-
-class _Trying:
-    """A step that is tried, and can be stopped, also before its task has begun."""
-
-    __slots__ = ("_is_cancelled", "_scope", "task")
-
-    def __init__(self) -> None:
-        self.task: object = None
-        self._scope: CancelScope | None = None
-        self._is_cancelled = False
-
-    def scope(self) -> CancelScope:
-        """Return the scope of its task. To be called in that."""
-        self._scope = CancelScope()
-        if self._is_cancelled:
-            self._scope.cancel()
-        return self._scope
-
-    def cancel(self) -> None:
-        """Stop it."""
-        self._is_cancelled = True
-        if self._scope is not None:
-            self._scope.cancel()
 
 
 class _Driver:
@@ -143,12 +99,12 @@ class _Driver:
         self._drive: Drive | None = None
         self._begun: list[Drive] = []
         """The function as soon as it runs, the last of several: it may be a while until it waits."""
-        shared = _shared_here.of(body.parts.kernel)
+        shared = shared_here.of(body.parts.kernel)
         self._loop, self._in_loop = shared.loop, shared.in_loop
         self._opener, self._recorder = shared.opener, shared.recorder
         self._context = copy_context()
         """What each of its steps begins with: what others have set there is nothing to it."""
-        self._running: dict[str, _Trying] = {}
+        self._running: dict[str, Trying] = {}
         self._later: dict[str, Try] = {}
         """Steps that are to be tried again, but not yet."""
         self._done: list[Recorded] = []
@@ -185,7 +141,7 @@ class _Driver:
         except RestlessError as error:
             for begun in self._begun[-1:]:
                 begun.give_up(error)
-            return _blocked(error.code, str(error))
+            return blocked(error.code, str(error))
         except HoldfastError as error:
             return self._body.failed(error)
         with self._parts.news.listening(self._body.attempt.run, lambda: self._in_loop(self._hear)):
@@ -193,7 +149,7 @@ class _Driver:
                 rests = await self._drive_on(drive)
             finally:
                 await self._stop()
-        return await self._outcome(drive) if rests is None else rests
+        return await outcome_of(self._body, drive) if rests is None else rests
 
     async def _drive_on(self, drive: Drive) -> Outcome | None:
         """Drive the function until it rests, and return how; None if there is nothing more to drive."""
@@ -314,10 +270,10 @@ class _Driver:
         for call, one in list(self._later.items()):
             if one.at is None or one.at <= now:
                 del self._later[call]
-                self._running[call] = trying = _Trying()
+                self._running[call] = trying = Trying()
                 trying.task = self._loop.start(partial(self._run, one, trying), self._context)
 
-    async def _run(self, one: Try, trying: _Trying) -> None:
+    async def _run(self, one: Try, trying: Trying) -> None:
         call = one.asked.call
         try:
             with trying.scope():
@@ -338,17 +294,16 @@ class _Driver:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Record what steps have come to, or begin others, if there is nothing else to be looked at.
+        """Record what steps have come to, if there is nothing else to look at; or else stir who drives the function.
 
-        Or else stir whoever drives the function. Most steps come to an end, and to the next one, without that.
+        Most steps come to an end, and to the next one, without that.
         """
-        if self._sent is not None:
-            if self._is_alone:
-                return  # what has come meanwhile goes with what comes of that
-        elif self._done and self._is_alone and self._has_only_steps:
+        if self._sent is not None and self._is_alone:
+            return  # what has come meanwhile goes with what comes of that
+        if self._sent is None and self._done and self._is_alone and self._has_only_steps:
             self._send()
-            return
-        self._stirred.set()
+        else:
+            self._stirred.set()
 
     @property
     def _is_alone(self) -> bool:
@@ -366,14 +321,20 @@ class _Driver:
 
     def _on_sent(self) -> None:
         """Go on from what was recorded, unless that is for whoever drives the function to look at."""
-        sent, drive = self._sent, self._drive
-        assert sent is not None
-        assert drive is not None
-        if not self._is_alone or not sent.is_plainly_over or sent.error is not None:
+        sent = self._sent
+        if sent is None or not self._is_alone or not sent.is_plainly_over or sent.error is not None:
             self._stirred.set()
             return
+        try:
+            self._begin_next(sent.what.drive, self._recorder.answer(sent))
+        except Exception as error:  # noqa: BLE001  # others are told after this one
+            self._fault = error
+            self._stirred.set()
+
+    def _begin_next(self, drive: Drive, answer: JobRecorded) -> None:
+        """Begin what the function has asked for by now."""
         self._sent = None
-        self._note(drive, self._recorder.answer(sent))
+        self._note(drive, answer)
         self._looked_at = now = self._now()
         self._has_only_steps = self._publish_at is None and not self._is_fenced and drive.has_only_steps
         if self._has_only_steps:
@@ -395,13 +356,13 @@ class _Driver:
         self._is_waiting = False
         if self._alarm is not None:
             self._alarm[1]()
+        for trying in list(self._running.values()):
+            trying.cancel()
         if self._sent is not None:
             try:
                 await self._recorder.leave(self._sent)
             except RestlessError as error:
                 self._sent.what.drive.give_up(error)
-        for trying in list(self._running.values()):
-            trying.cancel()
         with CancelScope(shield=True):
             while self._running:
                 self._stirred = self._loop.event()
@@ -590,7 +551,7 @@ class _Driver:
         if at is None and drive.waits_for_others:
             return Parked(seen=drive.seen)
         if at is None:
-            return _blocked("stuck", _stuck(drive.waits_at))
+            return stuck(drive.waits_at)
         return Parked(seen=drive.seen, wake_at=at) if at - now > self._parts.park_after else None
 
     def _is_out_of_time(self, now: Micros) -> bool:
@@ -600,49 +561,6 @@ class _Driver:
         half = None if ends_at is None else (ends_at - self._body.started_at) // 2
         driven_for = now - self._body.started_at
         return (limit is not None and driven_for > limit) or (half is not None and driven_for > half)
-
-    async def _outcome(self, drive: Drive) -> Outcome:
-        if drive.fault is not None:
-            return _blocked(drive.fault.code, str(drive.fault))
-        ended = drive.ended
-        if isinstance(ended, Returned):
-            payloads, place, text = self._body.payloads, self._body.place, ended.output
-            for one in ended.unawaited:
-                run, what = self._body.work.run, f"{one.what}{one.site and f' ({one.site})'}"
-                _log.warning(
-                    "run %s of %s: %s was called, never awaited, and so not done", run.id, run.workflow, what
-                )
-            if len(text) <= INLINE_MAX:
-                return Completed(output=payloads.put(text, place))
-            put = partial(payloads.put, text, place)
-            return Completed(
-                output=await until_available_in_thread(put, "what a function gave can't be stored yet")
-            )
-        if isinstance(ended, GoesOn):
-            return await going_on(self._body, drive, ended)
-        assert ended is not None
-        if drive.is_cancelled:
-            return Cancelled()
-        if isinstance(ended.error, Exception):
-            return self._body.failed(ended.error)
-        said = "".join(traceback.format_exception_only(ended.error)).strip()
-        kind = type(ended.error).__name__
-        return Failed(failure=Failure(code="body_error", message=said, type=kind, retryable=False))
-
-
-def _stuck(places: Sequence[str]) -> str:
-    """Say where a function waits for nothing that could come."""
-    first = "; ".join(places[:_PLACES_MAX])
-    more = f"; and {len(places) - _PLACES_MAX} tasks more" if len(places) > _PLACES_MAX else ""
-    return (
-        f"the function waits for something that nobody will ever bring, at {first or 'no line of its own'}{more}: an"
-        " asyncio.Event that nobody sets, say; or what a thread or another loop brings, which no replay could repeat:"
-        " make that a step, a function with @step, and await it"
-    )
-
-
-def _blocked(code: str, message: str) -> Outcome:
-    return Blocked(failure=Failure(code=code, message=message[:MESSAGE_MAX]))
 
 
 def _first(error: BaseException) -> BaseException:

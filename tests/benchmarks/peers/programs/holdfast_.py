@@ -1,6 +1,10 @@
-"""Holdfast: durable functions with inline steps, as the tutorial has them, with the settings that it comes with."""
+"""Holdfast: durable functions with inline steps, as the tutorial has them, with the settings that it comes with.
+
+A process has Python look for garbage seldom, as `docs/howto/workers.md` says of one with a worker beside other code.
+"""
 
 import asyncio
+import gc
 import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -87,6 +91,9 @@ async def parent(width: int) -> int:
 def engine_of(url: str) -> Engine:
     engine = Engine.open(url, workflows=[one, chain, long, held, fan, parent])
     engine.sync.count()  # the tables are there
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
     return engine
 
 
