@@ -118,7 +118,7 @@ async def test_a_message_is_heard_between_them(open_engine: OpenEngine) -> None:
 async def test_a_pause_holds_the_next_one(open_engine: OpenEngine) -> None:
     engine = open_engine(count)
     async with Worker(engine):
-        handle = await engine.start(count(200))
+        handle = await engine.start(count(60))
         run = engine.sync.handle(count, handle.id)
         await until(lambda: rows(run) > 5)
         await handle.pause()
@@ -126,9 +126,9 @@ async def test_a_pause_holds_the_next_one(open_engine: OpenEngine) -> None:
         await until(lambda: rows(run) == paused_at(run) + (run.history()[-1].type == "step.completed"))
         await anyio.sleep(0.1)
         assert rows(run) <= paused_at(run) + 1
-        assert rows(run) < 200
+        assert rows(run) < 60
         await handle.resume()
-        assert await handle.result(timeout=SOON) == 200
+        assert await handle.result(timeout=SOON) == 60
 
 
 def rows(run: SyncRunHandle[Any]) -> int:
