@@ -44,8 +44,10 @@ def test_every_figure_is_printed_as_a_line_of_json_beside_its_floor(
             assert extras["spread"] == [figure["value"]]
         if store == "postgres":
             assert extras["commits"] > 0
-            # Nothing need be written in a second of doing nothing, and nothing is when only the past is read.
-            assert extras["wal_bytes"] > 0 or "calls" in extras or figure["name"] == "replay"
+            # Nothing need be written in a second of doing nothing, nothing is when only the past is read, and of a long
+            # run the two steps that are measured here may be over by then.
+            may_write_nothing = "calls" in extras or figure["name"] in {"replay", "steps_of_long_run"}
+            assert extras["wal_bytes"] > 0 or may_write_nothing
         assert figure["name"] in err
 
 
