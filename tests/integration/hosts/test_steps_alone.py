@@ -59,6 +59,20 @@ async def count(most: int) -> int:
     return number
 
 
+@step
+async def add_slowly(number: int) -> int:
+    await asyncio.sleep(0.02)
+    return number + 1
+
+
+@workflow
+async def count_slowly(most: int) -> int:
+    number = 0
+    while number < most:
+        number = await add_slowly(number)
+    return number
+
+
 ENOUGH = Channel("enough", str)
 
 
@@ -116,10 +130,10 @@ async def test_a_message_is_heard_between_them(open_engine: OpenEngine) -> None:
 
 
 async def test_a_pause_holds_the_next_one(open_engine: OpenEngine) -> None:
-    engine = open_engine(count)
+    engine = open_engine(count_slowly)
     async with Worker(engine):
-        handle = await engine.start(count(60))
-        run = engine.sync.handle(count, handle.id)
+        handle = await engine.start(count_slowly(60))
+        run = engine.sync.handle(count_slowly, handle.id)
         await until(lambda: rows(run) > 5)
         await handle.pause()
         # A step that is under way ends, and no other begins.
