@@ -290,11 +290,10 @@ class Kernel:
         self, state: State, command: Command[Any], now: Micros, changes: list[Change], hints: dict[Hint, None]
     ) -> Answer:
         try:
-            if command.idempotency_key is not None:
-                _check_key(command)
-                replayed = _replayed(state, command)
-                if replayed is not None:
-                    return replayed
+            _check_key(command)
+            replayed = _replayed(state, command)
+            if replayed is not None:
+                return replayed
             decision = self._decide(state, command, now)
         except CommandError as error:
             return error
@@ -303,8 +302,7 @@ class Kernel:
             made = (*made, StoreReply(_reply(command, decision.reply, now)))
         state.apply(made)
         changes.extend(made)
-        if decision.hints:
-            hints.update(dict.fromkeys(decision.hints))
+        hints.update(dict.fromkeys(decision.hints))
         return decision.reply
 
     def _decide(self, state: State, command: Command[Any], now: Micros) -> Decision[object]:

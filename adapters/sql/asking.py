@@ -7,7 +7,7 @@ time, and they are asked for one after the other.
 import re
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, Protocol, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import psycopg
 from psycopg import adapt, generators, pq, waiting
@@ -31,8 +31,8 @@ _TEXTS: Final = 1009
 _INTEGERS: Final = 2**31
 
 _PARAMETER: Final = re.compile(r"%\(([a-z_0-9]+)\)s")
-_TO_ESCAPE: Final = re.compile(r'(["\\\\])')
-
+_TO_ESCAPE: Final = re.compile(r'(["\\])')
+_ESCAPED: Final = r"\\\1"
 
 _FAILED: Final = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.PIPELINE_ABORTED)
 
@@ -40,20 +40,7 @@ _Key: TypeAlias = tuple[str, tuple[int, ...]]
 """A statement, and the types of its parameters."""
 
 
-class Answer(Protocol):
-    """What a statement gave."""
-
-    @property
-    def hits(self) -> int:
-        """How many rows it was about."""
-        ...
-
-    def rows(self) -> list[Row]:
-        """Return the rows that it gave."""
-        ...
-
-
-class _Answer:
+class Answer:
     """What a statement gave."""
 
     __slots__ = ("_loader", "_result")
@@ -102,7 +89,7 @@ class Statements:
         """Where the connection's transaction is."""
         return pq.TransactionStatus(self._pgconn.transaction_status)
 
-    def make(self, sql: str, parameters: Mapping[str, Any], *, prepared: bool = False) -> _Answer:
+    def make(self, sql: str, parameters: Mapping[str, Any], *, prepared: bool = False) -> Answer:
         """Make a statement. One that is `prepared` is kept by the server once it was made often."""
         if not parameters and not prepared:
             self._pgconn.send_query(sql.encode())
@@ -153,7 +140,7 @@ class Statements:
                         self._names.pop(one, None)
         _check(results)
         return [
-            _Answer(result, self._loader) for result, key in zip(results, sent, strict=True) if key is None
+            Answer(result, self._loader) for result, key in zip(results, sent, strict=True) if key is None
         ]
 
     def _given(self, sql: str, parameters: Mapping[str, Any]) -> tuple[bytes, Sequence[bytes | None], _Key]:
@@ -180,11 +167,11 @@ class Statements:
         name = self._names[key] = f"holdfast_{self._last_name}".encode()
         return name, True
 
-    def _answer(self) -> _Answer:
+    def _answer(self) -> Answer:
         """Wait for what the last statement gives."""
         results = self.connection.wait(generators.execute(self._pgconn))
         _check(results)
-        return _Answer(results[-1], self._loader)
+        return Answer(results[-1], self._loader)
 
 
 def _check(results: Sequence[pq.abc.PGresult]) -> None:
@@ -238,9 +225,6 @@ def _dumped(value: object) -> tuple[bytes | None, int]:
         quoted = ",".join(f'"{_TO_ESCAPE.sub(_ESCAPED, one)}"' for one in cast("list[str]", value))
         return _text(f"{{{quoted}}}"), _TEXTS
     raise TypeError(f"no statement has a parameter of type {type(value).__name__}")
-
-
-_ESCAPED: Final = r"\\\1"
 
 
 def _text(value: str) -> bytes:

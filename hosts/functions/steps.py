@@ -74,7 +74,8 @@ async def run_step(
             raise body.work.error
         given = step.form.given(one.asked.arguments)
         done = body.parts.step(step)
-        seconds = None if until is None else max(0.0, (until - started_at) / _MICROSECOND)
+        ends_at = _until(done, body, started_at)
+        seconds = None if ends_at is None else max(0.0, (ends_at - started_at) / _MICROSECOND)
         if done.transaction is not None:
             shared = _transaction(body, one, done, given, command, started_at)
             return await shared.run(threads, seconds)

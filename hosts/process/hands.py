@@ -18,7 +18,6 @@ from holdfast.hosts.process.machine import WorkerMachine
 from holdfast.hosts.process.settings import Settings
 from holdfast.kernel.commands import Attempt, JobSettle
 from holdfast.ports.events import EventSink
-from holdfast.ports.frozen import evolve
 from holdfast.ports.records import JobKind
 
 Told: TypeAlias = tuple[p.Input | None, Sequence[Body]]
@@ -61,7 +60,7 @@ class Hands:
         """Return the body of an attempt that is to start now."""
         body = self._ready.pop(attempt)
         if attempt.kind is JobKind.DRIVE:
-            body = evolve(body, parts=self._parts_of(body))
+            body = attrs.evolve(body, parts=self._parts_of(body))
         self.calls.counts.started += 1
         self.calls.said[attempt] = body.runtime
         return body
