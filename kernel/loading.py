@@ -82,6 +82,7 @@ def load(
     leaving: set[RunName] = set()
     seen: set[JobKey] = set()
     duties: set[str] = set()
+    sessions: set[str] = set()
     for reads in all_needs:
         names.update(reads.names)
         if reads.whole_names:
@@ -97,6 +98,8 @@ def load(
         jobs.update(reads.jobs)
         seen.update(reads.seen)
         duties.update(reads.duties)
+        if reads.search is None and not reads.locks_sessions:
+            sessions.update(reads.sessions)
         if reads.whole_runs:
             with_jobs.update(reads.runs)
         if reads.search is not None and reads.search not in state.found:
@@ -118,7 +121,7 @@ def load(
                     pass
         if reads.drivers and reads.search is not None:
             driven.update(state.found[reads.search].runs)
-    _lock(tx, state, names, runs | whole, jobs, whole, whole_names, with_jobs, driven)
+    _lock(tx, state, names, runs | whole, jobs, whole, whole_names, with_jobs, driven, sessions)
     _slots(tx, state)
     _rates(tx, state, all_needs)
     _sessions(tx, state, all_needs)
@@ -328,16 +331,25 @@ def _lock(
     whole_names: set[RunName],
     with_jobs: set[str],
     driven: set[str | RunName],
+    sessions: set[str],
 ) -> None:
     tables = state.tables
     if names:
         for run in tx.latest_runs(sorted(names)):
             tables.put_run(run)
     missing = runs - tables.runs.keys()
-    if missing:
+    drivers: set[JobKey] = set()
+    if missing and jobs and not driven:  # which jobs these are does not depend on the runs
+        held = tx.held(sorted(missing), sorted(jobs), sorted(sessions))
+        for run in held.runs:
+            tables.put_run(run)
+        for job in held.jobs:
+            tables.put_job(job)
+        tables.sessions.update((session.id, session) for session in held.sessions)
+        jobs = set()
+    elif missing:
         for run in tx.runs(sorted(missing)):
             tables.put_run(run)
-    drivers: set[JobKey] = set()
     if driven:
         found = (driver_of(run) for run in tables.runs.values() if driven & {run.key, run.name})
         drivers.update(key for key in found if key is not None)
@@ -407,8 +419,8 @@ def _sessions(tx: Transaction, state: State, needs: list[Reads]) -> None:
             locked.update(reads.sessions)
         elif reads.sessions and not _found_nothing(state, reads):
             plain.update(reads.sessions)
-    plain -= locked
     tables = state.tables
+    plain -= locked | tables.sessions.keys()
     if any(isinstance(reads.search, Lost | Unsound) for reads in needs):
         plain.update(job.session for job in tables.all_jobs() if job.session is not None)
     for ids, lock in ((locked, True), (plain, False)):

@@ -108,6 +108,14 @@ class WaitedFor:
         return None if self.limit is None else max(0, self.limit - self.used)
 
 
+class Held(NamedTuple):
+    """What `Transaction.held` gives: each as the method of that name."""
+
+    runs: Sequence[Run]
+    jobs: Sequence[Job]
+    sessions: Sequence[Session]
+
+
 class Transaction(Protocol):
     """Reads that lock what they return, many rows at once, and one write. Valid only inside `transact`'s work.
 
@@ -134,6 +142,13 @@ class Transaction(Protocol):
 
     def jobs(self, keys: Collection[JobKey], /, *, lock: bool = True) -> Sequence[Job]:
         """Return jobs by key, locked unless told otherwise."""
+        ...
+
+    def held(self, runs: Collection[str], jobs: Collection[JobKey], sessions: Collection[str], /) -> Held:
+        """Lock and return runs and then jobs, by key, and return sessions without locks.
+
+        The same as `runs`, `jobs` and `sessions`: where each of these waits for a server, this waits once.
+        """
         ...
 
     def jobs_of(self, runs: Collection[str], /) -> Sequence[Job]:

@@ -9,7 +9,16 @@ from holdfast.adapters.memory.ready import JobOrder
 from holdfast.adapters.memory.waiting import first_waiting, queued, used, waited_for
 from holdfast.ports.changes import Change, CreateRun, net_changes
 from holdfast.ports.errors import ConflictError, HoldfastError
-from holdfast.ports.persistence import CompletedRow, Lane, NodeRows, Query, SlotPlace, WaitedFor, Waiting
+from holdfast.ports.persistence import (
+    CompletedRow,
+    Held,
+    Lane,
+    NodeRows,
+    Query,
+    SlotPlace,
+    WaitedFor,
+    Waiting,
+)
 from holdfast.ports.records import (
     ACTIVE,
     STAGE_COMPLETED,
@@ -160,6 +169,10 @@ class MemoryTransaction:
         del lock
         found = [self._tables.job(key) for key in sorted(set(keys))]
         return [job for job in found if job is not None]
+
+    def held(self, runs: Collection[str], jobs: Collection[JobKey], sessions: Collection[str], /) -> Held:
+        """See `Transaction.held`."""
+        return Held(self.runs(runs), self.jobs(jobs), self.sessions(sessions, lock=False))
 
     def jobs_of(self, runs: Collection[str], /) -> Sequence[Job]:
         """See `Transaction.jobs_of`."""

@@ -21,6 +21,12 @@ PREPARED_AFTER: Final = 5
 PREPARED_MAX: Final = 200
 """How many statements the server keeps for a connection."""
 
+SENT_FROM: Final = 8 * 1024
+"""From how many bytes of parameters on the server is given statements while more of them are made ready here.
+
+To wake it takes longer than it works on a few rows.
+"""
+
 _ANY: Final = 0
 _BOOL: Final = 16
 _INTEGER: Final = 23
@@ -111,11 +117,12 @@ class Statements:
     def make_all(self, statements: Iterable[tuple[str, Mapping[str, Any], bool]]) -> Sequence[Answer]:
         """Make several statements, each with whether it is `prepared`, and wait for all of them together.
 
-        The server begins with each of them as it comes. It says nothing to any before all were sent, and makes none
+        The server begins with large ones as they come. It says nothing to any before all were sent, and makes none
         after one that fails.
         """
         pgconn = self._pgconn
         sent: list[_Key | None] = []
+        unsent = 0
         pgconn.enter_pipeline_mode()
         try:
             for sql, parameters, prepared in statements:
@@ -128,7 +135,10 @@ class Statements:
                         sent.append(key)
                 self._send(name, text, values, key)
                 sent.append(None)
-                pgconn.flush()
+                unsent += sum(map(len, filter(None, values)))
+                if unsent >= SENT_FROM:
+                    pgconn.flush()
+                    unsent = 0
         finally:
             # What was sent is waited for, whatever goes wrong with the others here.
             pgconn.pipeline_sync()

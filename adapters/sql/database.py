@@ -44,8 +44,13 @@ class Link(Protocol):
         """Return what several keyed statements give, each of which sees what was committed before it."""
         ...
 
-    def write(self, writes: Sequence[tuple[Write, Sequence[Row]]], receipt: str | None, /) -> None:
-        """Write rows with one statement each and, where commits can be lost sight of, the receipt if there is one."""
+    def write(
+        self, writes: Sequence[tuple[Write, Sequence[Row]]], receipt: str | None, /, *, is_sure: bool = False
+    ) -> None:
+        """Write rows with one statement each and, where commits can be lost sight of, the receipt if there is one.
+
+        Where it `is_sure` that all rows to be updated are there, this may be left to `commit`.
+        """
         ...
 
     def put_receipt(self, receipt: str, /) -> None:

@@ -2,7 +2,8 @@
 
 All writes to one table are one statement, so a transaction takes about as many round trips as it touches tables.
 Statements that find rows by their keys are prepared if no pooler is between us; no other session state is relied on.
-What needs no answer before the next one is sent along with it: BEGIN with the first question, and all writes.
+What needs no answer before the next one is sent along with it: BEGIN with the first question, and COMMIT with the
+writes.
 """
 
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
@@ -87,7 +88,11 @@ _DEFAULTS: Final = {
     "tcp_user_timeout": "15000",
 }
 
-_Asked = tuple[str, Parameters]
+_Asked = tuple[str, Parameters, bool]
+"""A statement, what it is given, and whether it is for the server to keep."""
+
+_Writes = Sequence[tuple[Write, Sequence[Row]]]
+_COMMIT: Final[Sequence[_Asked]] = (("COMMIT", NONE, False),)
 
 
 def connection_settings(url: str, *, session_settings: bool = True) -> dict[str, Any]:
@@ -124,6 +129,7 @@ class PostgresLink:
         self._preamble = preamble
         self._pipeline = pipeline
         self._unsent: Sequence[str] = ()
+        self._unwritten: tuple[_Writes, str | None] | None = None
         self._began = False
         self._is_spoilt = False
 
@@ -140,20 +146,23 @@ class PostgresLink:
 
     def query(self, sql: str, parameters: Parameters = NONE, /, *, keyed: bool = False) -> list[Row]:
         """See `Link.query`."""
+        self._write_now()
         with self._asking():
-            return self._run([(sql, parameters)], 1, keyed=keyed)[-1].rows()
+            return self._run([(sql, parameters, keyed)])[-1].rows()
 
-    def queries(self, asked: Sequence[_Asked], /) -> list[list[Row]]:
+    def queries(self, asked: Sequence[tuple[str, Parameters]], /) -> list[list[Row]]:
         """See `Link.queries`."""
+        self._write_now()
         with self._asking():
-            return [answer.rows() for answer in self._run(asked, len(asked))]
+            keyed = [(sql, parameters, True) for sql, parameters in asked]
+            return [answer.rows() for answer in self._run(keyed, len(keyed))]
 
-    def write(self, writes: Sequence[tuple[Write, Sequence[Row]]], receipt: str | None, /) -> None:
+    def write(self, writes: _Writes, receipt: str | None, /, *, is_sure: bool = False) -> None:
         """See `Link.write`."""
-        with self._asking():
-            answers = self._run(_statements(writes, receipt), max(len(writes), 1))
-        for (write, rows), answer in zip(writes, answers, strict=False):
-            check_hits(write, rows, answer.hits)
+        self._write_now()
+        self._unwritten = writes, receipt
+        if not is_sure or not self._pipeline:
+            self._write_now()
 
     def put_receipt(self, receipt: str, /) -> None:
         """See `Link.put_receipt`."""
@@ -162,9 +171,11 @@ class PostgresLink:
 
     def commit(self) -> None:
         """See `Link.commit`."""
-        if self._began and not self._unsent:
+        if self._unwritten is not None:
+            self._write_now(*_COMMIT)
+        elif self._began and not self._unsent:
             with self._asking():
-                self._statements.make("COMMIT", NONE)
+                self._run(_COMMIT)
         self._began = False
         self._unsent = ()
 
@@ -177,12 +188,22 @@ class PostgresLink:
             status = self._statements.status
         return status == pq.TransactionStatus.IDLE and not self._is_spoilt
 
-    def _run(self, asked: Iterable[_Asked], number: int, *, keyed: bool = True) -> Sequence[Answer]:
+    def _write_now(self, *and_then: _Asked) -> None:
+        """Make the writes that were left until now, if any."""
+        if self._unwritten is None:
+            return
+        (writes, receipt), self._unwritten = self._unwritten, None
+        with self._asking():
+            answers = self._run(
+                chain(_statements(writes, receipt), and_then), max(len(writes), 1) + len(and_then)
+            )
+        for (write, rows), answer in zip(writes, answers, strict=False):
+            check_hits(write, rows, answer.hits)
+
+    def _run(self, asked: Iterable[_Asked], number: int = 1) -> Sequence[Answer]:
         """Make statements, after what opens the transaction if that is not done yet, and return their answers."""
         before, self._unsent = self._unsent, ()
-        all_asked = chain(
-            ((sql, NONE, False) for sql in before), ((sql, parameters, keyed) for sql, parameters in asked)
-        )
+        all_asked = chain(((sql, NONE, False) for sql in before), asked)
         if self._pipeline and len(before) + number > 1:
             return self._statements.make_all(all_asked)[len(before) :]
         make = self._statements.make
@@ -204,7 +225,7 @@ class PostgresLink:
             self._watchdog.leave(self._statements)
 
 
-def _statements(writes: Sequence[tuple[Write, Sequence[Row]]], receipt: str | None) -> Iterator[_Asked]:
+def _statements(writes: _Writes, receipt: str | None) -> Iterator[_Asked]:
     """Yield a statement for each write, the last of which stores the receipt too: it has no way of its own to go.
 
     One after the other: while some rows are encoded here, the server works on those before them.
@@ -212,11 +233,11 @@ def _statements(writes: Sequence[tuple[Write, Sequence[Row]]], receipt: str | No
     for left, (write, rows) in zip(range(len(writes) - 1, -1, -1), writes, strict=True):
         encoded: Parameters = {"rows": encode_rows(write.columns, rows)}
         if receipt is not None and not left:
-            yield f"WITH kept AS ({_PUT_RECEIPT}) {write.sql}", {**encoded, "receipt": receipt}
+            yield f"WITH kept AS ({_PUT_RECEIPT}) {write.sql}", {**encoded, "receipt": receipt}, True
         else:
-            yield write.sql, encoded
+            yield write.sql, encoded, True
     if receipt is not None and not writes:
-        yield _PUT_RECEIPT, {"receipt": receipt}
+        yield _PUT_RECEIPT, {"receipt": receipt}, True
 
 
 class PostgresDatabase:

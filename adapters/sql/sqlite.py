@@ -83,9 +83,11 @@ class SqliteLink:
         """See `Link.queries`."""
         return [self.query(sql, parameters) for sql, parameters in asked]
 
-    def write(self, writes: Sequence[tuple[Write, Sequence[Row]]], receipt: str | None, /) -> None:
+    def write(
+        self, writes: Sequence[tuple[Write, Sequence[Row]]], receipt: str | None, /, *, is_sure: bool = False
+    ) -> None:
         """See `Link.write`. There are no receipts: a commit's answer can't be lost on the way from our own process."""
-        del receipt
+        del receipt, is_sure
         self.begin()
         for write, rows in writes:
             with _translated():

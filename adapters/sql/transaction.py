@@ -11,10 +11,10 @@ from holdfast.adapters.sql.rows import Row, askable, is_askable
 from holdfast.adapters.sql.statements import Reads, Writes
 from holdfast.adapters.sql.updates import Known
 from holdfast.adapters.sql.waiting import PLACE, WANTED, Searches
-from holdfast.adapters.sql.writes import write_plan
+from holdfast.adapters.sql.writes import is_sure, write_plan
 from holdfast.ports.changes import Change, net_changes
 from holdfast.ports.errors import HoldfastError
-from holdfast.ports.persistence import CompletedRow, Lane, NodeRows, SlotPlace, WaitedFor, Waiting
+from holdfast.ports.persistence import CompletedRow, Held, Lane, NodeRows, SlotPlace, WaitedFor, Waiting
 from holdfast.ports.records import (
     STAGE_COMPLETED,
     Duty,
@@ -44,6 +44,7 @@ T = TypeVar("T")
 
 NUMBER_MAX: Final = 2**63 - 1
 NEWEST_TRIES_MAX: Final = 5
+_JOB_KEY: Final = ("run", "number")
 _LANE: Final = ("lane", "queue", "definition", "most")
 
 
@@ -111,13 +112,30 @@ class SqlTransaction:
 
     def jobs(self, keys: Collection[JobKey], /, *, lock: bool = True) -> Sequence[Job]:
         """See `Transaction.jobs`."""
-        wanted = sorted(key for key in set(keys) if is_askable(key.run) and key.number <= NUMBER_MAX)
+        wanted = _askable_jobs(keys)
         if not wanted:
             return ()
-        parameters = {"keys": encode_rows(("run", "number"), wanted)}
+        parameters = {"keys": encode_rows(_JOB_KEY, wanted)}
         if lock:
             return self._known.note_jobs(self._locked(self._reads.lock_jobs, parameters, rows.job_from))
         return self._plain(self._reads.jobs, parameters, rows.job_from, keyed=True)
+
+    def held(self, runs: Collection[str], jobs: Collection[JobKey], sessions: Collection[str], /) -> Held:
+        """See `Transaction.held`."""
+        keys, pairs, ids = askable(runs), _askable_jobs(jobs), askable(sessions)
+        asked: list[tuple[str, Parameters]] = []
+        if keys:
+            asked.append((self._reads.lock_runs, {"keys": self._dialect.texts(keys)}))
+        if pairs:
+            asked.append((self._reads.lock_jobs, {"keys": encode_rows(_JOB_KEY, pairs)}))
+        if ids:
+            asked.append((self._reads.sessions, {"ids": self._dialect.texts(ids)}))
+        answers = iter(self._do(lambda: self._locking().queries(asked)) if asked else ())
+        return Held(
+            self._known.note_runs([rows.run_from(row) for row in next(answers)] if keys else ()),
+            self._known.note_jobs([rows.job_from(row) for row in next(answers)] if pairs else ()),
+            [rows.session_from(row) for row in next(answers)] if ids else (),
+        )
 
     def jobs_of(self, runs: Collection[str], /) -> Sequence[Job]:
         """See `Transaction.jobs_of`."""
@@ -378,9 +396,11 @@ class SqlTransaction:
         """See `Transaction.apply`."""
         if not changes:
             return
-        plan = write_plan(net_changes(changes), self._writes, self._known)
+        net = net_changes(changes)
+        plan = write_plan(net, self._writes, self._known)
+        sure = is_sure(plan, net, self._writes, self._known)
         receipt, self._receipt = self._receipt, None
-        self._do(lambda: self._locking().write(plan, receipt))
+        self._do(lambda: self._locking().write(plan, receipt, is_sure=sure))
         self.wrote = True
 
     def _by_text(
@@ -442,6 +462,10 @@ class SqlTransaction:
         except HoldfastError as error:
             self.failure = self.failure or error
             raise
+
+
+def _askable_jobs(keys: Iterable[JobKey]) -> list[JobKey]:
+    return sorted(key for key in set(keys) if is_askable(key.run) and key.number <= NUMBER_MAX)
 
 
 def _askable_places(places: Iterable[SlotPlace]) -> list[SlotPlace]:

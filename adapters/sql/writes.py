@@ -66,6 +66,18 @@ def write_plan(net: NetChanges, writes: Writes, known: Known) -> list[tuple[Writ
     return [(write, rows) for write, rows in steps if rows]
 
 
+def is_sure(
+    plan: Sequence[tuple[Write, Sequence[Row]]], net: NetChanges, writes: Writes, known: Known
+) -> bool:
+    """Whether all rows that a plan updates are there for certain: nobody takes away what is locked."""
+    if net.cancelled_work or not (
+        net.runs.keys() <= known.runs.keys() and net.jobs.keys() <= known.jobs.keys()
+    ):
+        return False
+    of_known = (*writes.runs, *writes.jobs)
+    return all(not write.hits_all or write in of_known for write, _ in plan)
+
+
 def _attributes(net: NetChanges) -> Sequence[Row]:
     """Return what new runs are found by, what is said of them in the same batch included."""
     found = {row for run in net.new_runs.values() for row in attribute_rows(run)}
@@ -77,9 +89,11 @@ def _attributes(net: NetChanges) -> Sequence[Row]:
 
 
 def _by_key(records: Mapping[Any, object], write: Write) -> Sequence[Row]:
+    if not records:
+        return ()
     values = values_of(write.columns)
     return [values(records[key]) for key in sorted(records)]
 
 
 def _sorted(records: Sequence[V], *key: str, values: Callable[[V], Row]) -> Sequence[Row]:
-    return [values(record) for record in sorted(records, key=attrgetter(*key))]
+    return [values(record) for record in sorted(records, key=attrgetter(*key))] if records else ()

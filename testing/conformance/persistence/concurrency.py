@@ -102,7 +102,19 @@ class Concurrency(PersistenceCase):
         assert list(range(1, 41)) == [row.number for row in store.read(HistoryOf(a_key(1)))]
 
     @pytest.mark.parametrize(
-        "how", ["runs", "latest_runs", "jobs", "jobs_of", "sessions", "duties", "sinks", "streams"]
+        "how",
+        [
+            "runs",
+            "latest_runs",
+            "held runs",
+            "held jobs",
+            "jobs",
+            "jobs_of",
+            "sessions",
+            "duties",
+            "sinks",
+            "streams",
+        ],
     )
     def test_what_a_read_returned_stays_locked(self, store: Persistence, how: str) -> None:
         """Counting up in whatever was read loses no count."""
@@ -330,6 +342,16 @@ def _count_job(tx: Transaction) -> Change:
     return UpdateJob(evolve(job, epoch=job.epoch + 1))
 
 
+def _count_held_run(tx: Transaction) -> Change:
+    (run,) = tx.held([a_key(1)], [], []).runs
+    return UpdateRun(evolve(run, last_row=run.last_row + 1))
+
+
+def _count_held_job(tx: Transaction) -> Change:
+    (job,) = tx.held([], [a_job().key], []).jobs
+    return UpdateJob(evolve(job, epoch=job.epoch + 1))
+
+
 def _count_job_of_run(tx: Transaction) -> Change:
     (job,) = tx.jobs_of([a_key(1)])
     return UpdateJob(evolve(job, epoch=job.epoch + 1))
@@ -376,6 +398,8 @@ def _count_in(change: Change) -> int:
 COUNTERS: Final[dict[str, Callable[[Transaction], Change]]] = {
     "runs": _count_run,
     "latest_runs": _count_named_run,
+    "held runs": _count_held_run,
+    "held jobs": _count_held_job,
     "jobs": _count_job,
     "jobs_of": _count_job_of_run,
     "sessions": _count_session,

@@ -1,10 +1,12 @@
 """What a store promises about reading jobs, sessions, duties, plans and replies in a transaction."""
 
+from collections.abc import Sequence
+
 import attrs
 import pytest
 
 from holdfast.ports.changes import AddDuty, AddJob, PutSession, StorePlan, StoreReply, UpdateJob
-from holdfast.ports.persistence import Persistence
+from holdfast.ports.persistence import Persistence, Transaction
 from holdfast.ports.records import Job, JobKey, JobKind, JobState, Session, SessionState
 from holdfast.testing.conformance.builders import (
     NOW,
@@ -139,6 +141,32 @@ class JobReads(PersistenceCase):
         found = ask(store, lambda tx: tx.sessions([a_key(1), a_key(2), a_key(9)], lock=lock))
 
         assert [a_session(1), dead] == sorted(found, key=lambda session: session.id)
+
+    def test_runs_jobs_and_sessions_are_read_together(self, store: Persistence) -> None:
+        """The same as one after the other: by key, ascending; unknown ones are passed over."""
+        put_jobs(store, a_job(1, 1), a_job(2, 1), a_job(2, 2))
+        put(store, PutSession(a_session(1)))
+        runs, jobs, sessions = (
+            [a_key(2), a_key(1), a_key(9)],
+            [a_job(2, 2).key, a_job(1, 1).key],
+            [a_key(1), a_key(9)],
+        )
+
+        def apart(tx: Transaction) -> tuple[Sequence[object], ...]:
+            return tx.runs(runs), tx.jobs(jobs), tx.sessions(sessions, lock=False)
+
+        found = store.transact(lambda tx: tx.held(runs, jobs, sessions))
+
+        assert [list(part) for part in found] == [list(part) for part in store.transact(apart)]
+        assert [run.key for run in found.runs] == [a_key(1), a_key(2)]
+        assert [job.key for job in found.jobs] == [a_job(1, 1).key, a_job(2, 2).key]
+        assert list(found.sessions) == [a_session(1)]
+        assert [list(part) for part in store.transact(lambda tx: tx.held([], jobs, []))] == [
+            [],
+            list(found.jobs),
+            [],
+        ]
+        assert [list(part) for part in store.transact(lambda tx: tx.held([], [], []))] == [[], [], []]
 
     def test_duties_are_read_by_name(self, store: Persistence) -> None:
         """Unknown names are passed over."""
