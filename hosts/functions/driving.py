@@ -86,8 +86,9 @@ async def drive(body: Body, threads: CapacityLimiter) -> Outcome:
         code = first.code if isinstance(first, CommandError) else "not_driven"
         return blocked(code, f"{type(first).__name__}: {first}")
     finally:
-        with CancelScope(shield=True):
-            await driver.close(rests=isinstance(outcome, Parked))
+        if (let_go := driver.close(rests=isinstance(outcome, Parked))) is not None:
+            with CancelScope(shield=True):
+                await result_in_thread(let_go)
 
 
 class _Driver:
@@ -211,18 +212,18 @@ class _Driver:
         self._has_news = True
         self._stirred.set()
 
-    async def close(self, *, rests: bool) -> None:
-        """Let go of the function; if it `rests`, it may stay in memory."""
+    def close(self, *, rests: bool) -> Callable[[], None] | None:
+        """Let go of the function. Return what is left to be done in a thread, if anything.
+
+        If the function `rests`, that keeps it in memory.
+        """
         self._pulses.flush()
         with self._lock:
             self._is_closed = True
             drive = self._drive
         if drive is None or not drive.is_in_memory:
-            return
-        if not rests or self._is_fenced:
-            await result_in_thread(drive.close)
-            return
-        await result_in_thread(lambda: let_rest(self._body, drive))
+            return None
+        return drive.close if not rests or self._is_fenced else lambda: let_rest(self._body, drive)
 
     def _now(self) -> Micros:
         return micros(self._parts.clock.now())
@@ -363,6 +364,8 @@ class _Driver:
                 await self._recorder.leave(self._sent)
             except RestlessError as error:
                 self._sent.what.drive.give_up(error)
+        if not self._running:
+            return
         with CancelScope(shield=True):
             while self._running:
                 self._stirred = self._loop.event()
