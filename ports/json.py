@@ -24,11 +24,22 @@ def _canonical_chunks() -> Any:
 _CHUNKS: Final = _canonical_chunks()
 
 
+_TEXTS: Final[dict[type, Callable[[Any], str]]] = {
+    int: int.__repr__,
+    str: cast("Any", encoder).encode_basestring_ascii,
+    bool: {False: "false", True: "true"}.__getitem__,
+    type(None): {None: "null"}.__getitem__,
+}
+"""Gives the texts of values without parts: to go through a value that has any takes several times as long."""
+
+
 def canonical(value: object) -> str:
     """Return the canonical text: ASCII only, sorted keys, no spaces.
 
     ValueError for NaN and infinities; RecursionError for what holds itself.
     """
+    if (text := _TEXTS.get(type(value))) is not None:
+        return text(value)
     return _ENCODER.encode(value) if _CHUNKS is None else "".join(_CHUNKS(value, 0))
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final, NotRequired, TypedDict, cast
 import attrs
 from typing_extensions import get_type_hints
 
-from holdfast.kernel.values import check_type, decode, encode
+from holdfast.kernel.values import Fields, check_type, decode, encode
 from holdfast.kernel.values.forms import Form
 from holdfast.ports.errors import DefinitionError
 
@@ -31,13 +31,18 @@ class CallForm:
     output: Form
     _by_place: tuple[str, ...] | None = attrs.field(init=False, repr=False)
     """The parameters, if all are required and may be given by place: such calls are bound without more ado."""
+    _plain: Fields | None = attrs.field(init=False, repr=False)
+    """Writes the arguments of such calls, if all are given by place."""
 
     def __attrs_post_init__(self) -> None:
         parameters = self.signature.parameters.values()
         are_plain = all(
             one.kind is one.POSITIONAL_OR_KEYWORD and one.default is one.empty for one in parameters
         )
-        object.__setattr__(self, "_by_place", tuple(self.signature.parameters) if are_plain else None)
+        names = tuple(self.signature.parameters) if are_plain else None
+        plain = None if names is None else Fields(self.arguments, {name: self.hints[name] for name in names})
+        object.__setattr__(self, "_by_place", names)
+        object.__setattr__(self, "_plain", plain)
 
     def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
         """Return the arguments of a call by name. TypeError if the function can't be called so."""
@@ -51,6 +56,9 @@ class CallForm:
 
     def encode(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
         """Return the JSON text of the arguments of a call. TypeError, UnstorableValueError."""
+        by_place, plain = self._by_place, self._plain
+        if by_place is not None and plain is not None and not kwargs and len(args) == len(by_place):
+            return plain.encode(args)
         return encode(self.bind(args, kwargs), self.arguments)
 
     def given(self, text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:

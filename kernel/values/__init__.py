@@ -5,7 +5,8 @@ refused with its place in the value. Objects are written with all their fields, 
 timedeltas in microseconds, enums by value. Pickle is never used, so a stored value can run no code.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Final, TypeVar, overload
 
 from typing_extensions import TypeForm
@@ -17,7 +18,7 @@ from holdfast.kernel.values.plain_json import MAX_DEPTH, check_data
 from holdfast.ports.errors import HoldfastError, InvalidValueError, UnstorableValueError
 from holdfast.ports.json import canonical, parse
 
-__all__ = ["MAX_DEPTH", "MAX_VALUE_BYTES", "check", "check_type", "decode", "encode"]
+__all__ = ["MAX_DEPTH", "MAX_VALUE_BYTES", "Fields", "check", "check_type", "decode", "encode"]
 
 T = TypeVar("T")
 
@@ -45,14 +46,48 @@ def encode(value: object, form: Form, *, max_bytes: int = MAX_VALUE_BYTES) -> st
     except ValueError:  # NaN, an infinity or an endless integer: find out where
         _check(data, form)
         raise
-    # Only a text with such an escape, or with many brackets, can hold what is looked for here.
-    is_deep = len(text) > MAX_DEPTH and text.count("[") + text.count("{") > MAX_DEPTH
-    if is_deep or ("\\u" in text and ("\\u0000" in text or "\\ud" in text)):
+    if _may_be_refused(text):
         _check(data, form)
     if len(text) > max_bytes:
         reason = f"its text has {len(text):,} bytes, more than {max_bytes:,}; store it as a blob"
         raise UnstorableValueError("$", reason)
     return text
+
+
+class Fields:
+    """Writes objects that have all of some fields, as `encode` would of a dict, and in a fraction of the time.
+
+    Args:
+        form: The type of the object: a TypedDict that requires all of its fields.
+        names: Its fields.
+    """
+
+    __slots__ = ("_form", "_names", "_parts")
+
+    def __init__(self, form: Form, forms: Mapping[str, Form]) -> None:
+        self._form = form
+        self._names = tuple(forms)
+        parts = ((place, name, codec_for(forms[name]).encode) for place, name in enumerate(self._names))
+        self._parts = tuple(
+            (f"{canonical(name)}:", place, convert)
+            for place, name, convert in sorted(parts, key=itemgetter(1))
+        )
+
+    def encode(self, values: Sequence[object]) -> str:
+        """Return the canonical JSON text of an object that has these values, one for each field. As `encode`."""
+        try:
+            text = ",".join(
+                [f"{key}{canonical(convert(values[place]))}" for key, place, convert in self._parts]
+            )
+        except (Misfit, RecursionError, ValueError):
+            return encode(self._named(values), self._form)  # that says what is wrong, and where
+        text = f"{{{text}}}"
+        if _may_be_refused(text) or len(text) > MAX_VALUE_BYTES:
+            return encode(self._named(values), self._form)
+        return text
+
+    def _named(self, values: Sequence[object]) -> dict[str, object]:
+        return dict(zip(self._names, values, strict=True))
 
 
 @overload
@@ -86,6 +121,12 @@ def check(value: object, form: Form, *, max_bytes: int = MAX_VALUE_BYTES) -> Non
 def check_type(form: Form) -> None:
     """Raise DefinitionError if values of this type can't be stored."""
     codec_for(form)
+
+
+def _may_be_refused(text: str) -> bool:
+    """Whether JSON may not be able to hold a value of this text: that takes such an escape, or many brackets."""
+    is_deep = len(text) > MAX_DEPTH and text.count("[") + text.count("{") > MAX_DEPTH
+    return is_deep or ("\\u" in text and ("\\u0000" in text or "\\ud" in text))
 
 
 def _check(data: object, form: Form) -> None:

@@ -1,0 +1,89 @@
+"""The arguments of a call as they are stored: those of most calls are written in a way of their own."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.kernel.authoring.signatures import CallForm, read_call_form
+from holdfast.kernel.values import MAX_DEPTH, encode
+from holdfast.ports.errors import InvalidValueError, UnstorableValueError
+
+ANYTHING = st.recursive(
+    st.none() | st.integers() | st.floats() | st.text() | st.binary() | st.booleans(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+
+
+def several(number: int, anything: object, a_text: str, length: timedelta) -> None:
+    """Take some arguments, which are not in the order of their names."""
+
+
+def one(anything: object) -> None: ...
+
+
+def none() -> None: ...
+
+
+def by_name(number: int, *, text: str = "") -> None: ...
+
+
+SEVERAL, ONE, NONE, BY_NAME = (read_call_form(function, "it") for function in (several, one, none, by_name))
+
+
+@given(
+    st.tuples(
+        st.integers() | st.booleans() | st.just(10**5_000),
+        ANYTHING,
+        st.text() | st.integers() | st.sampled_from(("\0", "\ud800", "\\u0000")),
+        st.timedeltas() | st.none(),
+    )
+)
+def test_a_call_is_written_or_refused_as_the_object_of_its_arguments(args: tuple[object, ...]) -> None:
+    is_written_alike(SEVERAL, *args)
+
+
+@pytest.mark.parametrize("depth", [1, MAX_DEPTH - 1, MAX_DEPTH])
+def test_so_is_one_whose_argument_nests_deeply(depth: int) -> None:
+    argument: object = "[" * MAX_DEPTH
+    for _ in range(depth):
+        argument = [argument]
+    is_written_alike(ONE, argument)
+
+
+def test_so_is_one_whose_argument_is_long_or_holds_itself() -> None:
+    endless: list[object] = []
+    endless.append(endless)
+    is_written_alike(ONE, "x" * 17_000_000)
+    is_written_alike(ONE, endless)
+
+
+def test_a_call_without_arguments_is_an_empty_object() -> None:
+    assert NONE.encode((), {}) == "{}"
+
+
+def test_what_is_given_by_name_or_left_out_is_written_as_it_was_given() -> None:
+    assert SEVERAL.encode((1, None), {"length": timedelta(0), "a_text": "x"}) == (
+        '{"a_text":"x","anything":null,"length":0,"number":1}'
+    )
+    assert BY_NAME.encode((1,), {}) == '{"number":1}'
+    assert BY_NAME.encode((1,), {"text": "x"}) == '{"number":1,"text":"x"}'
+    with pytest.raises(TypeError):
+        ONE.encode((1, 2), {})
+
+
+def is_written_alike(form: CallForm, *args: object) -> None:
+    def usual() -> str:
+        return encode(form.bind(args, {}), form.arguments)
+
+    assert written(lambda: form.encode(args, {})) == written(usual)
+
+
+def written(write: Callable[[], str]) -> str:
+    try:
+        return write()
+    except (InvalidValueError, UnstorableValueError) as error:
+        return f"{type(error).__name__}: {error}"
