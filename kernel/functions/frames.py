@@ -3,12 +3,17 @@
 import asyncio
 import sys
 from inspect import currentframe
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Final, cast
 
 _OURS: Final = ("asyncio.", "holdfast.kernel.", "contextlib")
 _BETWEEN: Final = ("caller", "create_task", "ensure_future", "_ensure_future", "<setcomp>")
 """What is between a loop's `create_task` and the function that wants the task, in asyncio and here."""
+
+_PLACES_MAX: Final = 10_000
+"""How many places in code are known by what people call them."""
+_PLACES: Final[dict[tuple[int, int], tuple[CodeType, str]]] = {}
+"""What people call places, "" for those that are none of the user's: by the code, which is kept, and where in it."""
 
 _CHAIN_MAX: Final = 3
 """How many functions that wait for each other are named."""
@@ -20,11 +25,23 @@ def call_site(ours: int = 1) -> str:
     `ours` is how many callers are certain to be none of the user's: to look at a frame takes its time.
     """
     frame: FrameType | None = sys._getframe(1 + ours)  # pyright: ignore[reportPrivateUsage]  # `inspect` can't skip any
-    while frame is not None and frame.f_code.co_name != "run_until_quiet":
-        if not _module(frame).startswith(_OURS):
-            return _place(frame)
+    while frame is not None and frame.f_code.co_name != "run_until_quiet_here":
+        code = frame.f_code
+        known = _PLACES.get((id(code), frame.f_lasti))
+        place = _learn(frame) if known is None else known[1]
+        if place:
+            return place
         frame = frame.f_back
     return ""
+
+
+def _learn(frame: FrameType) -> str:
+    """Return what people call the place where a frame is, and remember it: to find the line takes longer."""
+    place = "" if _module(frame).startswith(_OURS) else _place(frame)
+    if len(_PLACES) >= _PLACES_MAX:
+        _PLACES.clear()
+    _PLACES[id(frame.f_code), frame.f_lasti] = frame.f_code, place
+    return place
 
 
 def waits_at(coroutine: object) -> str:
