@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Final, TypeAlias, cast
+from typing import Final, NoReturn, TypeAlias, cast
 
 import attrs
 
@@ -17,8 +17,8 @@ from holdfast.hosts.functions.drive import NOTES, TOLD, Drive
 from holdfast.hosts.run_histories import RunHistory, read_history, text_of
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.commands import JobRecorded
-from holdfast.kernel.functions.asked import Asked, Failed, Row, Turn
-from holdfast.kernel.functions.machine import FunctionMachine
+from holdfast.kernel.functions.asked import Asked, Failed, Row, StepCompleted, Turn
+from holdfast.kernel.functions.machine import FunctionMachine, Known
 from holdfast.ports.errors import RestlessError
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import FindRun, RunsByKey
@@ -148,7 +148,7 @@ class Ledger:
         return not is_noted and all((life, trail.get(number)) in self._seen for number in told)
 
     def _watched(self, machine: FunctionMachine, life: Life) -> FunctionMachine:
-        begin, feed = machine.begin, machine.feed
+        begin, feed, feed_steps = machine.begin, machine.feed, machine.feed_steps
         trail: dict[int, Told] = {0: 0}
 
         def begin_and_note(
@@ -176,7 +176,31 @@ class Ledger:
 
             return self._noted(machine, life, row.number, told, row, more, lambda: feed(row, more=more))
 
-        for name, one in (("begin", begin_and_note), ("feed", feed_and_note), (_TRAIL, trail)):
+        def feed_steps_and_note(
+            rows: Sequence[Known], place: int, *, past: int, apart: Collection[int]
+        ) -> tuple[int, Turn | None]:
+            """One row at a time: after each it has come to what one has that was told that by itself."""
+            before = next(reversed(trail.values()))
+            after, said = place, None
+            come_to: Callable[[], Turn] = Turn
+            try:
+                after, said = feed_steps(rows[: place + 1], place, past=past, apart=apart)
+            except Exception as error:  # noqa: BLE001  # it is raised again once it is noted
+                come_to = partial(_raise, error)
+            else:
+                if after == place:
+                    return place, None
+            row = _step_row(*rows[place])
+
+            def told(_: bool) -> Told:
+                trail[row.number] = hash((before, row.number, row.at, repr(row.told), None))
+                return trail[row.number]
+
+            self._noted(machine, life, row.number, told, row, row.number < past, lambda: said or come_to())
+            return after, said
+
+        watched = (("begin", begin_and_note), ("feed", feed_and_note), ("feed_steps", feed_steps_and_note))
+        for name, one in (*watched, (_TRAIL, trail)):
             setattr(machine, name, one)
         return machine
 
@@ -219,6 +243,16 @@ class Ledger:
                 code, key = life
                 where = f"{code.name}@{code.version}, run {key}, row {number}"
                 self.problems.append(f"{where}: one life came to {before}, another to {seen}")
+
+
+def _step_row(row: HistoryRow, facts: Mapping[str, object]) -> Row:
+    """Return the row that says what a step gave as a function is told it by itself."""
+    told = StepCompleted(call=str(facts["call"]), step=str(facts["step"]), output=text_of(row.payload))
+    return Row(number=row.number, at=row.at, told=told, site=str(facts.get("site", "")))
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error
 
 
 def _forks(core: Core, key: str) -> Iterator[Run]:

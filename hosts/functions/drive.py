@@ -36,7 +36,7 @@ from holdfast.kernel.functions.asked import (
     UpdateReceived,
 )
 from holdfast.kernel.functions.loop import CancelledError
-from holdfast.kernel.functions.machine import FunctionMachine
+from holdfast.kernel.functions.machine import FunctionMachine, Known
 from holdfast.kernel.functions.parts import Part
 from holdfast.ports.errors import (
     HistoryFullError,
@@ -89,13 +89,13 @@ _OF_DRIVERS: Final = frozenset(
     {STEP_QUEUED, STEP_CANCELLED, "timer.fired", "child.started", PUBLISHED, RESULT_REFUSED, *UPDATE_ANSWERS}
 )
 """The types of the rows that are there only because some code has asked for something."""
+_RARE: Final = frozenset({PATCHED, RESULT_REFUSED, CLOCK_READ})
+"""The types of the rows that are looked for before a function is told any."""
 _OF_STEPS: Final = frozenset({"step.completed", "step.failed", RETRYING})
 """The types of the rows that whoever drives a function makes of its steps, but for those that are jobs of their own."""
 
 Texts: TypeAlias = Callable[[Payload], str]
 Facts: TypeAlias = Mapping[str, Any]
-Known: TypeAlias = tuple[HistoryRow, Facts]
-"""A row, and what its JSON tells."""
 
 
 class Drive:
@@ -147,11 +147,12 @@ class Drive:
         """
         self.seen = seen
         known = _known(history)
-        patches = [str(facts["call"]) for row, facts in known if row.type == PATCHED]
-        refused = next((str(facts["message"]) for row, facts in known if row.type == RESULT_REFUSED), "")
+        rare = [one for one in known if one[0].type in _RARE]
+        patches = [str(facts["call"]) for row, facts in rare if row.type == PATCHED]
+        refused = next((str(facts["message"]) for row, facts in rare if row.type == RESULT_REFUSED), "")
         # Up to here some code has come before. A message says nothing of that: it may come before anything else.
         past = next((row.number for row, facts in reversed(known) if _is_of_driver(row, facts)), 0)
-        self._read_before(known)
+        self._read_before(rare)
         stored = self.stored = max(self.stored, past)
         began_at = self._machine.began_at
         shown = self._shows(0, began_at, None if stored else now)
@@ -162,6 +163,7 @@ class Drive:
             self.fault = error
         else:
             self._tell(known, now, past=past, stored=stored)
+            self._todo.new = self._open_steps()
 
     def speak_to(self, runtime: AttemptRuntime) -> None:
         """Have what the function logs from here on told to this attempt."""
@@ -199,11 +201,13 @@ class Drive:
         self._text = text
         self.is_paused = False
         self._todo.dropped.clear()
-        self._todo.new = [
-            one for one in self._machine.asked if isinstance(one, StepAsked) and one.queue is None
-        ]
+        self._todo.new = self._open_steps()
         self._tell(known, now)
         return True
+
+    def _open_steps(self) -> list[StepAsked]:
+        """Return the steps that the function waits for, but for those that are jobs of their own."""
+        return [one for one in self._machine.asked if isinstance(one, StepAsked) and one.queue is None]
 
     def _are_next(self, news: Sequence[Known]) -> bool:
         numbers = range(self.seen + 1, self.seen + 1 + len(news))
@@ -323,8 +327,7 @@ class Drive:
 
     def under_way(self, now: Micros) -> list[Try]:
         """Return the tries of steps that are done here, but for those whose time has not come."""
-        steps = (one for one in self._machine.asked if isinstance(one, StepAsked) and one.queue is None)
-        asked = [one for one in steps if not self._is_queued(one.call)]
+        asked = [one for one in self._open_steps() if not self._is_queued(one.call)]
         tries = [self._todo.tries.get(one.call) or Try(asked=one) for one in asked]
         return [one for one in tries if one.at is None or one.at <= now]
 
@@ -348,9 +351,16 @@ class Drive:
     def _tell(self, history: Sequence[Known], now: Micros | None, *, past: int = 0, stored: int = 0) -> None:
         """Tell the function rows. Code has come before up to `past`, and has stored what it read up to `stored`."""
         feed, shown_before = self._machine.feed, self._todo.shown
+        place, places = 0, len(history)
         try:
-            for row, facts in history:
+            while place < places:
+                row, facts = history[place]
                 number = row.number
+                if self.seen < number <= past and row.type == STEP_COMPLETED and self._made_queues is None:
+                    place = self._tell_steps(history, place, past)
+                    if self.seen >= number:
+                        continue
+                place += 1
                 if number <= self.seen:
                     continue
                 if number > self.stored and _is_of_driver(row, facts):
@@ -368,6 +378,21 @@ class Drive:
             raise
         except HoldfastError as error:
             self.fault = error
+
+    def _tell_steps(self, history: Sequence[Known], place: int, past: int) -> int:
+        """Tell the function what steps gave, from a place on, as far as that goes; return how far it went.
+
+        Code before has stored what these rows had it ask for: its clock shows then what it showed that.
+        """
+        machine = self._machine
+        try:
+            after, turn = machine.feed_steps(history, place, past=past, apart=self._todo.shown)
+        finally:
+            self.seen = max(self.seen, machine.rows)
+        if turn is not None:
+            row, _ = history[after - 1]
+            self._note(turn, row.number, row.at, None)
+        return after
 
     def _read_before(self, history: Sequence[Known]) -> None:
         """Learn what the clock showed when somebody else told the function these rows, and it looked."""

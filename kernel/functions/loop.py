@@ -7,8 +7,9 @@ are numbered within their task: what a call is named does not depend on what oth
 
 import asyncio
 import sys
+from asyncio import current_task
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import Context, copy_context
 from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack, cast
 
@@ -197,22 +198,21 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(self.keep, _leave_alone)
         asyncio._set_running_loop(self)
-        self.enter()
         try:
-            self._run_ready()
+            self.run_until_quiet_here()
         finally:
-            self.leave()
             asyncio._set_running_loop(None)
             sys.set_asyncgen_hooks(*hooks)
-        # What has ended needs no strong reference. That is looked at so seldom that it costs nothing.
-        if len(self._tasks) + len(self._generators) > self._kept_max:
-            self._tasks = [task for task in self._tasks if not task.done()]
-            self._generators = [one for one in self._generators if cast("Any", one).ag_frame is not None]
-            self._kept_max = 2 * self.kept + _KEPT_MIN
 
-    def _run_ready(self) -> None:
-        """Run what is ready, and what gets ready meanwhile. Raises as its caller."""
+    @property
+    def in_thread(self) -> AbstractContextManager[None]:
+        """While this is entered, it is the loop of this thread, as for `run_until_quiet`, which takes its time."""
+        return _InThread(self)
+
+    def run_until_quiet_here(self) -> None:
+        """Do what `run_until_quiet` does, in a thread whose loop it is already."""
         ready, ran = self._ready, 0
+        self.enter()
         try:
             for handle in ready:  # what is added to a list while it is gone through comes too
                 if self.goes_on is not None:
@@ -224,12 +224,27 @@ class FunctionLoop(asyncio.AbstractEventLoop):
                     handle._run()
         finally:
             del ready[:ran]
+            self.leave()
+        # What has ended needs no strong reference. That is looked at so seldom that it costs nothing.
+        if len(self._tasks) + len(self._generators) > self._kept_max:
+            self._tasks = [task for task in self._tasks if not task.done()]
+            self._generators = [one for one in self._generators if cast("Any", one).ag_frame is not None]
+            self._kept_max = 2 * self.kept + _KEPT_MIN
+
+    @contextmanager
+    def _in_turn(self) -> Generator[None]:
+        """While this is entered, code of the function runs that is no callback."""
+        self.enter()
+        try:
+            yield
+        finally:
+            self.leave()
 
     def looked_at(self, look: Callable[[], T]) -> T:
         """Make a call that only looks at what the function holds. What it raises, RuntimeError if it does more."""
         self.is_looked_at = True
         try:
-            with _Running(self):
+            with _InThread(self), self._in_turn():
                 return look()
         finally:
             self.is_looked_at = False
@@ -241,7 +256,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         context.run(self._close_all)
 
     def _close_all(self) -> None:
-        with _Running(self):
+        with _InThread(self), self._in_turn():
             for task in self._tasks:
                 cast("Any", task)._log_destroy_pending = False
                 coroutine = cast("Coroutine[Any, Any, Any]", task.get_coro())
@@ -251,6 +266,12 @@ class FunctionLoop(asyncio.AbstractEventLoop):
             for generator in self._generators:
                 _close(_closing(generator), generator)
             self._ready.clear()
+
+    @property
+    def has_only_asked(self) -> bool:
+        """Whether nothing has come of a turn but what was asked for."""
+        parts = self._made_patches or self._made_updates or self._made_publications
+        return parts is None and not self.dropped and self.goes_on is None
 
     def take_said(self) -> tuple[tuple[str, ...], tuple[Answered, ...], tuple[Published, ...]]:
         """Return the patches, answers to updates and published values that are new since this was called last."""
@@ -277,7 +298,8 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         """Return the name of the call that is being made. Evicted if the function is being taken out of memory."""
         if self.is_evicted or self.is_looked_at:
             self._check()
-        return self._numbers().next()
+        task = current_task(self) if self._is_running else None  # as `_numbers`, of which it takes most calls
+        return task.numbers.next() if isinstance(task, RunTask) else self._outside.next()
 
     def made(self, asked: Asked, coroutine: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """Keep a call until it is awaited, and return it. Where that never happens, it is closed in the end."""
@@ -295,7 +317,11 @@ class FunctionLoop(asyncio.AbstractEventLoop):
             self._check()
         self._unawaited.pop(asked.call, None)
         self.asked.append(asked)
-        self._waiting[asked.call] = future = self.create_future()
+        # One of asyncio's own, which a task awaits in a fraction of the time: only the call itself ever has it, and no
+        # set. It counts as any other, for in which order a set has its members hangs on their numbers.
+        self._made += 1
+        future: asyncio.Future[Any] = asyncio.Future(loop=self)
+        self._waiting[asked.call] = future
         return future
 
     def publish(self, name: str, text: str) -> None:
@@ -325,7 +351,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         self._ready.append(self._timers.pop(call))
 
     def _numbers(self) -> Numbers:
-        task = asyncio.current_task(self) if self._is_running else None
+        task = current_task(self) if self._is_running else None
         return task.numbers if isinstance(task, RunTask) else self._outside
 
     def _check(self) -> None:
@@ -494,8 +520,10 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         self._generators.append(generator)
 
 
-class _Running:
-    """While it is entered, a loop is the one that runs in this thread."""
+class _InThread:
+    """While it is entered, a loop is that of this thread."""
+
+    __slots__ = ("_hooks", "_loop")
 
     def __init__(self, loop: FunctionLoop) -> None:
         self._loop = loop
@@ -505,10 +533,8 @@ class _Running:
         self._hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(firstiter=self._loop.keep, finalizer=_leave_alone)
         asyncio._set_running_loop(self._loop)
-        self._loop.enter()
 
     def __exit__(self, *_: object) -> None:
-        self._loop.leave()
         asyncio._set_running_loop(None)
         sys.set_asyncgen_hooks(*self._hooks)
 

@@ -5,9 +5,9 @@ it neither waits nor knows what time it is.
 """
 
 from asyncio import Task, wait
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextvars import Context
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import attrs
 
@@ -48,9 +48,11 @@ from holdfast.ports.errors import (
     SignalRefusedError,
     StorageRefusedError,
 )
-from holdfast.ports.records import Micros
+from holdfast.ports.records import STEP_COMPLETED, HistoryRow, Micros
 
 T = TypeVar("T")
+Known: TypeAlias = tuple[HistoryRow, Mapping[str, Any]]
+"""A row, and what its JSON tells."""
 
 _IN_MEMORY: Final["set[FunctionMachine]"] = set()
 """What must not be collected: code that tidies up would run then, and take its steps for ordinary functions."""
@@ -222,6 +224,55 @@ class FunctionMachine:
                     self._answer(asked, told)
         return self._turn(more) if row.shown is None else self._turn_at(row.shown, more)
 
+    def feed_steps(
+        self, rows: Sequence[Known], place: int, *, past: int, apart: Collection[int]
+    ) -> tuple[int, Turn | None]:
+        """Tell it rows from a place on as `feed` would, one after the other; return the place of the next.
+
+        As far as each is what a step gave that it waits for, is there itself, and is not among those `apart`; up to
+        the row with the number `past`, behind which there are no more of them. It stops after the first that comes to
+        anything else than that it waits, for steps that are done here too: then that turn is returned as well.
+
+        Raises as `feed`, of the row with the number `rows`.
+        """
+        check_thread()
+        loop, open_ = self._loop, self._open
+        told, is_plain = place, self._is_waiting
+        with loop.in_thread:
+            while is_plain and place < len(rows):
+                row, facts = rows[place]
+                number, payload, call = row.number, row.payload, facts.get("call", "")
+                asked = open_.get(call)
+                if not (
+                    row.type == STEP_COMPLETED
+                    and number <= past
+                    and payload is not None
+                    and payload.inline is not None
+                    and isinstance(asked, StepAsked)
+                    and asked.step == facts.get("step", "")
+                    and number not in apart
+                ):
+                    break
+                place += 1
+                self.rows = number
+                loop.set_clock(row.at)
+                loop.was_read = False
+                loop.is_replaying = number < past
+                del open_[call]
+                loop.answer(call, payload.inline)
+                self._run(loop.run_until_quiet_here)
+                is_plain = loop.has_only_asked and self._is_waiting and not self._is_given_up
+                for one in loop.asked:
+                    is_plain = is_plain and isinstance(one, StepAsked) and one.queue is None
+                if is_plain:
+                    for one in loop.asked:
+                        open_[one.call] = one
+                    loop.asked.clear()
+        if is_plain or place == told:
+            return place, None
+        self._keep_result()
+        return place, self._come_to()
+
     @property
     def is_in_memory(self) -> bool:
         """Whether there is anything to be taken out of memory: it has begun, and not ended."""
@@ -322,15 +373,18 @@ class FunctionMachine:
 
     def _turn(self, more: bool) -> Turn:
         """Run the function until it waits, and return what has come of that."""
-        loop, task = self._loop, self._task
-        assert task is not None
-        loop.was_read = False
-        loop.is_replaying = more
+        self._loop.was_read = False
+        self._loop.is_replaying = more
         self._run_until_quiet()
+        return self._come_to()
+
+    def _come_to(self) -> Turn:
+        """Return what has come of a turn."""
+        loop = self._loop
         if self._is_given_up:
             self.evict()
             raise Evicted
-        if not task.done() and self._exit is None and loop.goes_on is None and not loop.dropped:
+        if self._is_waiting and not loop.dropped:
             return self._waiting()
         if _left_debugger(self._error):
             raise DebuggerLeftError
@@ -382,13 +436,27 @@ class FunctionMachine:
             asked=asked, patches=patches, answers=answers, published=published, read_clock=loop.was_read
         )
 
+    @property
+    def _is_waiting(self) -> bool:
+        """Whether the function waits: it has neither ended nor asked to go on as a new generation."""
+        task = self._task
+        assert task is not None
+        return not task.done() and self._exit is None and self._loop.goes_on is None
+
     def _run_until_quiet(self) -> None:
+        self._run(self._loop.run_until_quiet)
+        self._keep_result()
+
+    def _run(self, run: Callable[[], None]) -> None:
         try:
-            self._loop.run_until_quiet()
+            run()
         except RestlessError:
             raise
         except BaseException as error:  # noqa: BLE001  # `sys.exit()` in a function ends it, and nothing else
             self._exit = self._exit or error
+
+    def _keep_result(self) -> None:
+        """Keep what the function has given, if it has: that is encoded where no loop runs."""
         task = self._task
         assert task is not None
         if task.done() and self._gave is None and not task.cancelled() and task.exception() is None:

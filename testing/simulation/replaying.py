@@ -1,6 +1,6 @@
 """Replays what durable functions have lived through: told the same rows, they ask for the same, and end the same."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, Final, cast
 
@@ -18,7 +18,7 @@ from holdfast.kernel.functions.asked import (
     TimerFired,
     Turn,
 )
-from holdfast.kernel.functions.machine import FunctionMachine
+from holdfast.kernel.functions.machine import FunctionMachine, Known
 from holdfast.kernel.invariants import Violation
 from holdfast.ports.json import parse
 from holdfast.ports.records import (
@@ -168,6 +168,16 @@ class _Noted:
         self.row = row.number
         self._note()
         return turn
+
+    def feed_steps(
+        self, rows: Sequence[Known], place: int, *, past: int, apart: Collection[int]
+    ) -> tuple[int, Turn | None]:
+        """See `FunctionMachine.feed_steps`: one row at a time."""
+        after, turn = self._machine.feed_steps(rows[: place + 1], place, past=past, apart=apart)
+        if after > place:
+            self.row = rows[place][0].number
+            self._note()
+        return after, turn
 
     def _note(self) -> None:
         asked = self._machine.asked

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from bdb import BdbQuit
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from holdfast.kernel.authoring.child_runs import start_child
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.steps import step
+from holdfast.kernel.functions import frames
 from holdfast.kernel.functions.asked import (
     Cancelling,
     ChildEnded,
@@ -321,3 +323,51 @@ def test_the_end_of_a_run_that_nobody_waits_for_any_more_changes_nothing() -> No
     given = machine.feed(row(StepCompleted(call=asked.call, step="give", output="1"), number=2))
     assert str(given.ended) == "Returned(output='1')"
     assert machine.feed(row(ChildEnded(run="x/1", output="1"), number=3)).asked == ()
+
+
+@workflow
+async def calls_in_places() -> None:
+    calls = [give(1), give(2)]
+    calls += [give(number) for number in (3, 4)]
+    more = give(5), \
+        give(6)  # fmt: skip
+    await asyncio.gather(*calls, *more)
+
+
+def test_each_call_has_its_own_line_each_time() -> None:
+    first = min(lines_of_calls())
+    for _ in range(3):
+        assert [line - first for line in lines_of_calls()] == [0, 0, 1, 1, 2, 3]
+
+
+def test_places_are_forgotten_before_they_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = lines_of_calls()
+    monkeypatch.setattr(frames, "_PLACES_MAX", 2)
+    assert lines_of_calls() == before
+    made: dict[str, Callable[[], str]] = {}
+    for _ in range(5):  # each is other code, in the same place
+        exec(
+            "from holdfast.kernel.functions.frames import call_site\ndef site():\n return call_site(0)", made
+        )
+        assert made["site"]() == "<string>:3"
+    assert len(vars(frames)["_PLACES"]) <= 2
+
+
+def lines_of_calls() -> list[int]:
+    machine = new_machine(calls_in_places())
+    asked = machine.begin().asked
+    machine.evict()
+    assert all(one.site.startswith("test_machine.py:") for one in asked)
+    return [int(one.site.rpartition(":")[2]) for one in asked]
+
+
+@workflow
+async def makes_futures() -> list[int]:
+    loop = asyncio.get_running_loop()
+    before = loop.create_future()
+    await give(1)
+    return [hash(before), hash(loop.create_future())]
+
+
+def test_calls_are_counted_among_the_futures_by_whose_numbers_sets_are_ordered() -> None:
+    assert play(makes_futures()).value == "[2,4]"

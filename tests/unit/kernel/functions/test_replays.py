@@ -1,13 +1,20 @@
 """D2: a function that is replayed comes to the same as the one that lived, at every point of its history."""
 
+import asyncio
 from typing import Any
 
+import attrs
 import pytest
 
 from holdfast.kernel.authoring.calls import Call
-from holdfast.kernel.functions.asked import Cancelling, Told
-from tests.unit.kernel.functions.corpus import CORPUS, WHEN_CANCELLED, WHEN_SENT
-from tests.unit.kernel.functions.player import Played, play, replay, same_end
+from holdfast.kernel.authoring.functions import patched, workflow
+from holdfast.kernel.authoring.publishing import publish
+from holdfast.kernel.authoring.steps import step
+from holdfast.kernel.functions.asked import Cancelling, Row, StepAsked, StepCompleted, Told, Turn
+from holdfast.kernel.functions.machine import Known
+from holdfast.ports.records import STEP_COMPLETED, HistoryRow, Payload
+from tests.unit.kernel.functions.corpus import CORPUS, WHEN_CANCELLED, WHEN_SENT, greet
+from tests.unit.kernel.functions.player import Played, new_machine, play, replay, same_end
 
 SEEDS = range(4)
 
@@ -35,4 +42,114 @@ def is_replayed_alike(call: Call[Any], played: Played) -> None:
         assert again.waited == played.waited[: upto + 1]
         assert again.dropped == played.dropped[: upto + 1]
         assert upto < len(played.rows) or same_end(again.ended, played.ended)
+        machine.evict()
+
+
+@step(queue="elsewhere")
+def done_elsewhere() -> None: ...
+
+
+@workflow
+async def says() -> bool:
+    """Come to something else than that it waits for a step, after one that does."""
+    await greet("a")
+    has = patched("new")
+    await greet("b")
+    publish("said", "b")
+    await greet("c")
+    return has
+
+
+@workflow
+async def shows() -> None:
+    await greet("a")
+    publish("said", "a")
+    await greet("b")
+
+
+@workflow
+async def asks_elsewhere() -> None:
+    await greet("a")
+    await asyncio.gather(greet("b"), done_elsewhere(), greet("c"))
+
+
+CANCELLED: list[tuple[float, Told]] = [(5, Cancelling(reason="enough"))]
+TOGETHER: list[tuple[Call[Any], list[tuple[float, Told]]]] = [
+    *((call, []) for call in (*CORPUS, says(), shows(), asks_elsewhere())),
+    *WHEN_SENT,
+    *((call, CANCELLED) for call in WHEN_CANCELLED),
+]
+
+
+def test_results_of_steps_that_are_told_in_one_go_come_to_the_same() -> None:
+    together, turns = 0, 0
+    for call, then in TOGETHER:
+        for seed in SEEDS:
+            played = play(call, seed=seed, then=then)
+            for past in {0, 1, 2, len(played.rows) // 2, len(played.rows)}:
+                told, stopped = is_told_alike(call, played, past)
+                together, turns = together + told, turns + stopped
+    assert together > 100
+    assert turns > 100  # it also stops, and says why
+
+
+def is_told_alike(call: Call[Any], played: Played, past: int) -> tuple[int, int]:
+    """Tell one machine the rows one by one, and another the results of steps together, up to a row."""
+    known = [known_row(row) for row in played.rows]
+    recorded = [name for of_turn in played.patches[:past] for name in of_turn]
+    one, other = new_machine(call), new_machine(call)
+    for machine in (one, other):
+        machine.begin(more=past > 0, patches=recorded)
+    place, together, stopped = 0, 0, 0
+    last = Turn()
+    while place < len(known):
+        after, turn = other.feed_steps(known, place, past=past, apart={3})
+        if after == place:
+            assert turn is None
+            row = played.rows[place]
+            after, turn = place + 1, other.feed(row, more=row.number < past)
+        else:
+            together += after - place
+            stopped += turn is not None
+        for row in played.rows[place:after]:
+            last = one.feed(row, more=row.number < past)
+            if row is not played.rows[after - 1] or turn is None:
+                assert last.ended is None
+                assert not any((last.dropped, last.patches, last.answers, last.published))
+                assert all(isinstance(asked, StepAsked) and asked.queue is None for asked in last.asked)
+        if turn is not None:
+            assert attrs.evolve(turn, ended=None) == attrs.evolve(last, ended=None)
+            assert same_end(turn.ended, last.ended)
+        assert (other.asked, other.rows, other.turn) == (one.asked, one.rows, one.turn)
+        assert (other.kept, other.waits_at, other.late) == (one.kept, one.waits_at, one.late)
+        place = after
+    one.evict()
+    other.evict()
+    return together, stopped
+
+
+def known_row(row: Row) -> Known:
+    """Return a row as stores have it, and what it tells: only of what steps gave that is all there is."""
+    told = row.told
+    if not isinstance(told, StepCompleted):
+        return HistoryRow(run="r", number=row.number, type="other", at=row.at), {}
+    payload = Payload(inline=told.output)
+    history = HistoryRow(run="r", number=row.number, type=STEP_COMPLETED, at=row.at, payload=payload)
+    return history, {"call": told.call, "step": told.step}
+
+
+def test_what_is_no_result_that_is_waited_for_is_not_told_with_others() -> None:
+    call = next(call for call in CORPUS if call.definition.name == "keywords")
+    row, facts = next(map(known_row, play(call).rows))
+    elsewhere = attrs.evolve(row, payload=Payload(blob="default/r/keywords/1/0"))
+    other_step, other_call = {**facts, "step": "other"}, {**facts, "call": "9"}
+    others: list[Known] = [(elsewhere, facts), (row, other_step), (row, other_call), (row, {})]
+    for known in others:
+        machine = new_machine(call)
+        machine.begin(more=True)
+        before = machine.asked, machine.turn
+        assert machine.feed_steps([known], 0, past=1, apart=()) == (0, None)
+        assert machine.feed_steps([(row, facts)], 0, past=0, apart=()) == (0, None)
+        assert machine.feed_steps([(row, facts)], 0, past=1, apart={1}) == (0, None)
+        assert (machine.asked, machine.turn, machine.rows) == (*before, 0)
         machine.evict()
