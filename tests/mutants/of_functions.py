@@ -310,10 +310,8 @@ OF_FUNCTIONS: Final = (
         edits=(
             Edit(
                 "hosts/functions/drive.py",
-                "        self._todo.new = [\n"
-                "            one for one in self._machine.asked if isinstance(one, StepAsked) and one.queue is None\n"
-                "        ]\n",
-                "",
+                "        self._todo.new = self._open_steps()\n        self._tell(",
+                "        self._tell(",
             ),
         ),
     ),
