@@ -414,7 +414,12 @@ class RunDraft:
 
     def _announce(self, job: Job) -> None:
         # Each of them, however many: a transport may hand every hint to a function of its own, which claims just that.
-        self.hints.append(JobHint(job=job.key.text, epoch=job.epoch, queue=job.queue))
+        self.hints.append(hint_of(job))
+
+
+def hint_of(job: Job) -> Hint:
+    """Return what tells workers of a job that is queued."""
+    return JobHint(job=job.key.text, epoch=job.epoch, queue=job.queue)
 
 
 def limited(job: Job, key: str, max_concurrency: int | None, rate: RatePlan | None) -> Job:

@@ -10,6 +10,7 @@ from holdfast.kernel.rates import free_starts, queued_rates
 from holdfast.kernel.reruns import Past
 from holdfast.kernel.slots import holders
 from holdfast.kernel.state import (
+    NOTHING,
     Claimable,
     Due,
     DueStreams,
@@ -70,7 +71,7 @@ def load(
     `known_plans` are plans that were read before; they never change, and what is read now is added.
     """
     state = State(workflows)
-    all_needs = list(needs)
+    all_needs = [reads for reads in needs if reads is not NOTHING]
     names: set[RunName] = set()
     runs: set[str] = set()
     jobs: set[JobKey] = set()

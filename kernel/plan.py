@@ -199,7 +199,7 @@ class Group:
     test: str | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, cache_hash=True)
 class Plan:
     """Groups of nodes, each fed by the one before.
 

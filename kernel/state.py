@@ -1,7 +1,7 @@
 """What a decision is made from, and what it comes to: plain data on both sides."""
 
 from collections.abc import Mapping, Sequence
-from typing import Generic, TypeAlias
+from typing import Final, Generic, TypeAlias
 
 import attrs
 from typing_extensions import TypeVar
@@ -278,6 +278,10 @@ class Reads:
     unseen: tuple[tuple[str, int], ...] = ()
     """Runs, each with the number of the row after which its history is read."""
     search: Search | None = None
+
+
+NOTHING: Final = Reads()
+"""What a command needs that needs no row."""
 
 
 @attrs.define(init=False)

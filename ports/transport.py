@@ -5,8 +5,10 @@ from typing import Protocol, TypeAlias
 
 import attrs
 
+from holdfast.ports.frozen import frozen
 
-@attrs.frozen(kw_only=True)
+
+@frozen(kw_only=True)
 class JobHint:
     """There may be a job to claim. `epoch` is the one that the job had when this was sent."""
 
@@ -15,7 +17,7 @@ class JobHint:
     queue: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunHint:
     """A run may have ended. `run` is its key."""
 
