@@ -5,7 +5,6 @@ import logging
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from functools import cached_property
 from typing import Any, Final, TypeVar, cast
 
@@ -27,30 +26,26 @@ from holdfast.hosts.loops import KeptLoop
 from holdfast.hosts.payloads import Payloads, Place
 from holdfast.hosts.process.threads import starts
 from holdfast.hosts.registry import Registry
+from holdfast.hosts.starting import Starting, check_call
 from holdfast.hosts.stores import Stores, host_name
 from holdfast.hosts.wake_ups import WakeUps
 from holdfast.kernel.authoring.calls import Call, Definition
-from holdfast.kernel.authoring.options import StartOptions, check_options
-from holdfast.kernel.authoring.overriding import stage_overrides
+from holdfast.kernel.authoring.options import StartAllOptions, StartOptions, check_options
 from holdfast.kernel.authoring.signals import Signal
 from holdfast.kernel.authoring.steps import Step
-from holdfast.kernel.commands import Command, JobsAdmitted, NamedValue, RunCreate, RunRemoved, Sent
+from holdfast.kernel.commands import Command, JobsAdmitted, RunCreate, RunRemoved, Sent
 from holdfast.kernel.kernel import Executor, Kernel
-from holdfast.kernel.values import encode
 from holdfast.ports.arguments import TEXT, TRUTH, check
 from holdfast.ports.blobs import is_blob_key_part
 from holdfast.ports.clock import micros
-from holdfast.ports.durations import length_of
 from holdfast.ports.errors import (
     CommandError,
     HoldfastError,
-    InvalidArgumentError,
     InvalidNamespaceError,
     SchemaError,
     UnavailableError,
     UnknownWorkflowError,
 )
-from holdfast.ports.json import canonical
 from holdfast.ports.persistence import SchemaVersion, StoreTime
 from holdfast.ports.records import Micros, Payload
 
@@ -104,6 +99,7 @@ class Core:
         self._lock = threading.Lock()
         self._wake_ups = None if stores.scheduler is None else WakeUps(stores.scheduler, self.clock.now)
         self._kernel = self.kernel_with(None)
+        self._starting = Starting(namespace, self.registry, self.stored)
         self._has_around = around_dispatch(self._interceptors) is not None
         self._starts = GroupCommit(self._kernel.dispatch_many)
 
@@ -196,44 +192,19 @@ class Core:
 
     def create(self, call: Call[object], options: StartOptions) -> RunCreate:
         """Return the command that starts a call. Bad options and values are refused here, before anything is stored."""
-        if not isinstance(call, Call):  # pyright: ignore[reportUnnecessaryIsInstance]
-            hint = f"; call it with its input: {call.name}(...)" if isinstance(call, Definition) else ""
-            raise InvalidArgumentError("call", f"a start takes the call of a workflow, not {call!r}{hint}")
+        check_call(call)
         check_options(cast("dict[str, object]", options), StartOptions, "start")
-        definition = call.definition
-        pipeline = self.registry.pipeline(definition.name, definition.version)
-        if pipeline is not definition:
-            raise UnknownWorkflowError(definition.name, definition.version)
-        attributes = options.get("attributes")
+        (command,) = self._starting.commands(((call, options.get("idempotency_key")),), options)
+        return command
+
+    def create_all(self, calls: Iterable[Call[object]], options: StartAllOptions) -> list[RunCreate]:
+        """Return the commands that start calls, as `create`, with options that were checked.
+
+        With an idempotency key the n-th has that with `/n`.
+        """
         key = options.get("idempotency_key")
-        start_at, deadline = options.get("start_at"), length_of(options.get("deadline"))
-        return RunCreate(
-            namespace=self.namespace,
-            idempotency_key=key,
-            workflow=definition.name,
-            version=definition.version,
-            input=self._input(encode(call.value, definition.input_type), key),
-            id=options.get("id"),
-            if_exists=options.get("if_exists", "error"),
-            queue=options.get("queue"),
-            priority=options.get("priority", 0),
-            attributes=canonical(attributes) if attributes else None,
-            annotations=tuple(
-                NamedValue(name=name, value=encode(value, object))
-                for name, value in options.get("annotations", {}).items()
-            ),
-            if_active=options.get("if_active"),
-            if_ended=options.get("if_ended"),
-            start_at=None if start_at is None else micros(start_at),
-            deadline=None if deadline is None else deadline // timedelta(microseconds=1),
-            concurrency_key=options.get("concurrency_key"),
-            concurrency_limit=options.get("concurrency_limit", 1),
-            overrides=stage_overrides(definition, options.get("overrides", ())),
-            signals=tuple(
-                self.sent(signal, f"{key}/{number}" if key else None)
-                for number, signal in enumerate(options.get("signals", ()))
-            ),
-        )
+        keyed = ((call, None if key is None else f"{key}/{number}") for number, call in enumerate(calls))
+        return self._starting.commands(keyed, cast("StartOptions", options))
 
     def dispatch(self, command: Command[R]) -> R:
         """Carry out a command, and what follows from it. Raises what `Kernel.dispatch` does."""
@@ -320,13 +291,12 @@ class Core:
 
     def sent(self, signal: Signal, idempotency_key: str | None) -> Sent:
         """Return what is to be stored of a message."""
-        return Sent(channel=signal.channel, payload=self.stored(signal.text, "signal", idempotency_key))
-
-    def _input(self, text: str, idempotency_key: str | None) -> Payload:
-        return self.stored(text, "input", idempotency_key)
+        return self._starting.sent(signal, idempotency_key)
 
     def stored(self, text: str, what: str, idempotency_key: str | None) -> Payload:
         """Return the payload of what a run is given: `what` it is, in a word."""
+        if self.payloads.stay_inline(text):
+            return Payload(inline=text)
         # Starting, or sending, again with the same key must be the same command, blob and all.
         run = _digest(idempotency_key) if idempotency_key else self.stores.ids.new()
         place = Place(namespace=self.namespace, run=run, stage=what, epoch=0)

@@ -34,6 +34,10 @@ class Payloads:
     def __init__(self, blobs: BlobStore | None) -> None:
         self.blobs = blobs
 
+    def stay_inline(self, text: str) -> bool:
+        """Whether `put` keeps a value's text in the store's row itself."""
+        return self.blobs is None or len(text) <= INLINE_MAX
+
     def put(self, text: str, place: Place, *, inline_max: int = INLINE_MAX) -> Payload:
         """Return the payload to store for a value's text; a large one is durable in the blob store by then."""
         if self.blobs is None or len(text) <= inline_max:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self, Unpack, cast
+from typing import Any, Self, Unpack
 
 from typing_extensions import TypeVar
 
@@ -122,12 +122,8 @@ class SyncEngine:
             UnavailableError: The store did not answer.
         """
         check_options(options, StartAllOptions, "start_all")
-        said, wanted = cast("StartOptions", options), list(calls)
-        key = said.get("idempotency_key")
-        commands = [
-            self.core.create(call, said if key is None else {**said, "idempotency_key": f"{key}/{number}"})
-            for number, call in enumerate(wanted)
-        ]
+        wanted = list(calls)
+        commands = self.core.create_all(wanted, options)
         created = self.core.dispatch_all(commands)
         return [
             SyncRunHandle(self.core, one.run_id, call.definition.output_type, one.run)

@@ -264,9 +264,10 @@ def check_options(given: Mapping[str, object], possible: type, where: str) -> No
 
     If the value of one is not what it must be, that is raised too, or DefinitionError where a workflow is defined.
     """
-    names = sorted(cast("frozenset[str]", getattr(possible, "__optional_keys__", frozenset[str]())))
+    known = cast("frozenset[str]", getattr(possible, "__optional_keys__", frozenset[str]()))
     for option, value in given.items():
-        if option not in names:
+        if option not in known:
+            names = sorted(known)
             close = difflib.get_close_matches(option, names, n=1)
             hint = f" (did you mean {close[0]!r}?)" if close else ""
             raise InvalidArgumentError(

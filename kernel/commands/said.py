@@ -71,6 +71,8 @@ class NamedValue:
 
 
 def _several(_: object, field: "attrs.Attribute[Any]", value: tuple[NamedValue, ...]) -> None:
+    if not value:
+        return
     if len(value) > ANNOTATIONS_MAX:
         raise InvalidCommandError(f"{field.name}: {len(value)} at once; {ANNOTATIONS_MAX} are possible")
     names = [one.name for one in value]

@@ -1,7 +1,7 @@
 """From a call and its options to the command that starts a run."""
 
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from typing_extensions import override
@@ -10,9 +10,10 @@ from holdfast.hosts.core import CLOCK_AGE_MAX, CLOCK_ASKS_MAX
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.payloads import INLINE_MAX, Place
 from holdfast.kernel.authoring.decorators import stage
-from holdfast.kernel.authoring.options import StartOptions
+from holdfast.kernel.authoring.options import StartAllOptions, StartOptions
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.codec import command_json
+from holdfast.kernel.commands import RunCreate
 from holdfast.ports.blobs import check_blob_key
 from holdfast.ports.errors import (
     InvalidArgumentError,
@@ -53,6 +54,34 @@ def test_a_call_becomes_a_command_with_its_options() -> None:
     assert (command.id, command.idempotency_key, command.queue) == ("order-1", "k", "slow")
     assert (command.priority, command.if_exists) == (7, "return")
     assert (command.input.inline, command.attributes) == ('"a"', '{"a":"1","b":"2"}')
+
+
+def test_many_calls_become_the_commands_that_each_would() -> None:
+    other = Pipeline("v", input=str).pipe(size)
+    core = Bench(PIPELINE, other).core
+    options: StartAllOptions = {
+        "idempotency_key": "k",
+        "priority": 7,
+        "attributes": {"a": "1"},
+        "annotations": {"who": "me"},
+        "deadline": 5,
+        "overrides": (size.options(priority=3),),
+    }
+    calls = [PIPELINE("a"), other("b"), other("c"), PIPELINE("a")]
+    each: list[RunCreate] = []
+    for number, call in enumerate(calls):
+        said: Any = {**options, "idempotency_key": f"k/{number}"}
+        each.append(core.create(call, said))
+
+    assert core.create_all(calls, options) == each
+    assert each[1].overrides
+    assert core.create_all([], options) == []
+
+
+def test_one_of_many_that_is_no_call_is_refused() -> None:
+    calls: Any = [PIPELINE("a"), PIPELINE]
+    with pytest.raises(InvalidArgumentError):
+        Bench(PIPELINE).core.create_all(calls, {})
 
 
 def test_a_large_input_goes_to_the_blob_store_once_for_each_run() -> None:

@@ -1,0 +1,137 @@
+"""From calls of workflows to the commands that start them: what is said of all of them is read once."""
+
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Literal, TypedDict
+
+from holdfast.hosts.registry import Registry
+from holdfast.kernel.authoring.calls import Call, Definition
+from holdfast.kernel.authoring.options import StartOptions
+from holdfast.kernel.authoring.overriding import stage_overrides
+from holdfast.kernel.authoring.signals import Signal
+from holdfast.kernel.commands import NamedValue, RunCreate, Sent, StageOverride
+from holdfast.kernel.values import encode
+from holdfast.ports.clock import micros
+from holdfast.ports.durations import length_of
+from holdfast.ports.errors import InvalidArgumentError, UnknownWorkflowError
+from holdfast.ports.frozen import frozen
+from holdfast.ports.json import canonical
+from holdfast.ports.records import Micros, Payload
+
+
+@frozen
+class _Started:
+    """A workflow whose calls are started, and how its stages are treated."""
+
+    definition: Definition[object]
+    name: str
+    version: str
+    input_type: object
+    overrides: tuple[StageOverride, ...]
+
+
+class _Said(TypedDict):
+    """What commands have that is the same for all calls."""
+
+    namespace: str
+    id: str | None
+    if_exists: Literal["error", "return"]
+    if_active: Literal["error", "return", "terminate"] | None
+    if_ended: Literal["error", "return", "rerun", "rerun_failed"] | None
+    queue: str | None
+    priority: int
+    attributes: str | None
+    annotations: tuple[NamedValue, ...]
+    start_at: Micros | None
+    deadline: Micros | None
+    concurrency_key: str | None
+    concurrency_limit: int
+
+
+class Starting:
+    """Makes the commands that start calls.
+
+    `stored` gives the payload of what a run is given, from its text, what it is in a word, and the idempotency key.
+    """
+
+    def __init__(
+        self, namespace: str, registry: Registry, stored: Callable[[str, str, str | None], Payload]
+    ) -> None:
+        self._namespace = namespace
+        self._registry = registry
+        self._stored = stored
+
+    def commands(
+        self, calls: Iterable[tuple[Call[object], str | None]], options: StartOptions
+    ) -> list[RunCreate]:
+        """Return what starts these calls, each with its idempotency key. The names and values of options were checked.
+
+        InvalidArgumentError, UnknownWorkflowError, InvalidValueError, UnstorableValueError, InvalidOverrideError.
+        """
+        made: list[RunCreate] = []
+        said: _Said | None = None
+        workflow: _Started | None = None
+        signals = options.get("signals", ())
+        for call, key in calls:
+            check_call(call)
+            if workflow is None or workflow.definition is not call.definition:
+                workflow = self._started(call.definition, options)
+            payload = self._stored(encode(call.value, workflow.input_type), "input", key)
+            said = said or self._said(options)
+            made.append(
+                RunCreate(
+                    idempotency_key=key,
+                    workflow=workflow.name,
+                    version=workflow.version,
+                    input=payload,
+                    overrides=workflow.overrides,
+                    signals=tuple(
+                        self.sent(signal, f"{key}/{number}" if key else None)
+                        for number, signal in enumerate(signals)
+                    )
+                    if signals
+                    else (),
+                    **said,
+                )
+            )
+        return made
+
+    def sent(self, signal: Signal, idempotency_key: str | None) -> Sent:
+        """Return what is to be stored of a message."""
+        return Sent(channel=signal.channel, payload=self._stored(signal.text, "signal", idempotency_key))
+
+    def _started(self, definition: Definition[object], options: StartOptions) -> _Started:
+        name, version = definition.name, definition.version
+        if self._registry.pipeline(name, version) is not definition:
+            raise UnknownWorkflowError(name, version)
+        overrides = stage_overrides(definition, options.get("overrides", ()))
+        return _Started(definition, name, version, definition.input_type, overrides)
+
+    def _said(self, options: StartOptions) -> _Said:
+        attributes = options.get("attributes")
+        start_at, deadline = options.get("start_at"), length_of(options.get("deadline"))
+        return _Said(
+            namespace=self._namespace,
+            id=options.get("id"),
+            if_exists=options.get("if_exists", "error"),
+            if_active=options.get("if_active"),
+            if_ended=options.get("if_ended"),
+            queue=options.get("queue"),
+            priority=options.get("priority", 0),
+            attributes=canonical(attributes) if attributes else None,
+            annotations=tuple(
+                NamedValue(name=name, value=encode(value, object))
+                for name, value in options.get("annotations", {}).items()
+            ),
+            start_at=None if start_at is None else micros(start_at),
+            deadline=None if deadline is None else deadline // timedelta(microseconds=1),
+            concurrency_key=options.get("concurrency_key"),
+            concurrency_limit=options.get("concurrency_limit", 1),
+        )
+
+
+def check_call(call: object) -> None:
+    """Raise InvalidArgumentError if this is no call of a workflow."""
+    if not isinstance(call, Call):
+        hint = f"; call it with its input: {call.name}(...)" if isinstance(call, Definition) else ""
+        raise InvalidArgumentError("call", f"a start takes the call of a workflow, not {call!r}{hint}")
