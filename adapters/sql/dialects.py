@@ -22,15 +22,46 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, check_circular=False, sep
 
 
 @attrs.frozen
+class Alike:
+    """A statement that writes rows which differ in no other columns than these, each by its place among all."""
+
+    sql: str
+    own: tuple[tuple[int, str], ...]
+    shared: tuple[tuple[int, str], ...]
+
+    def encoded(self, rows: Sequence[Row]) -> Mapping[str, str] | None:
+        """Return its parameters; None if some rows differ elsewhere."""
+        columns = tuple(zip(*rows, strict=True))
+        number = len(rows)
+        first = rows[0]
+        for place, _ in self.shared:
+            if columns[place].count(first[place]) != number:
+                return None
+        names = [name for _, name in self.own]
+        return {
+            "shared": _ENCODER.encode({name: first[place] for place, name in self.shared}),
+            "rows": encode_rows(names, zip(*(columns[place] for place, _ in self.own), strict=True)),
+        }
+
+
+@attrs.frozen
 class Write:
     """A statement that writes any number of rows: `columns` is what each row holds, in order.
 
-    With `hits_all`, a row that changes nothing is a bug and must not go unseen.
+    With `hits_all`, a row that changes nothing is a bug and must not go unseen. `alike` is for several rows that have
+    most in common, if it does not take all of them one by one.
     """
 
     sql: str
     columns: tuple[str, ...]
     hits_all: bool = False
+    alike: Alike | None = None
+
+    def encoded(self, rows: Sequence[Row]) -> tuple[str, Mapping[str, str]]:
+        """Return the statement that writes these rows, with them as its parameters."""
+        if self.alike is not None and len(rows) > 1 and (shared := self.alike.encoded(rows)) is not None:
+            return self.alike.sql, shared
+        return self.sql, {"rows": encode_rows(self.columns, rows)}
 
 
 class Dialect(Protocol):
@@ -71,8 +102,10 @@ class Dialect(Protocol):
         """Return what finds (and locks) queued jobs of the lanes in `:lanes`, with these columns of jobs."""
         ...
 
-    def insert(self, table: Table, columns: Sequence[str], *, on_conflict: str = "") -> Write:
-        """Return what adds rows."""
+    def insert(
+        self, table: Table, columns: Sequence[str], *, on_conflict: str = "", own: Sequence[str] = ()
+    ) -> Write:
+        """Return what adds rows. Those of one batch mostly differ in their `own` columns only, if there are any."""
         ...
 
     def insert_said_texts(self) -> Write:
@@ -165,11 +198,24 @@ class PostgresDialect:
             f"SELECT {columns} FROM placed WHERE place <= most ORDER BY {_CLAIM_ORDER} LIMIT :limit"
         )
 
-    def insert(self, table: Table, columns: Sequence[str], *, on_conflict: str = "") -> Write:
-        """See `Dialect.insert`."""
+    def insert(
+        self, table: Table, columns: Sequence[str], *, on_conflict: str = "", own: Sequence[str] = ()
+    ) -> Write:
+        """See `Dialect.insert`. To read every column of every row costs the server as much as to store them."""
         names = ", ".join(columns)
-        sql = f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {self._rows(table, columns)}{on_conflict}"
-        return Write(self.bound(sql), tuple(columns))
+        adding = f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {{}}{on_conflict}"
+        alike = None
+        if own:
+            places = {name: place for place, name in enumerate(columns)}
+            shared = [name for name in columns if name not in own]
+            typed = ", ".join(f"{name} {type_}" for name, type_ in _types(table, shared).items())
+            same = f"json_to_record(CAST(:shared AS json)) AS same({typed})"
+            alike = Alike(
+                self.bound(adding.format(f"{same} CROSS JOIN {self._rows(table, own)}")),
+                own=tuple((places[name], name) for name in own),
+                shared=tuple((places[name], name) for name in shared),
+            )
+        return Write(self.bound(adding.format(self._rows(table, columns))), tuple(columns), alike=alike)
 
     def insert_said_texts(self) -> Write:
         """See `Dialect.insert_said_texts`."""
@@ -197,8 +243,11 @@ class PostgresDialect:
         return Write(self.bound(sql), tuple(keys))
 
     def _rows(self, table: Table, columns: Sequence[str]) -> str:
-        types = {name: "bigint" if isinstance(table.c[name].type, BigInteger) else "text" for name in columns}
-        return self.table_of("rows", "new", types)
+        return self.table_of("rows", "new", _types(table, columns))
+
+
+def _types(table: Table, columns: Sequence[str]) -> dict[str, str]:
+    return {name: "bigint" if isinstance(table.c[name].type, BigInteger) else "text" for name in columns}
 
 
 @attrs.frozen
@@ -238,8 +287,10 @@ class SqliteDialect:
             f"SELECT {', '.join(jobs)} FROM placed WHERE place <= most ORDER BY {_CLAIM_ORDER} LIMIT :limit"
         )
 
-    def insert(self, table: Table, columns: Sequence[str], *, on_conflict: str = "") -> Write:
-        """See `Dialect.insert`."""
+    def insert(
+        self, table: Table, columns: Sequence[str], *, on_conflict: str = "", own: Sequence[str] = ()
+    ) -> Write:
+        """See `Dialect.insert`. Here a row is made at a time, so what they have in common saves nothing."""
         places = ", ".join("?" for _ in columns)
         sql = f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({places}){on_conflict}"
         return Write(sql, tuple(columns))

@@ -25,7 +25,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from holdfast.adapters.sql.asking import Answer, Statements
 from holdfast.adapters.sql.database import NONE, Parameters, Shared, check_hits
-from holdfast.adapters.sql.dialects import Dialect, PostgresDialect, Write, encode_rows
+from holdfast.adapters.sql.dialects import Dialect, PostgresDialect, Write
 from holdfast.adapters.sql.errors import TransientError, from_sqlstate
 from holdfast.adapters.sql.pool import Pool
 from holdfast.adapters.sql.rows import Row
@@ -231,11 +231,11 @@ def _statements(writes: _Writes, receipt: str | None) -> Iterator[_Asked]:
     One after the other: while some rows are encoded here, the server works on those before them.
     """
     for left, (write, rows) in zip(range(len(writes) - 1, -1, -1), writes, strict=True):
-        encoded: Parameters = {"rows": encode_rows(write.columns, rows)}
+        sql, encoded = write.encoded(rows)
         if receipt is not None and not left:
-            yield f"WITH kept AS ({_PUT_RECEIPT}) {write.sql}", {**encoded, "receipt": receipt}, True
+            yield f"WITH kept AS ({_PUT_RECEIPT}) {sql}", {**encoded, "receipt": receipt}, True
         else:
-            yield write.sql, encoded, True
+            yield sql, encoded, True
     if receipt is not None and not writes:
         yield _PUT_RECEIPT, {"receipt": receipt}, True
 

@@ -189,3 +189,30 @@ def test_large_batches_are_stored_as_they_are(store: SqlPersistence) -> None:
     store.transact(lambda tx: tx.apply([CreateRun(a_run(1)), *map(AppendHistory, reversed(rows))]))
 
     assert tuple(rows) == store.read(HistoryOf(a_key(1)))
+
+
+@pytest.mark.parametrize("other", [1, 2, 3])
+@pytest.mark.parametrize("differ", [False, True], ids=["alike", "not alike"])
+def test_rows_are_stored_as_they_are_whether_they_are_alike_or_not(
+    store: SqlPersistence, other: int, differ: bool
+) -> None:
+    numbers = range(3)
+    created = {number: evolve(a_run(number), priority=3) for number in numbers}
+    jobs = {number: evolve(a_job(number, item=number), input=f"{number}") for number in numbers}
+    payload = Payload(inline='{"a":"\\u00e9\\"\\\\"}')
+    rows = {number: evolve(a_row(number), payload=payload) for number in numbers}
+    if differ:
+        number = other - 1
+        created[number] = evolve(created[number], deadline=7, queue="other")
+        jobs[number] = evolve(jobs[number], wake_at=5, queue="other")
+        rows[number] = evolve(rows[number], payload=Payload(blob="place"), data='"other"')
+    changes: list[Change] = [CreateRun(run) for run in created.values()]
+    changes += [AddJob(job) for job in jobs.values()]
+    changes += [AppendHistory(row) for row in rows.values()]
+    store.transact(lambda tx: tx.apply(changes))
+
+    keys = [run.key for run in created.values()]
+    assert store.transact(lambda tx: tx.runs(keys)) == list(created.values())
+    assert store.transact(lambda tx: tx.jobs_of(keys)) == list(jobs.values())
+    places = [(row.run, row.number) for row in rows.values()]
+    assert store.transact(lambda tx: tx.history(places)) == list(rows.values())
