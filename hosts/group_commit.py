@@ -1,6 +1,7 @@
 """Commands of many threads in few transactions: those that come while others are under way go with the next one."""
 
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar, cast
 
@@ -14,16 +15,27 @@ R = TypeVar("R")
 COMMANDS_MAX: Final = 100
 """How many commands go together."""
 UNDER_WAY_MAX: Final = 2
-"""How many transactions are under way before commands gather: while the store works on one, the next is made."""
+"""How many transactions are under way at most: while the store works on one, the next is made.
+
+The next is begun once as many wait as went with the last one, or none is under way. If it were begun with whoever waits
+when another ends, there would be more of them with fewer commands each; and to make a transaction costs as much as ten
+commands in it.
+"""
+
+
+def _locked() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
 
 
 @attrs.define(eq=False)
 class _One:
     command: Command[Any]
-    stirred: threading.Event = attrs.field(factory=threading.Event)
-    """Set when it has an answer, or is to be sent by whoever waits for it."""
-    batch: "list[_One] | None" = None
-    """What its thread is to send, itself included; None if another thread does."""
+    stirred: threading.Lock = attrs.field(factory=_locked)
+    """Free once it has an answer, or is to be sent by whoever waits for it. An event takes several times as long."""
+    sends: bool = False
+    """Whether its thread is to send it, with others that wait by then."""
     answer: object = None
     error: BaseException | None = None
 
@@ -37,56 +49,75 @@ class GroupCommit:
     def __init__(self, dispatch_many: Callable[[Sequence[Command[Any]]], Sequence[object]]) -> None:
         self._dispatch_many = dispatch_many
         self._lock = threading.Lock()
-        self._waiting: list[_One] = []
+        self._waiting: deque[_One] = deque()
         self._under_way = 0
+        self._is_called = False
+        """Whether a thread is about to send what waits by then."""
+        self._last_size = 1
+        """With how many commands the last transaction was begun."""
 
     def dispatch(self, command: Command[R]) -> R:
         """Carry out a command and return its reply. Raises its CommandError, or what those sent with it have met."""
         one = _One(command)
         with self._lock:
-            self._waiting.append(one)
-            if self._under_way < UNDER_WAY_MAX:
-                self._under_way += 1
+            if not self._under_way:
+                self._under_way = 1
+                self._is_called = True
+                one.sends = True
+            else:
+                self._waiting.append(one)
                 self._hand_over()
-        if one.batch is None:
+        if not one.sends:
             self._wait(one)
-        if one.batch is not None:
-            self._send(one.batch)
+        if one.sends:
+            self._send(one)
         if one.error is not None:
             raise one.error
         if isinstance(one.answer, CommandError):
             raise one.answer
         return cast("R", one.answer)
 
-    def _hand_over(self) -> None:
-        """Have the thread of the first that waits send all that wait. With the lock."""
-        batch, self._waiting = self._waiting[:COMMANDS_MAX], self._waiting[COMMANDS_MAX:]
-        if batch:
-            batch[0].batch = batch
-            batch[0].stirred.set()
-        else:
-            self._under_way -= 1
-
     def _wait(self, one: _One) -> None:
         try:
-            one.stirred.wait()
+            one.stirred.acquire()
         except BaseException:  # Ctrl-C
             with self._lock:
-                if one in self._waiting:
+                if one.sends:
+                    self._under_way -= 1
+                    self._is_called = False
+                    self._hand_over()
+                elif one in self._waiting:
                     self._waiting.remove(one)
-            if one.batch is not None:
-                self._send(one.batch)  # others wait for that
             raise
 
-    def _send(self, batch: Sequence[_One]) -> None:
-        try:
-            answers = self._dispatch_many([one.command for one in batch])
-            for one, answer in zip(batch, answers, strict=True):
-                one.answer = answer
-        except BaseException as error:  # noqa: BLE001  # each of those who wait raises it
-            for one in batch:
-                one.error = error
+    def _send(self, one: _One) -> None:
+        """Send a command, with those that wait."""
         with self._lock:
+            others = [self._waiting.popleft() for _ in range(min(len(self._waiting), COMMANDS_MAX - 1))]
+            batch = (one, *others)
+            self._last_size = len(batch)
+            self._is_called = False
             self._hand_over()
-        for one in batch:
-            one.stirred.set()
+        try:
+            answers = self._dispatch_many([each.command for each in batch])
+            for each, answer in zip(batch, answers, strict=True):
+                each.answer = answer
+        except BaseException as error:  # noqa: BLE001  # each of those who wait raises it
+            for each in batch:
+                each.error = error
+        # First those who have an answer: what they come with next may go along with what is sent next.
+        for each in others:
+            each.stirred.release()
+        with self._lock:
+            self._under_way -= 1
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        """If it is time, have the thread of the first that waits send it, with those that wait then. With the lock."""
+        enough = 1 if not self._under_way else self._last_size
+        if not self._is_called and self._under_way < UNDER_WAY_MAX and len(self._waiting) >= enough:
+            self._under_way += 1
+            self._is_called = True
+            first = self._waiting.popleft()
+            first.sends = True
+            first.stirred.release()

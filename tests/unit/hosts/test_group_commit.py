@@ -1,5 +1,6 @@
 """Commands of many threads go together while others are under way; each gets its own answer."""
 
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -131,19 +132,73 @@ def test_no_more_go_together_than_may(store: Store, group: GroupCommit, begin: B
     assert sorted(map(len, store.batches)) == [*[1] * UNDER_WAY_MAX, 1, COMMANDS_MAX]
 
 
+def test_the_next_one_is_begun_when_as_many_wait_as_went_with_the_last(
+    store: Store, group: GroupCommit, begin: Begin
+) -> None:
+    *_, a, b = busy(store, group, begin, "a", "b")
+    store.may.release()
+    until(partial(_sent, store, UNDER_WAY_MAX + 1))  # a and b are under way, and one of the first
+    c = begin("c")
+    until(partial(_gathered, group, 1))
+    d = begin("d")
+    until(partial(_gathered, group, 2))
+    store.may.release()
+    until(partial(_sent, store, UNDER_WAY_MAX + 2))
+    e = begin("e")
+    until(partial(_gathered, group, 1))
+    store.may.release(UNDER_WAY_MAX + 1)
+    assert [one.result(SOON) for one in (a, b, c, d, e)] == ["a", "b", "c", "d", "e"]
+    assert store.batches[UNDER_WAY_MAX:] == [["a", "b"], ["c", "d"], ["e"]]
+
+
+def interrupt() -> None:
+    """Press Ctrl-C, as it were."""
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+
 def test_who_is_interrupted_takes_its_command_back_and_holds_up_no_other(
-    store: Store, group: GroupCommit, begin: Begin, monkeypatch: pytest.MonkeyPatch
+    store: Store, group: GroupCommit, begin: Begin
 ) -> None:
     first = busy(store, group, begin)
 
-    def interrupted(*_: object) -> bool:
-        raise KeyboardInterrupt
+    def interrupting() -> None:
+        until(partial(_gathered, group, 1))
+        interrupt()
 
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Event, "wait", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            group.dispatch(command("mine"))
+    thread = threading.Thread(target=interrupting)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        group.dispatch(command("mine"))
+    thread.join()
     other = begin("other")
     store.may.release(UNDER_WAY_MAX + 1)
     assert [one.result(SOON) for one in (*first, other)] == ["first 0", "first 1", "other"]
     assert store.batches[UNDER_WAY_MAX:] == [["other"]]
+
+
+def test_who_is_interrupted_when_its_turn_comes_lets_the_next_one_send(
+    store: Store, group: GroupCommit, begin: Begin
+) -> None:
+    first = busy(store, group, begin)
+    private: Any = group
+
+    def interrupting() -> None:
+        until(partial(_gathered, group, 1))
+        with private._lock:  # so that what is interrupted can't say so before its turn has come
+            interrupt()
+            time.sleep(0.05)
+            mine = private._waiting.popleft()
+            mine.sends = True
+            private._is_called = True
+            private._under_way += 1
+
+    thread = threading.Thread(target=interrupting)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        group.dispatch(command("mine"))
+    thread.join()
+    store.may.release(UNDER_WAY_MAX)
+    assert [one.result(SOON) for one in first] == ["first 0", "first 1"]
+    until(lambda: private._under_way == 0)
+    store.may.release()
+    assert begin("other").result(SOON) == "other"
