@@ -72,6 +72,8 @@ def job_updates(
 def _updates(
     writes: Sequence[Write], columns: Sequence[str], changed: Mapping[K, object], known: Mapping[K, object]
 ) -> list[tuple[Write, list[Row]]]:
+    if not changed:
+        return []
     narrow = [(_getter(_without(columns, write.columns)), values_of(write.columns)) for write in writes[:-1]]
     whole = values_of(writes[-1].columns)
     made: list[list[Row]] = [[] for _ in writes]
