@@ -31,6 +31,7 @@ def aws() -> Iterator[FakeAws]:
         yield region
 
 
+@pytest.mark.slow
 class TestS3BlobStore(BlobStoreContract):
     """In a bucket, under a prefix. Without one keys are what they are: `test_a_bucket_needs_no_prefix`."""
 
@@ -61,6 +62,7 @@ def test_a_bucket_needs_no_prefix(aws: FakeAws) -> None:
     assert (store.get(key_of(b"1")), list(store.list(""))) == (b"1", [key_of(b"1")])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fifo", [False, True], ids=["standard", "fifo"])
 class TestSqsJobTransport(RedeliveryContract):
     """Over a queue."""
@@ -135,6 +137,7 @@ class TestEventBridgeSchedulerSoon(SchedulerCase):
 FATES = (Fate.TAKEN, Fate.HALF_TAKEN, Fate.TAKEN, Fate.LOST_ANSWER, Fate.REFUSED, Fate.HALF_TAKEN) * 3
 
 
+@pytest.mark.slow
 class AwsSinkCase(EventSinkContract):
     """What buses and topics took, in the order in which they took it."""
 

@@ -36,7 +36,7 @@ KEYED = Pipeline("keyed", input=int).pipe(nothing)
 def engines(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[SyncEngine]]:
     url = f"sqlite:///{tmp_path}/holdfast.db"
     if request.param == "postgres":
-        url = request.getfixturevalue("postgres_database")
+        url = request.getfixturevalue("postgres_with_tables")
     opened = [Engine.open(url, workflows=[KEYED]).sync for _ in range(PROCESSES)]
     opened[0].core.connect()
     yield opened

@@ -25,6 +25,7 @@ def test_each_test_has_a_database_of_its_own(postgres_database: str) -> None:
         connection.execute("CREATE TABLE things (id int PRIMARY KEY)")
 
 
+@pytest.mark.slow
 def test_what_was_committed_survives_a_crash_at_the_same_url() -> None:
     with PrivatePostgres() as server:
         url = server.url
@@ -37,6 +38,7 @@ def test_what_was_committed_survives_a_crash_at_the_same_url() -> None:
         assert "automatic recovery in progress" in server.log
 
 
+@pytest.mark.slow
 def test_a_stopped_server_refuses_connections_until_it_is_started() -> None:
     with PrivatePostgres() as server:
         server.stop()
@@ -46,6 +48,7 @@ def test_a_stopped_server_refuses_connections_until_it_is_started() -> None:
         psycopg.connect(server.url).close()
 
 
+@pytest.mark.slow
 def test_it_is_gone_when_its_owner_is_killed() -> None:
     program = (
         "import time; from tests.postgres import PrivatePostgres; p = PrivatePostgres(); p.start(); "

@@ -21,6 +21,7 @@ SAMPLE = (
 )
 
 
+@pytest.mark.slow
 def test_a_subtle_bug_is_found_and_the_code_as_it_is_has_none_with_that_seed() -> None:
     found = hunt(BY_NAME[CANARY], seeds=CANARY_SEEDS)
 

@@ -106,6 +106,7 @@ from holdfast.testing.clock import ManualClock
 from holdfast.testing.ids import SeededIds
 from holdfast.testing.snapshots import snapshot_of
 from tests.properties.plans import pipelines
+from tests.sizes import sized
 from tests.unit.kernel.world import each, pipeline, stage
 
 SECOND: Final = 1_000_000
@@ -554,13 +555,12 @@ def sqlite(tmp_path: Path) -> Iterator[Factory]:
 
 
 @pytest.fixture
-def postgres(postgres_database: str) -> Iterator[Factory]:
+def postgres(postgres_with_tables: str) -> Iterator[Factory]:
     """All examples have one database, whose rows are removed before each."""
     with ExitStack() as stack:
-        store = SqlPersistence(postgres_database)
+        store = SqlPersistence(postgres_with_tables)
         stack.callback(store.close)
-        store.setup()
-        connection = stack.enter_context(psycopg.connect(postgres_database, autocommit=True))
+        connection = stack.enter_context(psycopg.connect(postgres_with_tables, autocommit=True))
         found = connection.execute(
             "select relname from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace"
             " and relname not like '%version%'"
@@ -610,7 +610,7 @@ def _compare(factories: Sequence[Factory], story: Story) -> None:
 
 
 _FEW: Final = settings(
-    max_examples=8,
+    max_examples=sized(5, 8),
     deadline=None,
     database=None,
     suppress_health_check=[
@@ -623,6 +623,7 @@ _FEW: Final = settings(
 )
 
 
+@pytest.mark.sized
 @_FEW
 @given(story=STORY)
 def test_sqlite_gives_the_trace_that_memory_gives(sqlite: Factory, story: Story) -> None:
@@ -630,6 +631,7 @@ def test_sqlite_gives_the_trace_that_memory_gives(sqlite: Factory, story: Story)
 
 
 @pytest.mark.service
+@pytest.mark.sized
 @_FEW
 @given(story=STORY)
 def test_postgres_gives_the_trace_that_memory_gives(postgres: Factory, story: Story) -> None:

@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from holdfast.ports.changes import AppendHistory
 from holdfast.ports.records import HistoryRow
 from holdfast.testing.simulation import simulate_seed
@@ -28,6 +30,7 @@ def test_a_seed_gives_the_same_trace_again() -> None:
     assert len({one.hash for one in first}) == 5
 
 
+@pytest.mark.slow
 def test_the_trace_is_the_same_however_strings_hash() -> None:
     hashes = {_hashes_with(number) for number in ("1", "12345")}
 

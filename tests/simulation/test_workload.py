@@ -87,6 +87,7 @@ def test_all_ends_well_on_sqlite() -> None:
     _fine(simulate_seeds(range(20_001, 20_051), "sqlite"))
 
 
+@pytest.mark.slow
 def test_several_processes_simulate_as_the_command_line_says() -> None:
     words = [sys.executable, "-m", "holdfast.testing.simulation", "--seeds", "4", "--jobs", "2", "--no-kept"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)

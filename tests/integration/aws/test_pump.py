@@ -87,6 +87,7 @@ def _forget() -> None:
     effects.clear()
 
 
+@pytest.mark.slow
 @pytest.mark.service
 @pytest.mark.parametrize("fifo", [False, True], ids=["standard", "fifo"])
 @pytest.mark.parametrize(

@@ -76,6 +76,7 @@ def source_of(aws: FakeAws, invoke: Callable[[Any], Answer], batch: int = 10) ->
     return EventSource(aws.client("sqs"), os.environ["QUEUE_URL"], invoked, batch=batch)
 
 
+@pytest.mark.slow
 def test_one_process_serves_batch_after_batch_and_is_frozen_between_them(
     aws: FakeAws, engine: Engine, start: Start, shared_database: str, namespace: str
 ) -> None:
@@ -125,6 +126,7 @@ def test_a_function_goes_on_in_the_next_invocation_when_one_nears_its_end(
     assert function.invocations >= 3
 
 
+@pytest.mark.slow
 def test_a_function_that_is_killed_at_its_deadline_loses_an_attempt_and_no_job(
     aws: FakeAws, engine: Engine, start: Start
 ) -> None:

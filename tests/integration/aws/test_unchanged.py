@@ -83,6 +83,7 @@ def by_simulator(play: Play) -> dict[str, Any]:
     return seen([trial.handles[0]])[0]
 
 
+@pytest.mark.slow
 @pytest.mark.service
 @pytest.mark.sized
 def test_a_workflow_is_the_same_wherever_it_runs(

@@ -128,6 +128,7 @@ def carried_out(clouds: Clouds, cloud: Cloud, an_hour: Callable[[], object]) -> 
     return hours
 
 
+@pytest.mark.slow
 def test_three_days_of_sleeps_need_no_round_of_the_timer(clouds: Clouds) -> None:
     """Each sleep is a schedule, and an invocation when it is over."""
     with closing(clouds.make(1)) as cloud:
@@ -141,6 +142,7 @@ def test_three_days_of_sleeps_need_no_round_of_the_timer(clouds: Clouds) -> None
         assert clouds.schedules() == 0
 
 
+@pytest.mark.slow
 def test_wake_ups_that_come_early_and_thrice_do_nothing(clouds: Clouds) -> None:
     with closing(clouds.make(3)) as cloud:
         carried_out(clouds, cloud, lambda: clouds.aws.send_due(clouds.group, cloud.clock.now()))
@@ -150,6 +152,7 @@ def test_wake_ups_that_come_early_and_thrice_do_nothing(clouds: Clouds) -> None:
         assert cloud.transactions <= STEPS + 4 * SLEEPS + 3 + 2 * (cloud.source.invocations - SLEEPS - 1)
 
 
+@pytest.mark.slow
 def test_where_all_wake_ups_are_lost_the_timer_wakes(clouds: Clouds) -> None:
     with closing(clouds.make(1)) as cloud:
         carried_out(clouds, cloud, cloud.tick)

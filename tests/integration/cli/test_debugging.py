@@ -18,6 +18,8 @@ import pytest
 from holdfast import Engine, RunStatus, SyncRunHandle
 from holdfast.hosts.cli.exits import Exit
 
+pytestmark = pytest.mark.slow
+
 ORDERS = '''
 import asyncio
 from holdfast import Engine, step, workflow

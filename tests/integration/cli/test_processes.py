@@ -178,6 +178,7 @@ def test_a_run_outlives_the_worker_that_was_killed(shop: Shop) -> None:
     assert (stage["state"], stage["attempts"], stage["lost_attempts"]) == ("done", 2, 1)
 
 
+@pytest.mark.slow
 def test_a_worker_that_drains_lets_what_runs_end(shop: Shop) -> None:
     with shop.worker() as worker:
         shop.start("GATE", "slow")
@@ -218,6 +219,7 @@ def test_whoever_waits_can_leave(shop: Shop) -> None:
     assert "\x1b[?25h" in shown, "the cursor is back"
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough_is_no_error(shop: Shop) -> None:
     shop.start("GATE", "some")
     with shop.process("run", "list") as process:

@@ -34,6 +34,7 @@ pytestmark = pytest.mark.sized
 
 HOUR = 3_600_000_000
 FEW, MANY = 5, sized(200, 500)
+STEPS_MANY = sized(60, 200)
 
 go = Channel("go", int)
 
@@ -64,7 +65,7 @@ async def nap() -> None:
     await sleep(timedelta(days=90))
 
 
-@pytest.mark.parametrize("steps", [FEW, 50])
+@pytest.mark.parametrize("steps", [FEW, sized(20, 50)])
 def test_a_chain_of_steps_is_a_commit_for_each_and_two_more(
     open_engine: OpenEngine, statements: Statements, steps: int
 ) -> None:
@@ -92,7 +93,7 @@ async def chain_elsewhere(steps: int) -> int:
     return number
 
 
-@pytest.mark.parametrize("steps", [FEW, 50])
+@pytest.mark.parametrize("steps", [FEW, sized(20, 50)])
 def test_a_step_of_a_queue_is_two_rows_and_six_commits(
     open_engine: OpenEngine, statements: Statements, steps: int
 ) -> None:
@@ -189,7 +190,7 @@ def test_many_cost_as_many_statements_as_few(
     assert many <= {"record": 7, "record again": 7, "look": 4, "park": 6}[what]
 
 
-@pytest.mark.parametrize("steps", [FEW, 200])
+@pytest.mark.parametrize("steps", [FEW, STEPS_MANY])
 def test_what_a_message_costs_does_not_depend_on_the_history(
     open_engine: OpenEngine, statements: Statements, steps: int
 ) -> None:
@@ -204,7 +205,7 @@ def test_what_a_message_costs_does_not_depend_on_the_history(
     assert counted.queries <= 7
 
 
-@pytest.mark.parametrize("steps", [FEW, 200])
+@pytest.mark.parametrize("steps", [FEW, STEPS_MANY])
 def test_a_wake_up_reads_the_history_once_and_records_nothing_anew(
     open_engine: OpenEngine, statements: Statements, steps: int
 ) -> None:
@@ -222,7 +223,7 @@ def test_a_wake_up_reads_the_history_once_and_records_nothing_anew(
     assert counted.written <= 12
 
 
-@pytest.mark.parametrize("steps", [FEW, 200])
+@pytest.mark.parametrize("steps", [FEW, STEPS_MANY])
 def test_a_wake_up_of_a_function_in_memory_reads_what_is_new_and_replays_nothing(
     open_engine: OpenEngine, statements: Statements, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,7 +260,7 @@ def test_to_run_a_function_again_costs_as_much_however_long_its_history_is(
     engine = open_engine(chain_and_wait)
     host = ServerlessHost(engine)
     costs: list[tuple[int, int, int, int]] = []
-    for length in (FEW, 200):
+    for length in (FEW, STEPS_MANY):
         run = engine.sync.start(chain_and_wait(length), id=f"x-{length}")
         host.process_available_jobs(max_jobs=1)
         assert run.row().last_row == length + 1

@@ -13,7 +13,7 @@ from tests.integration.counts.calls import counting_engine
 from tests.integration.counts.conftest import OpenEngine
 from tests.integration.counts.statements import Statements
 
-POLL = 0.1
+POLL = 0.05
 
 
 @stage
@@ -41,19 +41,19 @@ UNREAD = (
 def test_an_idle_worker_calls_the_store_at_most_once_in_a_poll_interval(
     url: str, namespace: str, monkeypatch: pytest.MonkeyPatch, with_sinks: bool
 ) -> None:
-    """All its intervals are a tenth of what they are by default: polling, maintenance, renewal."""
+    """All its intervals are a twentieth of what they are by default: polling, maintenance, renewal."""
     sinks = {"audit": MemorySink(), "search": MemorySink()} if with_sinks else {}
-    monkeypatch.setattr(worker_module, "MAINTENANCE_INTERVAL", 0.5)
+    monkeypatch.setattr(worker_module, "MAINTENANCE_INTERVAL", 5 * POLL)
     engine, counting = counting_engine(url, namespace, IDLE)
     for sink in sinks:
         engine.sync.register_sink(sink)
-    with engine.sync, Worker(engine, poll_interval=POLL, lease=3.0, sinks=sinks) as worker:
+    with engine.sync, Worker(engine, poll_interval=POLL, lease=30 * POLL, sinks=sinks) as worker:
         engine.sync.run(IDLE(1))
         while worker.stats().unsettled or worker.stats().events < 3 * len(sinks):
             time.sleep(0.01)
         time.sleep(5 * POLL)
         before, began = counting.calls, time.monotonic()
-        time.sleep(2.5)
+        time.sleep(25 * POLL)
         calls, intervals = counting.calls - before, (time.monotonic() - began) / POLL
 
     assert intervals / 4 < calls <= intervals * (1.2 if with_sinks else 1)

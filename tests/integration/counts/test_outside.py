@@ -47,6 +47,7 @@ from tests.integration.counts.test_commands import (
     payload,
     two,
 )
+from tests.sizes import sized
 
 
 @stage.external
@@ -70,6 +71,8 @@ def cancel(ctx: StageContext[None], state: int) -> None:
 
 
 pytestmark = pytest.mark.sized
+
+PAGES = sized(2, 5)
 
 ELSEWHERE = Pipeline("elsewhere", input=int).pipe(hand_on.check(is_done))
 COSTLY = Pipeline("costly", input=list[int]).pipe(
@@ -312,13 +315,13 @@ def test_ends_are_told_by_the_page_with_one_commit_for_each(worked: Worked, stat
         claim(worked, number)
         return within
 
-    few, page, pages = tell(FEW), tell(AT_ONCE), tell(5 * AT_ONCE)
+    few, page, pages = tell(FEW), tell(AT_ONCE), tell(PAGES * AT_ONCE)
 
     assert few.sent == page.sent
-    assert (page.commits, pages.commits) == (1, 5)
+    assert (page.commits, pages.commits) == (1, PAGES)
     # What is owed, by whom, and what they gave; it is told; and is there more?
     per_page = 9
-    assert (page.queries, pages.queries) == (per_page + 1, 5 * per_page + 1)
+    assert (page.queries, pages.queries) == (per_page + 1, PAGES * per_page + 1)
 
 
 def test_a_wide_family_is_closed_by_the_page(worked: Worked, statements: Statements) -> None:

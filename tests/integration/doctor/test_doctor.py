@@ -212,6 +212,7 @@ def test_what_is_broken_is_found_on_whatever_page_it_is(
 # No false alarms --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_busy_database_is_sound(empty: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is in motion while it is looked at: it is looked at again and again, in small pages."""
     monkeypatch.setattr(examining, "PAGE_RUNS", 7)

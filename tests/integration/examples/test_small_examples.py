@@ -20,7 +20,7 @@ def run(example: str, *arguments: str, folder: Path) -> "subprocess.CompletedPro
     )
 
 
-@pytest.mark.parametrize("example", ["hello.py", "hello_pipeline.py"])
+@pytest.mark.parametrize("example", ["hello.py", pytest.param("hello_pipeline.py", marks=pytest.mark.slow)])
 def test_hello_says_so_and_says_it_again(example: str, tmp_path: Path) -> None:
     for _ in range(2):
         done = run(example, folder=tmp_path)
@@ -81,6 +81,7 @@ def test_word_count_counts_though_every_first_attempt_fails(tmp_path: Path) -> N
     assert done.stdout.split() == ["3", "the", "2", "rain", "1", "end", "1", "it's"]
 
 
+@pytest.mark.slow
 def test_word_count_gives_up_on_a_file_that_is_not_there(tmp_path: Path) -> None:
     done = run("word_count.py", "missing.txt", folder=tmp_path)
     assert done.returncode == 1

@@ -5,11 +5,13 @@ import re
 from collections.abc import Awaitable, Sequence
 from concurrent.futures import Future
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import anyio
 import pytest
 
+from holdfast.hosts import bodies
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.process.worker import Worker
 from holdfast.hosts.sync_handles import SyncRunHandle
@@ -174,15 +176,18 @@ async def test_a_call_that_is_never_awaited_is_not_done_and_told_of(
     assert said.endswith("was called, never awaited, and so not done")
 
 
-async def test_a_function_that_sleeps_is_parked_and_wakes_no_sooner(open_engine: OpenEngine) -> None:
+async def test_a_function_that_sleeps_is_parked_and_wakes_no_sooner(
+    open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "Parts", partial(bodies.Parts, park_after=0))
     engine = open_engine(patient)
-    run = engine.sync.start(patient(1.6), id="x")
+    run = engine.sync.start(patient(0.8), id="x")
     async with Worker(engine):
         await until(lambda: bool(sleeping(engine)))
         with anyio.fail_after(SOON.seconds):
             before, after = await engine.handle(patient, "x").result()
     slept = datetime.fromisoformat(after) - datetime.fromisoformat(before)
-    assert timedelta(seconds=1.6) <= slept < timedelta(seconds=10)
+    assert timedelta(seconds=0.8) <= slept < timedelta(seconds=10)
     assert types_of(run) == [
         "run.created",
         "clock.read",
@@ -312,10 +317,15 @@ async def test_a_function_that_waits_for_nothing_says_where(
     assert re.search(where, run.why()[0].text)
 
 
+@workflow
+async def two_packs(order: str) -> list[str]:
+    return [*await pack(order), *await pack("second")]
+
+
 async def test_what_can_not_be_recorded_blocks_its_run_and_no_other(
     open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = open_engine(two_steps, fulfil)
+    engine = open_engine(two_packs, fulfil)
     kernel = engine.core.kernel
     dispatch_many = kernel.dispatch_many
 
@@ -324,15 +334,15 @@ async def test_what_can_not_be_recorded_blocks_its_run_and_no_other(
             raise RuntimeError("a bug")
         return dispatch_many(commands)
 
-    run = engine.sync.start(two_steps("first"), id="x")
+    run = engine.sync.start(two_packs("first"), id="x")
     monkeypatch.setattr(kernel, "dispatch_many", refuses)
     async with Worker(engine):
         await until(lambda: run.info().status is RunStatus.BLOCKED)
         monkeypatch.setattr(kernel, "dispatch_many", dispatch_many)
         with anyio.fail_after(SOON.seconds):
             await engine.run(fulfil("a-1"))
-            await engine.handle(two_steps, "x").resume()
-            assert await engine.handle(two_steps, "x").result() == ["first", "second"]
+            await engine.handle(two_packs, "x").resume()
+            assert await engine.handle(two_packs, "x").result() == ["first", "second"]
     (blocked,) = [event for event in run.history() if event.type == "run.blocked"]
     assert "RuntimeError: a bug" in str(blocked.data)
     sound(engine)

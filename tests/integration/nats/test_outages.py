@@ -26,7 +26,7 @@ from tests.integration.sql.proxy import Proxy
 from tests.nats import PrivateNats, private_nats
 from tests.sinks import events_in
 
-pytestmark = pytest.mark.service
+pytestmark = [pytest.mark.service, pytest.mark.slow]
 
 
 @pytest.fixture

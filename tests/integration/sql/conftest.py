@@ -15,12 +15,20 @@ def sqlite_url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/holdfast.db"
 
 
+@pytest.fixture
+def sqlite_with_tables(tmp_path: Path, new_sqlite: Callable[[Path], str]) -> str:
+    """The URL of a file with tables and without rows."""
+    return new_sqlite(tmp_path / "holdfast.db")
+
+
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.service)])
 def url(request: pytest.FixtureRequest) -> str:
-    """The URL of an empty database of each kind."""
-    found: str = request.getfixturevalue(
-        f"{request.param}_url" if request.param == "sqlite" else "postgres_database"
-    )
+    """The URL of an empty database of each kind; of one with tables for a test that takes a `store`, too."""
+    names = {
+        "sqlite": ("sqlite_url", "sqlite_with_tables"),
+        "postgres": ("postgres_database", "postgres_with_tables"),
+    }
+    found: str = request.getfixturevalue(names[request.param]["store" in request.fixturenames])
     return found
 
 
@@ -39,15 +47,9 @@ def open_store() -> Iterator[Callable[..., SqlPersistence]]:
 
 
 @pytest.fixture
-def store(
-    url: str, open_store: Callable[..., SqlPersistence], new_sqlite: Callable[[Path], str]
-) -> SqlPersistence:
+def store(url: str, open_store: Callable[..., SqlPersistence]) -> SqlPersistence:
     """A store with tables and no rows, of each kind."""
-    if url.startswith("sqlite"):
-        new_sqlite(Path(url.removeprefix("sqlite:///")))
-    store = open_store(url)
-    store.setup()
-    return store
+    return open_store(url)
 
 
 @pytest.fixture

@@ -15,10 +15,13 @@ from holdfast.ports.changes import AddJob, CreateRun
 from holdfast.ports.persistence import Lane
 from holdfast.ports.records import JobState
 from holdfast.testing.conformance.builders import DEFINITION, NAMESPACE, NOW, QUEUE, SECOND, a_job, a_run
+from tests.sizes import sized
 
 OpenStore = Callable[..., SqlPersistence]
 
-ASLEEP = 200_000
+pytestmark = pytest.mark.sized
+
+ASLEEP = sized(50_000, 200_000)
 COLUMNS = (
     "run, number, namespace, queue, definition, kind, node, state, priority, wake_at, "
     "epoch, attempts, max_attempts, losses, input"
@@ -66,11 +69,12 @@ def rows_touched(plan: dict[str, Any]) -> float:
 
 
 @pytest.mark.service
-def test_postgres_reads_no_row_that_it_does_not_give(postgres_database: str, open_store: OpenStore) -> None:
-    store = open_store(postgres_database)
-    store.setup()
+def test_postgres_reads_no_row_that_it_does_not_give(
+    postgres_with_tables: str, open_store: OpenStore
+) -> None:
+    store = open_store(postgres_with_tables)
     fill(store)
-    with psycopg.connect(postgres_database, autocommit=True) as connection:
+    with psycopg.connect(postgres_with_tables, autocommit=True) as connection:
         connection.execute(f"{BACKLOG} FROM generate_series(1, {ASLEEP}) AS n".encode())
         for analyzed in (False, True):
             if analyzed:
@@ -92,11 +96,10 @@ def test_postgres_reads_no_row_that_it_does_not_give(postgres_database: str, ope
     check_claims(store)
 
 
-def test_sqlite_finds_jobs_by_the_claim_index(sqlite_url: str, open_store: OpenStore) -> None:
-    store = open_store(sqlite_url)
-    store.setup()
+def test_sqlite_finds_jobs_by_the_claim_index(sqlite_with_tables: str, open_store: OpenStore) -> None:
+    store = open_store(sqlite_with_tables)
     fill(store)
-    connection = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))
+    connection = sqlite3.connect(sqlite_with_tables.removeprefix("sqlite:///"))
     numbers = (
         f"WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {ASLEEP}) SELECT n FROM s"
     )

@@ -21,10 +21,13 @@ from holdfast.ports.places import ListPlace
 from holdfast.ports.records import RunStatus
 from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_run
 from tests.integration.sql.test_backlog import rows_touched
+from tests.sizes import sized
+
+pytestmark = pytest.mark.sized
 
 OpenStore = Callable[..., SqlPersistence]
 
-RUNS: Final = 100_000
+RUNS: Final = sized(40_000, 100_000)
 RARE: Final = 1_000
 """Of so many runs one is of another workflow, two have failed, one runs, and one is of the customer."""
 
@@ -85,10 +88,9 @@ def questions() -> Iterator[tuple[str, str, int, Question]]:
 
 
 @pytest.mark.service
-def test_postgres_reads_little_more_than_it_gives(postgres_database: str, open_store: OpenStore) -> None:
+def test_postgres_reads_little_more_than_it_gives(postgres_with_tables: str, open_store: OpenStore) -> None:
     """Once it knows its tables, which it looks at by itself when they have grown by a tenth."""
-    open_store(postgres_database).setup()
-    with psycopg.connect(postgres_database, autocommit=True) as connection:
+    with psycopg.connect(postgres_with_tables, autocommit=True) as connection:
         for sql in (MANY_RUNS, MANY_ATTRIBUTES):
             connection.execute(f"{sql} FROM generate_series(1, {RUNS}) AS n".encode())
         connection.execute("VACUUM ANALYZE holdfast_runs, holdfast_attributes")
@@ -102,10 +104,9 @@ def test_postgres_reads_little_more_than_it_gives(postgres_database: str, open_s
 
 
 def test_sqlite_finds_runs_by_an_index_in_the_order_of_the_list(
-    sqlite_url: str, open_store: OpenStore
+    sqlite_with_tables: str, open_store: OpenStore
 ) -> None:
-    open_store(sqlite_url).setup()
-    connection = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))
+    connection = sqlite3.connect(sqlite_with_tables.removeprefix("sqlite:///"))
     for name, index, _, question in questions():
         sql = f"EXPLAIN QUERY PLAN {SqliteDialect().bound(question.sql)}"
         plan = [row[3] for row in connection.execute(sql, question.parameters)]
@@ -121,10 +122,9 @@ def test_sqlite_finds_runs_by_an_index_in_the_order_of_the_list(
     connection.close()
 
 
-def test_counting_is_one_statement_that_reads_no_run(sqlite_url: str, open_store: OpenStore) -> None:
+def test_counting_is_one_statement_that_reads_no_run(sqlite_with_tables: str, open_store: OpenStore) -> None:
     """Only an index, unless attributes are asked for."""
-    open_store(sqlite_url).setup()
-    connection = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))
+    connection = sqlite3.connect(sqlite_with_tables.removeprefix("sqlite:///"))
     for name, (which, _) in FILTERS.items():
         question = runs_counted(which)
         assert question is not None

@@ -37,7 +37,6 @@ def read(store: SqlPersistence) -> list[Run]:
 
 
 def filled(store: SqlPersistence) -> SqlPersistence:
-    store.setup()
     store.transact(lambda tx: tx.apply([CreateRun(a_run(1))]))
     return store
 
@@ -55,9 +54,9 @@ def database(store: SqlPersistence) -> PostgresDatabase:
 
 
 def test_what_finds_rows_by_key_is_prepared_and_what_searches_is_not(
-    postgres_database: str, open_store: OpenStore
+    postgres_with_tables: str, open_store: OpenStore
 ) -> None:
-    store = filled(open_store(postgres_database, pool_size=1))
+    store = filled(open_store(postgres_with_tables, pool_size=1))
     work_often(store)
     statements = kept(store)
     assert any("FROM holdfast_runs" in one and "FOR UPDATE" in one for one in statements)
@@ -66,19 +65,19 @@ def test_what_finds_rows_by_key_is_prepared_and_what_searches_is_not(
 
 
 def test_nothing_is_prepared_where_another_process_answers_than_the_one_that_was_connected_to(
-    postgres_database: str, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+    postgres_with_tables: str, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pooler makes up a process of its own, for those behind it change."""
     monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", property(lambda _: 1))
-    store = filled(open_store(postgres_database, pool_size=1))
+    store = filled(open_store(postgres_with_tables, pool_size=1))
     work_often(store)
     assert kept(store) == []
 
 
 def test_a_connection_whose_server_has_forgotten_what_was_prepared_is_replaced(
-    postgres_database: str, open_store: OpenStore
+    postgres_with_tables: str, open_store: OpenStore
 ) -> None:
-    store = filled(open_store(postgres_database, pool_size=1))
+    store = filled(open_store(postgres_with_tables, pool_size=1))
     for _ in range(OFTEN):
         assert store.read(RunsByKey((a_run(1).key,)))
     forget(store)
@@ -126,11 +125,10 @@ def plan_of(connection: psycopg.Connection[Any], sql: str) -> str:
 
 @pytest.mark.parametrize("is_analyzed", [False, True], ids=["fresh", "analyzed while empty"])
 def test_no_plan_of_a_transaction_reads_a_whole_table_whatever_is_known_of_it(
-    postgres_database: str, open_store: OpenStore, *, is_analyzed: bool
+    postgres_with_tables: str, open_store: OpenStore, *, is_analyzed: bool
 ) -> None:
     """A plan that is kept from when a table was empty is still there when it is large."""
-    open_store(postgres_database).setup()
-    with psycopg.connect(**connection_settings(postgres_database), autocommit=True) as connection:
+    with psycopg.connect(**connection_settings(postgres_with_tables), autocommit=True) as connection:
         connection.execute("SET plan_cache_mode = force_generic_plan")
         if is_analyzed:
             connection.execute("ANALYZE")

@@ -80,6 +80,7 @@ def run_together(program: str, *arguments: Sequence[object]) -> None:
     run(program + TOGETHER, json.dumps(arguments))
 
 
+@pytest.mark.slow
 def test_processes_that_set_up_the_same_database_do_not_disturb_each_other(
     url: str, open_store: OpenStore
 ) -> None:
@@ -99,6 +100,7 @@ def test_processes_that_write_the_same_row_lose_nothing(store: SqlPersistence, u
     assert store.read(CountAll(NAMESPACE)).runs == {"running": 161}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(sys, "platform") or sys.platform == "win32", reason="there is no fork")
 def test_a_forked_child_uses_connections_of_its_own(store: SqlPersistence, url: str) -> None:
     store.transact(lambda tx: tx.apply([CreateRun(a_run(1))]))

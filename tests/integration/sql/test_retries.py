@@ -81,9 +81,10 @@ def test_without_tables_the_error_says_what_to_do(url: str, open_store: OpenStor
         store.read(RunsByKey((a_key(1),)))
 
 
-def test_a_locked_file_is_waited_for_until_the_deadline(sqlite_url: str, open_store: OpenStore) -> None:
-    store, busy = open_store(sqlite_url, deadline=0.4), open_store(sqlite_url)
-    store.setup()
+def test_a_locked_file_is_waited_for_until_the_deadline(
+    sqlite_with_tables: str, open_store: OpenStore
+) -> None:
+    store, busy = open_store(sqlite_with_tables, deadline=0.4), open_store(sqlite_with_tables)
 
     def work(tx: Transaction) -> None:
         tx.runs([a_key(1)])
@@ -96,10 +97,9 @@ def test_a_locked_file_is_waited_for_until_the_deadline(sqlite_url: str, open_st
 
 @pytest.mark.service
 def test_a_deadlock_is_resolved_by_running_one_work_again(
-    postgres_database: str, open_store: OpenStore
+    postgres_with_tables: str, open_store: OpenStore
 ) -> None:
-    store = open_store(postgres_database)
-    store.setup()
+    store = open_store(postgres_with_tables)
     store.transact(lambda tx: tx.apply([CreateRun(a_run(1)), CreateRun(a_run(2))]))
     meeting = threading.Barrier(2)
     tries = [0, 0]
@@ -121,14 +121,14 @@ def test_a_deadlock_is_resolved_by_running_one_work_again(
     assert sum(tries) >= 3
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_a_lock_that_is_not_given_in_time_is_tried_again(
-    postgres_database: str, open_store: OpenStore
+    postgres_with_tables: str, open_store: OpenStore
 ) -> None:
-    store = open_store(postgres_database)
-    store.setup()
+    store = open_store(postgres_with_tables)
     store.transact(lambda tx: tx.apply([CreateRun(a_run(1))]))
-    with psycopg.connect(postgres_database) as holder:
+    with psycopg.connect(postgres_with_tables) as holder:
         holder.execute("SELECT * FROM holdfast_runs FOR UPDATE")
         release = threading.Timer(2.5, holder.rollback)
         release.start()
@@ -144,10 +144,9 @@ def test_a_lock_that_is_not_given_in_time_is_tried_again(
 
 
 @pytest.mark.service
-def test_a_terminated_session_is_replaced(postgres_database: str, open_store: OpenStore) -> None:
-    store = open_store(postgres_database)
-    store.setup()
-    killer = psycopg.connect(postgres_database, autocommit=True)
+def test_a_terminated_session_is_replaced(postgres_with_tables: str, open_store: OpenStore) -> None:
+    store = open_store(postgres_with_tables)
+    killer = psycopg.connect(postgres_with_tables, autocommit=True)
     tries: list[int] = []
 
     def work(tx: Transaction) -> None:
@@ -183,10 +182,9 @@ def test_the_time_zone_of_sessions_does_not_matter(postgres_database: str, open_
 @pytest.mark.service
 @pytest.mark.parametrize("options", [{"session_settings": False}, {"pipeline": False}])
 def test_options_for_poolers_change_nothing_else(
-    postgres_database: str, open_store: OpenStore, options: dict[str, bool]
+    postgres_with_tables: str, open_store: OpenStore, options: dict[str, bool]
 ) -> None:
-    store = open_store(postgres_database, **options)
-    store.setup()
+    store = open_store(postgres_with_tables, **options)
     store.transact(lambda tx: tx.apply([CreateRun(a_run(1)), AppendHistory(a_row(a_key(1), 1))]))
 
     with pytest.raises(ConflictError):

@@ -142,6 +142,7 @@ def test_tables_of_the_first_version_are_brought_up_to_date_with_their_runs(
     assert store.read(CountRuns(RunFilter(namespace=NAMESPACE))) == {RunStatus.RUNNING: 2_500}
 
 
+@pytest.mark.slow
 def test_what_waited_before_there_were_ranks_keeps_its_place(url: str, open_store: OpenStore) -> None:
     runs = [
         a_run(1, status=RunStatus.PENDING, priority=1),
@@ -180,6 +181,7 @@ def test_setup_says_that_there_is_no_server(open_store: OpenStore) -> None:
         store.setup()
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_setup_waits_for_a_server_that_starts(open_store: OpenStore) -> None:
     with PrivatePostgres() as server:

@@ -99,7 +99,7 @@ def test_many_hints_are_sent_in_messages_that_fit(pair: tuple[PostgresTransport,
 
 
 @pytest.mark.service
-@pytest.mark.parametrize("fault", ["cut", "blackhole"])
+@pytest.mark.parametrize("fault", ["cut", pytest.param("blackhole", marks=pytest.mark.slow)])
 def test_who_was_cut_off_is_told_that_something_may_have_changed(
     pair: tuple[PostgresTransport, PostgresTransport], proxy: Proxy, fault: str
 ) -> None:
@@ -128,10 +128,9 @@ def test_a_carrier_that_is_not_there_raises_nothing() -> None:
     assert time.monotonic() - started < 5
 
 
-def test_a_commit_of_another_process_is_noticed(sqlite_url: str) -> None:
-    store = SqlPersistence(sqlite_url)
-    store.setup()
-    transport = SqliteTransport(sqlite_path(sqlite_url))
+def test_a_commit_of_another_process_is_noticed(sqlite_with_tables: str) -> None:
+    store = SqlPersistence(sqlite_with_tables)
+    transport = SqliteTransport(sqlite_path(sqlite_with_tables))
     assert tuple(transport.receive(1, 0.05)) == ()
     store.transact(lambda tx: tx.apply([CreateRun(a_run(1))]))
     started = time.monotonic()

@@ -19,8 +19,11 @@ from holdfast.ports.persistence import ChildrenLeft, OwedJobs, Query, Waiting
 from holdfast.ports.records import JobKind, JobState
 from holdfast.testing.conformance.builders import DEFINITION, NAMESPACE, NOW, QUEUE, a_job, a_key, a_run
 from tests.integration.sql.test_backlog import OpenStore, rows_touched
+from tests.sizes import sized
 
-BACKLOG = 60_000
+pytestmark = pytest.mark.sized
+
+BACKLOG = sized(20_000, 60_000)
 JOBS = f"""
     INSERT INTO holdfast_jobs (run, number, namespace, queue, definition, kind, node, state, priority, wake_at,
         epoch, attempts, max_attempts, losses, input, waits_for)
@@ -103,10 +106,9 @@ def indexes(plan: dict[str, Any]) -> set[str]:
 
 
 @pytest.mark.service
-def test_postgres_finds_what_waits_by_its_indexes(postgres_database: str, open_store: OpenStore) -> None:
-    store = open_store(postgres_database)
-    store.setup()
-    with psycopg.connect(postgres_database, autocommit=True) as connection:
+def test_postgres_finds_what_waits_by_its_indexes(postgres_with_tables: str, open_store: OpenStore) -> None:
+    store = open_store(postgres_with_tables)
+    with psycopg.connect(postgres_with_tables, autocommit=True) as connection:
         for insert in (JOBS, RUNS):
             connection.execute(f"{insert} FROM generate_series(1, {BACKLOG}) AS n".encode())
         store.transact(lambda tx: tx.apply(FOUND))
@@ -120,10 +122,9 @@ def test_postgres_finds_what_waits_by_its_indexes(postgres_database: str, open_s
     check_found(store)
 
 
-def test_sqlite_finds_what_waits_by_its_indexes(sqlite_url: str, open_store: OpenStore) -> None:
-    store = open_store(sqlite_url)
-    store.setup()
-    connection = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))
+def test_sqlite_finds_what_waits_by_its_indexes(sqlite_with_tables: str, open_store: OpenStore) -> None:
+    store = open_store(sqlite_with_tables)
+    connection = sqlite3.connect(sqlite_with_tables.removeprefix("sqlite:///"))
     for insert in (JOBS, RUNS):
         connection.execute(f"{insert} FROM ({numbers(BACKLOG)})")
     connection.commit()
@@ -162,10 +163,9 @@ def rate_questions(dialect: Dialect) -> Sequence[tuple[str, Parameters, str, int
 
 @pytest.mark.service
 def test_postgres_does_not_read_those_who_wait_under_a_rate_limit(
-    postgres_database: str, open_store: OpenStore
+    postgres_with_tables: str, open_store: OpenStore
 ) -> None:
-    open_store(postgres_database).setup()
-    with psycopg.connect(postgres_database, autocommit=True) as connection:
+    with psycopg.connect(postgres_with_tables, autocommit=True) as connection:
         connection.execute(f"{RATED} FROM generate_series(1, {BACKLOG}) AS n".encode())
         connection.execute("VACUUM ANALYZE holdfast_jobs")
         for sql, given, index, rows in rate_questions(PostgresDialect()):
@@ -177,10 +177,9 @@ def test_postgres_does_not_read_those_who_wait_under_a_rate_limit(
 
 
 def test_sqlite_does_not_read_those_who_wait_under_a_rate_limit(
-    sqlite_url: str, open_store: OpenStore
+    sqlite_with_tables: str, open_store: OpenStore
 ) -> None:
-    open_store(sqlite_url).setup()
-    connection = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))
+    connection = sqlite3.connect(sqlite_with_tables.removeprefix("sqlite:///"))
     connection.execute(f"{RATED} FROM ({numbers(BACKLOG)})")
     connection.commit()
     for sql, given, index, _ in rate_questions(SqliteDialect()):

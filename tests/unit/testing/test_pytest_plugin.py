@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 WORKFLOW = """
 import pytest
 from holdfast import Pipeline, stage
@@ -54,6 +56,7 @@ def test_double(world, golden_history):
 """
 
 
+@pytest.mark.slow
 def test_golden_histories_are_missed_written_and_compared(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, GOLDEN)
     assert done.returncode == 1
@@ -72,6 +75,7 @@ def test_golden_histories_are_missed_written_and_compared(tmp_path: Path) -> Non
     assert "written" not in done.stdout
 
 
+@pytest.mark.slow
 def test_a_difference_is_shown_and_nothing_else(tmp_path: Path) -> None:
     run_pytest(tmp_path, GOLDEN, "--holdfast-update")
     done = run_pytest(tmp_path, GOLDEN.replace("PIPELINE(3)", "PIPELINE(4)"))
@@ -103,6 +107,7 @@ def test_fulfil(world, golden_replay):
 """
 
 
+@pytest.mark.slow
 def test_histories_for_replays_are_missed_recorded_once_and_replayed(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, REPLAYED)
     assert done.returncode == 1
@@ -124,6 +129,7 @@ def test_histories_for_replays_are_missed_recorded_once_and_replayed(tmp_path: P
     assert path.read_text() == text, "it is never written again"
 
 
+@pytest.mark.slow
 def test_a_second_history_of_a_test_needs_a_name(tmp_path: Path) -> None:
     code = GOLDEN.replace(', "once more"', "")
     done = run_pytest(tmp_path, code, "--holdfast-update")
@@ -131,6 +137,7 @@ def test_a_second_history_of_a_test_needs_a_name(tmp_path: Path) -> None:
     assert "needs a name" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_traceback_of_a_stage_that_failed_is_shown(tmp_path: Path) -> None:
     code = """
 def test_double(world: World) -> None:
@@ -162,6 +169,7 @@ def seeds_of(folder: Path, *arguments: str) -> dict[str, int]:
     return {name: int(seeds) for name, seeds in re.findall(r"\b(marked|said|plain) (\d+)", done.stdout)}
 
 
+@pytest.mark.slow
 def test_seeds_are_said_by_the_command_line_the_test_or_its_mark(tmp_path: Path) -> None:
     assert seeds_of(tmp_path) == {"marked": 4, "said": 3, "plain": 100}
     assert seeds_of(tmp_path, "--holdfast-seeds=7") == dict.fromkeys(("marked", "said", "plain"), 7)
@@ -170,6 +178,7 @@ def test_seeds_are_said_by_the_command_line_the_test_or_its_mark(tmp_path: Path)
     )
 
 
+@pytest.mark.slow
 def test_a_failed_simulation_shows_what_happened_and_not_the_simulator(tmp_path: Path) -> None:
     code = """
 from holdfast.testing import Effects
@@ -202,6 +211,7 @@ assert not {"attrs", "cattrs", "sqlalchemy", "anyio", "hypothesis"} & set(sys.mo
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, timeout=60)
 
 
+@pytest.mark.slow
 def test_simulations_that_see_no_effects_are_named(tmp_path: Path) -> None:
     done = run_pytest(
         tmp_path,

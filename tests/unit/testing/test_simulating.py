@@ -20,6 +20,7 @@ from holdfast import (
 from holdfast.hosts.sync_handles import SyncRunHandle
 from holdfast.ports.errors import InvalidArgumentError, RunCancelledError, RunFailedError
 from holdfast.testing import Effects, SimulationFailedError, Stubs, simulate
+from tests.sizes import sized
 
 effects = Effects()
 counted: list[int] = []
@@ -115,7 +116,7 @@ CHILD = line("child").pipe(doze).pipe(charge_by_key)
 ALL = line("all").pipe(stumble).pipe(stage(CHILD)).pipe(many).map(charge_by_key).pipe(total).pipe(handed_on)
 
 
-def seeds(found: Callable[[int], object], tries: int = 60) -> int:
+def seeds(found: Callable[[int], object], tries: int) -> int:
     """How many of so many seeds find something."""
     wrong = 0
     for seed in range(1, tries + 1):
@@ -151,9 +152,11 @@ def test_a_run_that_fails_only_with_faults_is_found() -> None:
         simulate(line("p").pipe(give_up_later)(5))
 
 
+@pytest.mark.sized
 def test_one_seed_in_twenty_finds_what_lies_between_an_effect_and_its_commit() -> None:
     call = line("p").pipe(charge)(5)
-    assert seeds(lambda seed: simulate(call, seeds=[seed], effects=effects)) >= 3
+    tries = sized(30, 60)
+    assert seeds(lambda seed: simulate(call, seeds=[seed], effects=effects), tries) >= tries // 20
 
 
 def test_what_does_not_end_without_faults_is_told_before_any_seed() -> None:
@@ -173,15 +176,17 @@ def test_what_a_test_sees_afterwards_is_raised() -> None:
 # What is right is not ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sized
 def test_all_kinds_of_stages_bear_all_faults() -> None:
-    simulation = simulate(ALL(1), seeds=40, effects=effects, before=counted.clear)
+    tries = sized(20, 40)
+    simulation = simulate(ALL(1), seeds=tries, effects=effects, before=counted.clear)
 
     assert simulation.result == 6
     assert simulation.seconds > 10 * 86_400
-    assert simulation.seeds == 40
-    assert simulation.excused < 10
-    assert simulation.fired["crash"] >= 20
-    assert simulation.fired["pause"] + simulation.fired["freeze"] >= 10
+    assert simulation.seeds == tries
+    assert simulation.excused < tries // 4
+    assert simulation.fired["crash"] >= tries // 2
+    assert simulation.fired["pause"] + simulation.fired["freeze"] >= tries // 4
     assert {"fails_before", "lost_answer", "hint_lost", "hint_late", "slow"} <= simulation.fired.keys()
 
 

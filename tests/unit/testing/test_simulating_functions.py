@@ -16,6 +16,7 @@ from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.functions.machine import in_memory
 from holdfast.ports.errors import InvalidArgumentError, RunCancelledError, RunFailedError
 from holdfast.testing import Effects, SimulationFailedError, Stubs, simulate
+from tests.sizes import sized
 
 effects = Effects()
 counted: list[int] = []
@@ -128,8 +129,9 @@ def _none_is_left_in_memory() -> None:
     assert not in_memory()
 
 
+@pytest.mark.sized
 def test_nothing_is_found_in_a_function_that_bears_every_crash() -> None:
-    simulation = simulate(monthly(3), effects=effects, seeds=40)
+    simulation = simulate(monthly(3), effects=effects, seeds=sized(20, 40))
     assert simulation.result[:5] == ["January 0", "January 1", "March 2", "good", "bye"]
     assert simulation.seconds == pytest.approx(90 * 86_400, rel=0.01)
     assert simulation.fired["crash"] > 10
