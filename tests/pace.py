@@ -1,9 +1,11 @@
-"""How often workers of tests look for what nobody tells them of."""
+"""How often workers of tests look for what nobody tells them of, and how soon functions rest."""
 
+from functools import partial
 from typing import Any, Final
 
 import pytest
 
+from holdfast.hosts import bodies
 from holdfast.hosts.process import worker as worker_module
 from holdfast.hosts.process.settings import Settings
 
@@ -21,3 +23,8 @@ def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(worker_module, "Settings", settings)
     monkeypatch.setattr(worker_module, "MAINTENANCE_INTERVAL", OFTEN)
+
+
+def rest_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let functions rest for whatever they wait for, though it comes in less than a second."""
+    monkeypatch.setattr(bodies, "Parts", partial(bodies.Parts, park_after=0))

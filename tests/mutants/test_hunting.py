@@ -1,4 +1,4 @@
-"""The simulator finds bugs: one of those that are planted in every run of the tests, some more in the slow ones."""
+"""The simulator finds bugs that are planted."""
 
 import pytest
 

@@ -27,6 +27,7 @@ from holdfast.testing.simulation.faults import WRITTEN, Faults, Fired, Kind, Sch
 from holdfast.testing.simulation.fibers import START
 from holdfast.testing.trials import RUN_ID, Subject, Trial, World
 from holdfast.testing.verdicts import is_excused, problems
+from tests.sizes import sized
 from tests.still import Again, tell
 from tests.unit.kernel.functions.corpus import CORPUS, WHEN_CANCELLED, WHEN_SENT, double, words
 
@@ -157,11 +158,14 @@ def test_the_corpus_is_large() -> None:
     assert len(ALL) >= 50
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize("number", range(len(ALL)), ids=[call.definition.name for call, _ in ALL])
 def test_a_worker_that_is_lost_after_a_commit_changes_nothing(number: int) -> None:
-    """Of the commits of each function, every third; the slow tests do points between them, too."""
+    """Of the commits of each function, some; the slow tests do points between them, too."""
     call, told = ALL[number]
-    points, alike = crashed_everywhere(call, told, after_commits=True, first=1 + number % 3, every=3)
+    points, alike = crashed_everywhere(
+        call, told, after_commits=True, first=1 + number % 3, every=sized(5, 3)
+    )
     assert points
     assert told or alike
 

@@ -4,7 +4,6 @@ import json
 import logging
 from collections.abc import Callable
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,12 @@ import attrs
 import pytest
 
 from holdfast import Engine
-from holdfast.hosts import bodies
 from holdfast.hosts.stores import open_stores
 from holdfast.hosts.sync_handles import SyncRunHandle
 from holdfast.testing.histories import recorded
 from tests.aws import FakeAws
 from tests.cloud import Cloud, Mortal
+from tests.pace import rest_at_once
 from tests.simulation.test_corpus import CrashAt, played
 from tests.still import Play, StillClock, carry_out, worker_of
 from tests.unchanged import ORDER_IS_FREE, PLAYS, RACES, checks
@@ -34,7 +33,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have functions rest for whatever they wait for: time stands still while they are driven."""
-    monkeypatch.setattr(bodies, "Parts", partial(bodies.Parts, park_after=0))
+    rest_at_once(monkeypatch)
 
 
 def seen(runs: list[SyncRunHandle[Any]]) -> Seen:

@@ -58,6 +58,7 @@ def test_the_page_of_adapters_shows_its_example_word_for_word() -> None:
     assert begin + definition.rstrip() in (folder / "test_sqlite_blobs.py").read_text()
 
 
+@pytest.mark.slow
 def test_what_is_copied_from_the_page_of_adapters_works_in_a_folder_of_ones_own(tmp_path: Path) -> None:
     store, tests, *_ = (
         block.code for block in blocks(DOCS / "howto/write-an-adapter.md") if block.language == "python"

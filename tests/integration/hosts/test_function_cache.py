@@ -308,7 +308,7 @@ print("ends", flush=True)
 """
 
 
-@pytest.mark.parametrize("host", ["serverless", "worker"])
+@pytest.mark.parametrize("host", [pytest.param("serverless", marks=pytest.mark.slow), "worker"])
 def test_a_program_that_just_ends_has_no_effects(tmp_path: Path, host: str) -> None:
     script = tmp_path / "ends.py"
     script.write_text(SCRIPT)

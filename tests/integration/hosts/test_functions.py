@@ -5,13 +5,11 @@ import re
 from collections.abc import Awaitable, Sequence
 from concurrent.futures import Future
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 import anyio
 import pytest
 
-from holdfast.hosts import bodies
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.process.worker import Worker
 from holdfast.hosts.sync_handles import SyncRunHandle
@@ -26,6 +24,7 @@ from holdfast.ports.records import RunStatus
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.waiting import until
+from tests.pace import rest_at_once
 
 SOON = timedelta(seconds=20)
 
@@ -179,7 +178,7 @@ async def test_a_call_that_is_never_awaited_is_not_done_and_told_of(
 async def test_a_function_that_sleeps_is_parked_and_wakes_no_sooner(
     open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bodies, "Parts", partial(bodies.Parts, park_after=0))
+    rest_at_once(monkeypatch)
     engine = open_engine(patient)
     run = engine.sync.start(patient(0.8), id="x")
     async with Worker(engine):

@@ -135,7 +135,7 @@ async def test_what_it_raises_is_tried_again_and_comes_back_as_itself(open_engin
     sound(engine)
 
 
-@pytest.mark.parametrize(("lost", "gives"), [(1, "done"), (2, "lost")])
+@pytest.mark.parametrize(("lost", "gives"), [(1, "done"), pytest.param(2, "lost", marks=pytest.mark.slow)])
 async def test_a_worker_that_is_lost_with_it_costs_an_attempt(
     open_engine: OpenEngine, lost: int, gives: str
 ) -> None:

@@ -40,7 +40,7 @@ CALLS: Final = sized(25, 45)
 
 
 @pytest.mark.sized
-@pytest.mark.parametrize("map_limit", [1_000, 7])
+@pytest.mark.parametrize("map_limit", [1_000, pytest.param(7, marks=pytest.mark.slow)])
 def test_two_workers_together_start_no_more_than_the_limit(open_engine: OpenEngine, map_limit: int) -> None:
     starts = Starts()
 

@@ -25,6 +25,7 @@ from holdfast.ports.errors import (
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.waiting import until
+from tests.pace import rest_at_once
 
 SOON = 20
 
@@ -118,7 +119,10 @@ async def either(patience: float) -> str:
         return "nobody came"
 
 
-async def test_the_first_of_several_channels_is_taken(open_engine: OpenEngine) -> None:
+async def test_the_first_of_several_channels_is_taken(
+    open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rest_at_once(monkeypatch)
     engine = open_engine(either)
     async with Worker(engine):
         run = await engine.start(either(600), id="x")
@@ -126,7 +130,7 @@ async def test_the_first_of_several_channels_is_taken(open_engine: OpenEngine) -
         await run.signal(withdrawal("too dear"))
         with anyio.fail_after(SOON):
             assert await run.result() == "withdrawn: too dear"
-            assert await engine.run(either(1.2)) == "nobody came"
+            assert await engine.run(either(0.2)) == "nobody came"
     sound(engine)
 
 

@@ -17,6 +17,7 @@ from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.authoring.steps import Step, step
 from holdfast.ports.errors import DefinitionError, StepLostError, UnstorableValueError
 from tests.integration.hosts.conftest import OpenEngine
+from tests.pace import rest_at_once
 
 SOON = timedelta(seconds=20)
 SHORT = timedelta(milliseconds=300)
@@ -134,8 +135,12 @@ async def test_a_step_that_is_heard_from_lives_for_as_long_as_it_likes(open_engi
             assert await engine.run(count(12)) == [1]
 
 
-async def test_whoever_drives_the_function_next_knows_it_too(open_engine: OpenEngine) -> None:
-    @step(retry=Retry(attempts=2, wait=timedelta(seconds=1.1), jitter=0), heartbeat_timeout=10)
+async def test_whoever_drives_the_function_next_knows_it_too(
+    open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rest_at_once(monkeypatch)
+
+    @step(retry=Retry(attempts=2, wait=timedelta(seconds=0.2), jitter=0), heartbeat_timeout=10)
     async def fails_once(pages: int) -> list[int]:
         context = step_context()
         first = context.last_heartbeat(int, 0)

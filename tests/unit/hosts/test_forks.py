@@ -13,6 +13,7 @@ from holdfast.ports.records import HistoryRow
 from holdfast.testing import World
 from holdfast.testing.ledger import Ledger
 from holdfast.testing.snapshots import snapshot_of
+from tests.sizes import sized
 from tests.unit.kernel.functions.corpus import CORPUS
 
 ENDS = ("stage.completed", "stage.failed", "run.continued")
@@ -38,6 +39,7 @@ def calls(rows: tuple[HistoryRow, ...]) -> dict[str, tuple[str, object]]:
     return found
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize("call", CORPUS, ids=[f"{at}-{one.definition.name}" for at, one in enumerate(CORPUS)])
 def test_from_each_row_on_it_ends_as_it_did(call: Call[Any]) -> None:
     name, ledger = call.definition.name, Ledger()
@@ -64,7 +66,7 @@ def test_from_each_row_on_it_ends_as_it_did(call: Call[Any]) -> None:
                 else:
                     assert calls(after.rows) == calls(before.rows), row
                     assert again == usual or (name == "drawn" and row == 1), row
-            row += 1
+            row += sized(2, 1)
         assert forked >= 1
         assert not refused or name.startswith("saga")
         assert check(snapshot_of(world.store)) == []

@@ -65,6 +65,7 @@ def _traced() -> Iterator[None]:
     tracemalloc.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.sized
 @pytest.mark.skipif(sys.gettrace() is not None, reason="who measures coverage keeps objects of its own")
 @pytest.mark.parametrize("function", [receives, sleeps, works], ids=lambda one: one.name)

@@ -332,6 +332,7 @@ def test_a_map_of_many_items_goes_at_its_rate_in_the_order_of_the_items() -> Non
     assert world.run("x").status == "completed"
 
 
+@pytest.mark.slow
 def test_a_long_window_is_kept_in_few_instants() -> None:
     """Beyond a hundred starts a hundredth of the period is one instant, which is its end: never too early."""
     world = World(pipeline(rated(limit=120)))
@@ -422,6 +423,7 @@ def test_a_start_counts_for_a_version_with_a_longer_period_after_its_own_is_over
         assert sum(at - period < other for other, _ in starts[: index + 1]) <= limit
 
 
+@pytest.mark.slow
 def test_starts_that_only_another_version_still_counts_are_kept_in_few_instants() -> None:
     brief, daily = rated(limit=100, per=SECOND), rated(limit=2_000, per=86_400 * SECOND)
     world = World(pipeline(brief), pipeline(daily, version="2"))

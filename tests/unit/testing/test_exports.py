@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 import holdfast.testing
 
 
@@ -11,6 +13,7 @@ def test_every_name_is_there() -> None:
         assert getattr(holdfast.testing, name) is not None
 
 
+@pytest.mark.slow
 def test_without_the_extra_it_is_said_how_to_install_it() -> None:
     program = """
 import sys

@@ -419,6 +419,7 @@ def test_what_was_put_before_a_kill_is_there_and_nothing_is_torn(killed_root: tu
         assert store.get(key)
 
 
+@pytest.mark.slow
 def test_several_processes_share_a_root(root: Path) -> None:
     sharers = [_run(_SHARER, str(root), how, str(at)) for at, how in enumerate(("keep", "delete", "delete"))]
     answers = [sharer.communicate(timeout=60)[0] for sharer in sharers]

@@ -58,6 +58,7 @@ def test_poolers_can_be_spared_session_settings() -> None:
     assert "options" not in connection_settings("postgresql://there/base", session_settings=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("missing", "call", "extra"),
     [

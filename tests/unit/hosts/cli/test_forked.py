@@ -103,6 +103,7 @@ def test_it_is_checked_before_an_upgrade(shop: CommandLine) -> None:
     )
 
 
+@pytest.mark.slow
 def test_it_is_stepped_through_from_its_beginning(shop: CommandLine, tmp_path: Path) -> None:
     shop("history", "export", "fork_before:engine", "order-1", "-o", "h.json")
     done = subprocess.run(

@@ -10,6 +10,8 @@ from holdfast.hosts.engine import Engine
 from holdfast.hosts.process.collecting import YOUNG_MAX, collecting_seldom
 from holdfast.hosts.process.worker import Worker
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _usual() -> Generator[None]:
