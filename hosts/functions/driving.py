@@ -131,8 +131,8 @@ class _Driver:
         self._is_closed = False
         self._publish_at: Micros | None = None
         """When what the function shows is recorded by itself, if nothing else is before."""
-        self._misread = 0
-        """How often a blob could not be read, since one could."""
+        self._misread: dict[str, int] = {}
+        """How often each blob could not be read that still can't."""
         self._is_fenced = False
         """Whether somebody else drives it by now, or nobody does."""
 
@@ -246,14 +246,17 @@ class _Driver:
 
     def _text(self, payload: Payload) -> str:
         """Return the text of a value. A blob that is not there, for copies lag, is asked for again for a while."""
+        blob = payload.blob
+        if blob is None:
+            return self._body.payloads.get(payload)
         try:
             text = self._body.payloads.get(payload)
         except (BlobCorruptError, BlobMissingError) as error:
-            self._misread += 1
-            if self._misread > MISREAD_MAX:
+            times = self._misread[blob] = self._misread.get(blob, 0) + 1
+            if times > MISREAD_MAX:
                 raise
             raise UnavailableError(str(error)) from error
-        self._misread = 0
+        self._misread.pop(blob, None)
         return text
 
     # Steps ----------------------------------------------------------------------------------------------------------

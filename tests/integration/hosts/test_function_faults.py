@@ -7,16 +7,19 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
 from holdfast.adapters.system.clock import SystemClock
+from holdfast.hosts.engine import Engine
 from holdfast.hosts.functions import driving, opening, turns
 from holdfast.hosts.functions.drive import Drive
 from holdfast.hosts.functions.recording import Recorder
 from holdfast.hosts.process.worker import Worker
+from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import Workflow, workflow
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.steps import step
@@ -24,6 +27,7 @@ from holdfast.kernel.commands import JobRecorded
 from holdfast.kernel.functions.machine import FunctionMachine, in_memory
 from holdfast.ports.errors import RunFailedError, UnavailableError
 from holdfast.ports.records import Payload, RunStatus
+from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.waiting import until
 
@@ -145,6 +149,53 @@ async def test_a_blob_store_that_is_away_for_a_moment_has_nothing_recorded_twice
             assert await run.result() == [1, 2]
     assert [event.type for event in await run.history()].count("step.completed") == 2
     assert len(asked) > 2
+
+
+@step
+async def large(letter: str) -> str:
+    return letter * 100_000
+
+
+go_on = Channel("go_on", str)
+
+
+@workflow
+async def reads_what_is_large() -> int:
+    texts = [await large("a"), await large("b")]
+    return sum(map(len, texts)) + len(await go_on.receive())
+
+
+async def test_a_value_that_is_gone_blocks_its_run_whatever_else_its_history_has(
+    open_engine: OpenEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What can be read, before it in the history, does not make it be asked for again for ever."""
+    monkeypatch.setattr(driving, "MISREAD_MAX", 2)
+    engine = open_engine(reads_what_is_large)
+    async with Worker(engine, function_cache=0):
+        run = await engine.start(reads_what_is_large())
+        await until(lambda: _rests(engine))
+        second = max((path for path in (tmp_path / "blobs").rglob("*") if path.is_file()), key=_written)
+        aside = second.rename(tmp_path / "aside")
+        await run.signal(go_on("now"))
+        await until(lambda: _is_blocked(engine))
+        aside.rename(second)
+        await run.resume()
+        with anyio.fail_after(SOON):
+            assert await run.result() == 200_003
+
+
+def _rests(engine: Engine) -> bool:
+    jobs = snapshot_of(engine.core.stores.persistence, [engine.core.namespace]).jobs
+    return any(job.state == "sleeping" for of_run in jobs.values() for job in of_run.values())
+
+
+def _is_blocked(engine: Engine) -> bool:
+    runs = snapshot_of(engine.core.stores.persistence, [engine.core.namespace]).runs
+    return any(run.status is RunStatus.BLOCKED for run in runs.values())
+
+
+def _written(path: Path) -> int:
+    return path.stat().st_mtime_ns
 
 
 NEIGHBOURS_ARE_DONE = threading.Event()
