@@ -31,6 +31,7 @@ from holdfast.kernel.state import (
     Wakeable,
     slot_place,
 )
+from holdfast.kernel.wanted import Wanted
 from holdfast.ports.json import canonical
 from holdfast.ports.persistence import SlotPlace, Transaction, WaitedFor, Waiting
 from holdfast.ports.records import (
@@ -72,71 +73,32 @@ def load(
     """
     state = State(workflows)
     all_needs = [reads for reads in needs if reads is not NOTHING]
-    names: set[RunName] = set()
-    runs: set[str] = set()
-    jobs: set[JobKey] = set()
-    whole: set[str] = set()
-    whole_names: set[RunName] = set()
-    with_jobs: set[str] = set()
-    driven: set[str | RunName] = set()
-    past: set[RunName] = set()
-    leaving: set[RunName] = set()
-    seen: set[JobKey] = set()
-    duties: set[str] = set()
-    sessions: set[str] = set()
+    wanted = Wanted()
     for reads in all_needs:
-        names.update(reads.names)
-        if reads.whole_names:
-            whole_names.update(reads.names)
+        wanted.add(reads)
+        if reads.search is None:
+            continue
+        found = state.found.get(reads.search)
+        if found is None:
+            state.found[reads.search] = found = _search(tx, state.tables, reads.search, now)
+            wanted.add_found(reads.search, found)
         if reads.drivers:
-            driven.update(reads.runs)
-            driven.update(reads.names)
-        if reads.past_names:
-            past.update(reads.names)
-        if reads.leavings:
-            leaving.update(reads.names)
-        runs.update(reads.runs)
-        jobs.update(reads.jobs)
-        seen.update(reads.seen)
-        duties.update(reads.duties)
-        if reads.search is None and not reads.locks_sessions:
-            sessions.update(reads.sessions)
-        if reads.whole_runs:
-            with_jobs.update(reads.runs)
-        if reads.search is not None and reads.search not in state.found:
-            found = _search(tx, state.tables, reads.search, now)
-            state.found[reads.search] = found
-            match reads.search:
-                case Lost() | Silent():
-                    jobs.update(found.jobs)
-                    runs.update(key.run for key in found.jobs)
-                    driven.update(key.run for key in found.jobs)
-                case Wakeable():
-                    jobs.update(found.jobs)
-                case Unsound():
-                    whole.update(found.runs)
-                case WaitingRuns() | WaitingJobs() | Overdue():
-                    runs.update(found.runs)
-                    jobs.update(found.jobs)
-                case _:
-                    pass
-        if reads.drivers and reads.search is not None:
-            driven.update(state.found[reads.search].runs)
-    _lock(tx, state, names, runs | whole, jobs, whole, whole_names, with_jobs, driven, sessions)
+            wanted.driven.update(found.runs)
+    _lock(tx, state, wanted)
     _slots(tx, state)
     _rates(tx, state, all_needs)
     _sessions(tx, state, all_needs)
-    unlocked = {key for key in seen - jobs if state.tables.job(key) is None}
+    unlocked = {key for key in wanted.seen - wanted.jobs if state.tables.job(key) is None}
     if unlocked:
         for job in tx.jobs(sorted(unlocked), lock=False):
             state.tables.put_job(job)
     _said_keys(tx, state, all_needs)
     _said(tx, state, all_needs)
-    if duties:
-        state.tables.duties.update((duty.name, duty) for duty in tx.duties(sorted(duties)))
+    if wanted.duties:
+        state.tables.duties.update((duty.name, duty) for duty in tx.duties(sorted(wanted.duties)))
     _sinks(tx, state, all_needs)
-    _past(tx, state, past)
-    _leavings(tx, state, leaving)
+    _past(tx, state, wanted.past)
+    _leavings(tx, state, wanted.leaving)
     _plans(tx, state, known_plans)
     _histories(tx, state)
     _unseen(tx, state, all_needs)
@@ -322,43 +284,30 @@ def _places(found: Iterable[Run | Job | None]) -> Iterable[tuple[SlotName, SlotP
             yield one.slot, SlotPlace(one.namespace, one.concurrency_key)
 
 
-def _lock(
-    tx: Transaction,
-    state: State,
-    names: set[RunName],
-    runs: set[str],
-    jobs: set[JobKey],
-    whole: set[str],
-    whole_names: set[RunName],
-    with_jobs: set[str],
-    driven: set[str | RunName],
-    sessions: set[str],
-) -> None:
-    tables = state.tables
-    if names:
-        for run in tx.latest_runs(sorted(names)):
+def _lock(tx: Transaction, state: State, wanted: Wanted) -> None:
+    tables, whole, driven = state.tables, wanted.whole, wanted.driven
+    if wanted.names:
+        for run in tx.latest_runs(sorted(wanted.names)):
             tables.put_run(run)
-    missing = runs - tables.runs.keys()
-    drivers: set[JobKey] = set()
-    if missing and jobs and not driven:  # which jobs these are does not depend on the runs
-        held = tx.held(sorted(missing), sorted(jobs), sorted(sessions))
+    runs = (wanted.runs | whole) - tables.runs.keys()
+    jobs = wanted.jobs
+    if runs and jobs and not driven:  # which jobs these are does not depend on the runs
+        held = tx.held(sorted(runs), sorted(jobs), sorted(wanted.sessions))
         for run in held.runs:
             tables.put_run(run)
         for job in held.jobs:
             tables.put_job(job)
         tables.sessions.update((session.id, session) for session in held.sessions)
-        jobs = set()
-    elif missing:
-        for run in tx.runs(sorted(missing)):
+    else:
+        for run in tx.runs(sorted(runs)) if runs else ():
             tables.put_run(run)
-    if driven:
         found = (driver_of(run) for run in tables.runs.values() if driven & {run.key, run.name})
-        drivers.update(key for key in found if key is not None)
-    if jobs or drivers:
-        for job in tx.jobs(sorted(jobs | drivers)):
+        drivers = {key for key in found if key is not None} if driven else set[JobKey]()
+        for job in tx.jobs(sorted(jobs | drivers)) if jobs or drivers else ():
             if job.key in jobs or job.kind is JobKind.DRIVE:  # what is a stage's is nothing to these commands
                 tables.put_job(job)
-    with_jobs |= whole | {tables.newest[name] for name in whole_names & tables.newest.keys()}
+    with_jobs = wanted.with_jobs | whole
+    with_jobs |= {tables.newest[name] for name in wanted.whole_names & tables.newest.keys()}
     with_jobs |= _held(state, driven) | _lost_again(state)
     if with_jobs:
         for job in tx.jobs_of(sorted(with_jobs)):

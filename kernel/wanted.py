@@ -1,0 +1,75 @@
+"""Which rows the commands of a batch need, put together."""
+
+import attrs
+
+from holdfast.kernel.state import (
+    Found,
+    Lost,
+    Overdue,
+    Reads,
+    Search,
+    Silent,
+    Unsound,
+    WaitingJobs,
+    WaitingRuns,
+    Wakeable,
+)
+from holdfast.ports.records import JobKey, RunName
+
+
+@attrs.define
+class Wanted:
+    """The keys of rows, by what is to be done with them. What each stands for is said in `Reads`."""
+
+    names: set[RunName] = attrs.field(factory=set[RunName])
+    runs: set[str] = attrs.field(factory=set[str])
+    jobs: set[JobKey] = attrs.field(factory=set[JobKey])
+    sessions: set[str] = attrs.field(factory=set[str])
+    """Those that are read without being locked, whatever a search finds."""
+    whole: set[str] = attrs.field(factory=set[str])
+    """Runs of which all is read that there is to be read."""
+    whole_names: set[RunName] = attrs.field(factory=set[RunName])
+    with_jobs: set[str] = attrs.field(factory=set[str])
+    driven: set[str | RunName] = attrs.field(factory=set[str | RunName])
+    past: set[RunName] = attrs.field(factory=set[RunName])
+    leaving: set[RunName] = attrs.field(factory=set[RunName])
+    seen: set[JobKey] = attrs.field(factory=set[JobKey])
+    duties: set[str] = attrs.field(factory=set[str])
+
+    def add(self, reads: Reads) -> None:
+        """Add what a command needs, but for what its search finds."""
+        self.names.update(reads.names)
+        if reads.whole_names:
+            self.whole_names.update(reads.names)
+        if reads.drivers:
+            self.driven.update(reads.runs)
+            self.driven.update(reads.names)
+        if reads.past_names:
+            self.past.update(reads.names)
+        if reads.leavings:
+            self.leaving.update(reads.names)
+        self.runs.update(reads.runs)
+        self.jobs.update(reads.jobs)
+        self.seen.update(reads.seen)
+        self.duties.update(reads.duties)
+        if reads.search is None and not reads.locks_sessions:
+            self.sessions.update(reads.sessions)
+        if reads.whole_runs:
+            self.with_jobs.update(reads.runs)
+
+    def add_found(self, search: Search, found: Found) -> None:
+        """Add what a search has found."""
+        match search:
+            case Lost() | Silent():
+                self.jobs.update(found.jobs)
+                self.runs.update(key.run for key in found.jobs)
+                self.driven.update(key.run for key in found.jobs)
+            case Wakeable():
+                self.jobs.update(found.jobs)
+            case Unsound():
+                self.whole.update(found.runs)
+            case WaitingRuns() | WaitingJobs() | Overdue():
+                self.runs.update(found.runs)
+                self.jobs.update(found.jobs)
+            case _:
+                pass
