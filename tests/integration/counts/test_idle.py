@@ -13,7 +13,7 @@ from tests.integration.counts.calls import counting_engine
 from tests.integration.counts.conftest import OpenEngine
 from tests.integration.counts.statements import Statements
 
-POLL = 0.05
+POLL = 0.1
 
 
 @stage
@@ -41,7 +41,7 @@ UNREAD = (
 def test_an_idle_worker_calls_the_store_at_most_once_in_a_poll_interval(
     url: str, namespace: str, monkeypatch: pytest.MonkeyPatch, with_sinks: bool
 ) -> None:
-    """All its intervals are a twentieth of what they are by default: polling, maintenance, renewal."""
+    """All its intervals are a tenth of what they are by default: polling, maintenance, renewal."""
     sinks = {"audit": MemorySink(), "search": MemorySink()} if with_sinks else {}
     monkeypatch.setattr(worker_module, "MAINTENANCE_INTERVAL", 5 * POLL)
     engine, counting = counting_engine(url, namespace, IDLE)
