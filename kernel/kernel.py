@@ -1,59 +1,38 @@
 """Takes commands, has them decided, and stores what they come to: one transaction for a batch."""
 
-import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
-import attrs
-
-from holdfast.kernel.codec import fingerprint_text, reply_from, reply_json
+from holdfast.kernel.batches import batches_of
 from holdfast.kernel.commands import (
     Attempt,
-    Blocked,
-    Cancelled,
     Command,
-    Completed,
-    Continued,
-    Expanded,
-    Failed,
-    Failure,
     JobClaimed,
     JobClaimOne,
     JobExecute,
     JobExecuted,
-    JobRecord,
     JobRelease,
     JobsAdmitted,
     JobSettle,
-    JobSettled,
-    NotYet,
-    Parked,
-    RunCreate,
-    RunDeliver,
     RunRerunFrom,
     RunsAdmitted,
     SessionRenew,
     SinkRegister,
     SinkRemove,
-    Started,
-    StepGave,
-    StepRaised,
-    Suspended,
-    Tested,
     admissions,
 )
-from holdfast.kernel.commands.jobs import ResultRefused
 from holdfast.kernel.decide.outbox import news_of
-from holdfast.kernel.functions.raising import raised_from
+from holdfast.kernel.idempotency import check_key, replayed, reply_of
 from holdfast.kernel.loading import load
-from holdfast.kernel.names import check_name
+from holdfast.kernel.messages import executed, ignored
 from holdfast.kernel.plan import Plan
 from holdfast.kernel.plan_cache import PlanCache
 from holdfast.kernel.previews import RerunPreview, preview_rerun
 from holdfast.kernel.record import Recording, recorded
-from holdfast.kernel.rules import RULES, reply_type
+from holdfast.kernel.refusals import without_value
+from holdfast.kernel.rules import RULES
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import AppendHistory, Change, StoreReply
 from holdfast.ports.clock import Clock, Ids, micros
@@ -61,22 +40,16 @@ from holdfast.ports.errors import (
     CommandError,
     ConflictError,
     HoldfastError,
-    IdempotencyConflictError,
     InvalidCommandError,
     RefusedError,
-    StepResultError,
     StorageRefusedError,
 )
-from holdfast.ports.json import canonical
 from holdfast.ports.persistence import Persistence, Transaction
-from holdfast.ports.records import STEP_COMPLETED, STEP_FAILED, Micros, Payload, Reply, Sink
+from holdfast.ports.records import Micros, Sink
 from holdfast.ports.transport import Hint, JobTransport
 
 R = TypeVar("R")
 
-BATCH_COMMANDS_MAX: Final = 500
-BATCH_BYTES_MAX: Final = 4 * 1024 * 1024
-IDEMPOTENCY_KEY_MAX: Final = 255
 SINKS_KNOWN_FOR: Final = 15.0
 """Seconds after which it is asked again which sinks there are; far less than `KNOWN_EVERYWHERE`."""
 
@@ -184,7 +157,7 @@ class Kernel:
 
     def _dispatch_all(self, commands: Sequence[Command[Any]]) -> list[Answer]:
         answers: list[Answer] = []
-        for batch in _batches(commands):
+        for batch in batches_of(commands):
             if isinstance(batch[0], JobExecute):
                 answers.append(self._execute(batch[0]))
             else:
@@ -241,7 +214,7 @@ class Kernel:
         if len(batch) > 1:
             return self._in_halves(batch)
         command = batch[0]
-        if (without := _without_value(command, error)) is not None:
+        if (without := without_value(command, error)) is not None:
             return self._dispatch_batch((without,))
         return [StorageRefusedError(f"the store refused the command {command.type}: {error}")]
 
@@ -290,16 +263,16 @@ class Kernel:
         self, state: State, command: Command[Any], now: Micros, changes: list[Change], hints: dict[Hint, None]
     ) -> Answer:
         try:
-            _check_key(command)
-            replayed = _replayed(state, command)
-            if replayed is not None:
-                return replayed
+            check_key(command)
+            known = replayed(state, command)
+            if known is not None:
+                return known
             decision = self._decide(state, command, now)
         except CommandError as error:
             return error
         made = decision.changes
         if command.idempotency_key is not None:
-            made = (*made, StoreReply(_reply(command, decision.reply, now)))
+            made = (*made, StoreReply(reply_of(command, decision.reply, now)))
         state.apply(made)
         changes.extend(made)
         hints.update(dict.fromkeys(decision.hints))
@@ -363,35 +336,6 @@ class Kernel:
 _RETRY_LATER: Final = 5_000_000
 
 
-def ignored(claimed: JobClaimed) -> JobExecuted:
-    """Return what became of a message whose job was not to be had."""
-    return JobExecuted(
-        status="ignored",
-        reason=claimed.ignored,
-        acknowledge=claimed.retry_after is None,
-        retry_after=claimed.retry_after,
-    )
-
-
-def executed(settle: JobSettle, settled: JobSettled) -> JobExecuted:
-    """Return what became of a message whose body ran."""
-    if settled.status == "fenced":
-        return JobExecuted(status="fenced")
-    return JobExecuted(status=_status(settle, settled), owes=settled.owes)
-
-
-def _status(
-    settle: JobSettle, settled: JobSettled
-) -> Literal["completed", "suspended", "failed", "retrying"]:
-    match settle.outcome:
-        case Failed() | StepRaised():
-            return "failed" if settled.retry_at is None else "retrying"
-        case Suspended() | NotYet() | Started() | Parked() | Blocked():
-            return "suspended"
-        case _:
-            return "completed"
-
-
 def _renewal(command: JobExecute) -> tuple[SessionRenew, ...]:
     """The session is renewed in the claim's transaction, so that a message costs two of them and not three."""
     if command.lease is None:
@@ -405,131 +349,3 @@ def _by_version(plans: Iterable[Plan]) -> Mapping[tuple[str, str | None], Plan]:
         workflows[plan.workflow, plan.version] = plan
         workflows[plan.workflow, None] = plan
     return workflows
-
-
-def _batches(commands: Sequence[Command[Any]]) -> Iterator[Sequence[Command[Any]]]:
-    """Split commands where a batch would become too large, and around those that are no transaction."""
-    batch: list[Command[Any]] = []
-    size = 0
-    for command in commands:
-        weight = _weight(command)
-        alone = isinstance(command, JobExecute)
-        if batch and (alone or len(batch) == BATCH_COMMANDS_MAX or size + weight > BATCH_BYTES_MAX):
-            yield batch
-            batch, size = [], 0
-        if alone:
-            yield (command,)
-        else:
-            batch.append(command)
-            size += weight
-    if batch:
-        yield batch
-
-
-def _weight(command: Command[Any]) -> int:
-    """Return about how many bytes of values a command carries."""
-    if isinstance(command, JobRecord):
-        weight = 0
-        for row in command.rows:
-            weight += 0 if row.output is None else _size(row.output)
-            weight += 0 if row.queued is None else _size(row.queued.input)
-        return weight
-    if isinstance(command, JobSettle):
-        said = sum(len(one.data) for one in command.said)
-        match command.outcome:
-            case StepGave(output=output):
-                return said + _size(output)
-            case Completed(output=output):
-                return said + _size(output) + sum(_size(event.payload) for event in command.events)
-            case Suspended(state=output) | Started(input=output):
-                return said + _size(output)
-            case Continued(input=output, signals=signals):
-                return said + _size(output) + sum(_size(one.payload) for one in signals)
-            case Expanded(items=items):
-                return said + sum(map(_size, items))
-            case Failed(failure=failure):
-                return said + len(failure.message) + len(failure.traceback)
-            case Blocked(failure=failure):
-                return said + len(failure.message) + len(failure.traceback)
-            case StepRaised(error=error):
-                return said + len(error)
-            case Tested() | NotYet() | Cancelled() | Parked():
-                return said
-    return _size(command.input) if isinstance(command, RunCreate) else 0
-
-
-def _size(payload: Payload) -> int:
-    return len(payload.inline or "")
-
-
-def _without_value(command: Command[Any], error: RefusedError) -> Command[Any] | None:
-    """Return what says that a value could not be stored, in place of the command that has it; None if none has."""
-    failure = Failure(code=StorageRefusedError.code, message=str(error)[:500], retryable=False)
-    match command:
-        case JobSettle(outcome=StepGave()):
-            raised = StepRaised(error=_error_text(StepResultError(failure.message)))
-            return attrs.evolve(command, outcome=raised, said=(), events=())
-        case JobSettle(outcome=outcome) if not isinstance(outcome, Failed):
-            kind = ResultRefused if isinstance(outcome, Completed) else Failed
-            return JobSettle(
-                namespace=command.namespace,
-                job=command.job,
-                epoch=command.epoch,
-                outcome=kind(failure=failure),
-            )
-        case JobRecord(rows=(row,)) if row.output is not None or row.queued is not None:
-            was_done = row.type == STEP_COMPLETED
-            told = StepResultError(failure.message) if was_done else StorageRefusedError(failure.message)
-            failed = attrs.evolve(row, type=STEP_FAILED, output=None, queued=None, error=_error_text(told))
-            return attrs.evolve(command, rows=(failed,))
-        case RunDeliver(parent=parent, output=output) if parent is not None and output is not None:
-            return RunDeliver(namespace=command.namespace, job=command.job, parent=parent, failure=failure)
-        case _:
-            return None
-
-
-def _error_text(error: Exception) -> str:
-    raised = raised_from(error)
-    facts = {
-        "type": raised.type,
-        "message": raised.message,
-        "code": raised.code,
-        "arguments": raised.arguments,
-    }
-    return canonical(facts)
-
-
-def _check_key(command: Command[Any]) -> None:
-    key = command.idempotency_key
-    if key is not None and not 0 < len(key) <= IDEMPOTENCY_KEY_MAX:
-        raise InvalidCommandError(
-            f"an idempotency key has 1 to {IDEMPOTENCY_KEY_MAX} characters, not {len(key)}"
-        )
-    check_name("the idempotency key", key)
-
-
-def _fingerprint(command: Command[Any]) -> str:
-    return hashlib.sha256(fingerprint_text(command).encode()).hexdigest()
-
-
-def _replayed(state: State, command: Command[Any]) -> object | None:
-    """Return what was answered under the command's key before, or None."""
-    if command.idempotency_key is None:
-        return None
-    known = state.tables.replies.get((command.namespace, command.idempotency_key))
-    if known is None:
-        return None
-    if known.fingerprint != _fingerprint(command):
-        raise IdempotencyConflictError(command.idempotency_key)
-    return cast("object", reply_from(known.body, reply_type(type(command))))
-
-
-def _reply(command: Command[Any], reply: object, now: Micros) -> Reply:
-    assert command.idempotency_key is not None
-    return Reply(
-        namespace=command.namespace,
-        key=command.idempotency_key,
-        fingerprint=_fingerprint(command),
-        body=reply_json(reply),
-        created_at=now,
-    )

@@ -24,7 +24,8 @@ from holdfast.kernel.commands import (
     JobSettled,
     StepRaised,
 )
-from holdfast.kernel.kernel import Kernel, executed
+from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.messages import executed
 from holdfast.ports.errors import CommandError, HoldfastError
 from holdfast.ports.records import Micros
 

@@ -24,7 +24,8 @@ from holdfast.kernel.commands import (
     SessionOpen,
     SessionRenew,
 )
-from holdfast.kernel.kernel import Kernel, ignored
+from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.messages import ignored
 from holdfast.kernel.plan import DEFAULT_QUEUE
 from holdfast.ports.arguments import SINK, Wanted, an, by_name, check, duration, integer
 from holdfast.ports.clock import micros

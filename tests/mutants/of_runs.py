@@ -232,7 +232,7 @@ OF_RUNS: Final = (
         caught_by=("L1",),
         edits=(
             Edit(
-                "kernel/kernel.py",
+                "kernel/refusals.py",
                 "if parent is not None and output is not None:",
                 "if parent is None and output is not None:",
             ),

@@ -6,6 +6,7 @@ from typing import TypeVar, cast
 import attrs
 import pytest
 
+from holdfast.kernel.batches import BATCH_BYTES_MAX, BATCH_COMMANDS_MAX
 from holdfast.kernel.commands import (
     Command,
     Completed,
@@ -26,7 +27,6 @@ from holdfast.kernel.commands import (
     SessionClose,
     SessionRenew,
 )
-from holdfast.kernel.kernel import BATCH_BYTES_MAX, BATCH_COMMANDS_MAX
 from holdfast.ports.changes import Change, CreateRun, UpdateRun
 from holdfast.ports.errors import (
     CommandError,

@@ -54,7 +54,7 @@ from holdfast.kernel.commands import (
     StageWake,
 )
 from holdfast.kernel.decide.outbox import PARK_AFTER
-from holdfast.kernel.kernel import IDEMPOTENCY_KEY_MAX
+from holdfast.kernel.idempotency import IDEMPOTENCY_KEY_MAX
 from holdfast.kernel.rules import RULES
 from holdfast.ports.errors import (
     IdempotencyConflictError,

@@ -1,0 +1,84 @@
+"""Which commands share a transaction: so many, and with so many bytes of values, that it does not take long."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from holdfast.kernel.commands import (
+    Blocked,
+    Cancelled,
+    Command,
+    Completed,
+    Continued,
+    Expanded,
+    Failed,
+    JobExecute,
+    JobRecord,
+    JobSettle,
+    NotYet,
+    Parked,
+    RunCreate,
+    Started,
+    StepGave,
+    StepRaised,
+    Suspended,
+    Tested,
+)
+from holdfast.ports.records import Payload
+
+BATCH_COMMANDS_MAX: Final = 500
+BATCH_BYTES_MAX: Final = 4 * 1024 * 1024
+
+
+def batches_of(commands: Sequence[Command[Any]]) -> Iterator[Sequence[Command[Any]]]:
+    """Split commands where a batch would become too large, and around those that are no transaction."""
+    batch: list[Command[Any]] = []
+    size = 0
+    for command in commands:
+        weight = _weight(command)
+        alone = isinstance(command, JobExecute)
+        if batch and (alone or len(batch) == BATCH_COMMANDS_MAX or size + weight > BATCH_BYTES_MAX):
+            yield batch
+            batch, size = [], 0
+        if alone:
+            yield (command,)
+        else:
+            batch.append(command)
+            size += weight
+    if batch:
+        yield batch
+
+
+def _weight(command: Command[Any]) -> int:
+    """Return about how many bytes of values a command carries."""
+    if isinstance(command, JobRecord):
+        weight = 0
+        for row in command.rows:
+            weight += 0 if row.output is None else _size(row.output)
+            weight += 0 if row.queued is None else _size(row.queued.input)
+        return weight
+    if isinstance(command, JobSettle):
+        said = sum(len(one.data) for one in command.said)
+        match command.outcome:
+            case StepGave(output=output):
+                return said + _size(output)
+            case Completed(output=output):
+                return said + _size(output) + sum(_size(event.payload) for event in command.events)
+            case Suspended(state=output) | Started(input=output):
+                return said + _size(output)
+            case Continued(input=output, signals=signals):
+                return said + _size(output) + sum(_size(one.payload) for one in signals)
+            case Expanded(items=items):
+                return said + sum(map(_size, items))
+            case Failed(failure=failure):
+                return said + len(failure.message) + len(failure.traceback)
+            case Blocked(failure=failure):
+                return said + len(failure.message) + len(failure.traceback)
+            case StepRaised(error=error):
+                return said + len(error)
+            case Tested() | NotYet() | Cancelled() | Parked():
+                return said
+    return _size(command.input) if isinstance(command, RunCreate) else 0
+
+
+def _size(payload: Payload) -> int:
+    return len(payload.inline or "")

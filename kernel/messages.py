@@ -1,0 +1,46 @@
+"""What became of a message that has a job carried out."""
+
+from typing import Literal
+
+from holdfast.kernel.commands import (
+    Blocked,
+    Failed,
+    JobClaimed,
+    JobExecuted,
+    JobSettle,
+    JobSettled,
+    NotYet,
+    Parked,
+    Started,
+    StepRaised,
+    Suspended,
+)
+
+
+def ignored(claimed: JobClaimed) -> JobExecuted:
+    """Return what became of a message whose job was not to be had."""
+    return JobExecuted(
+        status="ignored",
+        reason=claimed.ignored,
+        acknowledge=claimed.retry_after is None,
+        retry_after=claimed.retry_after,
+    )
+
+
+def executed(settle: JobSettle, settled: JobSettled) -> JobExecuted:
+    """Return what became of a message whose body ran."""
+    if settled.status == "fenced":
+        return JobExecuted(status="fenced")
+    return JobExecuted(status=_status(settle, settled), owes=settled.owes)
+
+
+def _status(
+    settle: JobSettle, settled: JobSettled
+) -> Literal["completed", "suspended", "failed", "retrying"]:
+    match settle.outcome:
+        case Failed() | StepRaised():
+            return "failed" if settled.retry_at is None else "retrying"
+        case Suspended() | NotYet() | Started() | Parked() | Blocked():
+            return "suspended"
+        case _:
+            return "completed"
