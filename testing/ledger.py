@@ -13,7 +13,8 @@ from typing import Final, NoReturn, TypeAlias, cast
 import attrs
 
 from holdfast.hosts.core import Core
-from holdfast.hosts.functions.drive import NOTES, TOLD, Drive
+from holdfast.hosts.functions.drive import Drive
+from holdfast.hosts.functions.telling import NOTES, TOLD
 from holdfast.hosts.run_histories import RunHistory, read_history, text_of
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.commands import JobRecorded

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.hosts.cli.screen import Screen, one_line, safe, status_text, table
-from holdfast.hosts.functions.drive import raised_from_facts
+from holdfast.hosts.functions.telling import raised_from_facts
 from holdfast.hosts.spans import span
 from holdfast.kernel.functions.asked import Raised
 from holdfast.ports.json import parse

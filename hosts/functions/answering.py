@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from holdfast.hosts.failures import MESSAGE_MAX
-from holdfast.hosts.functions.drive import type_of_answer
+from holdfast.hosts.functions.telling import type_of_answer
 from holdfast.hosts.payloads import INLINE_MAX
 from holdfast.kernel.commands import Recorded
 from holdfast.kernel.functions.asked import Answered, Raised

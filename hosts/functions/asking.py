@@ -15,7 +15,8 @@ import attrs
 
 from holdfast.hosts.core import Core
 from holdfast.hosts.functions.away import drive_away
-from holdfast.hosts.functions.drive import Drive, call_of_update, raised_from_facts
+from holdfast.hosts.functions.drive import Drive
+from holdfast.hosts.functions.telling import call_of_update, raised_from_facts
 from holdfast.hosts.run_histories import RunHistory, read_history, text_of
 from holdfast.kernel.authoring.exposed import (
     Query,

@@ -5,10 +5,11 @@ from typing import Final
 import attrs
 
 from holdfast.hosts.bodies import Body
-from holdfast.hosts.functions.drive import Drive, sent_in
+from holdfast.hosts.functions.drive import Drive
 from holdfast.hosts.functions.opening import rows_after
 from holdfast.hosts.functions.patience import until_available_in_thread
 from holdfast.hosts.functions.shown import name_of_shown, newest_shown
+from holdfast.hosts.functions.telling import sent_in
 from holdfast.kernel.commands import Continued, ShownOn
 from holdfast.kernel.decide.continuing import sent_on
 from holdfast.kernel.functions.asked import GoesOn

@@ -3,37 +3,40 @@
 No threads, no waiting and no clock in here. `open` and `take` run the function, so they are for a thread of their own.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias, cast
+from collections.abc import Mapping, Sequence
+from typing import Final, cast
 
 from holdfast.hosts.functions.queues import Queues
+from holdfast.hosts.functions.telling import (
+    NOTES,
+    PATCHED,
+    RETRYING,
+    Facts,
+    Texts,
+    is_of_driver,
+    known_from,
+    payload_of,
+    raised_from_facts,
+    told_by,
+    type_of_answer,
+)
 from holdfast.hosts.functions.todo import Todo, Try
 from holdfast.hosts.runtime import AttemptRuntime
-from holdfast.kernel.commands import UPDATE_ANSWERS, JobRecorded, Recorded, Sent
+from holdfast.kernel.commands import UPDATE_ANSWERS, JobRecorded, Recorded
 from holdfast.kernel.functions import limits
 from holdfast.kernel.functions.asked import (
     Answered,
-    Cancelling,
     ChildAsked,
-    ChildEnded,
-    ChildStarted,
-    ChildTold,
     Ended,
     Failed,
     GoesOn,
-    Raised,
     Row,
-    SignalReceived,
     StepAsked,
     StepCompleted,
-    StepFailed,
-    StepQueued,
     TellAsked,
     TimerAsked,
-    TimerFired,
     Told,
     Turn,
-    UpdateReceived,
 )
 from holdfast.kernel.functions.loop import CancelledError
 from holdfast.kernel.functions.machine import FunctionMachine, Known
@@ -46,13 +49,12 @@ from holdfast.ports.errors import (
     StepResultError,
     UnavailableError,
 )
-from holdfast.ports.json import parse
 from holdfast.ports.records import (
     CLOCK_READ,
     PUBLISHED,
     RESULT_REFUSED,
-    STEP_CANCELLED,
     STEP_COMPLETED,
+    STEP_FAILED,
     STEP_QUEUED,
     HistoryRow,
     Micros,
@@ -60,42 +62,11 @@ from holdfast.ports.records import (
     RunStatus,
 )
 
-PATCHED: Final = "patch.marked"
-NOTES: Final = frozenset({PATCHED, CLOCK_READ})
-"""The types of what is recorded before anything relies on it."""
 BEHIND_MAX: Final[Micros] = 1_000_000
 """By how much the clock of a function may be behind when it is told what has happened."""
-RETRYING: Final = "step.retrying"
 BLOCKED: Final = "run.blocked"
-TOLD: Final = frozenset(
-    {
-        "step.completed",
-        "step.failed",
-        STEP_QUEUED,
-        "timer.fired",
-        "child.signalled",
-        "child.cancelling",
-        "child.started",
-        "child.completed",
-        "child.failed",
-        "signal.received",
-        "update.received",
-        "run.cancelling",
-    }
-)
-"""The types of the rows that a function is told. Others, such as pauses, say nothing to it."""
-
-_OF_DRIVERS: Final = frozenset(
-    {STEP_QUEUED, STEP_CANCELLED, "timer.fired", "child.started", PUBLISHED, RESULT_REFUSED, *UPDATE_ANSWERS}
-)
-"""The types of the rows that are there only because some code has asked for something."""
 _RARE: Final = frozenset({PATCHED, RESULT_REFUSED, CLOCK_READ})
 """The types of the rows that are looked for before a function is told any."""
-_OF_STEPS: Final = frozenset({"step.completed", "step.failed", RETRYING})
-"""The types of the rows that whoever drives a function makes of its steps, but for those that are jobs of their own."""
-
-Texts: TypeAlias = Callable[[Payload], str]
-Facts: TypeAlias = Mapping[str, Any]
 
 
 class Drive:
@@ -146,12 +117,12 @@ class Drive:
         for.
         """
         self.seen = seen
-        known = _known(history)
+        known = known_from(history)
         rare = [one for one in known if one[0].type in _RARE]
         patches = [str(facts["call"]) for row, facts in rare if row.type == PATCHED]
         refused = next((str(facts["message"]) for row, facts in rare if row.type == RESULT_REFUSED), "")
         # Up to here some code has come before. A message says nothing of that: it may come before anything else.
-        past = next((row.number for row, facts in reversed(known) if _is_of_driver(row, facts)), 0)
+        past = next((row.number for row, facts in reversed(known) if is_of_driver(row, facts)), 0)
         self._read_before(rare)
         stored = self.stored = max(self.stored, past)
         began_at = self._machine.began_at
@@ -173,7 +144,7 @@ class Drive:
         """Tell the function what has been recorded, by whomever. `now` is what time it is."""
         self.is_paused = answer.run_status is RunStatus.PAUSED
         # What is new has been met by no other code, also if it comes together.
-        known = _known(answer.rows)
+        known = known_from(answer.rows)
         self._read_before(known)
         self._tell(known, now)
 
@@ -195,7 +166,7 @@ class Drive:
         Return whether it does. If these are not just the rows that follow, of which no other driver made any, then it
         does not: it is to be replayed.
         """
-        known = _known(news)
+        known = known_from(news)
         if not self._are_next(known):
             return False
         self._text = text
@@ -212,7 +183,7 @@ class Drive:
     def _are_next(self, news: Sequence[Known]) -> bool:
         numbers = range(self.seen + 1, self.seen + 1 + len(news))
         return all(
-            row.number == number and not _is_of_driver(row, facts) and row.type not in NOTES
+            row.number == number and not is_of_driver(row, facts) and row.type not in NOTES
             for number, (row, facts) in zip(numbers, news, strict=True)
         )
 
@@ -363,7 +334,7 @@ class Drive:
                 place += 1
                 if number <= self.seen:
                     continue
-                if number > self.stored and _is_of_driver(row, facts):
+                if number > self.stored and is_of_driver(row, facts):
                     self.stored = number
                 shown = None
                 if number > stored or shown_before:
@@ -445,68 +416,35 @@ class Drive:
         """Return what a row tells the function; None if it is not for it."""
         call, step = facts.get("call", ""), facts.get("step", "")
         if row.type == STEP_COMPLETED and self._made_queues is None:  # most rows are that
-            return StepCompleted(call=call, step=step, output=self._text(_payload(row)))
+            return StepCompleted(call=call, step=step, output=self._text(payload_of(row)))
         if row.type.startswith("step."):
             self._step(row.type, call, facts)
         elif row.type.startswith("child."):
             self._todo.children.pop(call, None)
-        match row.type:
-            case "step.completed":
-                return StepCompleted(call=call, step=step, output=self._text(_payload(row)))
-            case "timer.fired":
-                return TimerFired(call=call)
-            case "step.queued":
-                return StepQueued(call=call, step=step)
-            case "step.failed" if self._not_undone(call, facts):
-                return None
-            case "step.failed":
-                return StepFailed(call=call, step=step, error=raised_from_facts(facts))
-            case "child.started" | "child.failed" if call:
-                error = str(facts["message"]) if row.type == "child.failed" else None
-                return ChildStarted(
-                    call=call, workflow=str(facts["workflow"]), run=str(facts["run"]), error=error
-                )
-            case "child.signalled" | "child.cancelling":
-                return ChildTold(
-                    call=call,
-                    run=str(facts["run"]),
-                    is_cancel=row.type == "child.cancelling",
-                    error=str(facts["message"]) if "message" in facts else None,
-                )
-            case "child.completed":
-                return ChildEnded(run=str(facts["run"]), output=self._text(_payload(row)))
-            case "child.failed":
-                is_cancelled = facts["code"] == "child_cancelled"
-                return ChildEnded(
-                    run=str(facts["run"]), is_cancelled=is_cancelled, message=str(facts["message"])
-                )
-            case "signal.received":
-                return SignalReceived(channel=str(facts["channel"]), text=self._text(_payload(row)))
-            case "update.received":
-                return UpdateReceived(
-                    call=call_of_update(row.number),
-                    update=str(facts["update"]),
-                    arguments=self._text(_payload(row)),
-                )
-            case "run.cancelling":
-                return Cancelling(reason=str(facts.get("reason", "")))
-            case _:
-                if row.type == RETRYING and not self._is_queued(call):
-                    self._try_again(call, facts, row.run)
-                elif row.type == PATCHED:
-                    self._todo.patches.pop(call, None)
-                elif row.type == CLOCK_READ:
-                    self._todo.read.pop(cast("int", facts["row"]), None)
-                elif row.type == "run.created" and self._made_queues is not None:
-                    self.queues.begin_generation(self._machine.waits_for)
-                elif row.type == PUBLISHED:
-                    self._show(str(facts["name"]), cast("int", facts["number"]))
-                elif row.type in UPDATE_ANSWERS:
-                    self._answered(row, call)
-                elif row.type == BLOCKED:
-                    self.queues.not_undone = None
-                    self._was_full += facts.get("code") == HistoryFullError.code
-                return None
+        if row.type == STEP_FAILED and self._not_undone(call, facts):
+            return None
+        told = told_by(row, facts, self._text)
+        if told is None:
+            self._learn(row, call, facts)
+        return told
+
+    def _learn(self, row: HistoryRow, call: str, facts: Facts) -> None:
+        """Take in a row that the function is not told."""
+        if row.type == RETRYING and not self._is_queued(call):
+            self._try_again(call, facts, row.run)
+        elif row.type == PATCHED:
+            self._todo.patches.pop(call, None)
+        elif row.type == CLOCK_READ:
+            self._todo.read.pop(cast("int", facts["row"]), None)
+        elif row.type == "run.created" and self._made_queues is not None:
+            self.queues.begin_generation(self._machine.waits_for)
+        elif row.type == PUBLISHED:
+            self._show(str(facts["name"]), cast("int", facts["number"]))
+        elif row.type in UPDATE_ANSWERS:
+            self._answered(row, call)
+        elif row.type == BLOCKED:
+            self.queues.not_undone = None
+            self._was_full += facts.get("code") == HistoryFullError.code
 
     def _step(self, kind: str, call: str, facts: Facts) -> None:
         if kind == STEP_QUEUED or self._made_queues is not None:
@@ -552,57 +490,5 @@ class Drive:
             self._todo.new.append(asked)
 
 
-def call_of_update(number: int) -> str:
-    """Return how the update of a row is called in its run."""
-    return f"update{number}"
-
-
-def type_of_answer(answer: Answered) -> Literal["update.completed", "update.failed", "update.rejected"]:
-    """Return the type of the row that says what has come of an update."""
-    if answer.rejected is not None:
-        return "update.rejected"
-    return "update.completed" if answer.error is None else "update.failed"
-
-
 def _unread(_: Payload) -> str:
     raise AssertionError("nobody drives this function")
-
-
-def _is_of_driver(row: HistoryRow, facts: Facts) -> bool:
-    """Whether a row is there only because some code has asked for something: a run that was refused, too."""
-    if row.type in _OF_STEPS:
-        return "job" not in facts
-    if row.type == PUBLISHED:
-        return bool(facts["number"])  # that is what a generation before has shown
-    return row.type in _OF_DRIVERS or (row.type == "child.failed" and "call" in facts)
-
-
-def _known(history: Sequence[HistoryRow]) -> list[Known]:
-    """Return rows with what they tell, read at once: that takes half as long as to read each by itself."""
-    told: list[Facts] = parse(f"[{','.join(row.data or '{}' for row in history)}]")
-    return list(zip(history, told, strict=True))
-
-
-def _facts(row: HistoryRow) -> Facts:
-    return parse(row.data) if row.data else {}
-
-
-def _payload(row: HistoryRow) -> Payload:
-    assert row.payload is not None, f"row {row.number} of run {row.run} has no payload"
-    return row.payload
-
-
-def sent_in(row: HistoryRow) -> Sent:
-    """Return the message that a row has."""
-    return Sent(channel=str(_facts(row)["channel"]), payload=_payload(row))
-
-
-def raised_from_facts(facts: Mapping[str, object]) -> Raised:
-    """Return the exception that a row tells of."""
-    error = cast("Mapping[str, str | None]", facts.get("error") or {})
-    return Raised(
-        type=str(error.get("type", "")),
-        message=str(error.get("message", "")),
-        arguments=error.get("arguments"),
-        code=str(error.get("code", "body_error")),
-    )

@@ -7,8 +7,9 @@ import attrs
 
 from holdfast.hosts.bodies import Body
 from holdfast.hosts.functions.cache import Rested
-from holdfast.hosts.functions.drive import Drive, Texts
+from holdfast.hosts.functions.drive import Drive
 from holdfast.hosts.functions.gathering import Call, Gathering
+from holdfast.hosts.functions.telling import Texts
 from holdfast.kernel.authoring.functions import FunctionStage, Workflow
 from holdfast.kernel.histories import rows_of
 from holdfast.ports.events import RUN_ENDS

@@ -299,7 +299,7 @@ OF_FUNCTIONS: Final = (
             Edit(
                 "hosts/functions/drive.py",
                 "        if not self._are_next(known):\n            return False\n",
-                "        known = [one for one in known if not _is_of_driver(*one) and one[0].type != PATCHED]\n",
+                "        known = [one for one in known if not is_of_driver(*one) and one[0].type != PATCHED]\n",
             ),
         ),
     ),

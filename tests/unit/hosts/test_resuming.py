@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.hosts.functions.drive import PATCHED, Drive
+from holdfast.hosts.functions.drive import Drive
+from holdfast.hosts.functions.telling import PATCHED
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.steps import step
