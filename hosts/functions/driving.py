@@ -13,12 +13,14 @@ from anyio import CancelScope, CapacityLimiter
 
 from holdfast.hosts.bodies import Body
 from holdfast.hosts.failures import MESSAGE_MAX
+from holdfast.hosts.functions.alarm import Alarm
 from holdfast.hosts.functions.asked_rows import answer_rows, child_rows, queued_rows
 from holdfast.hosts.functions.drive import Drive
 from holdfast.hosts.functions.gathering import Call
 from holdfast.hosts.functions.opening import FencedError, let_rest, opened
 from holdfast.hosts.functions.outcomes import blocked, outcome_of, stuck
 from holdfast.hosts.functions.patience import RETRY_MAX, RETRY_MIN, until_available
+from holdfast.hosts.functions.patient_values import PatientValues
 from holdfast.hosts.functions.pulses import Pulses
 from holdfast.hosts.functions.recording import Record
 from holdfast.hosts.functions.shared import shared_here
@@ -39,8 +41,6 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.functions import limits
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import (
-    BlobCorruptError,
-    BlobMissingError,
     CommandError,
     CompensationError,
     HistoryFullError,
@@ -49,14 +49,12 @@ from holdfast.ports.errors import (
     UnavailableError,
 )
 from holdfast.ports.json import parse
-from holdfast.ports.records import HISTORY_LONG, Micros, Payload
+from holdfast.ports.records import HISTORY_LONG, Micros
 
 HEAR_EVERY: Final[Micros] = 5_000_000
 """How long, in microseconds, a driver does without a look at the history, whatever it is told: hints may be lost."""
 PUBLISH_WITHIN: Final[Micros] = 250_000
 """How long, in microseconds, what a function shows waits for something else to be recorded with."""
-MISREAD_MAX: Final = 10
-"""How often a blob is asked for again that is missing or torn: for some twenty seconds. Then its run is blocked."""
 _EARLY: Final[Micros] = 20_000
 """How long, in microseconds, to wait with a timer that is due here, and not yet where it is recorded."""
 
@@ -120,8 +118,8 @@ class _Driver:
         """Whether nothing but steps was to be done for the function when that was looked at, before it waits."""
         self._sent: Call[Record] | None = None
         """What is being recorded without waiting for it."""
-        self._alarm: tuple[float, Callable[[], object]] | None = None
-        """When it is stirred by itself, by the time of the loop, and what prevents that."""
+        self._alarm = Alarm(self._loop, self._stir)
+        """When it is stirred by itself."""
         self._fault: BaseException | None = None
         """What has ended the task of a step that was to end by itself."""
         self._has_news = False
@@ -131,8 +129,7 @@ class _Driver:
         self._is_closed = False
         self._publish_at: Micros | None = None
         """When what the function shows is recorded by itself, if nothing else is before."""
-        self._misread: dict[str, int] = {}
-        """How often each blob could not be read that still can't."""
+        self._values = PatientValues(body.payloads)
         self._is_fenced = False
         """Whether somebody else drives it by now, or nobody does."""
 
@@ -208,6 +205,9 @@ class _Driver:
         # Whatever a fenced attempt is settled with is fenced too, and so counted.
         return Parked(seen=drive.seen, wake_at=self._now()) if self._is_fenced else None
 
+    def _stir(self) -> None:
+        self._stirred.set()
+
     def _hear(self) -> None:
         self._has_news = True
         self._stirred.set()
@@ -237,27 +237,12 @@ class _Driver:
         return self._begun[-1].turn if self._begun else 0
 
     def _make_open(self, is_new: bool) -> None:
-        drive = opened(self._body, self._text, self._begun.append, is_new=is_new)
+        drive = opened(self._body, self._values.text, self._begun.append, is_new=is_new)
         with self._lock:
             self._drive = drive
             is_given_up = self._is_closed
         if is_given_up:  # nobody waits for this thread any more
             drive.close()
-
-    def _text(self, payload: Payload) -> str:
-        """Return the text of a value. A blob that is not there, for copies lag, is asked for again for a while."""
-        blob = payload.blob
-        if blob is None:
-            return self._body.payloads.get(payload)
-        try:
-            text = self._body.payloads.get(payload)
-        except (BlobCorruptError, BlobMissingError) as error:
-            times = self._misread[blob] = self._misread.get(blob, 0) + 1
-            if times > MISREAD_MAX:
-                raise
-            raise UnavailableError(str(error)) from error
-        self._misread.pop(blob, None)
-        return text
 
     # Steps ----------------------------------------------------------------------------------------------------------
 
@@ -358,8 +343,7 @@ class _Driver:
     async def _stop(self) -> None:
         """Stop the steps that are under way, and wait until they are over; be stirred no more."""
         self._is_waiting = False
-        if self._alarm is not None:
-            self._alarm[1]()
+        self._alarm.stop()
         for trying in list(self._running.values()):
             trying.cancel()
         if self._sent is not None:
@@ -508,7 +492,7 @@ class _Driver:
             at = min(max(following, self._timers_after), look_at)
         if self._publish_at is not None:
             at = min(at, self._publish_at)
-        self._ring_in(max(0.0, (at - now) / 1_000_000))
+        self._alarm.ring_in(max(0.0, (at - now) / 1_000_000))
         self._has_only_steps = self._publish_at is None and drive.has_only_steps
         self._is_waiting = True
         try:
@@ -516,19 +500,6 @@ class _Driver:
         finally:
             self._is_waiting = False
         self._stirred = self._loop.event()
-
-    def _ring_in(self, seconds: float) -> None:
-        """Be stirred in so long, or before: an alarm that is set, and rings too early, is cheaper than another."""
-        at = self._loop.time() + seconds
-        if self._alarm is not None:
-            if self._alarm[0] <= at:
-                return
-            self._alarm[1]()
-        self._alarm = at, self._loop.call_later(seconds, self._ring)
-
-    def _ring(self) -> None:
-        self._alarm = None
-        self._stirred.set()
 
     # Ends -----------------------------------------------------------------------------------------------------------
 

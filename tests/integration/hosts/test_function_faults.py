@@ -15,7 +15,7 @@ import pytest
 
 from holdfast.adapters.system.clock import SystemClock
 from holdfast.hosts.engine import Engine
-from holdfast.hosts.functions import driving, opening, turns
+from holdfast.hosts.functions import driving, opening, patient_values, turns
 from holdfast.hosts.functions.drive import Drive
 from holdfast.hosts.functions.recording import Recorder
 from holdfast.hosts.process.worker import Worker
@@ -169,7 +169,7 @@ async def test_a_value_that_is_gone_blocks_its_run_whatever_else_its_history_has
     open_engine: OpenEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What can be read, before it in the history, does not make it be asked for again for ever."""
-    monkeypatch.setattr(driving, "MISREAD_MAX", 2)
+    monkeypatch.setattr(patient_values, "MISREAD_MAX", 2)
     engine = open_engine(reads_what_is_large)
     async with Worker(engine, function_cache=0):
         run = await engine.start(reads_what_is_large())
