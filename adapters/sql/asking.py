@@ -22,9 +22,9 @@ PREPARED_MAX: Final = 200
 """How many statements the server keeps for a connection."""
 
 SENT_FROM: Final = 8 * 1024
-"""From how many bytes of parameters on the server is given statements while more of them are made ready here.
+"""How many bytes of parameters are gathered before the server is sent them while more are made ready here.
 
-To wake it takes longer than it works on a few rows.
+To wake it takes longer than its work on a few rows.
 """
 
 _ANY: Final = 0
