@@ -17,6 +17,7 @@ pytestmark = pytest.mark.slow
 def _usual() -> Generator[None]:
     before = gc.get_threshold()
     gc.set_threshold(700, 10, 10)
+    gc.unfreeze()  # the tests of this process have put theirs away
     yield
     gc.enable()
     gc.set_threshold(*before)
