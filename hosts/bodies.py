@@ -92,7 +92,8 @@ class Parts:
 class Body:
     """One attempt, ready to run. `test` is what it calls if it is to decide which node is done.
 
-    `ends_at` is when whoever runs it has to be done with it: soon after, the process may be no more.
+    `ends_at` is when whoever runs it has to be done with it: soon after, the process may be no more. `read_at` is a
+    moment of the clock's `monotonic` before its run was read, if that was read for this attempt.
     """
 
     work: Work
@@ -106,6 +107,7 @@ class Body:
     parts: "Parts"
     interceptors: tuple[BodyInterceptor, ...] = ()
     ends_at: Micros | None = None
+    read_at: float | None = None
 
     @property
     def attempt(self) -> Attempt:
@@ -411,12 +413,14 @@ class Bodies:
         stages = {attempt.job: self._stage(attempt) for attempt in attempts}
         ours = [attempt for attempt in attempts if stages[attempt.job] is not None]
         bodies: list[Body] = []
+        now = self._clock.monotonic()
         for work in self._inputs.load(
             ours, lambda attempt: _takes_input(attempt, stages[attempt.job]), known
         ):
             stage = stages[work.attempt.job]
             assert stage is not None
-            bodies.append(self.substitute(self._body(work, stage)))
+            read_at = None if work.run.key in known.runs else now
+            bodies.append(self.substitute(self._body(work, stage, read_at)))
         return bodies, [attempt for attempt in attempts if stages[attempt.job] is None]
 
     def _stage(self, attempt: Attempt) -> Stage[Any, object] | None:
@@ -429,7 +433,7 @@ class Bodies:
         external = _external(stage)
         return None if external is None or external.cancel_body is None else stage
 
-    def _body(self, work: Work, stage: Stage[Any, object]) -> Body:
+    def _body(self, work: Work, stage: Stage[Any, object], read_at: float | None) -> Body:
         run, attempt, node = work.run, work.attempt, node_of(work)
         # The steps of a function that are jobs count epochs of their own, each from 1.
         where = node if attempt.kind is not JobKind.STEP else f"{node}-{job_key(attempt.job).number}"
@@ -464,6 +468,7 @@ class Bodies:
             host=self._host,
             parts=self._parts,
             interceptors=self._interceptors,
+            read_at=read_at,
         )
 
 

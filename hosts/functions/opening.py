@@ -1,7 +1,7 @@
 """Opens a function that is to be driven: as it was kept in memory, or else by a replay of its history."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import attrs
 
@@ -15,6 +15,10 @@ from holdfast.kernel.histories import rows_of
 from holdfast.ports.events import RUN_ENDS
 from holdfast.ports.persistence import JobsOfRun, RunsByKey
 from holdfast.ports.records import HistoryRow, JobState
+
+
+FRESH_SECONDS: Final = 0.1
+"""For how long what was read of a run when it was claimed says that its function is new."""
 
 
 class FencedError(Exception):
@@ -52,19 +56,29 @@ class _Opening:
 
 
 def _look(batch: Sequence[Call[_Opening]]) -> None:
-    """Ask which of the new functions still are; the others have histories to be read, which takes its time."""
-    keys = sorted({call.what.body.work.run.key for call in batch if call.what.may_be_new})
+    """Find which of the new functions still are; the others have histories to be read, which takes its time."""
     try:
-        runs = batch[0].what.body.parts.persistence.read(RunsByKey(tuple(keys))) if keys else ()
+        new = _still_new([call.what.body for call in batch if call.what.may_be_new])
     except BaseException as error:  # noqa: BLE001  # each of those who wait raises it
         for call in batch:
             call.error = error
         return
-    # To be lost, and to end, are rows: an attempt whose run has no more is held.
-    new = {run.key for run in runs if run.last_row == 1}
     for call in batch:
         call.what.is_new = call.what.may_be_new and call.what.body.work.run.key in new
         call.takes_time = not call.what.is_new
+
+
+def _still_new(bodies: Sequence[Body]) -> set[str]:
+    """Return the runs of which there is no more than there was. Those that were read long ago are read again."""
+    fresh = {body.work.run.key for body in bodies if _is_fresh(body)}
+    keys = sorted({body.work.run.key for body in bodies} - fresh)
+    runs = bodies[0].parts.persistence.read(RunsByKey(tuple(keys))) if keys else ()
+    # To be lost, and to end, are rows: an attempt whose run has no more is held.
+    return fresh | {run.key for run in runs if run.last_row == 1}
+
+
+def _is_fresh(body: Body) -> bool:
+    return body.read_at is not None and body.parts.clock.monotonic() < body.read_at + FRESH_SECONDS
 
 
 def opened(body: Body, text: Texts, known: Callable[[Drive], object], *, is_new: bool) -> Drive:

@@ -5,6 +5,7 @@ from datetime import timedelta
 import anyio
 import pytest
 
+from holdfast.hosts.functions.opening import FRESH_SECONDS
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.step_context import step_context
@@ -17,6 +18,7 @@ from holdfast.kernel.commands import (
     SessionOpen,
     SessionReap,
 )
+from holdfast.ports.persistence import RunsByKey
 from holdfast.ports.records import JobKind, RunStatus
 from tests.integration.hosts.waiting import until
 from tests.unit.hosts.bench import HOUR, Bench
@@ -90,9 +92,25 @@ async def test_of_a_run_that_has_ended_nothing_is_begun() -> None:
     bench.start(pays("a"))
     late = bench.body()
     bench.engine.kernel.dispatch(RunTerminate(run_id="x"))
+    bench.clock.advance(timedelta(seconds=FRESH_SECONDS))
 
     assert bench.settle(late, await bench.run(late)).status == "fenced"
     assert DONE == []
+
+
+@pytest.mark.parametrize(("late", "times"), [(False, 0), (True, 1)])
+async def test_whether_a_function_is_new_is_asked_again_only_of_who_comes_late(
+    late: bool, times: int
+) -> None:
+    bench = Bench(pays)
+    bench.start(pays("a"))
+    body = bench.body()
+    bench.store.asked.clear()
+    if late:
+        bench.clock.advance(timedelta(seconds=FRESH_SECONDS))
+
+    assert isinstance(await bench.run(body), Completed)
+    assert [type(query) for query in bench.store.asked].count(RunsByKey) == times
 
 
 @step(queue="gpu", retry=Retry(attempts=5, wait=timedelta()))
