@@ -14,6 +14,7 @@ from psycopg import adapt, generators, pq, waiting
 from psycopg.abc import Transformer
 from psycopg.errors import error_from_result
 
+from holdfast.adapters.sql.remembered import Memory
 from holdfast.adapters.sql.rows import Row
 
 PREPARED_AFTER: Final = 5
@@ -75,6 +76,7 @@ class Statements:
     def __init__(self, connection: psycopg.Connection[Any], *, prepares: bool) -> None:
         self.connection = connection
         self.prepares = prepares
+        self.memory = Memory()
         self._pgconn = connection.pgconn
         self._loader: Transformer = adapt.Transformer(connection)
         self._made: dict[_Key, int] = {}

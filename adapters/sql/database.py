@@ -8,11 +8,30 @@ import attrs
 from sqlalchemy import Connection
 
 from holdfast.adapters.sql.dialects import Dialect, Write
+from holdfast.adapters.sql.remembered import Memory, Versions
 from holdfast.adapters.sql.rows import Row
 from holdfast.ports.errors import HoldfastError
 
 Parameters: TypeAlias = Mapping[str, Any]
 NONE: Final[Parameters] = {}
+
+
+class Remembers(Protocol):
+    """A connection that remembers what its transactions have left."""
+
+    @property
+    def memory(self) -> Memory:
+        """What is known of runs."""
+        ...
+
+    @property
+    def versions(self) -> Versions:
+        """The statements for that."""
+        ...
+
+    def query_and_commit(self, sql: str, parameters: "Parameters", /) -> list[Row]:
+        """Return what a keyed statement gives that is a transaction of its own."""
+        ...
 
 
 class Link(Protocol):
@@ -27,6 +46,11 @@ class Link(Protocol):
     @property
     def began(self) -> bool:
         """Whether a transaction is open."""
+        ...
+
+    @property
+    def remembers(self) -> Remembers | None:
+        """The same connection, if it remembers anything."""
         ...
 
     def begin(self) -> None:

@@ -136,6 +136,9 @@ def _bound(sql: str) -> str:
     return _PARAMETER.sub(r"%(\1)s", sql)
 
 
+POSTGRES_CLOCK: Final = "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"
+"""The server's own time, in microseconds."""
+
 _LANES: Final = {"lane": "bigint", "queue": "text", "definition": "text", "most": "bigint"}
 _WANTED: Final = (
     "(job.losses = 0 OR :pass_over = 'nothing' "
@@ -208,7 +211,7 @@ class PostgresDialect:
         if own:
             places = {name: place for place, name in enumerate(columns)}
             shared = [name for name in columns if name not in own]
-            typed = ", ".join(f"{name} {type_}" for name, type_ in _types(table, shared).items())
+            typed = ", ".join(f"{name} {type_}" for name, type_ in types_of(table, shared).items())
             same = f"json_to_record(CAST(:shared AS json)) AS same({typed})"
             alike = Alike(
                 self.bound(adding.format(f"{same} CROSS JOIN {self._rows(table, own)}")),
@@ -243,10 +246,11 @@ class PostgresDialect:
         return Write(self.bound(sql), tuple(keys))
 
     def _rows(self, table: Table, columns: Sequence[str]) -> str:
-        return self.table_of("rows", "new", _types(table, columns))
+        return self.table_of("rows", "new", types_of(table, columns))
 
 
-def _types(table: Table, columns: Sequence[str]) -> dict[str, str]:
+def types_of(table: Table, columns: Sequence[str]) -> dict[str, str]:
+    """Return of which types columns of a table are, as `Dialect.table_of` wants to be told."""
     return {name: "bigint" if isinstance(table.c[name].type, BigInteger) else "text" for name in columns}
 
 

@@ -3,7 +3,7 @@
 import random as random_module
 import uuid
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, Generic, TypeVar
 
 import attrs
@@ -12,12 +12,13 @@ from holdfast.adapters.sql.database import Database, Link
 from holdfast.adapters.sql.errors import TransientError
 from holdfast.adapters.sql.pruning import prune_receipts, prune_rows
 from holdfast.adapters.sql.queries import Answers
+from holdfast.adapters.sql.remembering import ChangedError, RememberingTransaction
 from holdfast.adapters.sql.retry import Patience
 from holdfast.adapters.sql.schema import migrate, newest_version
 from holdfast.adapters.sql.sharing import JoinedTransaction, closing, given_by, receipt_is_there
 from holdfast.adapters.sql.sqlite import SqliteDatabase, sqlite_path
 from holdfast.adapters.sql.statements import reads_for, waiting_for, writes_for
-from holdfast.adapters.sql.transaction import SqlTransaction
+from holdfast.adapters.sql.transaction import SqlTransaction, Statements
 from holdfast.ports.errors import ConflictError
 from holdfast.ports.persistence import Query, SchemaVersion, Transaction
 from holdfast.ports.records import Micros
@@ -46,6 +47,7 @@ class SqlPersistence:
         pool_size: int = 4,
         session_settings: bool = True,
         pipeline: bool = True,
+        versions: bool = True,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
         random: Callable[[], float] = random_module.random,
     ) -> None:
@@ -59,16 +61,22 @@ class SqlPersistence:
         poolers that refuse `options` (PgBouncer without `ignore_startup_parameters = options`): timeouts are then set
         in each transaction rather than when connecting, and questions have none but our own. `pipeline=False` has
         each statement wait for the answer to the one before it, for poolers that can't have several under way.
+        `versions=False` is for servers that are no PostgreSQL, and have no `xmin`: each transaction then locks what it
+        goes by.
         """
         self._deadline = deadline
         self._new_id = new_id
         self._random = random
         self._extra, self._database = _open(
-            url, deadline, pool_size=pool_size, session_settings=session_settings, pipeline=pipeline
+            url,
+            deadline,
+            pool_size=pool_size,
+            session_settings=session_settings,
+            pipeline=pipeline,
+            versions=versions,
         )
-        self._reads = reads_for(self._database.dialect)
-        self._writes = writes_for(self._database.dialect)
-        self._waiting = waiting_for(self._database.dialect)
+        dialect = self._database.dialect
+        self._statements = Statements(dialect, reads_for(dialect), writes_for(dialect), waiting_for(dialect))
         self._answers = Answers(self._database)
 
     def setup(self) -> None:
@@ -83,6 +91,11 @@ class SqlPersistence:
 
         def attempt(patience: Patience) -> R:
             with self._database.writer(patience.left) as link:
+                remembers = link.remembers
+                if remembers is not None and outcome.lost is None:
+                    tx = RememberingTransaction(link, self._statements, outcome.receipt, remembers)
+                    with suppress(ChangedError):
+                        return _done(tx, work, outcome)
                 return self._attempt(link, work, outcome)
 
         return self._tried(attempt)
@@ -102,9 +115,7 @@ class SqlPersistence:
         receipt = self._new_id()
 
         def new_transaction(link: Link) -> SqlTransaction:
-            return SqlTransaction(
-                link, self._database.dialect, self._reads, self._writes, receipt, self._waiting
-            )
+            return SqlTransaction(link, self._statements, receipt)
 
         with self._database.shared(self._deadline) as shared:
             given = given_by(shared.connection, wanted)
@@ -154,21 +165,25 @@ class SqlPersistence:
                 return outcome.lost[0]
             # The lost transaction was not committed, and can't be any more: this one now has its receipt.
             receipt = None
-        tx = SqlTransaction(link, self._database.dialect, self._reads, self._writes, receipt, self._waiting)
-        result = work(tx)
-        tx.end()
-        try:
-            link.commit()
-        except TransientError:
-            if not tx.wrote:
-                return result  # there was nothing to store
-            outcome.lost = (result,)
-            raise
-        return result
+        return _done(SqlTransaction(link, self._statements, receipt), work, outcome)
+
+
+def _done(tx: SqlTransaction, work: Callable[[Transaction], R], outcome: _Outcome[R]) -> R:
+    """Do work in a transaction, and return what it gives once that is committed."""
+    result = work(tx)
+    tx.end()
+    try:
+        tx.commit()
+    except TransientError:
+        if not tx.wrote:
+            return result  # there was nothing to store
+        outcome.lost = (result,)
+        raise
+    return result
 
 
 def _open(
-    url: str, deadline: float, *, pool_size: int, session_settings: bool, pipeline: bool
+    url: str, deadline: float, *, pool_size: int, session_settings: bool, pipeline: bool, versions: bool
 ) -> tuple[str, Database]:
     """Return the name of the extra that a URL needs, and its database. ValueError for a URL that is none of ours."""
     scheme = url.partition("://")[0]
@@ -182,7 +197,11 @@ def _open(
                 'PostgreSQL needs psycopg: pip install "holdfast[postgres]"', name=error.name
             ) from error
         return "postgres", PostgresDatabase(
-            url, pool_size=pool_size, session_settings=session_settings, pipeline=pipeline
+            url,
+            pool_size=pool_size,
+            session_settings=session_settings,
+            pipeline=pipeline,
+            versions=versions,
         )
     raise ValueError(
         f"{scheme!r} is no database of Holdfast's: use sqlite:///file.db or postgresql://host/database"

@@ -25,9 +25,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from holdfast.adapters.sql.asking import Answer, Statements
 from holdfast.adapters.sql.database import NONE, Parameters, Shared, check_hits
-from holdfast.adapters.sql.dialects import Dialect, PostgresDialect, Write
+from holdfast.adapters.sql.dialects import POSTGRES_CLOCK, Dialect, PostgresDialect, Write
 from holdfast.adapters.sql.errors import TransientError, from_sqlstate
 from holdfast.adapters.sql.pool import Pool
+from holdfast.adapters.sql.remembered import Memory, Versions, versions_for
 from holdfast.adapters.sql.rows import Row
 from holdfast.adapters.sql.sharing import CONNECTIONS_KEPT, CONNECTIONS_MORE, for_bodies, in_body
 from holdfast.adapters.sql.watchdog import Watchdog
@@ -48,9 +49,8 @@ AGE_SECONDS: Final = 1800.0
 
 MIGRATION_LOCK: Final = 0x686F6C64_66617374  # "holdfast"
 
-_CLOCK: Final = "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"
 _BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
-_PUT_RECEIPT: Final = f"INSERT INTO holdfast_receipts (id, at) VALUES (%(receipt)s, {_CLOCK})"
+_PUT_RECEIPT: Final = f"INSERT INTO holdfast_receipts (id, at) VALUES (%(receipt)s, {POSTGRES_CLOCK})"
 _TIMEOUTS: Final = {
     "statement_timeout": int(STATEMENT_SECONDS * 1000),
     "lock_timeout": int(LOCK_SECONDS * 1000),
@@ -122,8 +122,10 @@ class PostgresLink:
         *,
         pipeline: bool,
         until: float,
+        versions: Versions | None = None,
     ) -> None:
         self._until = until
+        self._versions = versions
         self._statements = statements
         self._watchdog = watchdog
         self._preamble = preamble
@@ -137,6 +139,22 @@ class PostgresLink:
     def began(self) -> bool:
         """See `Link.began`."""
         return self._began
+
+    @property
+    def remembers(self) -> "PostgresLink | None":
+        """See `Link.remembers`. Behind a pooler it is not known who answers."""
+        return self if self._versions is not None and self._statements.prepares else None
+
+    @property
+    def memory(self) -> Memory:
+        """See `Remembers.memory`."""
+        return self._statements.memory
+
+    @property
+    def versions(self) -> Versions:
+        """See `Remembers.versions`."""
+        assert self._versions is not None
+        return self._versions
 
     def begin(self) -> None:
         """Note that a transaction is wanted; it is opened together with the next statement."""
@@ -178,6 +196,14 @@ class PostgresLink:
                 self._run(_COMMIT)
         self._began = False
         self._unsent = ()
+
+    def query_and_commit(self, sql: str, parameters: Parameters, /) -> list[Row]:
+        """See `Remembers.query_and_commit`. BEGIN says how, whatever the server or the session would do by itself."""
+        self.begin()
+        with self._asking():
+            asked = self._run(((sql, parameters, True), *_COMMIT), 2)
+        self._began = False
+        return asked[0].rows()
 
     def end(self) -> bool:
         """Roll back what is not committed. Return whether the connection can be used again."""
@@ -243,7 +269,7 @@ def _statements(writes: _Writes, receipt: str | None) -> Iterator[_Asked]:
 class PostgresDatabase:
     """See `Database`."""
 
-    clock_sql: str | None = f"SELECT {_CLOCK}"
+    clock_sql: str | None = f"SELECT {POSTGRES_CLOCK}"
 
     def __init__(
         self,
@@ -252,10 +278,12 @@ class PostgresDatabase:
         pool_size: int = 4,
         session_settings: bool = True,
         pipeline: bool = True,
+        versions: bool = True,
         answer_seconds: float = ANSWER_SECONDS,
     ) -> None:
         """See `SqlPersistence`."""
         self.dialect: Dialect = PostgresDialect()
+        self._versions = versions_for(self.dialect) if versions else None
         self._url = url
         self._use_session_settings(session_settings)
         self._pipeline = pipeline and psycopg.Pipeline.is_supported()
@@ -273,7 +301,12 @@ class PostgresDatabase:
         except psycopg.Error as error:
             raise TransientError(f"no connection: {error}") from error
         link = PostgresLink(
-            lent.connection, self._watchdog, self._preamble, pipeline=self._pipeline, until=until
+            lent.connection,
+            self._watchdog,
+            self._preamble,
+            pipeline=self._pipeline,
+            until=until,
+            versions=self._versions,
         )
         try:
             yield link

@@ -67,6 +67,11 @@ class SqliteLink:
         """See `Link.began`."""
         return self._connection.in_transaction
 
+    @property
+    def remembers(self) -> None:
+        """See `Link.remembers`. To ask costs nothing here."""
+        return None
+
     def begin(self) -> None:
         """See `Link.begin`. Waits for other writers."""
         if not self._connection.in_transaction:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
+import attrs
+
 from holdfast.adapters.sql import rows
 from holdfast.adapters.sql.database import Link, Parameters
 from holdfast.adapters.sql.dialects import Dialect, encode_rows
@@ -11,8 +13,8 @@ from holdfast.adapters.sql.rows import Row, askable, is_askable
 from holdfast.adapters.sql.statements import Reads, Writes
 from holdfast.adapters.sql.updates import Known
 from holdfast.adapters.sql.waiting import PLACE, WANTED, Searches
-from holdfast.adapters.sql.writes import is_sure, write_plan
-from holdfast.ports.changes import Change, net_changes
+from holdfast.adapters.sql.writes import WritePlan, is_sure, write_plan
+from holdfast.ports.changes import Change, NetChanges, net_changes
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.persistence import CompletedRow, Held, Lane, NodeRows, SlotPlace, WaitedFor, Waiting
 from holdfast.ports.records import (
@@ -48,27 +50,29 @@ _JOB_KEY: Final = ("run", "number")
 _LANE: Final = ("lane", "queue", "definition", "most")
 
 
+@attrs.frozen
+class Statements:
+    """What transactions ask and write in a database, put together once."""
+
+    dialect: Dialect
+    reads: Reads
+    writes: Writes
+    waiting: Mapping[Waiting, Searches]
+
+
 class SqlTransaction:
     """See `Transaction`.
 
     An error of the database is kept: even if `work` catches it, the transaction can't be committed any more.
     """
 
-    def __init__(
-        self,
-        link: Link,
-        dialect: Dialect,
-        reads: Reads,
-        writes: Writes,
-        receipt: str | None,
-        waiting: Mapping[Waiting, Searches],
-    ) -> None:
+    def __init__(self, link: Link, statements: Statements, receipt: str | None) -> None:
         """`receipt` is what `apply` stores with the changes; None if it is stored already."""
         self._link = link
-        self._dialect = dialect
-        self._reads = reads
-        self._writes = writes
-        self._waiting = waiting
+        self._dialect = statements.dialect
+        self._reads = statements.reads
+        self._writes = statements.writes
+        self._waiting = statements.waiting
         self._receipt = receipt
         self._known = Known()
         self._is_over = False
@@ -80,6 +84,10 @@ class SqlTransaction:
         self._is_over = True
         if self.failure is not None:
             raise self.failure
+
+    def commit(self) -> None:
+        """Have what was applied stored."""
+        self._link.commit()
 
     def runs(self, keys: Collection[str], /) -> Sequence[Run]:
         """See `Transaction.runs`."""
@@ -112,7 +120,7 @@ class SqlTransaction:
 
     def jobs(self, keys: Collection[JobKey], /, *, lock: bool = True) -> Sequence[Job]:
         """See `Transaction.jobs`."""
-        wanted = _askable_jobs(keys)
+        wanted = askable_jobs(keys)
         if not wanted:
             return ()
         parameters = {"keys": encode_rows(_JOB_KEY, wanted)}
@@ -122,7 +130,7 @@ class SqlTransaction:
 
     def held(self, runs: Collection[str], jobs: Collection[JobKey], sessions: Collection[str], /) -> Held:
         """See `Transaction.held`."""
-        keys, pairs, ids = askable(runs), _askable_jobs(jobs), askable(sessions)
+        keys, pairs, ids = askable(runs), askable_jobs(jobs), askable(sessions)
         asked: list[tuple[str, Parameters]] = []
         if keys:
             asked.append((self._reads.lock_runs, {"keys": self._dialect.texts(keys)}))
@@ -398,10 +406,13 @@ class SqlTransaction:
             return
         net = net_changes(changes)
         plan = write_plan(net, self._writes, self._known)
+        self._do(lambda: self._write(net, plan))
+        self.wrote = True
+
+    def _write(self, net: NetChanges, plan: WritePlan) -> None:
         sure = is_sure(plan, net, self._writes, self._known)
         receipt, self._receipt = self._receipt, None
-        self._do(lambda: self._locking().write(plan, receipt, is_sure=sure))
-        self.wrote = True
+        self._locking().write(plan, receipt, is_sure=sure)
 
     def _by_text(
         self,
@@ -464,7 +475,8 @@ class SqlTransaction:
             raise
 
 
-def _askable_jobs(keys: Iterable[JobKey]) -> list[JobKey]:
+def askable_jobs(keys: Iterable[JobKey]) -> list[JobKey]:
+    """Return those of these keys that a job can have, ascending."""
     return sorted(key for key in set(keys) if is_askable(key.run) and key.number <= NUMBER_MAX)
 
 

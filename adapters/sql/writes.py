@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from holdfast.adapters.sql.dialects import Write
 from holdfast.adapters.sql.finding import attribute_rows, said_pair, said_text_rows
@@ -15,8 +15,11 @@ from holdfast.ports.said import said_text
 K = TypeVar("K")
 V = TypeVar("V")
 
+WritePlan: TypeAlias = Sequence[tuple[Write, Sequence[Row]]]
+"""Statements in their order, each with the rows that it writes."""
 
-def write_plan(net: NetChanges, writes: Writes, known: Known) -> list[tuple[Write, Sequence[Row]]]:
+
+def write_plan(net: NetChanges, writes: Writes, known: Known) -> WritePlan:
     """Return the statements that a batch needs, in the order of the fields of `NetChanges`.
 
     What is written before makes jobs look otherwise than they are `known` if work is cancelled.
@@ -66,9 +69,7 @@ def write_plan(net: NetChanges, writes: Writes, known: Known) -> list[tuple[Writ
     return [(write, rows) for write, rows in steps if rows]
 
 
-def is_sure(
-    plan: Sequence[tuple[Write, Sequence[Row]]], net: NetChanges, writes: Writes, known: Known
-) -> bool:
+def is_sure(plan: WritePlan, net: NetChanges, writes: Writes, known: Known) -> bool:
     """Whether all rows that a plan updates are there for certain: nobody takes away what is locked."""
     if net.cancelled_work or not (
         net.runs.keys() <= known.runs.keys() and net.jobs.keys() <= known.jobs.keys()

@@ -16,7 +16,6 @@ from holdfast.ports.events import RUN_ENDS
 from holdfast.ports.persistence import JobsOfRun, RunsByKey
 from holdfast.ports.records import HistoryRow, JobState
 
-
 FRESH_SECONDS: Final = 0.1
 """For how long what was read of a run when it was claimed says that its function is new."""
 
