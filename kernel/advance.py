@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from typing import Final
 
-from attrs import evolve
-
 from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.plan import MapPlan, NodePlan, Plan, StagePlan, stage_of
 from holdfast.kernel.progress import MapProgress, NodeProgress, Progress, finished_map, item_input
+from holdfast.ports.frozen import evolve
 from holdfast.ports.records import STAGE_SKIPPED, Job, JobKind, RunStatus
 from holdfast.ports.references import Reference, list_reference, reference_text
 

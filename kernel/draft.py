@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from holdfast.kernel.commands import Queued
 from holdfast.kernel.plan import RatePlan, StagePlan
@@ -20,6 +20,7 @@ from holdfast.ports.changes import (
     UpdateJob,
     UpdateRun,
 )
+from holdfast.ports.frozen import evolve
 from holdfast.ports.json import canonical
 from holdfast.ports.records import (
     HELD,

@@ -45,6 +45,8 @@ IMPURE_BUILTINS: Final = frozenset({"input", "open", "print"})
 UNSAFE_MODULES: Final = frozenset({"cloudpickle", "dill", "marshal", "pickle", "shelve"})
 UNSAFE_CALLS: Final = frozenset({"yaml.load", "yaml.load_all", "yaml.unsafe_load", "yaml.full_load"})
 UNSAFE_BUILTINS: Final = frozenset({"eval", "exec"})
+# Writes out what copies a record from the names of its fields, which are code already.
+WRITING_CODE: Final = "ports/frozen.py"
 
 
 class Violation(NamedTuple):
@@ -144,7 +146,7 @@ def _check_node(node: ast.AST, names: dict[str, str], path: str) -> Iterator[str
         if folder == "kernel" and dotted in IMPURE_CALLS:
             yield f"the kernel may not use {dotted}: it is handed `now`"
     if isinstance(node, ast.Name) and node.id not in names and isinstance(node.ctx, ast.Load):
-        if node.id in UNSAFE_BUILTINS:
+        if node.id in UNSAFE_BUILTINS and path != WRITING_CODE:
             yield f"no {node.id}: text is not code"
         if folder == "kernel" and node.id in IMPURE_BUILTINS:
             yield f"the kernel may not use {node.id}: it does no I/O"

@@ -12,7 +12,7 @@ class Alarm:
 
     def __init__(self, loop: ThisLoop, call: Callable[[], object]) -> None:
         self._loop = loop
-        self._call = call
+        self._call: Callable[[], object] | None = call
         self._set: tuple[float, Callable[[], object]] | None = None
         """When it rings, by the time of the loop, and what prevents that."""
 
@@ -31,6 +31,12 @@ class Alarm:
             self._set[1]()
             self._set = None
 
+    def end(self) -> None:
+        """Have it ring never again, and keep nothing in memory that it would have called."""
+        self.stop()
+        self._call = None
+
     def _ring(self) -> None:
         self._set = None
-        self._call()
+        if self._call is not None:
+            self._call()

@@ -343,7 +343,7 @@ class _Driver:
     async def _stop(self) -> None:
         """Stop the steps that are under way, and wait until they are over; be stirred no more."""
         self._is_waiting = False
-        self._alarm.stop()
+        self._alarm.end()
         for trying in list(self._running.values()):
             trying.cancel()
         if self._sent is not None:

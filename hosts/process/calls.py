@@ -37,6 +37,7 @@ from holdfast.kernel.commands import (
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import CommandError, HoldfastError, SessionLostError, UnavailableError
 from holdfast.ports.events import EventSink
+from holdfast.ports.frozen import evolve
 from holdfast.ports.records import Micros, Payload, Run
 from holdfast.ports.references import Reference
 
@@ -159,7 +160,7 @@ class StoreCalls:
             # What is taken under a session in doubt could not be told from what it holds without knowing.
             session = None if self._is_in_doubt else self.session
             commands = [
-                attrs.evolve(command, take_next=session) if takes and session else command
+                evolve(command, take_next=session) if takes and session else command
                 for command, takes in zip(action.settles, action.takes, strict=True)
             ]
             try:

@@ -5,7 +5,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
-YOUNG_MAX: Final = 20_000
+YOUNG_MAX: Final = 50_000
 """How many objects a process may have made, and not lost, before it looks among them. Python's default is 700."""
 
 

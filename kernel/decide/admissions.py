@@ -3,8 +3,6 @@
 from collections import Counter
 from typing import Final
 
-from attrs import evolve
-
 from holdfast.kernel.advance import begin
 from holdfast.kernel.commands import (
     JobAdmit,
@@ -25,6 +23,7 @@ from holdfast.kernel.state import Decision, Overdue, Reads, State, WaitingJobs, 
 from holdfast.kernel.transitions import DEADLINE_EXCEEDED
 from holdfast.ports.changes import AddSlot, Change, UpdateJob, UpdateRun
 from holdfast.ports.clock import Ids
+from holdfast.ports.frozen import evolve
 from holdfast.ports.persistence import Waiting
 from holdfast.ports.records import TERMINAL, Job, JobState, Micros, RateName, Run, RunStatus, SlotName
 from holdfast.ports.references import references_from

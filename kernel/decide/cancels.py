@@ -5,8 +5,6 @@ None of it changes how the run has ended, or goes on.
 
 from collections.abc import Mapping, Sequence
 
-from attrs import evolve
-
 from holdfast.kernel.commands import Failure, JobSettled
 from holdfast.kernel.decide.failures import failure_facts, policy_of, wait_of
 from holdfast.kernel.decide.leases import hints_of
@@ -15,6 +13,7 @@ from holdfast.kernel.plan import Plan
 from holdfast.kernel.state import Decision
 from holdfast.kernel.work import LOST_WORKER
 from holdfast.ports.changes import UpdateJob
+from holdfast.ports.frozen import evolve
 from holdfast.ports.records import STAGE_CANCEL_FAILED, STAGE_CANCELLED, Job, Micros, Run
 
 

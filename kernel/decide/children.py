@@ -2,8 +2,6 @@
 
 from typing import cast
 
-from attrs import evolve
-
 from holdfast.kernel.advance import stage_completed
 from holdfast.kernel.commands import Failure, Recorded, RunCreate, RunDeliver, RunDelivered, Started
 from holdfast.kernel.decide.admissions import admits_jobs
@@ -18,6 +16,7 @@ from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import CloseJob, UpdateRun
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, UnknownWorkflowError
+from holdfast.ports.frozen import evolve
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.records import (
     STAGE_COMPLETED,

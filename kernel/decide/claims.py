@@ -2,8 +2,6 @@
 
 from typing import Final
 
-from attrs import evolve
-
 from holdfast.kernel.commands import (
     Attempt,
     IgnoredReason,
@@ -21,6 +19,7 @@ from holdfast.kernel.state import Claimable, Decision, Due, Reads, State
 from holdfast.ports.changes import Change, UpdateJob
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import SessionLostError
+from holdfast.ports.frozen import evolve
 from holdfast.ports.records import Job, JobState, Micros, SessionState
 from holdfast.ports.transport import JobHint
 

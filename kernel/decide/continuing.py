@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Mapping
 from typing import cast
 
-from attrs import evolve
-
 from holdfast.kernel.commands import Continued, Failure, JobSettled, Sent, SentOn
 from holdfast.kernel.decide.admissions import INPUT_ROW, begin_run
 from holdfast.kernel.decide.records import block
@@ -16,6 +14,7 @@ from holdfast.kernel.state import Decision, State
 from holdfast.ports.changes import AddAnnotation, Change
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, UnknownWorkflowError
+from holdfast.ports.frozen import evolve
 from holdfast.ports.json import parse
 from holdfast.ports.records import PUBLISHED, HistoryRow, Job, Micros, Run, RunStatus, rank_of
 from holdfast.ports.said import Scope

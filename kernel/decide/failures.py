@@ -5,14 +5,13 @@ from datetime import timedelta
 from typing import Final
 from zlib import crc32
 
-from attrs import evolve
-
 from holdfast.kernel.advance import item_failed, open_map
 from holdfast.kernel.commands import Failure
 from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.plan import Enough, MapPlan, Plan, RetryPolicy, StagePlan, stage_of
 from holdfast.kernel.progress import progress_from
 from holdfast.kernel.work import is_over as is_work_over
+from holdfast.ports.frozen import evolve
 from holdfast.ports.json import canonical
 from holdfast.ports.records import STAGE_FAILED, Job, JobKey, JobKind, Micros, Payload, RunStatus
 

@@ -1,7 +1,5 @@
 """Rules for what is leased: who may write for an attempt, what is heard of it, and how it is given back."""
 
-from attrs import evolve
-
 from holdfast.kernel.commands import Attempt, JobHeartbeat, JobRelease, JobReleased, JobsHeld
 from holdfast.kernel.decide.said import keys_said, said_before, said_changes
 from holdfast.kernel.draft import heard_from, rested
@@ -9,6 +7,7 @@ from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import Change, UpdateJob
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
+from holdfast.ports.frozen import evolve
 from holdfast.ports.records import HEARTBEAT, TERMINAL, Job, JobKey, JobState, Micros, Run, job_key
 from holdfast.ports.transport import JobHint
 

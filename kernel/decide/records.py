@@ -2,8 +2,6 @@
 
 from typing import cast
 
-from attrs import evolve
-
 from holdfast.kernel.commands import (
     UPDATE_ANSWERS,
     Failure,
@@ -25,6 +23,7 @@ from holdfast.kernel.transitions import DEADLINE_EXCEEDED
 from holdfast.ports.changes import Change, UpdateJob
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
+from holdfast.ports.frozen import evolve
 from holdfast.ports.json import parse
 from holdfast.ports.records import (
     CLOCK_READ,

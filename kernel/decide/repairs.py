@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, cast
 
-from attrs import evolve
-
 from holdfast.kernel.advance import advance, body_kind, open_node
 from holdfast.kernel.commands import RunRepair, RunRepaired
 from holdfast.kernel.decide.debts import put_right, wrong_debts
@@ -25,6 +23,7 @@ from holdfast.kernel.state import Decision, Reads, State, Unsound
 from holdfast.ports.changes import AddJob, Change, CloseJob
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import UnknownPlanError
+from holdfast.ports.frozen import evolve
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import CompletedRow
 from holdfast.ports.records import (

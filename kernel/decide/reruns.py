@@ -2,7 +2,7 @@
 
 from typing import cast
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from holdfast.kernel.commands import RunRerun, RunRerunFrom
 from holdfast.kernel.decide.admissions import admits_jobs, begin_run
@@ -15,6 +15,7 @@ from holdfast.kernel.reruns import Rerun, check_point, followed_plan, planned_re
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import Change
 from holdfast.ports.clock import Ids
+from holdfast.ports.frozen import evolve
 from holdfast.ports.json import parse
 from holdfast.ports.records import TERMINAL, JobKey, Micros, Run, RunName, RunStatus, rank_of
 from holdfast.ports.references import kept_rows_text, references_text

@@ -2,8 +2,6 @@
 
 from itertools import groupby
 
-from attrs import evolve
-
 from holdfast.kernel.commands import (
     DutyTake,
     DutyTaken,
@@ -28,6 +26,7 @@ from holdfast.kernel.work import LOST_WORKER
 from holdfast.ports.changes import AddDuty, Change, PutDuty, PutSession
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import SessionLostError
+from holdfast.ports.frozen import evolve
 from holdfast.ports.records import TERMINAL, Duty, Job, JobKind, JobState, Micros, Run, Session, SessionState
 from holdfast.ports.transport import Hint
 

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Final
 
-from attrs import evolve
-
 from holdfast.kernel.advance import map_expanded, node_tested, stage_completed
 from holdfast.kernel.commands import (
     Blocked,
@@ -44,6 +42,7 @@ from holdfast.ports.changes import AddItems, Change, UpdateJob
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.events import EVENT_BYTES_MAX, USER_EVENTS, is_event_type
+from holdfast.ports.frozen import evolve
 from holdfast.ports.json import compact
 from holdfast.ports.records import (
     STAGE_COMPLETED,

@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from attrs import evolve
-
 from holdfast.kernel.commands import RunEnded, RunSignal, RunSignalled, Sent
 from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.names import check_name
@@ -13,6 +11,7 @@ from holdfast.kernel.progress import driver_of
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, RunNotFoundError, SignalRefusedError
+from holdfast.ports.frozen import evolve
 from holdfast.ports.records import TERMINAL, JobKind, JobState, Micros, Run, RunName, RunStatus
 from holdfast.ports.transport import RunHint
 

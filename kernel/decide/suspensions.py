@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 
-from attrs import evolve
-
 from holdfast.kernel.advance import stage_suspended
 from holdfast.kernel.commands import (
     Failure,
@@ -24,6 +22,7 @@ from holdfast.kernel.work import GAVE_UP
 from holdfast.ports.changes import Change, UpdateJob
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, NothingToWakeError
+from holdfast.ports.frozen import evolve
 from holdfast.ports.records import STAGE_SUSPENDED, Job, JobKind, JobState, Micros, Run, RunName
 from holdfast.ports.tables import Tables
 from holdfast.ports.transport import JobHint

@@ -93,7 +93,7 @@ def engine_of(url: str) -> Engine:
     engine.sync.count()  # the tables are there
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 10, 10)
+    gc.set_threshold(50_000, 10, 10)
     return engine
 
 
