@@ -3,7 +3,6 @@
 import hashlib
 import math
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
@@ -80,9 +79,9 @@ class AttemptRuntime:
         self._persistence = persistence
         self._inputs = inputs
         self._clock = clock
-        self._cancelled = threading.Event()
+        self._is_cancelled = False
         self._lock = threading.Lock()
-        self._log: deque[Said] = deque()
+        self._log: list[Said] = []
         self._dropped = 0
         self._lines = 0
         self._progress: Said | None = None
@@ -130,11 +129,11 @@ class AttemptRuntime:
     @property
     def cancelled(self) -> bool:
         """See `StageRuntime.cancelled`."""
-        return self._cancelled.is_set()
+        return self._is_cancelled
 
     def cancel(self) -> None:
         """Let the body know that it is to stop."""
-        self._cancelled.set()
+        self._is_cancelled = True
 
     def outputs(self, stage: str, /) -> StageOutputs | None:
         """See `StageRuntime.outputs`. Reads the store."""
@@ -274,9 +273,9 @@ class AttemptRuntime:
     def _keep(self, lines: Sequence[Said]) -> None:
         """Add lines to those that are to be stored; if there are too many, drop the oldest of them."""
         self._log.extend(lines)
-        while len(self._log) > SAID_MAX:
-            self._log.popleft()
-            self._dropped += 1
+        if (too_many := len(self._log) - SAID_MAX) > 0:
+            del self._log[:too_many]
+            self._dropped += too_many
 
     def _notice(self, message: str) -> Said:
         return self._said("log", {"message": message, "fields": {}, "level": "warning", **self._where()})

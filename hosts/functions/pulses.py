@@ -34,7 +34,7 @@ class Pulses:
         self._runtime = runtime
         self._clock = clock
         self._lock = threading.Lock()
-        self._loading = anyio.Lock()
+        self._loading: anyio.Lock | None = None
         self._is_loaded = is_first
         self._details: dict[str, str] = {}
         self._is_dirty = False
@@ -42,6 +42,7 @@ class Pulses:
 
     async def load(self) -> None:
         """Read what those before have left, unless that is known. UnavailableError."""
+        self._loading = self._loading or anyio.Lock()
         async with self._loading:
             if self._is_loaded:
                 return
