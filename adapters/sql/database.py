@@ -60,7 +60,8 @@ class Link(Protocol):
     def query(self, sql: str, parameters: Parameters = NONE, /, *, keyed: bool = False) -> list[Row]:
         """Return what a statement gives.
 
-        One that is `keyed` finds each row by its key: a plan for it is good for as long as there is the index.
+        One that is `keyed` finds each row by its key, or each lane by its place in the claim index: a plan for it is
+        good for as long as there is the index.
         """
         ...
 

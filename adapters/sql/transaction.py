@@ -126,7 +126,7 @@ class SqlTransaction:
         parameters = {"keys": encode_rows(_JOB_KEY, wanted)}
         if lock:
             return self._known.note_jobs(self._locked(self._reads.lock_jobs, parameters, rows.job_from))
-        return self._plain(self._reads.jobs, parameters, rows.job_from, keyed=True)
+        return self._plain(self._reads.jobs, parameters, rows.job_from)
 
     def held(self, runs: Collection[str], jobs: Collection[JobKey], sessions: Collection[str], /) -> Held:
         """See `Transaction.held`."""
@@ -174,7 +174,9 @@ class SqlTransaction:
             "limit": limit,
             "pass_over": pass_over.value,
         }
-        return self._known.note_jobs(self._search(self._reads.lock_claimable, parameters, rows.job_from))
+        return self._known.note_jobs(
+            self._search(self._reads.lock_claimable, parameters, rows.job_from, keyed=True)
+        )
 
     def due(self, now: Micros, limit: int, /, *, kind: JobKind | None = None) -> Sequence[Job]:
         """See `Transaction.due`."""
@@ -455,11 +457,13 @@ class SqlTransaction:
     ) -> Sequence[T]:
         return [record(row) for row in self._do(lambda: self._link.query(sql, parameters, keyed=keyed))]
 
-    def _search(self, sql: str, parameters: Parameters, record: Callable[[Row], T]) -> Sequence[T]:
+    def _search(
+        self, sql: str, parameters: Parameters, record: Callable[[Row], T], *, keyed: bool = False
+    ) -> Sequence[T]:
         """Look for rows to lock; where a transaction keeps others out, open one only if there are any."""
         if self._link.probes and not self._link.began and not self._plain(sql, parameters, _whole):
             return ()
-        return self._locked(sql, parameters, record, keyed=False)
+        return self._locked(sql, parameters, record, keyed=keyed)
 
     def _locking(self) -> Link:
         self._link.begin()

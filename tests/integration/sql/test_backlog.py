@@ -1,6 +1,7 @@
 """What is asleep, held, or of code that a worker lacks costs a claim nothing, however much of it there is."""
 
 import json
+import re
 import sqlite3
 from collections.abc import Callable
 from typing import Any, cast
@@ -8,8 +9,10 @@ from typing import Any, cast
 import psycopg
 import pytest
 
+from holdfast.adapters.sql.asking import PREPARED_AFTER, Statements
 from holdfast.adapters.sql.dialects import PostgresDialect, SqliteDialect, encode_rows
 from holdfast.adapters.sql.persistence import SqlPersistence
+from holdfast.adapters.sql.postgres import connection_settings
 from holdfast.adapters.sql.statements import Reads, reads_for
 from holdfast.ports.changes import AddJob, CreateRun
 from holdfast.ports.persistence import Lane
@@ -94,6 +97,53 @@ def test_postgres_reads_no_row_that_it_does_not_give(
                 assert rows_touched(plan) <= rows, json.dumps(plan, indent=1)
                 assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= buffers
     check_claims(store)
+
+
+@pytest.mark.service
+def test_a_plan_of_a_claim_that_postgres_has_kept_since_there_were_no_jobs_reads_no_row_that_it_does_not_give(
+    postgres_with_tables: str, open_store: OpenStore
+) -> None:
+    """It is made for any parameters. Nobody analyzes the table until there is a backlog, nor then."""
+    store = open_store(postgres_with_tables)
+    settings = connection_settings(postgres_with_tables)
+    with psycopg.connect(**settings, autocommit=True) as connection:
+        connection.execute("ALTER TABLE holdfast_jobs SET (autovacuum_enabled = false)")
+        connection.execute("SET plan_cache_mode = force_generic_plan")
+        link = Statements(connection, prepares=True)
+        sql = reads_for(PostgresDialect()).lock_claimable
+        given = parameters(5)
+        for _ in range(PREPARED_AFTER + 1):
+            assert link.make(sql, given, prepared=True).rows() == []
+        fill(store)
+        connection.execute(f"{BACKLOG} FROM generate_series(1, {ASLEEP}) AS n".encode())
+        explain = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE {kept(connection)}".encode()
+        for analyzed in (False, True):
+            if analyzed:
+                connection.execute("VACUUM ANALYZE holdfast_jobs")
+            answer = connection.execute(explain).fetchone()
+            assert answer is not None
+            plan = cast("dict[str, Any]", answer[0][0]["Plan"])
+            assert index_scans(plan) == ["holdfast_jobs_claim"], json.dumps(plan, indent=1)
+            assert rows_touched(plan) <= 6, json.dumps(plan, indent=1)
+            assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= 60
+
+
+def kept(connection: psycopg.Connection[Any]) -> str:
+    """Return a call of the one statement that the server keeps for a connection, for lanes as in `parameters`."""
+    answer = connection.execute("SELECT name, statement FROM pg_prepared_statements").fetchall()
+    ((name, statement),) = answer
+    given = parameters(5)
+    places = re.findall(r"%\((\w+)\)s", reads_for(PostgresDialect()).lock_claimable)
+    assert f"${len(set(places))}" in statement
+    texts = [str(given[place]).replace("'", "''") for place in dict.fromkeys(places)]
+    quoted = ", ".join(f"'{text}'" for text in texts)
+    return f"{name}({quoted})"
+
+
+def index_scans(plan: dict[str, Any]) -> list[str]:
+    """Return what a table's rows are found by in a plan, "" for no index."""
+    own = [plan.get("Index Name", "")] if "Relation Name" in plan else []
+    return own + [name for part in plan.get("Plans", []) for name in index_scans(part)]
 
 
 def test_sqlite_finds_jobs_by_the_claim_index(sqlite_with_tables: str, open_store: OpenStore) -> None:

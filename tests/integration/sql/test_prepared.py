@@ -1,4 +1,7 @@
-"""Statements that find rows by their keys are prepared in PostgreSQL itself, never behind a pooler; plans stay good."""
+"""Statements that find rows by their keys, and claims, are prepared in PostgreSQL itself, never behind a pooler.
+
+Plans stay good.
+"""
 
 import re
 from collections.abc import Callable, Iterator
@@ -15,7 +18,7 @@ from holdfast.adapters.sql.statements import reads_for, waiting_for, writes_for
 from holdfast.ports.changes import CreateRun
 from holdfast.ports.persistence import Lane, RunsByKey
 from holdfast.ports.records import Run
-from holdfast.testing.conformance.builders import DEFINITION, NAMESPACE, QUEUE, a_run
+from holdfast.testing.conformance.builders import DEFINITION, NAMESPACE, NOW, QUEUE, a_run
 
 OpenStore = Callable[..., SqlPersistence]
 
@@ -30,6 +33,7 @@ def work_often(store: SqlPersistence) -> None:
     for _ in range(OFTEN):
         assert [run.key for run in read(store)] == [a_run(1).key]
         assert not store.transact(lambda tx: tx.claimable(NAMESPACE, [LANE], 1))
+        assert not store.transact(lambda tx: tx.due(NOW, 1))
 
 
 def read(store: SqlPersistence) -> list[Run]:
@@ -53,14 +57,14 @@ def database(store: SqlPersistence) -> PostgresDatabase:
     return found
 
 
-def test_what_finds_rows_by_key_is_prepared_and_what_searches_is_not(
+def test_what_finds_rows_by_key_and_what_claims_is_prepared_and_what_else_searches_is_not(
     postgres_with_tables: str, open_store: OpenStore
 ) -> None:
     store = filled(open_store(postgres_with_tables, pool_size=1))
     work_often(store)
     statements = kept(store)
     assert any("FROM holdfast_runs" in one and "FOR UPDATE" in one for one in statements)
-    assert not any("SKIP LOCKED" in one for one in statements)
+    assert ["picked" in one for one in statements if "SKIP LOCKED" in one] == [True]
     assert not any(one.startswith(("BEGIN", "COMMIT")) for one in statements)
 
 
