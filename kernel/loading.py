@@ -75,7 +75,7 @@ def load(
             continue
         found = state.found.get(reads.search)
         if found is None:
-            state.found[reads.search] = found = _search(tx, state.tables, reads.search, now)
+            state.found[reads.search] = found = _search(tx, state.tables, reads, reads.search, now)
             wanted.add_found(reads.search, found)
         if reads.drivers:
             wanted.driven.update(found.runs)
@@ -100,13 +100,15 @@ def load(
     return state
 
 
-def _search(tx: Transaction, tables: Tables, search: Search, now: Micros) -> Found:
+def _search(tx: Transaction, tables: Tables, reads: Reads, search: Search, now: Micros) -> Found:
     match search:
         case Claimable(namespace, lanes, limit, pass_over):
-            jobs = tx.claimable(namespace, lanes, limit, pass_over=pass_over)
-            for job in jobs:
+            (session,) = reads.sessions
+            claimable = tx.claimable_by(session, namespace, lanes, limit, pass_over=pass_over)
+            for job in claimable.jobs:
                 tables.put_job(job)
-            return Found(jobs=tuple(job.key for job in jobs))
+            tables.sessions.update((one.id, one) for one in claimable.sessions)
+            return Found(jobs=tuple(job.key for job in claimable.jobs))
         case Due(limit, kind):
             jobs = tx.due(now, limit, kind=kind)
             for job in jobs:

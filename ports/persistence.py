@@ -172,6 +172,22 @@ class Transaction(Protocol):
         """
         ...
 
+    def claimable_by(
+        self,
+        session: str,
+        namespace: str,
+        lanes: Sequence[Lane],
+        limit: int,
+        /,
+        *,
+        pass_over: PassOver = PassOver.NOTHING,
+    ) -> Held:
+        """Lock and return queued jobs as `claimable`, and return the session of this id without locks.
+
+        Where there are no jobs, no session is returned. This waits for a server once.
+        """
+        ...
+
     def due(self, now: Micros, limit: int, /, *, kind: JobKind | None = None) -> Sequence[Job]:
         """Lock and return sleeping jobs whose `wake_at` is not after `now`, earliest first, skipping locked ones.
 

@@ -190,6 +190,20 @@ class MemoryTransaction:
         """See `Transaction.claimable`."""
         return self._in_order(self._order.claimable(namespace, lanes, limit, pass_over))
 
+    def claimable_by(
+        self,
+        session: str,
+        namespace: str,
+        lanes: Sequence[Lane],
+        limit: int,
+        /,
+        *,
+        pass_over: PassOver = PassOver.NOTHING,
+    ) -> Held:
+        """See `Transaction.claimable_by`."""
+        jobs = self.claimable(namespace, lanes, limit, pass_over=pass_over)
+        return Held((), jobs, self.sessions([session], lock=False) if jobs else ())
+
     def due(self, now: Micros, limit: int, /, *, kind: JobKind | None = None) -> Sequence[Job]:
         """See `Transaction.due`."""
         if kind is None:

@@ -98,8 +98,11 @@ class Dialect(Protocol):
         """Return a table with these columns and types, of the rows in a parameter made by `encode_rows`."""
         ...
 
-    def claimable(self, jobs: Sequence[str]) -> str:
-        """Return what finds (and locks) queued jobs of the lanes in `:lanes`, with these columns of jobs."""
+    def claimable(self, jobs: Sequence[str], sessions: Sequence[str]) -> str:
+        """Return what finds (and locks) queued jobs of the lanes in `:lanes`, with these columns of jobs.
+
+        After them come these of the session `:session`, NULL if there is none.
+        """
         ...
 
     def insert(
@@ -149,6 +152,14 @@ _SAID_TEXT: Final = ("pair", "run")
 _CLAIM_ORDER: Final = "rank, run, number"
 
 
+def _placed(jobs: Sequence[str], sessions: Sequence[str]) -> str:
+    columns = ", ".join((*(f"p.{name}" for name in jobs), *(f"s.{name}" for name in sessions)))
+    return (
+        f"SELECT {columns} FROM placed AS p LEFT JOIN holdfast_sessions AS s ON s.id = :session "
+        "WHERE p.place <= p.most ORDER BY p.rank, p.run, p.number"
+    )
+
+
 def _joined(by: str, *parts: str) -> str:
     return by.join(part for part in parts if part)
 
@@ -184,7 +195,7 @@ class PostgresDialect:
         typed = ", ".join(f"{column} {type_}" for column, type_ in columns.items())
         return f"json_to_recordset(CAST(:{parameter} AS json)) AS {name}({typed})"
 
-    def claimable(self, jobs: Sequence[str]) -> str:
+    def claimable(self, jobs: Sequence[str], sessions: Sequence[str]) -> str:
         """See `Dialect.claimable`.
 
         Each pair of queue and definition is read in the order of the claim index, up to its lane's limit, passing
@@ -198,7 +209,7 @@ class PostgresDialect:
             "AND job.queue = l.queue AND job.definition = l.definition AND job.state = 'queued' "
             f"AND {_WANTED} ORDER BY {_CLAIM_ORDER} LIMIT l.most{self.skip_locked}) AS j), "
             f"placed AS (SELECT *, row_number() OVER (PARTITION BY lane ORDER BY {_CLAIM_ORDER}) AS place FROM picked) "
-            f"SELECT {columns} FROM placed WHERE place <= most ORDER BY {_CLAIM_ORDER} LIMIT :limit"
+            f"{_placed(jobs, sessions)} LIMIT :limit"
         )
 
     def insert(
@@ -279,7 +290,7 @@ class SqliteDialect:
         extracted = ", ".join(f"json_extract(value, '$.{column}') AS {column}" for column in columns)
         return f"(SELECT {extracted} FROM json_each(:{parameter})) AS {name}"
 
-    def claimable(self, jobs: Sequence[str]) -> str:
+    def claimable(self, jobs: Sequence[str], sessions: Sequence[str]) -> str:
         """See `Dialect.claimable`. `:most` is the highest limit of a lane: a LIMIT can't be a column here."""
         columns = ", ".join(f"j.{name}" for name in jobs)
         return (
@@ -288,7 +299,7 @@ class SqliteDialect:
             "WHERE job.namespace = :namespace AND job.queue = l.queue AND job.definition = l.definition "
             f"AND job.state = 'queued' AND {_WANTED} ORDER BY job.rank, job.run, job.number LIMIT :most)), "
             f"placed AS (SELECT *, row_number() OVER (PARTITION BY lane ORDER BY {_CLAIM_ORDER}) AS place FROM picked) "
-            f"SELECT {', '.join(jobs)} FROM placed WHERE place <= most ORDER BY {_CLAIM_ORDER} LIMIT :limit"
+            f"{_placed(jobs, sessions)} LIMIT :limit"
         )
 
     def insert(

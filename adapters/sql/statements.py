@@ -177,7 +177,7 @@ def reads_for(dialect: Dialect) -> Reads:
         lock_jobs=known_jobs + lock("j"),
         lock_jobs_of=f"SELECT {jobs} FROM holdfast_jobs AS j WHERE {dialect.one_of('j.run', 'runs')} "
         f"ORDER BY j.run, j.number{lock('j')}",
-        lock_claimable=dialect.claimable(rows.JOB),
+        lock_claimable=dialect.claimable(rows.JOB, rows.SESSION),
         lock_due=f"SELECT {jobs} FROM holdfast_jobs AS j WHERE j.state = 'sleeping' AND j.wake_at <= :now "
         "AND (:kind = '' OR j.kind = :kind) "
         f"ORDER BY j.wake_at, j.run, j.number LIMIT :limit{dialect.skip_locked}",

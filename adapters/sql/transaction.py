@@ -159,6 +159,19 @@ class SqlTransaction:
         pass_over: PassOver = PassOver.NOTHING,
     ) -> Sequence[Job]:
         """See `Transaction.claimable`."""
+        return self.claimable_by("", namespace, lanes, limit, pass_over=pass_over).jobs
+
+    def claimable_by(
+        self,
+        session: str,
+        namespace: str,
+        lanes: Sequence[Lane],
+        limit: int,
+        /,
+        *,
+        pass_over: PassOver = PassOver.NOTHING,
+    ) -> Held:
+        """See `Transaction.claimable_by`."""
         pairs: dict[tuple[str, str], Row] = {}
         for place, lane in enumerate(lanes):
             most = min(lane.limit, limit)
@@ -166,17 +179,20 @@ class SqlTransaction:
                 for definition in askable(lane.definitions):
                     pairs.setdefault((lane.queue, definition), (place, lane.queue, definition, most))
         if not pairs or not is_askable(namespace):
-            return ()
+            return Held((), (), ())
         parameters: Parameters = {
+            "session": session if is_askable(session) else "",
             "namespace": namespace,
             "lanes": encode_rows(_LANE, pairs.values()),
             "most": max(pair[3] for pair in pairs.values()),
             "limit": limit,
             "pass_over": pass_over.value,
         }
-        return self._known.note_jobs(
-            self._search(self._reads.lock_claimable, parameters, rows.job_from, keyed=True)
-        )
+        found = self._search(self._reads.lock_claimable, parameters, _whole, keyed=True)
+        of_job = len(rows.JOB)
+        jobs = self._known.note_jobs([rows.job_from(row[:of_job]) for row in found])
+        by = found[0][of_job:] if found else ()
+        return Held((), jobs, [rows.session_from(by)] if by and by[0] is not None else ())
 
     def due(self, now: Micros, limit: int, /, *, kind: JobKind | None = None) -> Sequence[Job]:
         """See `Transaction.due`."""

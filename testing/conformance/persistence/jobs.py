@@ -9,6 +9,7 @@ from holdfast.ports.changes import AddDuty, AddJob, PutSession, StorePlan, Store
 from holdfast.ports.persistence import Persistence, Transaction
 from holdfast.ports.records import Job, JobKey, JobKind, JobState, Session, SessionState
 from holdfast.testing.conformance.builders import (
+    NAMESPACE,
     NOW,
     SECOND,
     a_duty,
@@ -19,7 +20,14 @@ from holdfast.testing.conformance.builders import (
     a_reply,
     a_session,
 )
-from holdfast.testing.conformance.persistence.case import PersistenceCase, ask, put, put_jobs
+from holdfast.testing.conformance.persistence.case import (
+    PersistenceCase,
+    a_lane,
+    ask,
+    claimable,
+    put,
+    put_jobs,
+)
 
 FULL_JOB = Job(
     run=a_key(1),
@@ -167,6 +175,24 @@ class JobReads(PersistenceCase):
             [],
         ]
         assert [list(part) for part in store.transact(lambda tx: tx.held([], [], []))] == [[], [], []]
+
+    def test_jobs_to_claim_are_read_with_the_session_that_is_to_have_them(self, store: Persistence) -> None:
+        """The same as one after the other. An unknown session is passed over; without jobs none is looked for."""
+        put_jobs(store, a_job(1, 1), a_job(2, 1))
+        put(store, PutSession(a_session(1)))
+
+        def found(session: str, limit: int) -> list[list[object]]:
+            lanes = (a_lane(),)
+            return [
+                list(part)
+                for part in store.transact(lambda tx: tx.claimable_by(session, NAMESPACE, lanes, limit))
+            ]
+
+        jobs = claimable(store, a_lane())
+        assert found(a_key(1), 9) == [[], jobs, [a_session(1)]]
+        assert found(a_key(1), 1) == [[], jobs[:1], [a_session(1)]]
+        assert found(a_key(9), 9) == found("a\0b", 9) == [[], jobs, []]
+        assert found(a_key(1), 0) == [[], [], []]
 
     def test_duties_are_read_by_name(self, store: Persistence) -> None:
         """Unknown names are passed over."""

@@ -248,8 +248,8 @@ def test_claiming_many_jobs_costs_no_more_statements_than_claiming_few(
 
     assert claimed == [FEW, MANY]
     assert within.commits == 1
-    # The jobs and their session; one write.
-    assert within.queries == 3 + worked.looks
+    # The jobs with their session; one write.
+    assert within.queries == 2 + worked.looks
 
 
 def test_reading_what_many_jobs_need_costs_no_more_statements_than_for_few(

@@ -41,7 +41,14 @@ BACKLOG = f"""
 def parameters(limit: int) -> dict[str, object]:
     lanes = [(0, QUEUE, DEFINITION, limit), (0, QUEUE, "other@1", limit), (1, "idle", DEFINITION, limit)]
     encoded = encode_rows(("lane", "queue", "definition", "most"), lanes)
-    return {"namespace": NAMESPACE, "lanes": encoded, "most": limit, "limit": limit, "pass_over": "lost"}
+    return {
+        "session": "s",
+        "namespace": NAMESPACE,
+        "lanes": encoded,
+        "most": limit,
+        "limit": limit,
+        "pass_over": "lost",
+    }
 
 
 def fill(store: SqlPersistence) -> None:
@@ -123,7 +130,9 @@ def test_a_plan_of_a_claim_that_postgres_has_kept_since_there_were_no_jobs_reads
             answer = connection.execute(explain).fetchone()
             assert answer is not None
             plan = cast("dict[str, Any]", answer[0][0]["Plan"])
-            assert index_scans(plan) == ["holdfast_jobs_claim"], json.dumps(plan, indent=1)
+            assert index_scans(plan) == ["holdfast_jobs_claim", "holdfast_sessions_pkey"], json.dumps(
+                plan, indent=1
+            )
             assert rows_touched(plan) <= 6, json.dumps(plan, indent=1)
             assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= 60
 
