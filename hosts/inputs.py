@@ -10,8 +10,8 @@ from holdfast.kernel.commands import Attempt
 from holdfast.kernel.plan import Plan, plan_from_json
 from holdfast.kernel.plan_cache import PlanCache
 from holdfast.ports.errors import UnknownPlanError
-from holdfast.ports.persistence import LoadValues, Persistence, PlansByFingerprint, RunsByKey, StoredValue
-from holdfast.ports.records import Payload, Run
+from holdfast.ports.persistence import LoadValues, LoadWork, Persistence, PlansByFingerprint, StoredValue
+from holdfast.ports.records import Payload, Run, job_key
 from holdfast.ports.references import Reference, is_map, is_partial, leaves, located, parts_of, reference_from
 
 Values = Mapping[tuple[str, Reference], tuple[Payload, ...]]
@@ -53,14 +53,10 @@ class Inputs:
         takes_input: Callable[[Attempt], bool],
         known: Known = NOTHING_KNOWN,
     ) -> list[Work]:
-        """Return what the attempts need: two questions to the store, however many there are, and none if it is known.
+        """Return what the attempts need: one question to the store, however many there are, and none if it is known.
 
         No value is read for an attempt that takes none.
         """
-        runs = dict(known.runs)
-        keys = tuple(sorted({attempt.run for attempt in attempts} - runs.keys()))
-        if keys:
-            runs.update((run.key, run) for run in self._persistence.read(RunsByKey(keys)))
         references = {
             attempt.job: reference_from(attempt.input) for attempt in attempts if takes_input(attempt)
         }
@@ -70,13 +66,27 @@ class Inputs:
             if attempt.job in references
             for leaf in leaves(references[attempt.job])
         )
-        values = {**known.values, **self.values(tuple(wanted.keys() - known.values.keys()))}
+        runs, values = self._read(attempts, wanted, known)
         plans = self._plans_of(run.plan for run in runs.values())
         return [
             self._work(attempt, run, _required(plans, run.plan), references.get(attempt.job), values)
             for attempt in attempts
             if (run := runs.get(attempt.run)) is not None
         ]
+
+    def _read(
+        self, attempts: Sequence[Attempt], wanted: Iterable[tuple[str, Reference]], known: Known
+    ) -> tuple[Mapping[str, Run], Values]:
+        """Return the runs of attempts, and values, with those that are known."""
+        jobs = tuple((job_key(one.job), one.epoch) for one in attempts if one.run not in known.runs)
+        missing = tuple(place for place in wanted if place not in known.values)
+        if not jobs:
+            return known.runs, {**known.values, **self.values(missing)}
+        read = self._persistence.read(LoadWork(jobs, missing))
+        return (
+            {**known.runs, **{run.key: run for run in read.runs}},
+            {**known.values, **_by_place(read.values)},
+        )
 
     def text(self, run: str, reference: Reference) -> str:
         """Return the JSON text of one value of a run."""
@@ -86,7 +96,7 @@ class Inputs:
     def values(self, wanted: tuple[tuple[str, Reference], ...]) -> Values:
         """Return the payloads that references stand for, by what was asked for."""
         found: tuple[StoredValue, ...] = self._persistence.read(LoadValues(wanted)) if wanted else ()
-        return {(value.run, value.reference): value.payloads for value in found}
+        return _by_place(found)
 
     def one(self, payloads: tuple[Payload, ...]) -> str:
         """Return the text of a value that is one payload."""
@@ -128,6 +138,10 @@ class Inputs:
             case _:
                 texts = [self._payloads.get(payload) for payload in values[located(run, reference)]]
                 return f"[{','.join(texts)}]" if is_map(reference) else texts[0]
+
+
+def _by_place(values: Iterable[StoredValue]) -> Values:
+    return {(value.run, value.reference): value.payloads for value in values}
 
 
 def _required(plans: Mapping[str, Plan], fingerprint: str) -> Plan:

@@ -629,6 +629,26 @@ class LoadValues(Query[tuple[StoredValue, ...]]):
 
 
 @frozen
+class LoadedWork:
+    """What attempts need to run."""
+
+    runs: tuple[Run, ...]
+    values: tuple[StoredValue, ...]
+
+
+@frozen
+class LoadWork(Query[LoadedWork]):
+    """The runs of jobs, by key and epoch, in no order, and values as of `LoadValues`.
+
+    What is not there is not in the answer. All is as it was when the jobs were leased in these epochs, or later: it is
+    for whoever has just leased them.
+    """
+
+    jobs: tuple[tuple[JobKey, int], ...]
+    wanted: tuple[tuple[str, Reference], ...]
+
+
+@frozen
 class OutputRows(Query[tuple[CompletedRow, ...]]):
     """The history rows in which a stage of a run was completed: one, or one for each item of a map."""
 

@@ -21,7 +21,9 @@ from holdfast.ports.persistence import (
     ListDeadLetters,
     ListRuns,
     ListSinks,
+    LoadedWork,
     LoadValues,
+    LoadWork,
     NewestRows,
     NodeRows,
     NodeRowsOf,
@@ -107,6 +109,9 @@ def _answer(tables: Tables, query: object) -> object:  # one arm a question
                 StoredValue(run, reference, _payloads(tables, *located(run, reference)))
                 for run, reference in wanted
             )
+        case LoadWork(jobs, wanted):
+            keys = tuple(sorted({key.run for key, _ in jobs}))
+            return LoadedWork(answer(tables, RunsByKey(keys)), answer(tables, LoadValues(wanted)))
         case OutputRows(run, node):
             return tuple(
                 CompletedRow(run, row.number, node, row.item, row.type)

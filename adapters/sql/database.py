@@ -29,6 +29,10 @@ class Remembers(Protocol):
         """The statements for that."""
         ...
 
+    def commit_and_query(self, sql: str, parameters: "Parameters", /) -> list[Row]:
+        """Commit what is left to that. Return what a keyed statement gives just before, nothing if nothing was left."""
+        ...
+
     def query_and_commit(self, sql: str, parameters: "Parameters", /) -> list[Row]:
         """Return what a keyed statement gives that is a transaction of its own."""
         ...

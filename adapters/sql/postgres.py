@@ -197,6 +197,15 @@ class PostgresLink:
         self._began = False
         self._unsent = ()
 
+    def commit_and_query(self, sql: str, parameters: Parameters, /) -> list[Row]:
+        """See `Remembers.commit_and_query`."""
+        if self._unwritten is None:
+            self.commit()
+            return []
+        answers = self._write_now((sql, parameters, True), *_COMMIT)
+        self._began = False
+        return answers[-2].rows()
+
     def query_and_commit(self, sql: str, parameters: Parameters, /) -> list[Row]:
         """See `Remembers.query_and_commit`. BEGIN says how, whatever the server or the session would do by itself."""
         self.begin()
@@ -214,10 +223,10 @@ class PostgresLink:
             status = self._statements.status
         return status == pq.TransactionStatus.IDLE and not self._is_spoilt
 
-    def _write_now(self, *and_then: _Asked) -> None:
-        """Make the writes that were left until now, if any."""
+    def _write_now(self, *and_then: _Asked) -> Sequence[Answer]:
+        """Make the writes that were left until now, if any, and then other statements. Return all answers."""
         if self._unwritten is None:
-            return
+            return ()
         (writes, receipt), self._unwritten = self._unwritten, None
         with self._asking():
             answers = self._run(
@@ -225,6 +234,7 @@ class PostgresLink:
             )
         for (write, rows), answer in zip(writes, answers, strict=False):
             check_hits(write, rows, answer.hits)
+        return answers
 
     def _run(self, asked: Iterable[_Asked], number: int = 1) -> Sequence[Answer]:
         """Make statements, after what opens the transaction if that is not done yet, and return their answers."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar, cast
 
 from holdfast.adapters.sql import rows
-from holdfast.adapters.sql.database import Database, Link
+from holdfast.adapters.sql.database import Database, Link, Parameters
 from holdfast.adapters.sql.dialects import Dialect, encode_rows
 from holdfast.adapters.sql.finding import runs_counted, runs_listed
 from holdfast.adapters.sql.hearing import hearing_answers
@@ -36,7 +36,9 @@ from holdfast.ports.persistence import (
     ListDeadLetters,
     ListRuns,
     ListSinks,
+    LoadedWork,
     LoadValues,
+    LoadWork,
     NewestRows,
     NodeRows,
     NodeRowsOf,
@@ -91,6 +93,7 @@ class Answers:
             LastHeartbeat: self._last_heartbeat,
             PlansByFingerprint: self._plans,
             LoadValues: self._load_values,
+            LoadWork: self._load_work,
             OutputRows: self._output_rows,
             NodeRowsOf: self._node_rows_of,
             OwedJobs: self._owed_jobs,
@@ -213,7 +216,17 @@ class Answers:
         return self._by_text(link, sql, query.fingerprints, rows.plan_from)
 
     def _load_values(self, link: Link, query: LoadValues) -> object:
-        return load_values(link, self._dialect, query.wanted)
+        return load_values(link, self._dialect, query.wanted)[1]
+
+    def _load_work(self, link: Link, query: LoadWork) -> LoadedWork:
+        remembers = link.remembers
+        if remembers is not None and (known := remembers.memory.work(query)) is not None:
+            return known
+        keys = askable(key.run for key, _ in query.jobs)
+        sql = self._dialect.bound(f"{_RUNS}{self._dialect.one_of('key', 'texts')}")
+        runs: list[tuple[str, Parameters]] = [(sql, {"texts": self._dialect.texts(keys)})] if keys else []
+        found, values = load_values(link, self._dialect, query.wanted, runs)
+        return LoadedWork(tuple(rows.run_from(row) for answer in found for row in answer), values)
 
     def _output_rows(self, link: Link, query: OutputRows) -> tuple[CompletedRow, ...]:
         sql = (

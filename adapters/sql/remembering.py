@@ -1,13 +1,15 @@
 """Transactions that lock nothing before they write: they go by what this process knows of a run, if that is still so.
 
-A step that comes alone is a transaction on one run and one job of it, and the one before it was too. So both rows are
-known: as that transaction has left them, with the versions that the server has given them. Work is then done with what
-is known, and one statement stores what comes of it if the two rows have these versions still. If they have not, nothing
-is stored, and the work is done again with rows that are locked and read.
+A step that comes alone is a transaction on one run and one job of it, and the one before it was too, or was the claim
+of this one job. So both rows are known: as that transaction has left them, with the versions that the server has given
+them. Work is then done with what is known, and one statement stores what comes of it, a step or the end of the run, if
+the rows have these versions still. If they have not, nothing is stored, and the work is done again with rows that are
+locked and read.
 """
 
-from collections.abc import Collection
-from typing import Final
+import time
+from collections.abc import Collection, Sequence
+from itertools import islice
 
 import attrs
 from typing_extensions import override
@@ -15,18 +17,15 @@ from typing_extensions import override
 from holdfast.adapters.sql import rows
 from holdfast.adapters.sql.database import Link, Parameters, Remembers
 from holdfast.adapters.sql.dialects import encode_rows
-from holdfast.adapters.sql.remembered import STEP, Remembered
+from holdfast.adapters.sql.remembered import END, STEP, TRUSTED, Lease, Remembered
 from holdfast.adapters.sql.rows import askable
 from holdfast.adapters.sql.transaction import SqlTransaction, Statements, askable_jobs
 from holdfast.adapters.sql.writes import WritePlan
 from holdfast.ports.changes import NetChanges
 from holdfast.ports.errors import HoldfastError
-from holdfast.ports.persistence import Held
-from holdfast.ports.records import JobKey
-
-LOCKED_FIRST: Final = 2
-"""How many transactions on one run have locked it and written a step, one after the other, before it is gone by what
-is known: most runs are of few steps, and the end of each is work done twice."""
+from holdfast.ports.json import parse
+from holdfast.ports.persistence import Held, Lane
+from holdfast.ports.records import Job, JobKey, JobKind, PassOver, Session
 
 
 class ChangedError(HoldfastError):
@@ -46,25 +45,50 @@ class RememberingTransaction(SqlTransaction):
         """Whether all is locked that it goes by; or else it goes by what is known."""
         self._after: Remembered | None = None
         """What is known once it is committed."""
-        self._step: Parameters | None = None
-        """What is to be stored, if it goes by what is known."""
+        self._stored: tuple[str, Parameters] | None = None
+        """What stores what is written, if it goes by what is known."""
+        self._session: Session | None = None
+        """The session that it was told of."""
+        self._found: Job | None = None
+        """The one job that it has found to claim, if that drives a function."""
+        self._leased: Job | None = None
+        """That job, as it is once it is leased."""
+
+    @override
+    def claimable_by(
+        self,
+        session: str,
+        namespace: str,
+        lanes: Sequence[Lane],
+        limit: int,
+        /,
+        *,
+        pass_over: PassOver = PassOver.NOTHING,
+    ) -> Held:
+        """See `Transaction.claimable_by`."""
+        found = super().claimable_by(session, namespace, lanes, limit, pass_over=pass_over)
+        if len(found.jobs) == 1 and found.sessions and found.jobs[0].kind is JobKind.DRIVE:
+            self._found = found.jobs[0]
+        return found
 
     @override
     def held(self, runs: Collection[str], jobs: Collection[JobKey], sessions: Collection[str], /) -> Held:
         """See `Transaction.held`."""
         keys, pairs = askable(runs), askable_jobs(jobs)
-        if self._link.began or self._one is not None or sessions or len(keys) != 1 or len(pairs) != 1:
+        if self._link.began or self._one is not None or len(keys) != 1 or len(pairs) != 1:
             return super().held(runs, jobs, sessions)
         (run,), (job,) = keys, pairs
         known = self._remembers.memory.take(run, job)
-        if known is not None and known.steps >= LOCKED_FIRST:
+        told = known.sessions(sessions) if known is not None and known.steps >= TRUSTED else None
+        if known is not None and told is not None:
             self.is_locked = False
+            self._session = told[0] if told else None
         else:
-            known = self._read(run, job, 0 if known is None else known.steps)
+            known = None if sessions else self._read(run, job, 0 if known is None else known.steps)
         if known is None:
-            return super().held(runs, jobs, sessions)  # one of them is not there
+            return super().held(runs, jobs, sessions)  # one of them is not there, or not known
         self._one = known
-        return Held(self._known.note_runs([known.run]), self._known.note_jobs([known.job]), ())
+        return Held(self._known.note_runs([known.run]), self._known.note_jobs([known.job]), told or ())
 
     def _read(self, run: str, job: JobKey, steps: int) -> Remembered | None:
         asked: list[tuple[str, Parameters]] = [
@@ -87,39 +111,82 @@ class RememberingTransaction(SqlTransaction):
 
     @override
     def _write(self, net: NetChanges, plan: WritePlan) -> None:
-        one, is_step = self._one, [write for write, _ in plan] == [self._writes.runs[0], self._writes.history]
-        if one is None or not is_step or net.runs.keys() != {one.run.key}:
+        one, writes = self._one, tuple(write for write, _ in plan)
+        if one is None or net.runs.keys() != {one.run.key}:
             super()._write(net, plan)
+            if self._found is not None and writes == (self._writes.jobs[0],):
+                self._leased = net.jobs.get(self._found.key)
             self._remembers.memory.forget(net.runs)
-            return
-        self._after = attrs.evolve(one, run=net.runs[one.run.key], steps=one.steps + 1)
+        elif writes == (self._writes.runs[0], self._writes.history):
+            self._after = attrs.evolve(one, run=net.runs[one.run.key], steps=one.steps + 1)
+            self._store(one, net, plan, STEP)
+        elif writes == (
+            self._writes.runs[1],
+            self._writes.closed_jobs,
+            self._writes.history,
+        ) and net.closed_jobs == {one.job.key}:
+            self._store(one, net, plan, END)
+        else:
+            super()._write(net, plan)
+
+    def _store(self, one: Remembered, net: NetChanges, plan: WritePlan, columns: Sequence[str]) -> None:
         if self.is_locked:
             super()._write(net, plan)
             return
-        (run,), history = (written for _, written in plan)
-        self._step = {
-            **dict(zip((*STEP, "key"), run, strict=True)),
-            "job": one.job.key.number,
-            "run_version": one.run_version,
-            "job_version": one.job_version,
-            "rows": encode_rows(rows.HISTORY, history),
-            "receipt": self._receipt,
-        }
+        (run,), history = plan[0][1], plan[-1][1]
+        versions, lease = self._remembers.versions, one.lease
+        is_told = self._session is not None and lease is not None
+        self._stored = (
+            versions.step if columns is STEP else versions.end,
+            {
+                **dict(zip((*columns, "key"), run, strict=True)),
+                "job": one.job.key.number,
+                "run_version": one.run_version,
+                "job_version": one.job_version,
+                "session": lease.session.id if is_told and lease is not None else "",
+                "session_version": lease.session_version if is_told and lease is not None else "0",
+                "rows": encode_rows(rows.HISTORY, history),
+                "receipt": self._receipt,
+            },
+        )
 
     @override
     def commit(self) -> None:
         """See `SqlTransaction.commit`. ChangedError if it goes by what has changed: then nothing is stored."""
-        after = self._after
-        if self.is_locked:
+        after, memory = self._after, self._remembers.memory
+        if self._leased is not None:
+            after = self._commit_lease(self._leased)
+        elif self.is_locked:
             super().commit()
+        elif self._stored is None:
+            raise ChangedError("this writes nothing, and so nothing says whether it has gone by what is so")
         else:
-            if after is None or self._step is None:
-                raise ChangedError(
-                    "this writes nothing, and so nothing says whether it has gone by what is so"
-                )
-            stored = self._remembers.query_and_commit(self._remembers.versions.step, self._step)
+            stored = self._remembers.query_and_commit(*self._stored)
             if not stored:
                 raise ChangedError("a run has changed meanwhile")
-            after = attrs.evolve(after, run_version=stored[0][0])
+            after = None if after is None else attrs.evolve(after, run_version=stored[0][0])
         if after is not None:
-            self._remembers.memory.keep(after)
+            memory.keep(after)
+
+    def _commit_lease(self, job: Job) -> Remembered | None:
+        """Commit a claim, and return what its attempt goes by, which is read on the way."""
+        number = parse(job.input)
+        given = number if isinstance(number, int) else None
+        asked = {"run": job.run, "session": job.session, "input": -1 if given is None else given}
+        read_at = time.monotonic()
+        found = self._remembers.commit_and_query(self._remembers.versions.lease, asked)
+        if not found:
+            return None
+        row = iter(found[0])
+        run = rows.run_from(tuple(islice(row, len(rows.RUN))))
+        run_version, job_version = islice(row, 2)
+        session = rows.session_from(tuple(islice(row, len(rows.SESSION))))
+        session_version, *payload = row
+        return Remembered(
+            run,
+            job,
+            run_version,
+            job_version,
+            TRUSTED if run.parent is None else 0,
+            Lease(session, session_version, given, rows.payload_from(*payload), read_at),
+        )

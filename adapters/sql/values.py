@@ -2,12 +2,12 @@
 
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias, cast
 
-from holdfast.adapters.sql.database import Link
+from holdfast.adapters.sql.database import Link, Parameters
 from holdfast.adapters.sql.dialects import Dialect, encode_rows
-from holdfast.adapters.sql.rows import is_askable, payload_from
+from holdfast.adapters.sql.rows import Row, is_askable, payload_from
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import StoredValue
 from holdfast.ports.records import STAGE_COMPLETED, STAGE_FAILED, Payload
@@ -15,11 +15,17 @@ from holdfast.ports.references import Reference, located
 
 _Key: TypeAlias = tuple[str, Reference]
 _Page: TypeAlias = tuple[str, str, int]
+_Asked: TypeAlias = tuple[str, Parameters]
 _Found: TypeAlias = dict[_Key, tuple[Payload, ...]]
 
 
-def load_values(link: Link, dialect: Dialect, wanted: Iterable[_Key]) -> tuple[StoredValue, ...]:
-    """Return the payloads of each reference, in the order given; none where there is nothing."""
+def load_values(
+    link: Link, dialect: Dialect, wanted: Iterable[_Key], beside: Sequence[_Asked] = ()
+) -> tuple[list[list[Row]], tuple[StoredValue, ...]]:
+    """Return the payloads of each reference, in the order given; none where there is nothing.
+
+    Before them comes what the keyed statements `beside` give, for which nobody waits apart.
+    """
     wanted = tuple(wanted)
     places = {key: located(*key) for key in wanted}
     rows: dict[_Key, tuple[str, int]] = {}
@@ -37,24 +43,30 @@ def load_values(link: Link, dialect: Dialect, wanted: Iterable[_Key]) -> tuple[S
             case _:
                 raise TypeError(f"{reference!r} is not a reference to one value or one map")
     found: _Found = {}
-    for load, asked in ((_rows, rows), (_items, items), (_maps, maps)):
+    statements = [*beside, _rows(dialect, rows)] if rows else beside
+    answers = link.queries(statements) if statements else []
+    if rows:
+        _take_rows(answers.pop(), found)
+    for load, asked in ((_items, items), (_maps, maps)):
         if asked:
             cast("Callable[[Link, Dialect, Mapping[_Key, object], _Found], None]", load)(
                 link, dialect, asked, found
             )
-    return tuple(StoredValue(*key, found.get(places[key], ())) for key in wanted)
+    return answers, tuple(StoredValue(*key, found.get(places[key], ())) for key in wanted)
 
 
-def _rows(link: Link, dialect: Dialect, asked: Mapping[_Key, tuple[str, int]], found: _Found) -> None:
+def _rows(dialect: Dialect, asked: Mapping[_Key, tuple[str, int]]) -> _Asked:
     pairs = dialect.table_of("keys", "k", {"run": "text", "number": "bigint"})
     sql = (
         f"SELECT h.run, h.number, h.payload, h.blob FROM {pairs} CROSS JOIN holdfast_history AS h "
         "WHERE h.run = k.run AND h.number = k.number"
     )
     keys = sorted(pair for pair in set(asked.values()) if is_askable(pair[0]))
-    for run, number, inline, blob in link.query(
-        dialect.bound(sql), {"keys": encode_rows(("run", "number"), keys)}, keyed=True
-    ):
+    return dialect.bound(sql), {"keys": encode_rows(("run", "number"), keys)}
+
+
+def _take_rows(answer: Iterable[Row], found: _Found) -> None:
+    for run, number, inline, blob in answer:
         payload = payload_from(inline, blob)
         if payload is not None:
             found[run, number] = (payload,)

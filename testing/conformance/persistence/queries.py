@@ -11,7 +11,9 @@ from holdfast.ports.persistence import (
     HistoryOf,
     JobsOfRun,
     LastHeartbeat,
+    LoadedWork,
     LoadValues,
+    LoadWork,
     NewestRows,
     NotesOf,
     OutputRows,
@@ -358,6 +360,26 @@ class Queries(PersistenceCase):
     def test_no_value_is_loaded_where_none_is_wanted(self, store: Persistence) -> None:
         """An empty question has an empty answer."""
         assert store.read(LoadValues(())) == ()
+
+    def test_what_attempts_need_is_read_together(self, store: Persistence) -> None:
+        """LoadWork: runs once each, in no order, and values as LoadValues; what is not there is passed over."""
+        put_jobs(store, a_job(1, 1), a_job(2, 1), a_job(2, 2))
+        put(store, AppendHistory(a_row(a_key(1), 1, payload=Payload(inline="1"))))
+        jobs = tuple(
+            (job, 1) for job in (a_job(1, 1).key, a_job(2, 1).key, a_job(2, 2).key, JobKey(a_key(9), 1))
+        )
+        wanted = ((a_key(1), 1), (a_key(1), 7), (a_key(2), item_reference("bill", 0, 0)))
+
+        work = store.read(LoadWork(jobs, wanted))
+
+        assert sorted(run.key for run in work.runs) == [a_key(1), a_key(2)]
+        assert {run.key: run for run in work.runs} == {
+            run.key: run for run in store.read(RunsByKey((a_key(1), a_key(2))))
+        }
+        assert work.values == store.read(LoadValues(wanted))
+        assert [value.payloads for value in work.values] == [(Payload(inline="1"),), (), ()]
+        assert store.read(LoadWork(jobs, ())).values == ()
+        assert store.read(LoadWork((), ())) == LoadedWork((), ())
 
     def test_the_rows_in_which_a_stage_was_completed_are_told(self, store: Persistence) -> None:
         """OutputRows gives one for a stage, one for each item of a map, and no other row."""

@@ -8,7 +8,15 @@ import attrs
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.stores import open_stores
 from holdfast.kernel.authoring.calls import Definition
-from holdfast.ports.persistence import FindRun, LoadValues, Persistence, Query, StoreTime, Transaction
+from holdfast.ports.persistence import (
+    FindRun,
+    LoadValues,
+    LoadWork,
+    Persistence,
+    Query,
+    StoreTime,
+    Transaction,
+)
 
 R = TypeVar("R")
 
@@ -20,7 +28,7 @@ class Counting:
         self._inner = inner
         self._has_clock = has_clock
         self.calls = 0
-        self.values: list[LoadValues] = []
+        self.values: list[LoadValues | LoadWork] = []
         self.found = 0
         """How often a run was looked for by its name."""
 
@@ -35,7 +43,7 @@ class Counting:
         asked: object = query
         if self._has_clock or not isinstance(asked, StoreTime):
             self.calls += 1
-        if isinstance(asked, LoadValues):
+        if isinstance(asked, LoadValues | LoadWork) and asked.wanted:
             self.values.append(asked)
         self.found += isinstance(asked, FindRun)
         return self._inner.read(query)

@@ -4,19 +4,41 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import psycopg
 import pytest
 from attrs import evolve
 
+from holdfast.adapters.sql import remembered
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.adapters.sql.remembered import KNOWN_MAX, Memory, Remembered
-from holdfast.adapters.sql.remembering import LOCKED_FIRST, ChangedError, RememberingTransaction
-from holdfast.ports.changes import AddJob, AppendHistory, Change, CreateRun, UpdateJob, UpdateRun
+from holdfast.adapters.sql.remembered import KNOWN_MAX, TRUSTED, Memory, Remembered
+from holdfast.adapters.sql.remembering import ChangedError, RememberingTransaction
+from holdfast.ports.changes import (
+    AddJob,
+    AppendHistory,
+    Change,
+    CloseJob,
+    CreateRun,
+    PutSession,
+    UpdateJob,
+    UpdateRun,
+)
 from holdfast.ports.errors import RefusedError
-from holdfast.ports.persistence import Held, HistoryOf, JobsOfRun, RunsByKey, Transaction
-from holdfast.ports.records import JobKey, Payload, RunStatus
-from holdfast.testing.conformance.builders import a_key, a_leased_job, a_row, a_run
+from holdfast.ports.persistence import Held, HistoryOf, JobsOfRun, Lane, LoadWork, RunsByKey, Transaction
+from holdfast.ports.records import Job, JobKey, JobKind, JobState, Payload, RunStatus, SessionState
+from holdfast.testing.conformance.builders import (
+    DEFINITION,
+    NAMESPACE,
+    NOW,
+    QUEUE,
+    a_job,
+    a_key,
+    a_leased_job,
+    a_row,
+    a_run,
+    a_session,
+)
 from tests.integration.sql.proxy import Mode, Proxy
 
 pytestmark = pytest.mark.service
@@ -97,7 +119,7 @@ class Step:
 
 def known(store: SqlPersistence, run: str = RUN) -> int:
     """Make as many steps as it takes until a run is gone by what is known of it, and return the last one's number."""
-    return [store.transact(Step(run)) for _ in range(LOCKED_FIRST)][-1]
+    return [store.transact(Step(run)) for _ in range(TRUSTED)][-1]
 
 
 def numbers_of(store: SqlPersistence, run: str = RUN) -> list[int]:
@@ -106,15 +128,15 @@ def numbers_of(store: SqlPersistence, run: str = RUN) -> list[int]:
 
 def test_a_step_after_others_is_one_round_trip(proxy: Proxy, store: SqlPersistence, changed: Changed) -> None:
     trips: list[int] = []
-    for _ in range(LOCKED_FIRST + 10):  # more than it takes until the server keeps the statements
+    for _ in range(TRUSTED + 10):  # more than it takes until the server keeps the statements
         before = proxy.round_trips
         store.transact(Step())
         trips.append(proxy.round_trips - before)
-    assert trips[:LOCKED_FIRST] == [2] * LOCKED_FIRST
-    assert trips[LOCKED_FIRST:].count(1) >= 9  # one of them has the server keep a statement
+    assert trips[:TRUSTED] == [2] * TRUSTED
+    assert trips[TRUSTED:].count(1) >= 9  # one of them has the server keep a statement
     assert max(trips) == 2
     assert changed.times == 0
-    assert numbers_of(store) == list(range(1, LOCKED_FIRST + 11))
+    assert numbers_of(store) == list(range(1, TRUSTED + 11))
 
 
 def test_what_is_known_is_what_is_there(
@@ -395,3 +417,213 @@ def test_many_who_write_the_same_runs_lose_nothing(
         for number, epoch in found:
             assert epoch == 1 + sum(one < number for one in lost)
     assert went_by >= 40
+
+
+# Claims -----------------------------------------------------------------------------------------------------------
+
+SESSION = a_key(50)
+PAYLOAD = Payload(inline='{"number":1}')
+
+
+def queued(store: SqlPersistence, number: int = 2, parent: str | None = None) -> JobKey:
+    """Store a run of a function whose job is queued, and the session that is to have it. Return the job's key."""
+    run = a_run(number, last_row=1, last_job=1, open_jobs=1, parent=parent)
+    job = a_job(number, kind=JobKind.DRIVE, input="1")
+    row = a_row(number, 1, type="run.created", payload=PAYLOAD)
+    store.transact(
+        applied([CreateRun(run), AddJob(job), AppendHistory(row), PutSession(a_session(50))]),
+    )
+    return job.key
+
+
+def lease_all(tx: Transaction, limit: int = 9) -> list[Job]:
+    """Lease what is queued."""
+    lane = Lane(queue=QUEUE, definitions=(DEFINITION,), limit=limit)
+    found = tx.claimable_by(SESSION, NAMESPACE, [lane], limit)
+    jobs = [
+        evolve(job, state=JobState.LEASED, session=SESSION, epoch=job.epoch + 1, attempts=1, leased_at=NOW)
+        for job in found.jobs
+    ]
+    tx.apply([UpdateJob(job) for job in jobs])
+    return jobs
+
+
+class End:
+    """Work as that of the end of a function: a row, no job any more. Returns the row's number."""
+
+    def __init__(self, job: JobKey, sessions: Sequence[str] = (SESSION,)) -> None:
+        self.job = job
+        self.sessions = sessions
+        self.held: list[Held] = []
+
+    def __call__(self, tx: Transaction) -> int:
+        held = tx.held([self.job.run], [self.job], self.sessions)
+        self.held.append(held)
+        (run,) = held.runs
+        number = run.last_row + 1
+        row = a_row(self.job.run, number, type="run.completed", payload=Payload(inline="2"))
+        ended = evolve(
+            run, status=RunStatus.COMPLETED, last_row=number, open_jobs=0, ended_at=row.at, result=str(number)
+        )
+        tx.apply([UpdateRun(ended), CloseJob(self.job), AppendHistory(row)])
+        return number
+
+
+def trips_of(proxy: Proxy, call: Callable[[], object]) -> int:
+    before = proxy.round_trips
+    call()
+    return proxy.round_trips - before
+
+
+def test_a_run_that_comes_alone_is_claimed_in_two_round_trips_and_each_of_its_transactions_is_one_more(
+    proxy: Proxy, store: SqlPersistence, changed: Changed
+) -> None:
+    trips: list[list[int]] = []
+    for number in range(2, 20):  # more than it takes until the server keeps the statements
+        job = queued(store, number)
+        work = LoadWork(((job, 1),), ((job.run, 1),))
+        trips.append(
+            [
+                trips_of(proxy, partial(store.transact, lease_all)),
+                trips_of(proxy, partial(store.read, work)),
+                trips_of(proxy, partial(store.transact, Step(job.run))),
+                trips_of(proxy, partial(store.transact, End(job))),
+            ]
+        )
+    assert trips[-1] == [2, 0, 1, 1]
+    assert changed.times == 0
+
+
+def test_what_is_read_with_a_claim_is_what_is_there(store: SqlPersistence, other: SqlPersistence) -> None:
+    job = queued(store)
+    (leased,) = store.transact(lease_all)
+    work = LoadWork(((job, 1),), ((job.run, 1),))
+    assert store.read(work) == other.read(work)
+    assert store.read(work).values[0].payloads == (PAYLOAD,)
+    step, end = Step(job.run), End(job)
+    store.transact(step)
+    (run,) = other.read(RunsByKey((job.run,)))
+    assert store.transact(end) == run.last_row + 1 == 3
+    assert end.held == [Held([run], [leased], (a_session(50),))]
+    (after,) = other.read(RunsByKey((job.run,)))
+    assert after == evolve(
+        run, status=RunStatus.COMPLETED, last_row=3, open_jobs=0, ended_at=NOW + 3, result="3"
+    )
+    assert other.read(JobsOfRun(job.run)) == ()
+    assert numbers_of(other, job.run) == [1, 2, 3]
+
+
+def test_what_was_read_with_another_claim_or_long_ago_is_read_again(
+    proxy: Proxy, store: SqlPersistence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = queued(store)
+    store.transact(lease_all)
+
+    def asks(epoch: int, reference: int) -> bool:
+        return trips_of(proxy, lambda: store.read(LoadWork(((job, epoch),), ((job.run, reference),)))) > 0
+
+    assert not asks(1, 1)
+    assert asks(2, 1)
+    assert asks(1, 2)
+    monkeypatch.setattr(remembered, "LEASE_SECONDS", -1.0)
+    assert asks(1, 1)
+
+
+def test_several_that_are_claimed_together_are_read_when_they_are_asked_for(
+    proxy: Proxy, store: SqlPersistence
+) -> None:
+    jobs = [queued(store, number) for number in (2, 3)]
+    assert len(store.transact(lease_all)) == 2
+    work = LoadWork(tuple((job, 1) for job in jobs), tuple((job.run, 1) for job in jobs))
+    assert trips_of(proxy, lambda: store.read(work)) == 1
+    assert len(store.read(work).runs) == 2
+
+
+@pytest.mark.parametrize("what", ["run", "job", "session"])
+def test_an_end_that_goes_by_what_has_changed_is_done_again(
+    store: SqlPersistence, other: SqlPersistence, changed: Changed, what: str
+) -> None:
+    job = queued(store)
+    (leased,) = store.transact(lease_all)
+    session = evolve(a_session(50), state=SessionState.DEAD)
+    match what:
+        case "run":
+            other.transact(Step(job.run))
+        case "job":
+            other.transact(applied([UpdateJob(evolve(leased, epoch=2))]))
+        case _:
+            other.transact(applied([PutSession(session)]))
+    end = End(job)
+    assert store.transact(end) == 2 + (what == "run")
+    assert changed.times == 1
+    assert end.held[1].jobs[0].epoch == 1 + (what == "job")
+    assert [one.state for one in end.held[1].sessions] == [
+        SessionState.DEAD if what == "session" else SessionState.OPEN
+    ]
+    assert numbers_of(other, job.run) == list(range(1, 3 + (what == "run")))
+
+
+def test_an_end_that_needs_no_session_goes_by_none(
+    store: SqlPersistence, other: SqlPersistence, changed: Changed
+) -> None:
+    job = queued(store)
+    store.transact(lease_all)
+    other.transact(applied([PutSession(a_session(50))]))
+    assert store.transact(End(job, ())) == 2
+    assert changed.times == 0
+
+
+def test_an_end_that_asks_for_another_session_locks_all(store: SqlPersistence, changed: Changed) -> None:
+    job = queued(store)
+    store.transact(lease_all)
+    end = End(job, (a_key(51), SESSION))
+    assert store.transact(end) == 2
+    assert [one.id for one in end.held[0].sessions] == [SESSION]
+    assert changed.times == 0
+
+
+@pytest.mark.parametrize(("fault", "times"), [("cut after commit", 1), ("cut before commit", 2)])
+def test_an_end_whose_answer_is_lost_happens_once(
+    proxy: Proxy, store: SqlPersistence, fault: Mode, times: int
+) -> None:
+    job = queued(store)
+    store.transact(lease_all)
+    end = End(job)
+    proxy.fail(fault)
+    assert store.transact(end) == 2
+    assert proxy.fired[fault] == 1
+    assert len(end.held) == times
+    assert numbers_of(store, job.run) == [1, 2]
+    assert store.read(JobsOfRun(job.run)) == ()
+
+
+def test_a_claim_whose_answer_is_lost_happens_once(proxy: Proxy, store: SqlPersistence) -> None:
+    job = queued(store)
+    proxy.fail("cut after commit")
+    (leased,) = store.transact(lease_all)
+    assert store.read(JobsOfRun(job.run)) == (leased,)
+    assert store.read(LoadWork(((job, 1),), ((job.run, 1),))).values[0].payloads == (PAYLOAD,)
+    assert store.transact(End(job)) == 2
+
+
+def test_the_run_of_a_child_is_locked_first(store: SqlPersistence, changed: Changed) -> None:
+    """Its end is more than a run and its history: somebody is told of it."""
+    job = queued(store, parent=JOB.text)
+    store.transact(lease_all)
+    end = End(job, ())
+    assert store.transact(end) == 2
+    assert len(end.held) == 1
+    assert changed.times == 0
+
+
+@pytest.mark.parametrize("options", [{"versions": False}, {"session_settings": False}, {"pipeline": False}])
+def test_a_claim_is_the_same_with_other_settings(
+    open_store: OpenStore, postgres_database: str, options: dict[str, bool], changed: Changed
+) -> None:
+    store = open_store(postgres_database, **options)
+    for number in range(2, 12):
+        job = queued(store, number)
+        assert [one.key for one in store.transact(lease_all)] == [job]
+        assert store.read(LoadWork(((job, 1),), ((job.run, 1),))).values[0].payloads == (PAYLOAD,)
+        assert (store.transact(Step(job.run)), store.transact(End(job))) == (2, 3)
+    assert changed.times == 0

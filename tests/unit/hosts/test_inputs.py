@@ -21,7 +21,7 @@ from holdfast.ports.errors import (
     UnknownPlanError,
 )
 from holdfast.ports.json import compact, parse
-from holdfast.ports.persistence import LoadValues, PlansByFingerprint, RunsByKey
+from holdfast.ports.persistence import LoadValues, LoadWork, PlansByFingerprint
 from holdfast.ports.records import ItemPage, Payload
 from holdfast.ports.references import (
     Reference,
@@ -291,7 +291,7 @@ def test_a_plan_is_read_once_and_one_that_is_not_stored_is_an_error() -> None:
 # Many attempts at once ------------------------------------------------------------------------------------------
 
 
-def test_what_many_attempts_need_is_read_with_two_questions() -> None:
+def test_what_many_attempts_need_is_read_with_one_question() -> None:
     bench = Bench(SIMPLE)
     for number in range(50):
         bench.start(SIMPLE(number), id=str(number))
@@ -301,7 +301,7 @@ def test_what_many_attempts_need_is_read_with_two_questions() -> None:
 
     bodies = bench.prepare()
 
-    assert [type(question) for question in bench.store.asked] == [RunsByKey, LoadValues]
+    assert [type(question) for question in bench.store.asked] == [LoadWork]
     assert {body.arguments() for body in bodies} == {(number,) for number in range(50)}
 
 
@@ -312,6 +312,7 @@ def test_no_value_is_read_for_a_stage_that_takes_none() -> None:
     bench.store.asked.clear()
 
     assert bench.body().arguments() == ()
+    assert [question.wanted for question in bench.store.asked if isinstance(question, LoadWork)] == [()]
     assert not any(isinstance(question, LoadValues) for question in bench.store.asked)
 
 
@@ -322,7 +323,7 @@ def test_beside_a_stage_that_takes_none_only_what_others_take_is_read() -> None:
     bench.store.asked.clear()
 
     assert sorted(body.arguments() for body in bench.prepare()) == [(), (4,)]
-    (question,) = [question for question in bench.store.asked if isinstance(question, LoadValues)]
+    (question,) = [question for question in bench.store.asked if isinstance(question, LoadWork)]
     assert len(question.wanted) == 1
 
 
