@@ -44,7 +44,7 @@ from holdfast.hosts.sinks import (
     remove_sink,
     replay_dead_letters,
 )
-from holdfast.hosts.sync_handles import STAGE, SyncRunHandle
+from holdfast.hosts.sync_handles import STAGE, SyncRunHandle, result_of_new
 from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.authoring.nodes import AnyNode, Node
 from holdfast.kernel.authoring.options import StartAllOptions, StartOptions, check_options
@@ -99,9 +99,17 @@ class SyncEngine:
             UnknownWorkflowError: The engine was not given this workflow.
             UnavailableError: The store did not answer; with an idempotency key, starting again is safe.
         """
+        return self._start(call, options)[0]
+
+    def _start(self, call: Call[R], options: StartOptions) -> tuple[SyncRunHandle[R], bool]:
+        """Start a run. Return whether it is certain that it was not there before."""
         command = self.core.create(call, options)
         created = self.core.dispatch(command)
-        return SyncRunHandle(self.core, created.run_id, call.definition.output_type, created.run)
+        handle: SyncRunHandle[R] = SyncRunHandle(
+            self.core, created.run_id, call.definition.output_type, created.run
+        )
+        # With a key it may be the answer to an earlier start.
+        return handle, created.created and command.idempotency_key is None
 
     def start_all(
         self, calls: Iterable[Call[R]], /, **options: Unpack[StartAllOptions]
@@ -132,7 +140,8 @@ class SyncEngine:
 
     def run(self, call: Call[R], /, **options: Unpack[StartOptions]) -> R:
         """Start a run and wait for its result. Some worker must be running."""
-        return self.start(call, **options).result()
+        handle, is_new = self._start(call, options)
+        return result_of_new(handle) if is_new else handle.result()
 
     def handle(self, workflow: Definition[R], id: str, /) -> SyncRunHandle[R]:
         """Return a handle of a run, which need not exist.

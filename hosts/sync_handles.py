@@ -66,6 +66,8 @@ T = TypeVar("T")
 Out = TypeVar("Out", covariant=True)
 
 CLOSED: Final = "the engine was closed while a run was waited for"
+NEW_SECONDS: Final = 0.02
+"""For how long nobody looks whether a run has ended that was started just now: it is waited for to be told."""
 
 
 class SyncRunHandle(Generic[Out]):
@@ -532,6 +534,26 @@ def _followed(reader: LogReader) -> Iterator[LogLine]:
         if reader.ended:
             return
         time.sleep(FOLLOW_INTERVAL)
+
+
+def result_of_new(handle: SyncRunHandle[Out]) -> Out:
+    """Wait for the result of a run that was started just now, and was not there before: as `SyncRunHandle.result`.
+
+    Most likely it has not ended yet, and to look would keep the hint waiting that has it begin. If it has all the same,
+    unheard, it is found a moment later.
+    """
+    core, known = handle.core, handle.known
+    end = None if known is None else core.listener.when_ended(known)
+    try:
+        run = None if end is None else end.result(NEW_SECONDS)
+    except FutureTimeoutError:
+        run = None
+    except CancelledError:
+        raise RuntimeError(CLOSED) from None
+    finally:
+        if end is not None:
+            end.cancel()
+    return handle.result() if run is None or run.is_continued else handle.output(run)
 
 
 def seconds_of(timeout: Duration | None, what: str = "result") -> float | None:

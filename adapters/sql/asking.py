@@ -158,8 +158,13 @@ class Statements:
     def _given(self, sql: str, parameters: Mapping[str, Any]) -> tuple[bytes, Sequence[bytes | None], _Key]:
         """Return a statement as libpq wants it, its parameters, and what it is known by."""
         text, names = _numbered(sql)
-        given = [_dumped(parameters[name]) for name in names]
-        return text, [value for value, _ in given], (sql, tuple(kind for _, kind in given))
+        values: list[bytes | None] = []
+        kinds: list[int] = []
+        for name in names:
+            value, kind = _dumped(parameters[name])
+            values.append(value)
+            kinds.append(kind)
+        return text, values, (sql, tuple(kinds))
 
     def _send(self, name: bytes | None, text: bytes, values: Sequence[bytes | None], key: _Key) -> None:
         if name is None:

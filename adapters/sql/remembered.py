@@ -21,6 +21,9 @@ KNOWN_MAX: Final = 1_000
 TRUSTED: Final = 2
 """How many transactions on one run have locked it and written a step, one after the other, before it is gone by what
 is known: most runs are of few steps, and what is not a step is work done twice."""
+LACKING_MAX: Final = 3
+LACKING_RUNS: Final = 50
+"""For so many runs that are claimed it is not gone by what is known, once that was too little that often in a row."""
 LEASE_SECONDS: Final = 0.5
 """For how long what was read with a lease is as good as read anew."""
 
@@ -77,11 +80,28 @@ class Memory:
 
     def __init__(self) -> None:
         self._known: dict[str, Remembered] = {}
+        self._lacking = 0
 
     def take(self, run: str, job: JobKey) -> Remembered | None:
         """Return what is known, and forget it."""
         known = self._known.pop(run, None)
         return known if known is not None and known.job.key == job else None
+
+    def trusted(self, run: Run) -> int:
+        """Return as after how many steps a run begins that is remembered from a claim.
+
+        The end of a child is more than is known; and where it was too little for several runs, one after the other, as
+        where all that happens is told to a sink, it is tried again seldom: what it was too little for is done twice.
+        """
+        if self._lacking >= LACKING_MAX:
+            self._lacking += 1
+        if self._lacking > LACKING_MAX + LACKING_RUNS:
+            self._lacking = LACKING_MAX - 1
+        return 0 if run.parent is not None or self._lacking >= LACKING_MAX else TRUSTED
+
+    def note(self, *, is_enough: bool) -> None:
+        """Note whether what is known was enough for a transaction."""
+        self._lacking = 0 if is_enough else min(self._lacking + 1, LACKING_MAX)
 
     def work(self, query: LoadWork) -> LoadedWork | None:
         """Return what the attempt at one job needs, if that was read when it was leased, just now."""

@@ -106,6 +106,7 @@ class RememberingTransaction(SqlTransaction):
     @override
     def _locking(self) -> Link:
         if not self.is_locked:
+            self._remembers.memory.note(is_enough=False)
             raise ChangedError("this needs more than what is known")
         return super()._locking()
 
@@ -164,6 +165,7 @@ class RememberingTransaction(SqlTransaction):
             stored = self._remembers.query_and_commit(*self._stored)
             if not stored:
                 raise ChangedError("a run has changed meanwhile")
+            memory.note(is_enough=True)
             after = None if after is None else attrs.evolve(after, run_version=stored[0][0])
         if after is not None:
             memory.keep(after)
@@ -187,6 +189,6 @@ class RememberingTransaction(SqlTransaction):
             job,
             run_version,
             job_version,
-            TRUSTED if run.parent is None else 0,
+            self._remembers.memory.trusted(run),
             Lease(session, session_version, given, rows.payload_from(*payload), read_at),
         )

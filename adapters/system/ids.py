@@ -36,7 +36,7 @@ def ulid_milliseconds(text: str) -> int:
 
 
 def _digits(number: int, width: int) -> str:
-    return "".join(_PAIRS[(number >> shift) & 1023] for shift in range(5 * width - 10, -1, -10))
+    return "".join([_PAIRS[(number >> shift) & 1023] for shift in range(5 * width - 10, -1, -10)])
 
 
 class UlidIds:

@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.hosts.process import worker as worker_module
 from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.sync_handles import NEW_SECONDS
 from holdfast.kernel.authoring.decorators import each, stage
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.testing.sink import MemorySink
@@ -108,3 +109,22 @@ def test_who_waits_for_a_run_that_was_started_here_reads_it_once(url: str, names
             found.append(counting.found)
 
     assert found == [1, 1, 2, 1]
+
+
+def test_who_runs_something_does_not_look_whether_it_has_ended_at_once(url: str, namespace: str) -> None:
+    """Unless it was there before: then it may have ended long ago."""
+    engine, counting = counting_engine(url, namespace, UNREAD)
+    with engine.sync as runs, Worker(engine):
+        assert runs.run(UNREAD(1), id="new") == (1, 1)  # what happens once is done
+        counting.found, slow = 0, 0
+        for _ in range(20):
+            began = time.monotonic()
+            assert runs.run(UNREAD(1)) == (1, 1)
+            slow += time.monotonic() - began >= NEW_SECONDS
+        assert counting.found <= slow
+        counting.found = 0
+        assert runs.run(UNREAD(1), id="new", if_exists="return") == (1, 1)
+        assert (
+            runs.run(UNREAD(1), idempotency_key="key") == runs.run(UNREAD(1), idempotency_key="key") == (1, 1)
+        )
+        assert counting.found == 3

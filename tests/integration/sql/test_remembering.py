@@ -12,7 +12,14 @@ from attrs import evolve
 
 from holdfast.adapters.sql import remembered
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.adapters.sql.remembered import KNOWN_MAX, TRUSTED, Memory, Remembered
+from holdfast.adapters.sql.remembered import (
+    KNOWN_MAX,
+    LACKING_MAX,
+    LACKING_RUNS,
+    TRUSTED,
+    Memory,
+    Remembered,
+)
 from holdfast.adapters.sql.remembering import ChangedError, RememberingTransaction
 from holdfast.ports.changes import (
     AddJob,
@@ -627,3 +634,28 @@ def test_a_claim_is_the_same_with_other_settings(
         assert store.read(LoadWork(((job, 1),), ((job.run, 1),))).values[0].payloads == (PAYLOAD,)
         assert (store.transact(Step(job.run)), store.transact(End(job))) == (2, 3)
     assert changed.times == 0
+
+
+def test_where_what_is_known_is_too_little_each_time_it_is_tried_seldom(
+    store: SqlPersistence, changed: Changed
+) -> None:
+    """As for runs of which all is told to a sink."""
+
+    def rest(job: JobKey, tx: Transaction) -> None:
+        held = tx.held([job.run], [job], [SESSION])
+        tx.apply([UpdateJob(evolve(held.jobs[0], state=JobState.SLEEPING, wake_at=NOW, session=None))])
+
+    for number in range(2, 2 + LACKING_MAX + LACKING_RUNS):
+        job = queued(store, number)
+        store.transact(lease_all)
+        store.transact(partial(rest, job))
+    assert changed.times == LACKING_MAX
+    for number in range(100, 105):
+        job = queued(store, number)
+        store.transact(lease_all)
+        store.transact(End(job))
+    assert changed.times == LACKING_MAX
+    job = queued(store, 200)
+    store.transact(lease_all)
+    store.transact(partial(rest, job))
+    assert changed.times == LACKING_MAX + 1  # it is trusted again
