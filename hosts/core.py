@@ -168,11 +168,16 @@ class Core:
                 self._ready = True
 
     def sync_clock(self) -> None:
-        """Ask the store what time it is; again, but not for ever, if the answer took so long that it says little."""
+        """Ask the store what time it is; again, but not for ever, if the answer took so long that it says little.
+
+        A machine that stands still meanwhile has a monotonic clock that does so, too; its wall clock goes on.
+        """
+        machine = self.stores.clock
         for _ in range(CLOCK_ASKS_MAX):
-            asked_at = self.clock.monotonic()
+            asked_at, wall_at = machine.monotonic(), machine.now()
             time = self.stores.persistence.read(StoreTime())
-            self.clock.sync(time, took=self.clock.monotonic() - asked_at)
+            took = max(machine.monotonic() - asked_at, (machine.now() - wall_at).total_seconds())
+            self.clock.sync(time, took=took)
             if self.clock.behind_by <= CLOCK_BEHIND_MAX:
                 return
 

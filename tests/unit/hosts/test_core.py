@@ -192,28 +192,32 @@ def test_a_client_asks_the_store_for_its_time_every_few_seconds_and_not_each_tim
 
 
 class SlowStore(StoreWithClock):
-    """A store that looks at its clock at once, and whose first answers are on their way for five seconds each."""
+    """A store that looks at its clock at once, and whose first answers are on their way for five seconds each.
 
-    def __init__(self, clock: ManualClock, *, slow: int) -> None:
+    Or this machine stands still for as long: then its monotonic clock does, too.
+    """
+
+    def __init__(self, clock: ManualClock, *, slow: int, stands_still: bool = False) -> None:
         super().__init__(clock)
         self._slow = slow
-        self._hub = clock
+        self._pass = clock.jump if stands_still else clock.advance
 
     @override
     def read(self, query: Query[R], /) -> R:
         answer = super().read(query)
         if isinstance(query, StoreTime) and len(self.asked) <= self._slow:
-            self._hub.advance(timedelta(seconds=5))
+            self._pass(timedelta(seconds=5))
         return answer
 
 
+@pytest.mark.parametrize("stands_still", [False, True])
 @pytest.mark.parametrize(("slow", "asked", "behind"), [(0, 1, 0), (1, 2, 0), (9, CLOCK_ASKS_MAX, 5)])
 def test_a_store_whose_answer_took_long_is_asked_again_but_not_for_ever(
-    slow: int, asked: int, behind: int
+    slow: int, asked: int, behind: int, *, stands_still: bool
 ) -> None:
     """Else a function that begins to sleep would do so five seconds ago."""
     clock = ManualClock()
-    store = SlowStore(clock, slow=slow)
+    store = SlowStore(clock, slow=slow, stands_still=stands_still)
     core = Bench(PIPELINE, persistence=store, clock=clock).core
     core.connect()
 
