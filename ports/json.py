@@ -24,7 +24,7 @@ def _canonical_chunks() -> Any:
 _CHUNKS: Final = _canonical_chunks()
 
 
-_TEXTS: Final[dict[type, Callable[[Any], str]]] = {
+TEXTS: Final[dict[type, Callable[[Any], str]]] = {
     int: int.__repr__,
     str: cast("Any", encoder).encode_basestring_ascii,
     bool: {False: "false", True: "true"}.__getitem__,
@@ -38,7 +38,7 @@ def canonical(value: object) -> str:
 
     ValueError for NaN and infinities; RecursionError for what holds itself.
     """
-    if (text := _TEXTS.get(type(value))) is not None:
+    if (text := TEXTS.get(type(value))) is not None:
         return text(value)
     return _ENCODER.encode(value) if _CHUNKS is None else "".join(_CHUNKS(value, 0))
 

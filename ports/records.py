@@ -449,7 +449,7 @@ class Job:
         return JobKey(self.run, self.number)
 
 
-@frozen(kw_only=True)
+@frozen
 class HistoryRow:
     """What happened to a run: numbered from 1 without gaps, never changed.
 

@@ -101,17 +101,9 @@ def payload_from(inline: str | None, blob: str | None) -> Payload | None:
 def history_from(row: Row) -> HistoryRow:
     """Return the history row in a row of `HISTORY`."""
     run, number, type_, at, node, item, epoch, inline, blob, data = row
-    return HistoryRow(
-        run=run,
-        number=number,
-        type=type_,
-        at=at,
-        node=node,
-        item=item,
-        epoch=epoch,
-        payload=payload_from(inline, blob),
-        data=data,
-    )
+    payload = None if inline is None and blob is None else Payload(inline=inline, blob=blob)
+    # By place: to make one by name takes twice as long, and a replay reads thousands.
+    return HistoryRow(run, number, type_, at, node, item, epoch, payload, data)
 
 
 def history_values(record: HistoryRow) -> Row:

@@ -8,7 +8,7 @@ from holdfast.ports.frozen import frozen
 from holdfast.ports.records import Micros
 
 
-@frozen(kw_only=True)
+@frozen
 class StepAsked:
     """A step is to be done.
 

@@ -212,7 +212,8 @@ class FunctionLoop(asyncio.AbstractEventLoop):
     def run_until_quiet_here(self) -> None:
         """Do what `run_until_quiet` does, in a thread whose loop it is already."""
         ready, ran = self._ready, 0
-        self.enter()
+        self._is_running = True  # as `enter`: each call takes its time, and this is done for each row
+        self.turn += 1
         try:
             for handle in ready:  # what is added to a list while it is gone through comes too
                 if self.goes_on is not None:
@@ -220,11 +221,12 @@ class FunctionLoop(asyncio.AbstractEventLoop):
                 if ran == CALLBACKS_MAX:
                     raise RestlessError(CALLBACKS_MAX)
                 ran += 1
-                if not handle.cancelled():
+                if not handle._cancelled:
                     handle._run()
         finally:
             del ready[:ran]
-            self.leave()
+            self._is_running = False
+            self.turn += 1
         # What has ended needs no strong reference. That is looked at so seldom that it costs nothing.
         if len(self._tasks) + len(self._generators) > self._kept_max:
             self._tasks = [task for task in self._tasks if not task.done()]

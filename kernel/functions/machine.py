@@ -236,18 +236,19 @@ class FunctionMachine:
         Raises as `feed`, of the row with the number `rows`.
         """
         check_thread()
-        loop, open_ = self._loop, self._open
-        told, is_plain = place, self._is_waiting
+        loop, open_, task = self._loop, self._open, self._task
+        assert task is not None
+        told, is_plain, places = place, self._is_waiting, len(rows)
         with loop.in_thread:
-            while is_plain and place < len(rows):
+            while is_plain and place < places:
                 row, facts = rows[place]
-                number, payload, call = row.number, row.payload, facts.get("call", "")
-                asked = open_.get(call)
+                number, payload = row.number, row.payload
+                asked = open_.get(call := facts.get("call", ""))
                 if not (
                     row.type == STEP_COMPLETED
                     and number <= past
                     and payload is not None
-                    and payload.inline is not None
+                    and (output := payload.inline) is not None
                     and isinstance(asked, StepAsked)
                     and asked.step == facts.get("step", "")
                     and number not in apart
@@ -259,9 +260,15 @@ class FunctionMachine:
                 loop.was_read = False
                 loop.is_replaying = number < past
                 del open_[call]
-                loop.answer(call, payload.inline)
-                self._run(loop.run_until_quiet_here)
-                is_plain = loop.has_only_asked and self._is_waiting and not self._is_given_up
+                loop.answer(call, output)
+                try:
+                    loop.run_until_quiet_here()
+                except RestlessError:
+                    raise
+                except BaseException as error:  # noqa: BLE001  # as `_run`
+                    self._exit = self._exit or error
+                is_over = task.done() or self._exit is not None or self._is_given_up
+                is_plain = loop.has_only_asked and not is_over
                 for one in loop.asked:
                     is_plain = is_plain and isinstance(one, StepAsked) and one.queue is None
                 if is_plain:

@@ -5,18 +5,18 @@ refused with its place in the value. Objects are written with all their fields, 
 timedeltas in microseconds, enums by value. Pickle is never used, so a stored value can run no code.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Final, TypeVar, overload
+from typing import Any, Final, TypeVar, cast, overload
 
 from typing_extensions import TypeForm
 
 from holdfast.kernel.values.building import codec_for
-from holdfast.kernel.values.codec import Misfit, Problem
-from holdfast.kernel.values.forms import Form, show
+from holdfast.kernel.values.codec import Convert, Misfit, Problem
+from holdfast.kernel.values.forms import Form, plain, show
 from holdfast.kernel.values.plain_json import MAX_DEPTH, check_data
 from holdfast.ports.errors import HoldfastError, InvalidValueError, UnstorableValueError
-from holdfast.ports.json import canonical, parse
+from holdfast.ports.json import TEXTS, canonical, parse
 
 __all__ = ["MAX_DEPTH", "MAX_VALUE_BYTES", "Fields", "check", "check_type", "decode", "encode"]
 
@@ -59,7 +59,7 @@ class Fields:
 
     Args:
         form: The type of the object: a TypedDict that requires all of its fields.
-        names: Its fields.
+        forms: The types of its fields, by name.
     """
 
     __slots__ = ("_form", "_names", "_parts")
@@ -67,27 +67,35 @@ class Fields:
     def __init__(self, form: Form, forms: Mapping[str, Form]) -> None:
         self._form = form
         self._names = tuple(forms)
-        parts = ((place, name, codec_for(forms[name]).encode) for place, name in enumerate(self._names))
-        self._parts = tuple(
-            (f"{canonical(name)}:", place, convert)
-            for place, name, convert in sorted(parts, key=itemgetter(1))
-        )
+        places = sorted(enumerate(self._names), key=itemgetter(1))
+        self._parts = tuple((f"{canonical(name)}:", place, *_writer(forms[name])) for place, name in places)
 
     def encode(self, values: Sequence[object]) -> str:
         """Return the canonical JSON text of an object that has these values, one for each field. As `encode`."""
+        text, before = "", "{"
         try:
-            text = ",".join(
-                [f"{key}{canonical(convert(values[place]))}" for key, place, convert in self._parts]
-            )
+            for key, place, cls, write, convert in self._parts:
+                value = values[place]
+                text += before + key + (write(value) if type(value) is cls else canonical(convert(value)))
+                before = ","
         except (Misfit, RecursionError, ValueError):
             return encode(self._named(values), self._form)  # that says what is wrong, and where
-        text = f"{{{text}}}"
-        if _may_be_refused(text) or len(text) > MAX_VALUE_BYTES:
+        text = text + "}" if text else "{}"
+        is_plain = len(text) <= MAX_DEPTH and "\\u" not in text
+        if not is_plain and (_may_be_refused(text) or len(text) > MAX_VALUE_BYTES):
             return encode(self._named(values), self._form)
         return text
 
     def _named(self, values: Sequence[object]) -> dict[str, object]:
         return dict(zip(self._names, values, strict=True))
+
+
+def _writer(form: Form) -> tuple[type | None, Callable[[Any], str], Convert]:
+    """Return how a value is written: just so if it is of this class, or else as the JSON that it is turned into."""
+    convert = codec_for(form).encode
+    cls = plain(form)
+    known = TEXTS.get(cls) if isinstance(cls, type) else None
+    return (None, canonical, convert) if known is None else (cast("type", cls), known, convert)
 
 
 @overload
