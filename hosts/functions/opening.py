@@ -143,18 +143,26 @@ def rows_after(body: Body, seen: int) -> list[HistoryRow]:
     when it began: were it driven here by what is recorded since, steps would begin that nobody counts.
     """
     rows = list(rows_of(body.parts.persistence, body.work.run, seen))
-    if any(_may_fence(row, body) for row in rows) and not _is_held(body):
+    if _may_be_over(rows, body) and not _is_held(body):
         raise FencedError
     return rows
 
 
-def _may_fence(row: HistoryRow, body: Body) -> bool:
-    """Whether a row says that an attempt is over, or something like it: steps in queues count claims of their own."""
-    if row.run != body.work.run.key:
-        return False
-    is_later = row.epoch is not None and row.epoch > body.attempt.epoch
-    is_lost = row.type == "stage.lost" and row.epoch == body.attempt.epoch
-    return is_later or is_lost or row.type in RUN_ENDS
+def _may_be_over(rows: Sequence[HistoryRow], body: Body) -> bool:
+    """Whether a row says that an attempt is over, or something like it: steps in queues count claims of their own.
+
+    Makes no call for a row: a replay has thousands of them.
+    """
+    run, epoch = body.work.run.key, body.attempt.epoch
+    return any(
+        row.run == run
+        and (
+            row.type in RUN_ENDS
+            or (row.epoch is not None and row.epoch > epoch)
+            or (row.epoch == epoch and row.type == "stage.lost")
+        )
+        for row in rows
+    )
 
 
 def _is_held(body: Body) -> bool:

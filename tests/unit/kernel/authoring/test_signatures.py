@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from enum import IntEnum
+from typing import Annotated
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.kernel.authoring.signatures import CallForm, read_call_form
@@ -18,11 +20,21 @@ ANYTHING = st.recursive(
 )
 
 
+class Some(IntEnum):
+    """An int, and more than that."""
+
+    ONE = 1
+
+
 def several(number: int, anything: object, a_text: str, length: timedelta) -> None:
     """Take some arguments, which are not in the order of their names."""
 
 
 def one(anything: object) -> None: ...
+
+
+def simple(z: int, é: str, flag: bool, nothing: None, count: Annotated[int, "of what"]) -> None:  # noqa: PLC2401
+    """Take what is written at once if it is just of its type, under names that are sorted as they are."""
 
 
 def none() -> None: ...
@@ -31,7 +43,9 @@ def none() -> None: ...
 def by_name(number: int, *, text: str = "") -> None: ...
 
 
-SEVERAL, ONE, NONE, BY_NAME = (read_call_form(function, "it") for function in (several, one, none, by_name))
+SEVERAL, ONE, NONE, BY_NAME, SIMPLE = (
+    read_call_form(function, "it") for function in (several, one, none, by_name, simple)
+)
 
 
 @given(
@@ -59,6 +73,18 @@ def test_so_is_one_whose_argument_is_long_or_holds_itself() -> None:
     endless.append(endless)
     is_written_alike(ONE, "x" * 17_000_000)
     is_written_alike(ONE, endless)
+
+
+@given(st.tuples(st.integers(), st.text(), st.booleans(), st.none(), st.integers()))
+@example((1, "\ud800", True, None, 2))
+@example((10**5_000, "x", True, None, 2))
+@example((True, "x", True, None, 2))
+@example((Some.ONE, "x", True, None, 2))
+@example((1, "x", 1, None, False))
+@example((1, None, True, None, 2))
+@example((1, "x", True, 0, 2))
+def test_so_is_one_of_which_all_arguments_are_simple(args: tuple[object, ...]) -> None:
+    is_written_alike(SIMPLE, *args)
 
 
 def test_a_call_without_arguments_is_an_empty_object() -> None:
