@@ -57,6 +57,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         "_began_at",
         "_function",
         "_generators",
+        "_has_returned",
         "_is_running",
         "_kept_max",
         "_made",
@@ -122,6 +123,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         self._made = 0
         self._tasks: list[RunTask[Any]] = []
         self._function: RunTask[Any] | None = None
+        self._has_returned = False
         self._generators: list[AsyncGenerator[Any, Any]] = []
         self._kept_max = _KEPT_MIN
         self._waiting: dict[str, asyncio.Future[Any]] = {}
@@ -179,7 +181,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
     @property
     def has_returned(self) -> bool:
         """Whether the function itself has ended, though some of its tasks may not have."""
-        return self._function is not None and self._function.done()
+        return self._has_returned or (self._function is not None and self._function.done())
 
     def tasks(self) -> Sequence[RunTask[Any]]:
         """Return the tasks that have not ended, in the order in which they were made."""
@@ -256,6 +258,10 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         self.is_evicted = True
         self._ready.clear()
         context.run(self._close_all)
+        # They refer to this loop, and it to them: what is over need not wait until Python looks for such things.
+        self._has_returned = self.has_returned
+        self._function = None
+        self._tasks, self._generators = [], []
 
     def _close_all(self) -> None:
         with _InThread(self), self._in_turn():

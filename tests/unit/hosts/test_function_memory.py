@@ -1,4 +1,4 @@
-"""What a function that rests takes up in memory: a few kilobytes, whatever it has done before."""
+"""What a function takes up in memory: a few kilobytes while it rests, whatever it has done, and nothing after."""
 
 import gc
 import sys
@@ -11,13 +11,17 @@ from typing import Final
 
 import pytest
 
+from holdfast.hosts.bodies import Body
 from holdfast.hosts.engine import Engine
+from holdfast.hosts.runtime import AttemptRuntime
 from holdfast.hosts.serverless.host import ServerlessHost
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import sleep, workflow
 from holdfast.kernel.authoring.steps import step
+from holdfast.kernel.functions.loop import FunctionLoop
 from holdfast.kernel.functions.machine import in_memory
+from holdfast.kernel.functions.tasks import RunTask
 from holdfast.ports.records import job_key
 from tests.sizes import sized
 
@@ -56,7 +60,12 @@ async def works(number: int) -> int:
     return total + await go.receive()
 
 
-@pytest.fixture(autouse=True)
+@workflow
+async def add_twice(number: int) -> int:
+    return await add(await add(number))
+
+
+@pytest.fixture
 def _traced() -> Iterator[None]:
     for number in range(job_key.cache_info().maxsize or 0):  # full, as after a while: it grows by leaps
         job_key(f"{number:026}.1")
@@ -67,6 +76,7 @@ def _traced() -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.sized
+@pytest.mark.usefixtures("_traced")
 @pytest.mark.skipif(sys.gettrace() is not None, reason="who measures coverage keeps objects of its own")
 @pytest.mark.parametrize("function", [receives, sleeps, works], ids=lambda one: one.name)
 def test_a_function_that_rests_takes_a_few_kilobytes(
@@ -91,3 +101,25 @@ def test_a_function_that_rests_takes_a_few_kilobytes(
     # What is there for all, and grows by leaps, does so in one of the batches.
     each = median(after - before for before, after in pairwise(taken)) / BATCH
     assert each < BYTES_MAX, taken
+
+
+def test_of_a_function_that_has_ended_nothing_is_left_for_python_to_look_for(tmp_path: Path) -> None:
+    opened = Engine.open(f"sqlite:///{tmp_path / 'runs.db'}", workflows=[add_twice])
+    kept = (FunctionLoop, RunTask, AttemptRuntime, Body)
+
+    def alive() -> int:
+        return sum(isinstance(one, kept) for one in gc.get_objects())
+
+    with opened.sync as engine:
+        host = ServerlessHost(opened)
+        gc.collect()
+        before = alive()
+        gc.disable()
+        try:
+            handles = engine.start_all([add_twice(number) for number in range(20)])
+            while host.process_available_jobs(max_jobs=100).processed:
+                pass
+            assert [one.result() for one in handles] == list(range(2, 22))
+            assert alive() - before <= 1  # a thread may have the last one in hand still
+        finally:
+            gc.enable()
