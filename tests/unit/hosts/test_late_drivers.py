@@ -12,6 +12,7 @@ from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import (
     Completed,
+    JobRelease,
     JobWakeDue,
     LeaseReapStale,
     RunTerminate,
@@ -85,6 +86,36 @@ async def test_a_step_that_is_under_way_is_not_begun_beside_by_who_comes_late() 
         assert bench.settle(late, await bench.run(late)).status == "fenced"
         group.cancel_scope.cancel()
     assert DONE == ["slow"]
+
+
+@step
+async def hold() -> None:
+    DONE.append("held")
+    if len(DONE) == 2:
+        await anyio.sleep_forever()
+
+
+@workflow
+async def pays_and_holds(order: str) -> None:
+    await charge(order)
+    await hold()
+
+
+async def test_nor_by_who_has_given_it_back() -> None:
+    """Nothing says then that it was lost, but that others have recorded what it did not know."""
+    bench = Bench(pays_and_holds)
+    bench.start(pays_and_holds("a"))
+    late = bench.body()
+    attempt = late.attempt
+    bench.engine.kernel.dispatch(JobRelease(job=attempt.job, epoch=attempt.epoch))
+    bench.clock.advance(timedelta(seconds=FRESH_SECONDS))
+    held = bench.body()
+    async with anyio.create_task_group() as group:
+        group.start_soon(bench.run, held)
+        await until(lambda: len(DONE) == 2)
+        assert bench.settle(late, await bench.run(late)).status == "fenced"
+        group.cancel_scope.cancel()
+    assert DONE == ["a", "held"]
 
 
 async def test_of_a_run_that_has_ended_nothing_is_begun() -> None:
