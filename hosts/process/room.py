@@ -9,7 +9,7 @@ from holdfast.hosts.process.settings import Settings
 from holdfast.kernel.commands import Attempt, passed_over_beside
 from holdfast.ports.persistence import Lane
 
-FEW: Final = 20
+FEW: Final = 50
 """Less than this is not worth a claim of its own where there is more to do."""
 
 

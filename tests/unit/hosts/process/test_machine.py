@@ -286,8 +286,8 @@ def test_a_large_worker_is_filled_in_two_halves_so_that_one_runs_while_the_other
 
 
 def test_half_of_a_small_worker_is_not_worth_a_claim() -> None:
-    assert only(Driven(concurrency=30).ready(), Claim).limit == FEW
-    assert only(Driven(concurrency=FEW).ready(), Claim).limit == FEW
+    assert only(Driven(concurrency=FEW - 1).ready(), Claim).limit == FEW - 1
+    assert only(Driven(concurrency=FEW + 1).ready(), Claim).limit == FEW
 
 
 def test_with_a_backlog_a_little_room_is_filled_after_a_moment() -> None:
