@@ -4,8 +4,8 @@ The worker's threads and tasks only carry actions out and report back; the simul
 seconds of a monotonic clock.
 
 Claims: a worker that found less than it asked for asks again when it is told of work, or at the poll interval. One
-that found all that it asked for (there is a backlog) waits until half of its room is free, so that claims stay few
-and large. Settling: whatever has finished since the last commit is settled in the next one, and the next jobs
+that found all that it asked for (there is a backlog) waits until a good part of its room is free, so that claims
+stay few and large. Settling: whatever has finished since the last commit is settled in the next one, and the next jobs
 of the same runs may be taken with it. A run that was taken on so for a while queues again, so that others get their
 turn.
 """
@@ -389,7 +389,7 @@ class WorkerMachine:
         if self._claiming or self._room.claimable <= 0:
             return False
         if self._backlog:
-            return self._room.free >= self._room.half or now >= self._next_claim
+            return self._room.free >= (self._settings.concurrency + 1) // 2 or now >= self._next_claim
         return self._wanted or now >= self._next_claim
 
     def _wind_down(self, now: float, actions: list[Action]) -> None:

@@ -2,15 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Final
 
 from holdfast.hosts.process.protocol import Claim
 from holdfast.hosts.process.settings import Settings
 from holdfast.kernel.commands import Attempt, passed_over_beside
 from holdfast.ports.persistence import Lane
-
-FEW: Final = 50
-"""Less than this is not worth a claim of its own where there is more to do."""
 
 
 class Room:
@@ -35,21 +31,11 @@ class Room:
             return 0
         return min(self.free, sum(lane.limit for lane in self._lanes()))
 
-    @property
-    def half(self) -> int:
-        """Half of what there is room for if nothing is in it."""
-        return (self._settings.concurrency + 1) // 2
-
     def claim(self) -> Claim:
-        """Return a claim of what there is room for, half of it all at most, and that may run beside what is here.
-
-        Were all claimed at once, all would come to the store at once, and nothing would run until it has answered.
-        """
+        """Return a claim of what there is room for, and that may run beside what is here."""
         self._asked = self._lanes()
         # What has ended and is not settled would still be lost with this worker: it counts as what runs.
-        return Claim(
-            self._asked, min(self.claimable, max(self.half, FEW)), passed_over_beside(self._inside.values())
-        )
+        return Claim(self._asked, self.claimable, passed_over_beside(self._inside.values()))
 
     def claimed(self, attempts: Iterable[Attempt]) -> None:
         """Note in which queues the claim found all that it asked for: there may be more."""

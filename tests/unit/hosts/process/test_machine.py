@@ -45,7 +45,6 @@ from holdfast.hosts.process.protocol import (
     WokeDue,
     Woken,
 )
-from holdfast.hosts.process.room import FEW
 from holdfast.hosts.process.settings import Settings
 from holdfast.kernel.commands import Attempt, Completed, JobAdmit, JobSettle
 from holdfast.ports.persistence import Lane
@@ -272,24 +271,6 @@ def test_with_a_backlog_it_waits_until_half_its_room_is_free_so_that_claims_stay
     assert only(driven.step(Settled(opened=True)), Claim).limit == 6
 
 
-def test_a_large_worker_is_filled_in_two_halves_so_that_one_runs_while_the_other_is_at_the_store() -> None:
-    driven = Driven(concurrency=200)
-    claim = only(driven.ready(), Claim)
-    assert claim.limit == 100
-    one = attempts(*range(100))
-    other = only(driven.step(Claimed(one, claim.limit)), Claim)
-    assert other.limit == 100
-    assert len(driven.step(Claimed(attempts(*range(100, 200)), other.limit))) == 100
-
-    driven.step(*ended(*one))
-    assert only(driven.step(Settled(opened=False)), Claim).limit == 100
-
-
-def test_half_of_a_small_worker_is_not_worth_a_claim() -> None:
-    assert only(Driven(concurrency=FEW - 1).ready(), Claim).limit == FEW - 1
-    assert only(Driven(concurrency=FEW + 1).ready(), Claim).limit == FEW
-
-
 def test_with_a_backlog_a_little_room_is_filled_after_a_moment() -> None:
     driven = Driven(claim_again_after=0.05)
     claim = only(driven.ready(), Claim)
@@ -432,7 +413,7 @@ def test_what_ends_while_a_batch_is_under_way_goes_into_the_next() -> None:
 
 
 def test_a_batch_is_never_larger_than_a_transaction_may_be() -> None:
-    driven = Driven(concurrency=2_000)
+    driven = Driven(concurrency=1_000)
     some = attempts(*range(SETTLES_MAX + 100))
     driven.running(*some)
 
