@@ -18,7 +18,7 @@ MINUTES ?= 60
 # kept, even where the environment says otherwise. To collect the tests takes 6 seconds then, and 16 without.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-slow chaos check lint types imports purity format bench bench-peers bench-page soak simulate mutants coverage clean
+.PHONY: help demo test test-slow chaos check lint types imports purity audit format bench bench-peers bench-page soak simulate mutants mutants-tests coverage clean
 
 help:
 	@echo 'make demo       run the first example'
@@ -32,6 +32,8 @@ help:
 	@echo 'make bench-page   tables and plots of the documentation, from what the last two have measured'
 	@echo 'make simulate SEEDS=1500 FIRST=1 [STORE=memory|sqlite] [JOBS=2]   seeds of faults, in virtual time'
 	@echo 'make mutants [ONLY=name,name] [SEEDS=500] [JOBS=2] [WRITE=1]   bugs that are planted, and must be found'
+	@echo 'make audit      what is known to be unsafe of what is installed, and of the oldest that may be'
+	@echo 'make mutants-tests [ONLY=name,name] [JOBS=2]   the second list of them, which the fast tests must catch'
 	@echo 'make format     rewrite the code as `make check` wants it'
 	@echo 'make coverage   the fast tests, with a report of what they did not run'
 	@echo 'make clean      remove everything that make built'
@@ -65,6 +67,14 @@ imports: .venv/.tools
 purity: .venv/.tools
 	$(BIN)/pytest -q -m '' tests/unit/test_purity.py
 
+# Not part of .ci/run: it needs a service that knows of advisories, and fails when one is published, not when we change.
+audit: .venv/.tools
+	$(PIP) install --quiet --group audit
+	@mkdir -p .cache
+	$(BIN)/python -m tools.floors > .cache/floors.txt
+	$(BIN)/pip-audit --progress-spinner off --no-deps --disable-pip --requirement .cache/floors.txt
+	$(BIN)/pip-audit --progress-spinner off --local --skip-editable
+
 format: .venv/.tools
 	$(BIN)/ruff check --fix-only
 	$(BIN)/ruff format
@@ -87,6 +97,10 @@ simulate: .venv/.tools
 mutants: .venv/.tools
 	$(BIN)/python -m tests.mutants --only '$(ONLY)' --seeds $(if $(findstring command,$(origin SEEDS)),$(SEEDS),500) \
 		--jobs $(if $(findstring command,$(origin JOBS)),$(JOBS),2) $(if $(WRITE),--write)
+
+mutants-tests: .venv/.tools .cache/postgres/.ready
+	$(BIN)/python -m tests.mutants.by_tests --only '$(ONLY)' \
+		--jobs $(if $(findstring command,$(origin JOBS)),$(JOBS),2)
 
 coverage: .venv/.tools .cache/postgres/.ready
 	$(BIN)/coverage run -m pytest

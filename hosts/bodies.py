@@ -1,5 +1,6 @@
 """Turns attempts into calls of users' functions, and what these give or raise into outcomes."""
 
+import logging
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import lru_cache
@@ -8,7 +9,7 @@ from typing import Any, Final, TypeAlias, cast
 import attrs
 
 from holdfast.hosts.ai_log import AiSettings
-from holdfast.hosts.failures import failure_of, timeout_failure, total_failure
+from holdfast.hosts.failures import MESSAGE_MAX, failure_of, timeout_failure, total_failure
 from holdfast.hosts.functions.cache import FunctionCache
 from holdfast.hosts.functions.news import RunNews
 from holdfast.hosts.inputs import NOTHING_KNOWN, Inputs, Known, Work
@@ -16,14 +17,17 @@ from holdfast.hosts.interceptors import BodyCall, BodyInterceptor
 from holdfast.hosts.payloads import Payloads, Place
 from holdfast.hosts.registry import Registry
 from holdfast.hosts.runtime import AttemptRuntime, Origin
+from holdfast.kernel.authoring.children import ChildStage
 from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.design import Test
 from holdfast.kernel.authoring.external import CANCEL_RETRY, ExternalStage, NotYet, Suspended
 from holdfast.kernel.authoring.shapes import Shape
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.authoring.steps import Step
+from holdfast.kernel.bounds import ID_MAX
 from holdfast.kernel.commands import (
     Attempt,
+    Blocked,
     Cancelled,
     Completed,
     Expanded,
@@ -38,18 +42,21 @@ from holdfast.kernel.commands import NotYet as CheckedNotYet
 from holdfast.kernel.commands import Suspended as JobSuspended
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.plan import ChildPlan, StagePlan, stage_of
-from holdfast.kernel.values import decode, encode
+from holdfast.kernel.values import encode
+from holdfast.kernel.values.recorded import decode_recorded
 from holdfast.ports.clock import Clock, instant, micros
-from holdfast.ports.errors import InvalidValueError
+from holdfast.ports.errors import InvalidValueError, UnreadableInputError
 from holdfast.ports.frozen import frozen
-from holdfast.ports.json import canonical, parse
+from holdfast.ports.json import compact, parse
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.records import JobKind, Micros, Run, job_key
+from holdfast.ports.references import located, reference_from
 from holdfast.ports.said import Actor
 
-ID_MAX: Final = 256
-"""How many characters the id of a run may have."""
+_log = logging.getLogger("holdfast.worker")
 
+_DEBTS: Final = (JobKind.CANCEL, JobKind.DRIVE)
+"""The kinds of jobs that do not block a run by what they are given: it may have ended; or they say so themselves."""
 
 _UNTOLD: Final = {JobKind.CHECK: "the check", JobKind.CANCEL: "the attempt to cancel external work"}
 """What failed attempts are called in the log that leave no row in the history."""
@@ -73,8 +80,8 @@ class Parts:
     `trusted_now` asks the store what time it is, if the clock can't be trusted: not where an event loop runs.
 
     A function that waits for longer than `park_after`, in microseconds, rests meanwhile: in the `cache`, or nowhere.
-    After `drive_for`, if that is set, nothing more of it is begun here: somebody else goes on. `step` gives what is
-    done in place of a step: for tests, in which something stands for what can't be called.
+    After `drive_for`, if that is set, or once `is_leaving`, nothing more of it is begun here: somebody else goes on.
+    `step` gives what is done in place of a step: for tests, in which something stands for what can't be called.
     """
 
     kernel: Kernel
@@ -84,6 +91,7 @@ class Parts:
     news: RunNews = attrs.field(factory=RunNews)
     park_after: Micros = 1_000_000
     drive_for: Micros | None = None
+    is_leaving: Callable[[], bool] = lambda: False
     cache: FunctionCache = attrs.field(factory=FunctionCache)
     step: Callable[[Step[..., Any]], Step[..., Any]] = lambda step: step
 
@@ -197,7 +205,7 @@ class Body:
             stage=self.node,
             item=attempt.item,
             attempt=attempt.attempt,
-            max_attempts=attempt.max_attempts,
+            max_attempts=attempt.max_attempts + attempt.losses,
             epoch=attempt.epoch,
             queue=attempt.queue,
             idempotency_key=idempotency_key(attempt),
@@ -208,18 +216,39 @@ class Body:
         return self._function(*self.arguments())
 
     def arguments(self) -> tuple[object, ...]:
-        """Return what to call the function with. InvalidValueError if the input is not what it takes."""
+        """Return what to call the function with. UnreadableInputError if the input is not what it takes."""
         if self.work.error is not None:
             raise self.work.error
-        stage, text = self.stage, self.work.input
+        stage = self.stage
         if self.test is not None:
-            return (decode(text, self.test.takes),)
+            return (self._read(self.test.takes, "what the test of a stage is given, of"),)
         if self._checked is not None:
-            return self._checked.check_arguments(decode(text, self._checked.state_type), self._context())
+            state = self._read(self._checked.state_type, "what was left by stage")
+            return self._checked.check_arguments(state, self._context())
         if self._cancelled is not None:
-            return self._cancelled.cancel_arguments(decode(text, self._cancelled.state_type), self._context())
-        value = decode(text, stage.input_type) if stage.shape.values else None
+            state = self._read(self._cancelled.state_type, "what was left by stage")
+            return self._cancelled.cancel_arguments(state, self._context())
+        value = self._read(stage.input_type, "the input of stage") if stage.shape.values else None
         return stage.arguments(value, self._context())
+
+    def check_input(self) -> None:
+        """Read what the attempt is given, and call nothing. UnreadableInputError."""
+        if self.attempt.kind is JobKind.STEP:
+            self._read(self.stage.input_type, "the arguments of step", self.stage.name)
+        elif self.attempt.kind is JobKind.CHILD:
+            self._started()
+        elif not self.is_ours:
+            self.arguments()
+
+    def _read(self, form: object, what: str, name: str | None = None) -> object:
+        """Return the value that the attempt is given, which is `what`, and of this type."""
+        if self.work.error is not None:
+            raise self.work.error
+        attempt = self.attempt
+        reference = located("", reference_from(attempt.input))[1]
+        item = "" if attempt.item is None else f", item {attempt.item}"
+        row = reference if isinstance(reference, int) else None
+        return decode_recorded(self.work.input, form, f"{what} {name or attempt.node!r}{item}", row)
 
     @property
     def _function(self) -> Callable[..., object]:
@@ -244,7 +273,7 @@ class Body:
         data: object = parse(self.work.input)
         if not isinstance(data, list):
             raise InvalidValueError(f"what {self.attempt.node!r} goes over", ("$: it is not a list",))
-        items = (canonical(item) for item in cast("list[object]", data))
+        items = (compact(item) for item in cast("list[object]", data))
         return Expanded(items=tuple(self.payloads.put(item, self.place) for item in items))
 
     def _started(self) -> Outcome:
@@ -256,11 +285,21 @@ class Body:
             version=child.version,
             # Not in a place of this run's: it is the child's, and goes with that.
             input=self.payloads.put(
-                _child_input(child, self.work.input),
+                self._child_input(child),
                 attrs.evolve(self.place, run=self.attempt.job.replace(".", "-")),
             ),
             close_policy=child.close_policy,
         )
+
+    def _child_input(self, child: ChildPlan) -> str:
+        """Return what a child is given of what its stage takes, with the defaults that its function has now."""
+        text = _child_input(child, self.work.input)
+        stage = self.stage
+        if child.parameters is None or not isinstance(stage, ChildStage):
+            return text
+        workflow = stage.workflow
+        what = f"the input of stage {self.attempt.node!r}"
+        return workflow.input_text(decode_recorded(text, workflow.input_type, what))
 
     def given(self, value: object) -> Given:
         """Return what the function gave, ready to be stored. Raises what a user's class does when it is encoded."""
@@ -303,6 +342,10 @@ class Body:
 
     def failed(self, error: BaseException) -> Outcome:
         """Return the outcome of a body that raised `error`."""
+        if isinstance(error, UnreadableInputError) and self.attempt.kind not in _DEBTS:
+            run = self.work.run
+            _log.warning("run %s of %s is blocked: %s", run.id, run.workflow, error)
+            return Blocked(failure=Failure(code=error.code, message=str(error)[:MESSAGE_MAX]))
         stage = self.stage
         if self._checked is not None and self._checked.check_retry is not None:
             stage = attrs.evolve(stage, retry=self._checked.check_retry)
@@ -344,6 +387,7 @@ class Body:
             said=self.runtime.take_said(at_end=True),
             # Those of a failed attempt are dropped: what it was about to do has not happened.
             events=self.runtime.published if isinstance(outcome, Completed) else (),
+            received=self.runtime.received,
         )
 
     def _context(self) -> StageContext[Any] | None:
@@ -490,7 +534,7 @@ def _child_input(child: ChildPlan, text: str) -> str:
         return text
     value = parse(text)
     values = cast("list[object]", value) if len(names) > 1 else [value]
-    return canonical(dict(zip(names, values, strict=False)))
+    return compact(dict(zip(names, values, strict=False)))
 
 
 def _external(stage: Stage[Any, object]) -> External | None:

@@ -49,6 +49,10 @@ class StoreClock:
         self.behind_by = 0.0
         """How many seconds it was behind the store's at the last sync, at most."""
 
+    def renew(self) -> None:
+        """Go on in a forked child, where nobody holds the lock."""
+        self._lock = threading.Lock()
+
     def now(self) -> datetime:
         """See `Clock.now`."""
         base = self._base

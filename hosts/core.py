@@ -9,10 +9,13 @@ from functools import cached_property
 from typing import Any, Final, TypeVar, cast
 
 from holdfast.hosts.ai_log import AiSettings
+from holdfast.hosts.attempt_log import log_unreadable
 from holdfast.hosts.bodies import Bodies
 from holdfast.hosts.clock import StoreClock
 from holdfast.hosts.endings import Endings
+from holdfast.hosts.functions.away import drive_away
 from holdfast.hosts.functions.cache import FunctionCache
+from holdfast.hosts.functions.followers import Followers
 from holdfast.hosts.group_commit import GroupCommit
 from holdfast.hosts.inputs import Inputs
 from holdfast.hosts.interceptors import (
@@ -21,7 +24,9 @@ from holdfast.hosts.interceptors import (
     around_dispatch,
     check_interceptors,
 )
+from holdfast.hosts.lifecycle import Lifecycle
 from holdfast.hosts.listener import Listener, Listening
+from holdfast.hosts.log_lines import escape_logs
 from holdfast.hosts.loops import KeptLoop
 from holdfast.hosts.payloads import Payloads, Place
 from holdfast.hosts.process.threads import starts
@@ -39,15 +44,19 @@ from holdfast.ports.arguments import TEXT, TRUTH, check
 from holdfast.ports.blobs import is_blob_key_part
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import (
+    STORE_ERRORS,
     CommandError,
+    EngineClosedError,
     HoldfastError,
     InvalidNamespaceError,
+    RunNotFoundError,
     SchemaError,
-    UnavailableError,
     UnknownWorkflowError,
 )
-from holdfast.ports.persistence import SchemaVersion, StoreTime
-from holdfast.ports.records import Micros, Payload
+from holdfast.ports.forks import Renewable, renew_in_forks
+from holdfast.ports.persistence import FindRun, SchemaVersion, StoreTime
+from holdfast.ports.records import TERMINAL, Micros, Payload, RunName
+from holdfast.ports.transport import Reopenable
 
 R = TypeVar("R")
 
@@ -82,7 +91,9 @@ class Core:
         check("Engine", TRUTH, migrate=migrate)
         if not is_blob_key_part(namespace):
             raise InvalidNamespaceError(namespace)
-        self.stores = stores
+        escape_logs()
+        self.adapters = stores
+        """What it was made of, whether it is open or not."""
         self.namespace = namespace
         self.registry = Registry(workflows, steps)
         self.clock = StoreClock(stores.clock)
@@ -94,7 +105,10 @@ class Core:
         self._migrate = migrate
         self._listener = listener
         self._ready = False
+        self.lifecycle = Lifecycle(reopen=self._reopen, close=self._close)
         self._caches: list[FunctionCache] = []
+        self.followers = Followers()
+        """The functions that were replayed to be looked at."""
         self._loops: list[KeptLoop] = []
         self._lock = threading.Lock()
         self._wake_ups = None if stores.scheduler is None else WakeUps(stores.scheduler, self.clock.now)
@@ -102,6 +116,23 @@ class Core:
         self._starting = Starting(namespace, self.registry, self.stored)
         self._has_around = around_dispatch(self._interceptors) is not None
         self._starts = GroupCommit(self._kernel.dispatch_many)
+        renew_in_forks(self)
+
+    def renew(self) -> None:
+        """Begin anew in a forked child, whose parent has the threads, the sessions and the functions in memory."""
+        self._lock = threading.Lock()
+        self.host = host_name()
+        self.__dict__.pop("bodies", None)
+        parts = (self.lifecycle, self._starts, self.clock, self.followers, *self._caches, *self._loops)
+        for part in (*parts, self._wake_ups, self.__dict__.get("listener")):
+            if part is not None and isinstance(part, Renewable):
+                part.renew()
+
+    @property
+    def stores(self) -> Stores:
+        """The adapters, for what uses them. EngineClosedError."""
+        self.lifecycle.check_open()
+        return self.adapters
 
     @property
     def kernel(self) -> Kernel:
@@ -120,12 +151,13 @@ class Core:
             executor=executor,
             around=around_dispatch(self._interceptors),
             after=None if self._wake_ups is None else self._wake_ups.follow,
+            blocked=log_unreadable,
         )
 
     @cached_property
     def listener(self) -> Listening:
         """The thread that hears what the transport says, or what stands in for it."""
-        return self._listener or Listener(self.stores.persistence, self.stores.transport)
+        return self._listener or Listener(self.adapters.persistence, self.adapters.transport)
 
     @cached_property
     def bodies(self) -> Bodies:
@@ -152,8 +184,27 @@ class Core:
         """Tell runs of the ends of others that they wait for, or are children of; return how many ends."""
         return self.endings.tell(self.kernel)
 
+    def open(self) -> None:
+        """Connect; also again, after `close`. It is to be closed as often as it was opened."""
+        self.lifecycle.open()
+        try:
+            self.connect()
+        except BaseException:
+            self.close()
+            raise
+
+    def _reopen(self) -> None:
+        transport = self.adapters.transport
+        if not isinstance(transport, Reopenable):
+            what = f"the engine is closed, and {transport!r} can't be opened again"
+            raise EngineClosedError(what, "open another one with `Engine.on`")
+        transport.reopen()
+        for part in (self.listener, self.followers, *self._caches):
+            if isinstance(part, Renewable):
+                part.renew()
+
     def connect(self) -> None:
-        """Make the store ready, once: its tables, and its time."""
+        """Make the store ready, once: its tables, and its time. EngineClosedError."""
         if self._ready:
             return
         with self._lock:
@@ -191,7 +242,7 @@ class Core:
 
         A function that begins to sleep by another sleeps too short. If the store is away, nothing better is known.
         """
-        with suppress(UnavailableError):
+        with suppress(*STORE_ERRORS):
             self.trust_clock(2 * CLOCK_AGE_MAX)
         return micros(self.clock.now())
 
@@ -285,18 +336,37 @@ class Core:
         return self._loops[-1]
 
     def close(self) -> None:
+        """Give up all connections, once all have closed it that opened it, and its workers have ended.
+
+        Whatever uses it then raises EngineClosedError, until it is opened again.
+        """
+        self.lifecycle.close()
+
+    def _close(self) -> None:
         """Stop listening, take functions out of memory, and give up all connections."""
+        self._ready = False
         for cache in self._caches:
             cache.close()
+        drive_away(self.followers.close)
         for loop in self._loops:
             loop.close()
         self.listener.close()
-        self.stores.transport.close()
-        self.stores.persistence.close()
+        self.adapters.transport.close()
+        self.adapters.persistence.close()
 
-    def sent(self, signal: Signal, idempotency_key: str | None) -> Sent:
-        """Return what is to be stored of a message."""
-        return self._starting.sent(signal, idempotency_key)
+    def sent(self, signal: Signal, idempotency_key: str | None, run_id: str) -> Sent:
+        """Return what is to be stored of a message for a run. It is checked where the code of the run is known.
+
+        SignalRefusedError, InvalidValueError, RunNotFoundError.
+        """
+        return self._starting.sent(signal, idempotency_key, run_id, lambda: self._code_of(run_id))
+
+    def _code_of(self, run_id: str) -> Definition[object] | None:
+        self.connect()
+        run = self.stores.persistence.read(FindRun(RunName(self.namespace, run_id)))
+        if run is None:
+            raise RunNotFoundError(run_id)
+        return None if run.status in TERMINAL else self.registry.pipeline(run.workflow, run.version)
 
     def stored(self, text: str, what: str, idempotency_key: str | None) -> Payload:
         """Return the payload of what a run is given: `what` it is, in a word."""

@@ -69,12 +69,26 @@ def deliver(
             delivery.delivered += [Delivered(run=one.run, number=one.end) for one in together]
         elif isinstance(error, UnavailableError):
             _failed(delivery, error)
-            delivery.untouched += [one.run for one in together]
+            _split(together, error, delivery)
         elif len(together) == 1:
             _event_by_event(sink, together[0], delivery, may_go_on, error)
         else:
             _one_by_one(sink, together, delivery, may_go_on)
     _one_by_one(sink, alone, delivery, may_go_on)
+
+
+def _split(together: Sequence[Pending], error: UnavailableError, delivery: Delivery) -> None:
+    """Part what a sink has taken, before it could take no more, from what is left as it is."""
+    left = _taken(error)
+    for one in together:
+        taken = min(left, len(one.events))
+        left -= taken
+        if taken:
+            number = one.end if taken == len(one.events) else one.events[taken - 1].number
+            delivery.delivered.append(Delivered(run=one.run, number=number))
+            delivery.events += taken
+        else:
+            delivery.untouched.append(one.run)
 
 
 def _one_by_one(
@@ -112,7 +126,11 @@ def _event_by_event(
 ) -> Exception | None:
     """Hand over one run's events up to the one at which the sink fails. `error` is how all together failed, if so."""
     number = one.before
-    for event in one.events:
+    taken = _taken(error)
+    if taken:
+        number = one.events[taken - 1].number
+        delivery.events += taken
+    for event in one.events[taken:]:
         if not may_go_on():
             delivery.delivered.append(Delivered(run=one.run, number=number))
             return None
@@ -137,6 +155,11 @@ def _emitted(sink: EventSink, events: Sequence[Event], delivery: Delivery) -> Ex
     delivery.took = True
     delivery.events += len(events)
     return None
+
+
+def _taken(error: Exception | None) -> int:
+    """Return how many events a sink took before it failed."""
+    return error.taken if isinstance(error, SinkUnavailableError) else 0
 
 
 def _failed(delivery: Delivery, error: Exception) -> None:

@@ -23,9 +23,16 @@ from holdfast.hosts.maintenance import Maintenance
 from holdfast.hosts.stores import MEMORY, newest_schema, schema_of
 from holdfast.kernel.commands import RunRepair
 from holdfast.kernel.invariants import Violation
+from holdfast.kernel.unreadable import failed_decision, unreadable_of
 from holdfast.ports.arguments import check, integer
 from holdfast.ports.clock import instant, micros
-from holdfast.ports.errors import BlobCorruptError, BlobMissingError, CommandError, InvalidKeyError
+from holdfast.ports.errors import (
+    BlobCorruptError,
+    BlobMissingError,
+    CommandError,
+    InvalidKeyError,
+    UnreadableRowError,
+)
 from holdfast.ports.inspecting import (
     BlobsOf,
     LiveSessions,
@@ -36,6 +43,7 @@ from holdfast.ports.inspecting import (
 )
 from holdfast.ports.persistence import ListDeadLetters, Query, RunsByKey, Waiting
 from holdfast.ports.records import TERMINAL, Micros, Run, RunStatus, Sink
+from holdfast.ports.unreadable import PARSE_ERRORS
 
 Answer = TypeVar("Answer")
 T = TypeVar("T")
@@ -50,18 +58,28 @@ _LETTERS_AT_ONCE: Final = 100
 FINDINGS: Final = 1_000
 
 
-def examine(core: Core, *, repair: bool = False, blobs: bool = False, limit: int = FINDINGS) -> Diagnosis:
-    """Look through all of a store: every namespace, without locks, with a bounded part of it in memory.
+def examine(
+    core: Core,
+    *,
+    repair: bool = False,
+    blobs: bool = False,
+    limit: int = FINDINGS,
+    all_namespaces: bool = False,
+) -> Diagnosis:
+    """Look through a namespace, or all of a store: without locks, with a bounded part of it in memory.
 
-    What seems to be wrong is looked at again before it is reported, as it may only have been in motion.
+    What seems to be wrong is looked at again before it is reported, as it may only have been in motion. Rows of runs
+    that are not there are nobody's, and are found in any case.
     """
     check("doctor", integer(0), limit=limit)
-    return _Examination(core, repair=repair, blobs=blobs, limit=limit).carry_out()
+    namespace = None if all_namespaces else core.namespace
+    return _Examination(core, repair=repair, blobs=blobs, limit=limit, namespace=namespace).carry_out()
 
 
 class _Examination:
-    def __init__(self, core: Core, *, repair: bool, blobs: bool, limit: int) -> None:
+    def __init__(self, core: Core, *, repair: bool, blobs: bool, limit: int, namespace: str | None) -> None:
         self._core = core
+        self._namespace = namespace
         self._persistence = core.stores.persistence
         self._examiner = Examiner(self._persistence)
         self._repair = repair
@@ -80,21 +98,66 @@ class _Examination:
         if self._persistence.read(LiveSessions(now)):
             self._late_before = now - LATE_AFTER // timedelta(microseconds=1)
         for page in self._examiner.pages():
-            self._notebook.runs += len(page.runs)
-            for part in self._examiner.parts(page.runs):
-                self._judge(part)
-                if self._notebook.blobs is not None:
-                    self._follow_blobs(part)
+            ours = [whole for whole in page.runs if self._is_ours(whole.run.namespace)]
+            self._notebook.runs += len(ours)
+            for part in self._examiner.parts(ours):
+                self._look_at(part)
+            self._note_unreadable(page)
             self._look_for_orphans(page)
         self._look_at_slots()
-        sinks = self._persistence.transact(lambda tx: tx.all_sinks())
+        all_sinks = self._persistence.transact(lambda tx: tx.all_sinks())
+        sinks = [sink for sink in all_sinks if self._is_ours(sink.namespace)]
         for sink in sinks:
             self._look_at_sink(sink)
         for namespace in sorted({sink.namespace for sink in sinks}):
             self._look_for_dead_letters(namespace)
         return self._notebook.diagnosis()
 
+    def _is_ours(self, namespace: str) -> bool:
+        """Whether a namespace is to be looked through."""
+        return self._namespace in (None, namespace)
+
     # Runs ---------------------------------------------------------------------------------------------------------
+
+    def _look_at(self, part: Part) -> None:
+        try:
+            self._judge(part)
+            if self._notebook.blobs is not None:
+                self._follow_blobs(part)
+        except (UnreadableRowError, *PARSE_ERRORS) as error:
+            # Of all runs that it is about, one can't be read together with its plan: then each is looked at alone.
+            if len(part.runs) > 1:
+                for run in part.runs:
+                    for alone in self._examiner.again((run.key,)):
+                        self._look_at(alone)
+                return
+            (run,) = part.runs
+            for one in unreadable_of(self._persistence, (run.key,)) or (failed_decision(run.key, error),):
+                self._notebook.add(of_run("unreadable", str(one.error), run))
+
+    def _note_unreadable(self, page: Page) -> None:
+        keys = sorted({one.run for one in page.unreadable})
+        if not keys:
+            return
+        outlines = {
+            outline.key: outline
+            for outline in self._persistence.transact(lambda tx: tx.outlines(keys, lock=False))
+        }
+        for one in page.unreadable:
+            outline = outlines.get(one.run)
+            if outline is None or not self._is_ours(outline.namespace):
+                continue
+            self._notebook.add(
+                Finding(
+                    code="unreadable",
+                    text=str(one.error),
+                    advice=advice_for("unreadable"),
+                    namespace=outline.namespace,
+                    run_id=outline.id,
+                    key=one.run,
+                )
+            )
+        self._notebook.runs += sum(self._is_ours(outline.namespace) for outline in outlines.values())
 
     def _judge(self, part: Part) -> None:
         for run in part.runs:
@@ -189,6 +252,8 @@ class _Examination:
     def _look_at_slots(self) -> None:
         for waiting in Waiting:
             for over in self._twice(SlotsOverLimit(waiting), lambda rows: rows):
+                if not self._is_ours(over.place.namespace):
+                    continue
                 what = f"{over.used} {waiting.value} have a slot of {over.place.key!r}, and at most {over.limit} may"
                 self._notebook.add(
                     Finding(

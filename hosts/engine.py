@@ -7,7 +7,6 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 import anyio
-from anyio import to_thread
 from typing_extensions import TypeVar
 
 from holdfast.hosts.ai_log import AiSettings
@@ -27,6 +26,7 @@ from holdfast.hosts.functions.upgrading import LOOKED_AT, Sample, Upgrade
 from holdfast.hosts.handles import RunHandle, awaited
 from holdfast.hosts.infos import RunInfo
 from holdfast.hosts.interceptors import Interceptor
+from holdfast.hosts.process.threads import in_thread
 from holdfast.hosts.sinks import (
     DeadLetterInfo,
     SinkInfo,
@@ -154,7 +154,7 @@ class Engine:
 
     async def __aenter__(self) -> Self:
         """Connect."""
-        await to_thread.run_sync(self.core.connect)
+        await in_thread(self.core.open)
         return self
 
     async def __aexit__(
@@ -162,7 +162,7 @@ class Engine:
     ) -> None:
         """Give up all connections."""
         with anyio.CancelScope(shield=True):
-            await to_thread.run_sync(self.core.close)
+            await in_thread(self.core.close)
 
     @property
     def sync(self) -> SyncEngine:
@@ -176,7 +176,7 @@ class Engine:
 
     async def start(self, call: Call[R], /, **options: Unpack[StartOptions]) -> RunHandle[R]:
         """Start a run. It is stored when this returns. Raises what `SyncEngine.start` does."""
-        handle = await to_thread.run_sync(partial(self._sync.start, call, **options))
+        handle = await in_thread(partial(self._sync.start, call, **options))
         return RunHandle(self.core, handle.id, call.definition.output_type, handle.known)
 
     async def start_all(
@@ -184,7 +184,7 @@ class Engine:
     ) -> list[RunHandle[R]]:
         """Start many runs, up to 500 in one transaction. See `SyncEngine.start_all`."""
         wanted = list(calls)
-        handles = await to_thread.run_sync(partial(self._sync.start_all, wanted, **options))
+        handles = await in_thread(partial(self._sync.start_all, wanted, **options))
         return [
             RunHandle(self.core, handle.id, call.definition.output_type, handle.known)
             for call, handle in zip(wanted, handles, strict=True)
@@ -201,7 +201,7 @@ class Engine:
 
     async def wake(self, key: str, /) -> StagesWoken:
         """Have external work checked now, by its key. See `SyncEngine.wake`."""
-        return await to_thread.run_sync(self._sync.wake, key)
+        return await in_thread(self._sync.wake, key)
 
     def runs(self, **options: Unpack[ListOptions]) -> AsyncIterator[RunInfo]:
         """Return the runs of this namespace one by one. See `SyncEngine.runs`."""
@@ -209,39 +209,39 @@ class Engine:
 
     async def count(self, **options: Unpack[CountOptions]) -> dict[RunStatus, int]:
         """Return how many runs there are of each status. See `SyncEngine.count`."""
-        return await to_thread.run_sync(partial(self._sync.count, **options))
+        return await in_thread(partial(self._sync.count, **options))
 
     async def cancel_all(
         self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
     ) -> BulkResult:
         """End all these runs as cancelled. See `SyncEngine.cancel_all`."""
         call = partial(self._sync.cancel_all, reason=reason, limit=limit, **which)
-        return await to_thread.run_sync(call)
+        return await in_thread(call)
 
     async def terminate_all(
         self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
     ) -> BulkResult:
         """End all these runs as cancelled at once. See `SyncEngine.terminate_all`."""
         call = partial(self._sync.terminate_all, reason=reason, limit=limit, **which)
-        return await to_thread.run_sync(call)
+        return await in_thread(call)
 
     async def pause_all(
         self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
     ) -> BulkResult:
         """Start nothing more of all these runs until they are resumed. See `SyncEngine.pause_all`."""
         call = partial(self._sync.pause_all, reason=reason, limit=limit, **which)
-        return await to_thread.run_sync(call)
+        return await in_thread(call)
 
     async def resume_all(
         self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
     ) -> BulkResult:
         """Let all these runs go on: paused ones, or those with `status="blocked"`. See `SyncEngine.resume_all`."""
         call = partial(self._sync.resume_all, reason=reason, limit=limit, **which)
-        return await to_thread.run_sync(call)
+        return await in_thread(call)
 
     async def remove_all(self, *, limit: int | None = None, **which: Unpack[FilterOptions]) -> BulkResult:
         """Take all these runs, which have ended, out of the store for good. See `SyncEngine.remove_all`."""
-        return await to_thread.run_sync(partial(self._sync.remove_all, limit=limit, **which))
+        return await in_thread(partial(self._sync.remove_all, limit=limit, **which))
 
     async def rerun_all(
         self,
@@ -255,25 +255,25 @@ class Engine:
     ) -> BulkResult:
         """Run all these runs again. See `SyncEngine.rerun_all`."""
         call = partial(self._sync.rerun_all, stage, version=version, reason=reason, limit=limit, **which)
-        return await to_thread.run_sync(call)
+        return await in_thread(call)
 
     async def register_sink(
         self, name: str, /, *, since: datetime | None = None, types: Collection[str] = ()
     ) -> SinkInfo:
         """Let events go to the sink of this name. See `SyncEngine.register_sink`."""
-        return await to_thread.run_sync(partial(self._sync.register_sink, name, since=since, types=types))
+        return await in_thread(partial(self._sync.register_sink, name, since=since, types=types))
 
     async def remove_sink(self, name: str, /) -> bool:
         """Forget a sink. See `SyncEngine.remove_sink`."""
-        return await to_thread.run_sync(self._sync.remove_sink, name)
+        return await in_thread(self._sync.remove_sink, name)
 
     async def sinks(self) -> list[SinkInfo]:
         """Return the sinks of this namespace, by name."""
-        return await to_thread.run_sync(self._sync.sinks)
+        return await in_thread(self._sync.sinks)
 
     async def flush(self, sinks: Mapping[str, EventSink], /) -> Flushed:
         """Bring what has happened to these sinks. See `SyncEngine.flush`."""
-        return await to_thread.run_sync(self._sync.flush, sinks)
+        return await in_thread(self._sync.flush, sinks)
 
     def dead_letters(self, *, sink: str = "", run_id: str = "") -> AsyncIterator[DeadLetterInfo]:
         """Return one by one the runs whose events are parked. See `SyncEngine.dead_letters`."""
@@ -284,7 +284,7 @@ class Engine:
     ) -> int:
         """Let parked events go on. See `SyncEngine.replay_dead_letters`."""
         replay = partial(self._sync.replay_dead_letters, sink=sink, run_id=run_id, skip=skip, reason=reason)
-        return await to_thread.run_sync(replay)
+        return await in_thread(replay)
 
     def check_upgrade(
         self,
@@ -299,7 +299,16 @@ class Engine:
             self._sync.check_upgrade(workflow=workflow, limit=limit, sample=sample, known_only=known_only)
         )
 
-    async def doctor(self, *, repair: bool = False, blobs: bool = False, limit: int = FINDINGS) -> Diagnosis:
-        """Look through all of the store for what is not as it must be. See `SyncEngine.doctor`."""
-        call = partial(self._sync.doctor, repair=repair, blobs=blobs, limit=limit)
-        return await to_thread.run_sync(call)
+    async def doctor(
+        self,
+        *,
+        repair: bool = False,
+        blobs: bool = False,
+        limit: int = FINDINGS,
+        all_namespaces: bool = False,
+    ) -> Diagnosis:
+        """Look through this namespace for what is not as it must be. See `SyncEngine.doctor`."""
+        call = partial(
+            self._sync.doctor, repair=repair, blobs=blobs, limit=limit, all_namespaces=all_namespaces
+        )
+        return await in_thread(call)

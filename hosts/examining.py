@@ -6,9 +6,11 @@ from typing import Final
 import attrs
 
 from holdfast.kernel.invariants import Snapshot, Violation, check_part, overdue
-from holdfast.ports.inspecting import LAST, HistoriesOf, KinOf, WholeRun, WholeRuns
+from holdfast.ports.errors import UnreadableRowError
+from holdfast.ports.inspecting import LAST, HistoriesOf, KinOf, UnreadableRows, WholeRun, WholeRuns
 from holdfast.ports.persistence import Persistence, PlansByFingerprint, RunsByKey
 from holdfast.ports.records import TERMINAL, HistoryRow, Job, Micros, Run, RunName, Session
+from holdfast.ports.unreadable import Unreadable
 
 PAGE_RUNS: Final = 200
 """How many runs are read at a time."""
@@ -20,9 +22,10 @@ PLANS_KEPT: Final = 500
 
 @attrs.frozen(kw_only=True)
 class Page:
-    """Runs with their jobs, by key: all that there are after one key and up to another."""
+    """Runs with their jobs, by key: all that there are after one key and up to another; and what can't be read."""
 
     runs: Sequence[WholeRun]
+    unreadable: Sequence[Unreadable]
     after: str
     upto: str
 
@@ -63,16 +66,38 @@ class Examiner:
         """Yield all runs, page by page."""
         after = ""
         while True:
-            runs = self._persistence.read(WholeRuns(after=after, limit=PAGE_RUNS))
-            upto = LAST if len(runs) < PAGE_RUNS else runs[-1].run.key
-            yield Page(runs=runs, after=after, upto=upto)
+            try:
+                found: Sequence[WholeRun] = self._persistence.read(WholeRuns(after=after, limit=PAGE_RUNS))
+                keys = tuple(one.run.key for one in found)
+            except UnreadableRowError:
+                keys = self._keys(after)
+                found = self._whole(keys)
+            upto = LAST if len(keys) < PAGE_RUNS else keys[-1]
+            unreadable = self._persistence.read(UnreadableRows(keys)) if keys else ()
+            wrong = {one.run for one in unreadable}
+            runs = [one for one in found if one.run.key not in wrong]
+            yield Page(runs=runs, unreadable=unreadable, after=after, upto=upto)
             if upto == LAST:
                 return
             after = upto
 
+    def _keys(self, after: str) -> tuple[str, ...]:
+        return tuple(self._persistence.transact(lambda tx: tx.run_keys(after, PAGE_RUNS)))
+
     def again(self, keys: Iterable[str]) -> Iterator[Part]:
         """Yield these runs as they are now. Those that are not there are left out."""
-        yield from self.parts(self._persistence.read(WholeRuns(keys=tuple(sorted(set(keys))))))
+        yield from self.parts(self._whole(keys))
+
+    def _whole(self, keys: Iterable[str]) -> Sequence[WholeRun]:
+        """Return runs, those left out that are not there, or can't be read."""
+        wanted = tuple(sorted(set(keys)))
+        if not wanted:
+            return ()
+        try:
+            return self._persistence.read(WholeRuns(keys=wanted))
+        except UnreadableRowError:
+            wrong = {one.run for one in self._persistence.read(UnreadableRows(wanted))}
+            return self._persistence.read(WholeRuns(keys=tuple(key for key in wanted if key not in wrong)))
 
     def parts(self, runs: Sequence[WholeRun]) -> Iterator[Part]:
         """Yield runs that were read with all that they hang on, so many at a time as their histories allow."""
@@ -115,7 +140,7 @@ class Examiner:
         keys = set(self._persistence.read(KinOf(tuple(wanted)))) if wanted else set[str]()
         keys |= {one.run.rerun_of for one in whole if one.run.rerun_of is not None}
         keys -= {one.run.key for one in whole}
-        return self._persistence.read(WholeRuns(keys=tuple(sorted(keys)))) if keys else ()
+        return self._whole(keys)
 
     def _histories(self, runs: Sequence[Run]) -> dict[str, list[HistoryRow]]:
         found: dict[str, list[HistoryRow]] = {}

@@ -12,11 +12,11 @@ from holdfast.kernel.authoring.design import rule_name
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.commands import Failure
 from holdfast.kernel.decide.failures import RETRY_AFTER_MAX, TIMEOUT_TOTAL
+from holdfast.kernel.functions.raising import raised_from
 from holdfast.kernel.plan import StagePlan
 from holdfast.ports.errors import (
     BlobMissingError,
     GiveUp,
-    HoldfastError,
     InvalidValueError,
     RetryAfter,
     UnstorableValueError,
@@ -43,15 +43,12 @@ class _Treatment:
 
 def failure_of(error: BaseException, stage: Stage[Any, object], plan: StagePlan) -> Failure:
     """Return the failure of an attempt whose body raised this."""
-    treatment = _treatment_of(error, stage, plan)
-    try:
-        message = str(error)
-    except Exception:  # noqa: BLE001  # a user's class may do anything when it is printed
-        message = "(its message can't be printed)"
+    treatment, raised = _treatment_of(error, stage, plan), raised_from(error)
     return Failure(
-        code=error.code if isinstance(error, HoldfastError) else "body_error",
-        message=printable(message)[:MESSAGE_MAX],
-        type=f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins."),
+        code=raised.code,
+        message=printable(raised.message)[:MESSAGE_MAX],
+        type=raised.type,
+        arguments=raised.arguments,
         traceback=traceback_text(error, TRACEBACK_MAX),
         retryable=not treatment.final,
         rule=treatment.rule,

@@ -31,6 +31,8 @@ _ADVICE: Final[Mapping[str, str]] = {
     " that gave it, or one before: `holdfast run rerun ID`.",
     "orphan": "The row of their run is lost: restore it from a backup. Until then nothing becomes of them, and they"
     " do no harm.",
+    "unreadable": "Deploy the version that has written it, or put the row right, and resume the run; `holdfast run"
+    " terminate ID` ends it whatever stands in its rows.",
     "blocked": "`holdfast why ID` says what an operator has to look at.",
     "dead_letter": "Mend the sink, then `holdfast dead-letter replay --run ID`; with --skip the event is left out.",
     "sink": "Look at what takes its events, and whether workers are started with it; `holdfast sink list` tells more.",
@@ -48,8 +50,8 @@ class Finding:
     """Something in a store that is not as it must be, or that waits for an operator.
 
     Attributes:
-        code: The invariant that does not hold, by its name, as `S7`; or `orphan`, `blocked`, `dead_letter`, `sink` or
-            `schema`.
+        code: The invariant that does not hold, by its name, as `S7`; or `orphan`, `unreadable`, `blocked`,
+            `dead_letter`, `sink` or `schema`.
         text: What was seen.
         advice: What can be done about it; empty if it is repaired.
         namespace: Whose it is; None if nobody can tell.

@@ -7,7 +7,7 @@ from typing import Final, cast
 import attrs
 
 from holdfast.hosts.core import Core
-from holdfast.hosts.delivery import Delivery, Pending, deliver
+from holdfast.hosts.delivery import ERROR_MAX, Delivery, Pending, deliver
 from holdfast.kernel.commands import (
     FLUSH_LIMIT,
     Delivered,
@@ -16,13 +16,17 @@ from holdfast.kernel.commands import (
     OutboxSettle,
     OutboxSettled,
     OutboxSweep,
+    Refused,
     StreamLease,
 )
+from holdfast.kernel.histories import shown_data
 from holdfast.ports.clock import instant, micros
+from holdfast.ports.errors import UnreadableRowError
 from holdfast.ports.events import USER_EVENTS, Event, EventSink
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import RunsByKey, SinksWithNews, StreamRows, StreamStart
 from holdfast.ports.records import HistoryRow, Micros, Run
+from holdfast.ports.unreadable import PARSE_ERRORS
 
 LEASE: Final = 60.0
 FLUSH_SECONDS: Final = 0.5
@@ -130,7 +134,7 @@ class Flusher:
                 if clock.monotonic() >= told_at + SETTLE_AFTER:
                     telling.tell()
                     told_at = clock.monotonic()
-                pending = self._pending(leased, group)
+                pending = self._readable_pending(leased, group, delivery)
                 del untouched[: len(group)]
                 deliver(self._sinks[name], pending, delivery, failing=leased.failing, may_go_on=may_go_on)
         finally:
@@ -174,6 +178,26 @@ class Flusher:
         if not runs:
             return {}
         return {run.key: run.id for run in self._core.stores.persistence.read(RunsByKey(runs))}
+
+    def _readable_pending(
+        self, leased: OutboxFlushed, streams: Sequence[StreamLease], delivery: Delivery
+    ) -> list[Pending]:
+        """Return what is pending. The events of a run that can't be read are parked, and the others go on."""
+        try:
+            return self._pending(leased, streams)
+        except (UnreadableRowError, *PARSE_ERRORS) as error:
+            if len(streams) == 1:
+                (stream,) = streams
+                refused = Refused(
+                    run=stream.run,
+                    delivered=stream.after,
+                    number=stream.after + 1,
+                    error=f"the events of the run can't be read: {error}"[:ERROR_MAX],
+                    final=True,
+                )
+                delivery.refused.append(refused)
+                return []
+        return [one for stream in streams for one in self._readable_pending(leased, (stream,), delivery)]
 
     def _pending(self, leased: OutboxFlushed, streams: Sequence[StreamLease]) -> list[Pending]:
         starts = tuple(StreamStart(one.run, one.after, leased.since) for one in streams)
@@ -309,7 +333,7 @@ def event_of(row: HistoryRow, run: Run, skipped: str | None = None) -> Event:
     elif row.type.startswith(USER_EVENTS) and row.payload is not None:
         kind, data = row.type, row.payload.inline or "null"
     else:
-        kind, data = row.type, row.data or "{}"
+        kind, data = row.type, shown_data(row) or "{}"
     return Event(
         namespace=run.namespace,
         run_id=run.id,

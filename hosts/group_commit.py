@@ -48,6 +48,10 @@ class GroupCommit:
 
     def __init__(self, dispatch_many: Callable[[Sequence[Command[Any]]], Sequence[object]]) -> None:
         self._dispatch_many = dispatch_many
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin anew. In a forked child: those who wait are threads of its parent's."""
         self._lock = threading.Lock()
         self._waiting: deque[_One] = deque()
         self._under_way = 0

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any, Generic, Literal, Unpack, cast, overload
 
 import anyio
-from anyio import to_thread
 from typing_extensions import TypeForm, TypeVar
 
 from holdfast.hosts.ai import AiCallFilter, AiCallInfo, AiTotals
@@ -25,6 +24,8 @@ from holdfast.hosts.hearing import (
 )
 from holdfast.hosts.infos import RunEvent, RunInfo
 from holdfast.hosts.loops import caller_into_loop
+from holdfast.hosts.messages import MessageInfo
+from holdfast.hosts.process.threads import in_thread
 from holdfast.hosts.run_histories import RunHistory
 from holdfast.hosts.sync_handles import CLOSED, SyncRunHandle, no_reply, seconds_of, too_long
 from holdfast.hosts.why import Reason
@@ -42,6 +43,7 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.previews import RerunPreview
 from holdfast.ports.durations import Duration
+from holdfast.ports.errors import EngineClosedError
 from holdfast.ports.records import TERMINAL
 
 R = TypeVar("R")
@@ -59,7 +61,7 @@ class RunHandle(Generic[Out]):
 
     async def info(self, *, generation: int | None = None) -> RunInfo:
         """Return where the run is, or where an older generation of it ended. RunNotFoundError."""
-        return await to_thread.run_sync(partial(self._sync.info, generation=generation))
+        return await in_thread(partial(self._sync.info, generation=generation))
 
     async def result(self, *, timeout: Duration | None = None) -> Out:
         """Wait until the run ends, and return what it gave. Raises what `SyncRunHandle.result` does."""
@@ -70,7 +72,7 @@ class RunHandle(Generic[Out]):
             listened = self._sync.known
             end = None if listened is None else self._core.listener.when_ended(listened)
             try:
-                run = await to_thread.run_sync(self._sync.row)
+                run = await in_thread(self._sync.row)
                 if run.status not in TERMINAL:
                     if end is None or run.key != listened:
                         continue
@@ -83,37 +85,37 @@ class RunHandle(Generic[Out]):
                     end.cancel()
             if not run.is_continued:
                 break
-        return await to_thread.run_sync(self._sync.output, run)
+        return await in_thread(self._sync.output, run)
 
     async def history(
         self, *, after: int = 0, limit: int = 1_000, generation: int | None = None
     ) -> list[RunEvent]:
         """Return what has happened to the run since event `after`. See `SyncRunHandle.history`."""
         call = partial(self._sync.history, after=after, limit=limit, generation=generation)
-        return await to_thread.run_sync(call)
+        return await in_thread(call)
 
     async def export_history(self, *, generation: int | None = None) -> RunHistory:
         """Return all that the run was given and that has happened to it. See `SyncRunHandle.export_history`."""
-        return await to_thread.run_sync(partial(self._sync.export_history, generation=generation))
+        return await in_thread(partial(self._sync.export_history, generation=generation))
 
     async def annotate(self, said: Mapping[str, object], /, **options: Unpack[SayOptions]) -> RunAnnotated:
         """Say something of the run. See `SyncRunHandle.annotate`."""
-        return await to_thread.run_sync(partial(self._sync.annotate, said, **options))
+        return await in_thread(partial(self._sync.annotate, said, **options))
 
     async def annotations(self, **options: Unpack[AnnotationOptions]) -> AsyncIterator[AnnotationInfo]:
         """Return what was said of the run. See `SyncRunHandle.annotations`."""
-        found = await to_thread.run_sync(partial(self._sync.annotations, **options))
+        found = await in_thread(partial(self._sync.annotations, **options))
         async for one in awaited(found):
             yield one
 
     async def logs(self, *, follow: bool = False, **options: Unpack[LogOptions]) -> AsyncIterator[LogLine]:
         """Return what the run's stages have logged. See `SyncRunHandle.logs`."""
-        reader = await to_thread.run_sync(self._sync.log_reader, options)
+        reader = await in_thread(self._sync.log_reader, options)
         if not follow:
             async for line in awaited(reader.all()):
                 yield line
         while follow:
-            for line in await to_thread.run_sync(reader.look):
+            for line in await in_thread(reader.look):
                 yield line
             if reader.ended:
                 return
@@ -121,19 +123,19 @@ class RunHandle(Generic[Out]):
 
     async def progress(self) -> list[ProgressInfo]:
         """Return how far the run's stages said that they are. See `SyncRunHandle.progress`."""
-        return await to_thread.run_sync(self._sync.progress)
+        return await in_thread(self._sync.progress)
 
     async def artifacts(self) -> list[ArtifactInfo]:
         """Return the artifacts that stages of the run have put. See `SyncRunHandle.artifacts`."""
-        return await to_thread.run_sync(self._sync.artifacts)
+        return await in_thread(self._sync.artifacts)
 
     async def artifact(self, name: str, /, *, stage: str | None = None, item: int | None = None) -> bytes:
         """Return the bytes of an artifact. See `SyncRunHandle.artifact`."""
-        return await to_thread.run_sync(partial(self._sync.artifact, name, stage=stage, item=item))
+        return await in_thread(partial(self._sync.artifact, name, stage=stage, item=item))
 
     async def ai_calls(self, **options: Unpack[AiCallFilter]) -> AsyncIterator[AiCallInfo]:
         """Return the calls of models of the run. See `SyncRunHandle.ai_calls`."""
-        found = await to_thread.run_sync(partial(self._sync.ai_calls, **options))
+        found = await in_thread(partial(self._sync.ai_calls, **options))
         async for one in awaited(found):
             yield one
 
@@ -141,23 +143,31 @@ class RunHandle(Generic[Out]):
         self, *, topic: str | None = None, by: Literal["model", "topic"] = "model"
     ) -> AiTotals:
         """Return what the calls of models of the run come to. See `SyncRunHandle.ai_totals`."""
-        return await to_thread.run_sync(partial(self._sync.ai_totals, topic=topic, by=by))
+        return await in_thread(partial(self._sync.ai_totals, topic=topic, by=by))
 
     async def cancel(self, *, reason: str = "") -> RunEnded:
         """End the run as cancelled, unless it has ended. See `SyncRunHandle.cancel`."""
-        return await to_thread.run_sync(partial(self._sync.cancel, reason=reason))
+        return await in_thread(partial(self._sync.cancel, reason=reason))
 
     async def terminate(self, *, reason: str = "") -> RunEnded:
         """End the run as cancelled at once, whatever it has left to clean up. RunNotFoundError."""
-        return await to_thread.run_sync(partial(self._sync.terminate, reason=reason))
+        return await in_thread(partial(self._sync.terminate, reason=reason))
 
     async def signal(self, signal: Signal, /, *, idempotency_key: str | None = None) -> RunSignalled:
         """Send the run a message: `await run.signal(approval(decision))`. See `SyncRunHandle.signal`."""
-        return await to_thread.run_sync(partial(self._sync.signal, signal, idempotency_key=idempotency_key))
+        return await in_thread(partial(self._sync.signal, signal, idempotency_key=idempotency_key))
+
+    async def messages(self, *, generation: int | None = None) -> list[MessageInfo]:
+        """Return the messages of the run, and whether each was received. See `SyncRunHandle.messages`."""
+        return await in_thread(partial(self._sync.messages, generation=generation))
+
+    async def message(self, sent: RunSignalled, /) -> MessageInfo:
+        """Return what became of a message, by what `signal` returned. See `SyncRunHandle.message`."""
+        return await in_thread(self._sync.message, sent)
 
     async def query(self, call: QueryCall[T], /) -> T:
         """Ask the run what is: `await run.query(Board.status())`. See `SyncRunHandle.query`."""
-        return await to_thread.run_sync(self._sync.query, call)
+        return await in_thread(self._sync.query, call)
 
     async def update(
         self, call: UpdateCall[T], /, *, timeout: Duration | None = None, idempotency_key: str | None = None
@@ -165,10 +175,10 @@ class RunHandle(Generic[Out]):
         """Have the run change what it exposes: `await run.update(Board.move_to("e4"))`. See `SyncRunHandle.update`."""
         seconds = seconds_of(timeout, "update")
         ask = partial(self._sync.ask_update, call, idempotency_key=idempotency_key)
-        reply = await to_thread.run_sync(ask)
+        reply = await in_thread(ask)
         try:
             with anyio.fail_after(seconds):
-                while (text := await to_thread.run_sync(reply.look)) is None:
+                while (text := await in_thread(reply.look)) is None:
                     future = self._core.listener.when_past(reply.run, reply.seen)
                     try:
                         await _resolved(future)
@@ -184,19 +194,19 @@ class RunHandle(Generic[Out]):
     async def published(self, name: str, type: TypeForm[T], /) -> T | None: ...
     async def published(self, name: str, type: Any = object, /) -> object:
         """Return what the run's function showed last by `publish(name, ...)`. See `SyncRunHandle.published`."""
-        return await to_thread.run_sync(partial(self._sync.published, name, type))
+        return await in_thread(partial(self._sync.published, name, type))
 
     async def pause(self, *, reason: str = "") -> RunPaused:
         """Start nothing more of the run until it is resumed; what is under way ends as ever. RunNotFoundError."""
-        return await to_thread.run_sync(partial(self._sync.pause, reason=reason))
+        return await in_thread(partial(self._sync.pause, reason=reason))
 
     async def resume(self, *, reason: str = "") -> RunPaused:
         """Let a paused run go on where it is. RunNotFoundError."""
-        return await to_thread.run_sync(partial(self._sync.resume, reason=reason))
+        return await in_thread(partial(self._sync.resume, reason=reason))
 
     async def remove(self) -> bool:
         """Take the run out of the store for good. See `SyncRunHandle.remove`."""
-        return await to_thread.run_sync(self._sync.remove)
+        return await in_thread(self._sync.remove)
 
     async def rerun_from(
         self,
@@ -209,7 +219,7 @@ class RunHandle(Generic[Out]):
     ) -> RunRerun:
         """Run it again from a stage or a step on, as a new generation. See `SyncRunHandle.rerun_from`."""
         call = partial(self._sync.rerun_from, point, row=row, reason=reason, version=version)
-        return await to_thread.run_sync(call)
+        return await in_thread(call)
 
     async def preview_rerun(
         self,
@@ -220,22 +230,22 @@ class RunHandle(Generic[Out]):
         version: str | None = None,
     ) -> RerunPreview:
         """Return what `rerun_from` would do now, and change nothing. Raises what that does."""
-        return await to_thread.run_sync(partial(self._sync.preview_rerun, point, row=row, version=version))
+        return await in_thread(partial(self._sync.preview_rerun, point, row=row, version=version))
 
     async def why(self) -> tuple[Reason, ...]:
         """Return in plain words what the run waits for. See `SyncRunHandle.why`."""
-        return await to_thread.run_sync(self._sync.why)
+        return await in_thread(self._sync.why)
 
     async def wake(self, stage: AnyNode[object] | str, /, *, item: int | None = None) -> StagesWoken:
         """Have the external work of a stage checked now. See `SyncRunHandle.wake`."""
-        return await to_thread.run_sync(partial(self._sync.wake, stage, item=item))
+        return await in_thread(partial(self._sync.wake, stage, item=item))
 
 
 async def awaited(found: Iterator[T]) -> AsyncIterator[T]:
     """Yield what an iterator gives, each of it asked for in a thread."""
     nothing = object()
     following: Callable[[], object] = partial(next, found, nothing)
-    while (one := await to_thread.run_sync(following)) is not nothing:
+    while (one := await in_thread(following)) is not nothing:
         yield cast("T", one)
 
 
@@ -249,4 +259,4 @@ async def _resolved(future: "Future[T]") -> T:
     try:
         return future.result(0)
     except CancelledError:
-        raise RuntimeError(CLOSED) from None
+        raise EngineClosedError(CLOSED) from None

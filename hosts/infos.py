@@ -1,20 +1,27 @@
 """Runs and what happened to them, as users see them."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, cast
 
 import attrs
 from typing_extensions import TypeVar
 
+from holdfast.kernel.functions.asked import Raised
+from holdfast.kernel.histories import shown_data
 from holdfast.ports.clock import instant
+from holdfast.ports.errors import UnreadableRowError
 from holdfast.ports.events import USER_EVENTS
 from holdfast.ports.json import parse
 from holdfast.ports.records import HistoryRow, Run, RunStatus, attribute_texts
+from holdfast.ports.unreadable import PARSE_ERRORS, unreadable
 
 R = TypeVar("R")
 T = TypeVar("T")
 Out = TypeVar("Out", covariant=True)
+
+_log = logging.getLogger("holdfast.runs")
 
 
 @attrs.frozen(kw_only=True)
@@ -68,8 +75,26 @@ class RunEvent:
     data: Mapping[str, object]
 
 
+def infos_of(runs: Iterable[Run]) -> Iterator[RunInfo]:
+    """Yield what is told of runs. One that can't be read is in no list, so that the others are."""
+    for run in runs:
+        try:
+            info = info_of(run)
+        except UnreadableRowError as error:
+            _log.error("run %s is left out of a list: %s", run.id, error)
+        else:
+            yield info
+
+
 def info_of(run: Run) -> RunInfo:
-    """Return a run's row as users see it."""
+    """Return a run's row as users see it. UnreadableRowError."""
+    try:
+        return _info_of(run)
+    except PARSE_ERRORS as error:
+        raise unreadable(run, error) from None
+
+
+def _info_of(run: Run) -> RunInfo:
     return RunInfo(
         id=run.id,
         generation=run.generation,
@@ -90,22 +115,19 @@ def info_of(run: Run) -> RunInfo:
 
 
 def event_of(row: HistoryRow) -> RunEvent:
-    """Return a row of history as users see it."""
-    return RunEvent(
-        number=row.number,
-        type=row.type,
-        at=instant(row.at),
-        stage=row.node,
-        item=row.item,
-        data=_facts(row),
-    )
+    """Return a row of history as users see it. UnreadableRowError."""
+    try:
+        at, data = instant(row.at), _facts(row)
+    except PARSE_ERRORS as error:
+        raise unreadable(row, error) from None
+    return RunEvent(number=row.number, type=row.type, at=at, stage=row.node, item=row.item, data=data)
 
 
 def _facts(row: HistoryRow) -> dict[str, object]:
     if row.type.startswith(USER_EVENTS) and row.payload is not None:
         published = parse(row.payload.inline or "null")
         return cast("dict[str, object]", published) if isinstance(published, dict) else {"data": published}
-    return cast("dict[str, object]", parse(row.data)) if row.data else {}
+    return cast("dict[str, object]", parse(data)) if (data := shown_data(row)) else {}
 
 
 def error_text(run: Run) -> str | None:
@@ -120,6 +142,16 @@ def error_text(run: Run) -> str | None:
         return what
     where = f"stage {error['stage']!r}" + (f", item {error['item']}" if "item" in error else "")
     return f"{where}, attempt {error['attempt']}: {what}"
+
+
+def raised_of(run: Run) -> Raised | None:
+    """Return what a run has raised, if that was kept."""
+    error = cast("dict[str, Any]", parse(run.error or "{}"))
+    if "arguments" not in error:
+        return None
+    return Raised(
+        type=error["type"], message=error["message"], arguments=error["arguments"], code=error["code"]
+    )
 
 
 def ended_reason(run: Run) -> str:

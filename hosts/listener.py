@@ -71,7 +71,11 @@ class Listener:
         self._transport = transport
         self._monotonic = monotonic
         self._starts = starts
-        self._looked_at = monotonic()
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin anew, with nobody who waits. In a forked child: they wait in its parent."""
+        self._looked_at = self._monotonic()
         self._lock = threading.Lock()
         self._waiting: dict[str, list[_Waiting]] = {}
         self._workers: dict[Callable[[], None], Callable[[frozenset[str]], None]] = {}
@@ -136,9 +140,10 @@ class Listener:
                 self._thread.start()
 
     def _listen(self) -> None:
-        while not self._closed.is_set():
+        closed = self._closed  # that of a listener that is opened again is another
+        while not closed.is_set():
             if rest := self.listen_once():
-                self._closed.wait(rest)
+                closed.wait(rest)
 
     def listen_once(self) -> float:
         """Wait for what the transport says next, and pass it on; return for how many seconds to rest then."""

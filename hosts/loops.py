@@ -11,6 +11,8 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 import anyio
 from anyio import CancelScope, NoEventLoopError, lowlevel
 
+from holdfast.ports.forks import leave_alone
+
 T = TypeVar("T")
 
 Run: TypeAlias = Callable[[Callable[[], Awaitable[Any]]], Any]
@@ -50,6 +52,12 @@ class KeptLoop:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._runner: asyncio.Runner | None = None
+
+    def renew(self) -> None:
+        """Begin anew. In a forked child: to close the loop would take away what its parent hears by."""
+        leave_alone(self._runner, self._runner and self._runner.get_loop())
+        self._lock = threading.Lock()
+        self._runner = None
 
     def run(self, call: Callable[[], Awaitable[T]]) -> T:
         """Run async code to its end from sync code."""

@@ -1,14 +1,18 @@
-"""Which steps of queues the code of a function mentions, so that nobody has to list them."""
+"""Which steps of queues, and which other workflows, the code of a function mentions: nobody has to list them."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dis import get_instructions
 from inspect import isfunction, ismodule
 from sys import stdlib_module_names
 from types import CodeType, FunctionType
 from typing import Any, Final, cast
 
+from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.steps import Step
 
 _OURS: Final = ("holdfast.kernel.", "holdfast.hosts.")
+_SYNCHRONIZES: Final = frozenset({"asyncio.locks", "asyncio.queues"})
 _MANY: Final = 1_000
 """How much a collection may hold to be looked into."""
 
@@ -19,6 +23,44 @@ def steps_within(function: Callable[..., object]) -> Iterator[Step[..., Any]]:
     As `embed`, as `models.embed` of a module, or in a list or a dict that is mentioned; and what takes such steps back.
     Nothing is called.
     """
+    for one in _all_mentioned(function):
+        if isinstance(one, Step) and one.queue is not None:
+            yield cast("Step[..., Any]", one)
+
+
+def workflows_within(function: Callable[..., object]) -> Iterator[Definition[object]]:
+    """Yield the workflows that a function mentions in the same ways: those that it starts, or goes on as."""
+    for one in _all_mentioned(function):
+        if isinstance(one, Definition):
+            yield one
+
+
+def shared_primitives(function: Callable[..., object]) -> Iterator[tuple[str, object]]:
+    """Yield what a function itself mentions that synchronizes tasks and was made outside of it, by its name."""
+    if isfunction(function):
+        # By the instructions: a name of the code may be that of an attribute, too.
+        names = {*_loaded(function.__code__), *function.__code__.co_freevars}
+        for name, found in _known_of(function):
+            if name in names and type(found).__module__ in _SYNCHRONIZES:
+                yield name, found
+
+
+def with_children(workflows: Iterable[Definition[Any]]) -> list[Definition[Any]]:
+    """Return these workflows, and those that their functions mention, and so on. Of one name and version the first."""
+    given = list(workflows)
+    found = {(one.name, one.version): one for one in reversed(given)}
+    waiting = list(given)
+    while waiting:
+        one = waiting.pop(0)
+        if isinstance(one, Workflow):
+            for child in workflows_within(one.function):
+                if found.setdefault((child.name, child.version), child) is child and child not in given:
+                    given.append(child)
+                    waiting.append(child)
+    return given
+
+
+def _all_mentioned(function: Callable[..., object]) -> Iterator[object]:
     seen: set[int] = set()
     waiting: list[object] = [function]
     while waiting:
@@ -26,10 +68,9 @@ def steps_within(function: Callable[..., object]) -> Iterator[Step[..., Any]]:
         if id(one) in seen:
             continue
         seen.add(id(one))
+        yield one
         if isinstance(one, Step):
             step = cast("Step[..., Any]", one)
-            if step.queue is not None:
-                yield step
             if step.undone_by is not None:
                 waiting.append(step.undone_by)
         elif isinstance(one, (list, tuple, set, frozenset, dict)):
@@ -52,6 +93,16 @@ def _may_call_steps(module: str) -> bool:
 
 def _mentioned(function: FunctionType) -> Iterator[object]:
     names = set(_names(function.__code__))
+    for _, found in _known_of(function):
+        if ismodule(found):
+            yield from (vars(found)[name] for name in names & vars(found).keys())
+        else:
+            yield found
+
+
+def _known_of(function: FunctionType) -> Iterator[tuple[str, object]]:
+    """Yield what the names of a function's code stand for, outside of it."""
+    names = set(_names(function.__code__))
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     known = {name: function.__globals__[name] for name in names & function.__globals__.keys()}
     for name, cell in cells:
@@ -59,11 +110,16 @@ def _mentioned(function: FunctionType) -> Iterator[object]:
             known[name] = cell.cell_contents
         except ValueError:  # it is not defined yet
             continue
-    for found in known.values():
-        if ismodule(found):
-            yield from (vars(found)[name] for name in names & vars(found).keys())
-        else:
-            yield found
+    yield from known.items()
+
+
+def _loaded(code: CodeType) -> Iterator[str]:
+    yield from (
+        str(one.argval) for one in get_instructions(code) if one.opname in {"LOAD_GLOBAL", "LOAD_NAME"}
+    )
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _loaded(constant)
 
 
 def _names(code: CodeType) -> Iterator[str]:

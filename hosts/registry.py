@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias, cast
 
-from holdfast.hosts.mentions import steps_within
+from holdfast.hosts.mentions import shared_primitives, steps_within, workflows_within
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.authoring.children import ChildStage
 from holdfast.kernel.authoring.design import Test
@@ -47,6 +47,17 @@ class Registry:
     def workflows(self) -> "tuple[Authored, ...]":
         """The workflows, in the order in which they were given."""
         return tuple(self._pipelines.values())
+
+    @property
+    def missing_children(self) -> tuple[tuple[str, str], ...]:
+        """The workflows that durable functions mention and this process lacks: the function, and what it mentions."""
+        found = {
+            (function.plan().definition, f"{child.name}@{child.version}"): None
+            for function in self.workflows
+            if isinstance(function, Workflow)
+            for child in workflows_within(function.function)
+        }
+        return tuple(pair for pair in found if pair[1] not in self._pipelines)
 
     def queues(self, default: str) -> tuple[str, ...]:
         """Return the queues that the stages name, and the default one."""
@@ -98,6 +109,7 @@ class Registry:
                 if isinstance(stage, ChildStage):
                     self._add(stage.workflow)
                 if isinstance(stage, FunctionStage):
+                    _check_shared(stage.workflow)
                     for step in steps_within(stage.workflow.function):
                         self._add_step(step)
         self._newest[plan.workflow] = pipeline
@@ -117,3 +129,13 @@ class Registry:
                 " queue knows it by its name"
             )
         self._steps[definition] = stage_of_step(step)
+
+
+def _check_shared(workflow: Workflow[..., object]) -> None:
+    """Raise if a function uses what tasks of one event loop share: each run has a loop of its own. DefinitionError."""
+    for name, found in shared_primitives(workflow.function):
+        raise DefinitionError(
+            f"workflow {workflow.name!r} uses {name!r}, an asyncio.{type(found).__name__} that was made outside of it:"
+            " all runs in a process would share it, and no replay could repeat what others did with it; make it in the"
+            " function, and between runs use messages, max_concurrency or a concurrency_key"
+        )

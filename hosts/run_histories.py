@@ -11,7 +11,7 @@ from holdfast.hosts.core import Core
 from holdfast.kernel.histories import rows_of
 from holdfast.ports.clock import instant, micros
 from holdfast.ports.errors import InvalidHistoryError
-from holdfast.ports.json import canonical, parse
+from holdfast.ports.json import canonical, compact, parse
 from holdfast.ports.records import HistoryRow, Micros, Payload, Run, RunStatus
 
 FORMAT: Final = 1
@@ -133,6 +133,11 @@ def read_history(core: Core, run: Run) -> RunHistory:
     )
 
 
+def rows_since(core: Core, run: Run, seen: int) -> list[HistoryRow]:
+    """Return the rows of a run after this number, up to the last when its row was read, with all values."""
+    return [_inlined(core, row) for row in rows_of(core.stores.persistence, run, seen, upto=run.last_row)]
+
+
 def text_of(payload: Payload | None) -> str:
     """Return the JSON text of a payload of a history that was read here."""
     return "null" if payload is None or payload.inline is None else payload.inline
@@ -172,7 +177,7 @@ def _row_from(given: object, run: str) -> HistoryRow:
         node=None if stage is None else _text(stage),
         item=None if item is None else _whole(item),
         epoch=None if epoch is None else _whole(epoch),
-        payload=Payload(inline=canonical(document["payload"])) if "payload" in document else None,
+        payload=Payload(inline=compact(document["payload"])) if "payload" in document else None,
         data=canonical(document["data"]) if "data" in document else None,
     )
 

@@ -94,6 +94,8 @@ class AttemptRuntime:
         self._payloads = payloads
         self._place = place
         self._ai_settings = ai
+        self.received: tuple[int, ...] = ()
+        """The numbers of the rows with messages that a function has received, as far as it is not recorded."""
         # Few attempts have any of these.
         self._blobs: AttemptBlobs | None = None
         self._artifacts: AttemptArtifacts | None = None

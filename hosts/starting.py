@@ -2,10 +2,14 @@
 
 from collections.abc import Callable, Iterable
 from datetime import timedelta
+from hashlib import sha256
 from typing import Literal, TypedDict
 
+from holdfast.hosts.message_checks import MessageChecks
+from holdfast.hosts.payloads import INLINE_MAX
 from holdfast.hosts.registry import Registry
 from holdfast.kernel.authoring.calls import Call, Definition
+from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.options import StartOptions
 from holdfast.kernel.authoring.overriding import stage_overrides
 from holdfast.kernel.authoring.signals import Signal
@@ -60,6 +64,7 @@ class Starting:
         self._namespace = namespace
         self._registry = registry
         self._stored = stored
+        self._checks = MessageChecks(registry)
 
     def commands(
         self, calls: Iterable[tuple[Call[object], str | None]], options: StartOptions
@@ -76,7 +81,9 @@ class Starting:
             check_call(call)
             if workflow is None or workflow.definition is not call.definition:
                 workflow = self._started(call.definition, options)
-            payload = self._stored(encode(call.value, workflow.input_type), "input", key)
+            definition = workflow.definition
+            text = definition.input_text(call.value)
+            payload = self._stored(text, "input", key)
             said = said or self._said(options)
             made.append(
                 RunCreate(
@@ -84,21 +91,42 @@ class Starting:
                     workflow=workflow.name,
                     version=workflow.version,
                     input=payload,
+                    given=None if key is None else as_given(encode(call.value, workflow.input_type), text),
                     overrides=workflow.overrides,
-                    signals=tuple(
-                        self.sent(signal, f"{key}/{number}" if key else None)
-                        for number, signal in enumerate(signals)
-                    )
-                    if signals
-                    else (),
+                    signals=self._all_sent(signals, key, said["id"] or "", definition) if signals else (),
                     **said,
                 )
             )
         return made
 
-    def sent(self, signal: Signal, idempotency_key: str | None) -> Sent:
-        """Return what is to be stored of a message."""
-        return Sent(channel=signal.channel, payload=self._stored(signal.text, "signal", idempotency_key))
+    def _all_sent(
+        self, signals: Iterable[Signal], key: str | None, run_id: str, definition: Definition[object]
+    ) -> tuple[Sent, ...]:
+        return tuple(
+            self.sent(signal, f"{key}/{number}" if key else None, run_id, lambda: definition)
+            for number, signal in enumerate(signals)
+        )
+
+    def sent(
+        self,
+        signal: Signal,
+        idempotency_key: str | None,
+        run_id: str = "",
+        workflow: Callable[[], Definition[object] | None] = lambda: None,
+    ) -> Sent:
+        """Return what is to be stored of a message for a run, of which `workflow` gives the code, if it is here.
+
+        SignalRefusedError, InvalidValueError.
+        """
+        as_made = signal.text
+        if self._checks.are_needed(signal) and isinstance(code := workflow(), Workflow):
+            signal = self._checks.checked(signal, run_id, code)
+        return Sent(
+            channel=signal.channel,
+            payload=self._stored(signal.text, "signal", idempotency_key),
+            checked=signal.checked,
+            given=as_given(as_made, signal.text) if idempotency_key else None,
+        )
 
     def _started(self, definition: Definition[object], options: StartOptions) -> _Started:
         name, version = definition.name, definition.version
@@ -128,6 +156,18 @@ class Starting:
             concurrency_key=options.get("concurrency_key"),
             concurrency_limit=options.get("concurrency_limit", 1),
         )
+
+
+def as_given(given: str, text: str) -> Payload | None:
+    """Return what a command with a key is known by, if what is stored has more than was given; None if it has not.
+
+    It is stored nowhere. Of a long text the hash stands for it.
+    """
+    if given == text:
+        return None
+    return Payload(
+        inline=given if len(given) <= INLINE_MAX else canonical(sha256(given.encode()).hexdigest())
+    )
 
 
 def check_call(call: object) -> None:

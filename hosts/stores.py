@@ -2,10 +2,10 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-from urllib.parse import parse_qsl, urlsplit
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import parse_qsl
 
 import attrs
 
@@ -18,16 +18,19 @@ from holdfast.ports.arguments import Wanted, check, duration, with_methods
 from holdfast.ports.blobs import BlobStore
 from holdfast.ports.clock import Clock, Ids
 from holdfast.ports.durations import Duration
-from holdfast.ports.errors import InvalidUrlError
+from holdfast.ports.errors import HoldfastError, InvalidUrlError
 from holdfast.ports.events import EventSink
 from holdfast.ports.persistence import Persistence, SchemaVersion
 from holdfast.ports.scheduler import Scheduler
 from holdfast.ports.transport import JobTransport
+from holdfast.ports.urls import hide, secrets_of, shown_url
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
     from holdfast.adapters.aws.messages import SqsMessages
+
+T = TypeVar("T")
 
 _FORMS: Final = "memory://, sqlite:///path/to/file.db or postgresql://user@host/database"
 MEMORY: Final = "memory"
@@ -46,8 +49,11 @@ _SCHEDULER: Final = Wanted(
     "a URL in a string, as eventbridge://group?role=arn, or a Scheduler: an object with `schedule` and `cancel`",
     lambda value: isinstance(value, str) or with_methods("", "schedule", "cancel").test(value),
 ).or_none
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_QUEUE: Final = re.compile(r"(sqs|https?)://[\w.-]+(:[0-9]+)?(/[\w.-]+){2}/?", re.ASCII)
+_SCHEDULES: Final = re.compile(r"eventbridge://(?P<group>[\w.-]*)/?\?(?P<query>[^#]*)", re.ASCII)
+_NATS_SUBJECT: Final = re.compile(r"(?P<servers>\w+://[^/]*)/?(?P<subject>[^/]*)")
 _NATS: Final = re.compile(r"(?P<servers>\w+://[^/]*(,\w+://[^/]*)*)/?(?P<stream>[\w-]*)", re.ASCII)
-_SECRET: Final = re.compile(r"//.*@|(?<=password=)[^&#]*")
 
 
 @attrs.frozen(kw_only=True)
@@ -103,17 +109,14 @@ def open_stores(
             blobs=open_blobs(blobs),
             clock=clock,
             ids=ids,
-            url=url,
+            url=shown_url(url),
             scheduler=wakes,
         )
     if kind in {"sqlite", "postgresql", "postgres"}:
         # Not at the top: an engine in memory needs no SQLAlchemy.
         from holdfast.adapters.sql.open import open_sql
 
-        try:
-            persistence, listening, path = open_sql(url, ids.new, seconds)
-        except ValueError as error:
-            raise InvalidUrlError(f"{without_secrets(url)!r}: {error}") from None
+        persistence, listening, path = _opened(url, lambda: open_sql(url, ids.new, seconds))
         beside = f"file://{Path(path).resolve()}.blobs" if path else None
         return Stores(
             persistence=persistence,
@@ -121,11 +124,31 @@ def open_stores(
             blobs=open_blobs(blobs if blobs is not None else beside),
             clock=clock,
             ids=ids,
-            url=url if path else without_secrets(url),
+            url=shown_url(url),
             file=Path(path) if path else None,
             scheduler=wakes,
         )
-    raise InvalidUrlError(f"{without_secrets(url)!r} is no store's URL; use {_FORMS}")
+    raise InvalidUrlError(f"{shown_url(url)!r} is no store's URL; use {_FORMS}")
+
+
+def _opened(url: str, make: Callable[[], T]) -> T:
+    """Return what is made of a URL. InvalidUrlError if it can't be one. No error, nor its cause, has a secret of it."""
+    try:
+        return make()
+    except (ValueError, TypeError, OSError, HoldfastError) as error:
+        secrets = secrets_of(url)
+        said = "\n".join(map(str, _chain(error)))
+        if isinstance(error, HoldfastError) and hide(said, secrets) == said:
+            raise
+        shown = hide(str(error), secrets)
+    # Not in the block above: what was raised there would be the context of this.
+    raise InvalidUrlError(f"{shown_url(url)!r}: {shown}")
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def open_blobs(url: str | BlobStore | None) -> BlobStore | None:
@@ -137,11 +160,12 @@ def open_blobs(url: str | BlobStore | None) -> BlobStore | None:
         # Not at the top: boto3 is in an extra.
         from holdfast.adapters.aws.s3 import S3BlobStore
 
+        _refuse_credentials(url)
         bucket, _, prefix = path.partition("/")
-        return S3BlobStore(bucket, prefix.rstrip("/"))
-    if scheme != "file" or not path.startswith("/"):
+        return _opened(url, lambda: S3BlobStore(bucket, prefix.rstrip("/")))
+    if scheme != "file" or not path.startswith("/") or _CONTROL.search(path):
         raise InvalidUrlError(
-            f"{without_secrets(url)!r} is no blob store's URL; use file:///an/absolute/folder or s3://bucket/prefix"
+            f"{shown_url(url)!r} is no blob store's URL; use file:///an/absolute/folder or s3://bucket/prefix"
         )
     return FileBlobStore(Path(path))
 
@@ -163,13 +187,14 @@ def open_transport(url: str | JobTransport | None) -> JobTransport | None:
         # Not at the top: boto3 is in an extra, and so is the client of NATS.
         from holdfast.adapters.aws.sqs import SqsJobTransport
 
-        return SqsJobTransport(queue)
+        return _opened(url, lambda: SqsJobTransport(queue))
     if scheme in {"nats", "tls"} and rest and (found := _NATS.fullmatch(url)):
         from holdfast.adapters.nats.transport import STREAM, NatsJobTransport
 
-        return NatsJobTransport(found["servers"], stream=found["stream"] or STREAM)
+        servers, stream = found["servers"], found["stream"] or STREAM
+        return _opened(url, lambda: NatsJobTransport(servers, stream=stream))
     raise InvalidUrlError(
-        f"{without_secrets(url)!r} is no transport's URL; use the URL of a queue of SQS, https://... or sqs://..., or"
+        f"{shown_url(url)!r} is no transport's URL; use the URL of a queue of SQS, https://... or sqs://..., or"
         " nats://host:4222/stream"
     )
 
@@ -188,25 +213,36 @@ def open_scheduler(
     """
     if not isinstance(url, str):
         return url
-    parts = urlsplit(url)
-    said = dict(parse_qsl(parts.query))
+    found = _SCHEDULES.fullmatch(url)
+    said = dict(parse_qsl(found["query"])) if found else {}
     queue = said.pop("queue", transport if isinstance(transport, str) else "")
-    if parts.scheme != "eventbridge" or set(said) != {"role"} or not _queue_url(queue):
+    if found is None or set(said) != {"role"} or not _queue_url(queue):
         raise InvalidUrlError(
-            f"{without_secrets(url)!r} is no scheduler's URL; use eventbridge://group?role=arn:aws:iam::..., with"
+            f"{shown_url(url)!r} is no scheduler's URL; use eventbridge://group?role=arn:aws:iam::..., with"
             " &queue=https://sqs... where the transport is no queue of SQS"
         )
     from holdfast.adapters.aws.scheduler import EventBridgeScheduler
 
-    return EventBridgeScheduler(_queue_url(queue), role=said["role"], group=parts.netloc or "default")
+    return _opened(
+        url,
+        lambda: EventBridgeScheduler(_queue_url(queue), role=said["role"], group=found["group"] or "default"),
+    )
+
+
+def _refuse_credentials(url: str) -> None:
+    """InvalidUrlError if there is a user, a password or a parameter in a URL where none belongs."""
+    if any(char in url for char in "@?#"):
+        raise InvalidUrlError(
+            f"{shown_url(url)!r} has a user, a password or parameters in it: leave them out; the environment, a profile"
+            " or a role says who this is"
+        )
 
 
 def _queue_url(url: str) -> str:
     """Return the URL of a queue of SQS that a text names; an empty one if it names none."""
-    scheme, _, rest = url.partition("://")
-    if scheme not in {"sqs", "http", "https"} or len([part for part in rest.split("/") if part]) != 3:
+    if not _QUEUE.fullmatch(url):
         return ""
-    return f"https://{rest}" if scheme == "sqs" else url
+    return f"https{url.removeprefix('sqs')}" if url.startswith("sqs") else url
 
 
 def schema_of(stores: Stores) -> str | None:
@@ -221,11 +257,6 @@ def newest_schema() -> str:
     from holdfast.adapters.sql.schema import newest_version
 
     return newest_version()
-
-
-def without_secrets(url: str) -> str:
-    """Return a URL as it may be shown: without user and password."""
-    return _SECRET.sub(lambda found: "//***@" if found[0].startswith("//") else "***", url)
 
 
 def host_name() -> str:
@@ -252,29 +283,37 @@ def built_in_sink(what: str, secrets: Sequence[str] = (), *, allow_internal: boo
         InvalidUrlError: It has none of these forms.
         InvalidArgumentError: The bus, the topic, the region or a secret can't be.
     """
-    scheme, _, rest = what.partition("://")
     if what == "log":
         from holdfast.adapters.sinks.log import LogSink
 
         return LogSink()
+    return _opened(what, lambda: _sink_of(what, secrets, allow_internal=allow_internal))
+
+
+def _sink_of(url: str, secrets: Sequence[str], *, allow_internal: bool) -> EventSink:
+    scheme, _, rest = url.partition("://")
     if scheme == "eventbridge":
         from holdfast.adapters.aws.eventbridge import EventBridgeSink
 
+        _refuse_credentials(url)
         return EventBridgeSink(rest)
     if scheme == "sns":
         from holdfast.adapters.aws.sns import SnsSink
 
+        _refuse_credentials(url)
         return SnsSink(rest)
     if scheme in {"nats", "tls"}:
         from holdfast.adapters.nats.sink import NatsSink
 
-        server, _, subject = rest.partition("/")
-        return NatsSink(f"{scheme}://{server}", **({"subject": subject} if subject else {}))
-    if scheme not in {"http", "https"}:
-        raise InvalidUrlError(
-            f"{without_secrets(what)!r} is no sink; use log, http://..., https://..., eventbridge://bus,"
-            " sns://arn or nats://host:4222/subject"
-        )
-    from holdfast.adapters.sinks.webhook import WebhookSink
+        found = _NATS_SUBJECT.fullmatch(url)
+        if found is not None:
+            subject = found["subject"]
+            return NatsSink(found["servers"], **({"subject": subject} if subject else {}))
+    if scheme in {"http", "https"}:
+        from holdfast.adapters.sinks.webhook import WebhookSink
 
-    return WebhookSink(what, secrets=secrets, allow_internal=allow_internal)
+        return WebhookSink(url, secrets=secrets, allow_internal=allow_internal)
+    raise InvalidUrlError(
+        f"{shown_url(url)!r} is no sink; use log, http://..., https://..., eventbridge://bus, sns://arn or"
+        " nats://host:4222/subject"
+    )

@@ -34,7 +34,7 @@ from holdfast.hosts.finding import (
 from holdfast.hosts.findings import Diagnosis
 from holdfast.hosts.flushing import Flushed, Flusher
 from holdfast.hosts.functions.upgrading import LOOKED_AT, Sample, Upgrade, check_upgrade
-from holdfast.hosts.infos import RunInfo, info_of
+from holdfast.hosts.infos import RunInfo, infos_of
 from holdfast.hosts.sinks import (
     DeadLetterInfo,
     SinkInfo,
@@ -73,7 +73,7 @@ class SyncEngine:
 
     def __enter__(self) -> Self:
         """Connect."""
-        self.core.connect()
+        self.core.open()
         return self
 
     def __exit__(
@@ -140,6 +140,7 @@ class SyncEngine:
 
     def run(self, call: Call[R], /, **options: Unpack[StartOptions]) -> R:
         """Start a run and wait for its result. Some worker must be running."""
+        self.core.lifecycle.check_may_block("run()")
         handle, is_new = self._start(call, options)
         return result_of_new(handle) if is_new else handle.result()
 
@@ -178,7 +179,7 @@ class SyncEngine:
         return self._listed(wanted_runs(self.core.namespace, options, "runs"))
 
     def count(self, **options: Unpack[CountOptions]) -> dict[RunStatus, int]:
-        """Return how many runs there are of each status that is asked for, which may be none.
+        """Return how many runs there are of each status: of each that is asked for, or of all; 0 where there are none.
 
         Args:
             options: Which ones, by `workflow`, `status`, `attributes`, `since` and `until`, and whether with
@@ -190,7 +191,9 @@ class SyncEngine:
         which = run_filter(self.core.namespace, options, "count")
         self.core.connect()
         found = self.core.stores.persistence.read(CountRuns(which))
-        return {status: found.get(status, 0) for status in RunStatus if status in (which.statuses or found)}
+        return {
+            status: found.get(status, 0) for status in RunStatus if status in (which.statuses or RunStatus)
+        }
 
     def cancel_all(
         self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
@@ -364,8 +367,15 @@ class SyncEngine:
         """
         return check_upgrade(self.core, workflow=workflow, limit=limit, sample=sample, known_only=known_only)
 
-    def doctor(self, *, repair: bool = False, blobs: bool = False, limit: int = FINDINGS) -> Diagnosis:
-        """Look through all of the store, of every namespace, for what is not as it must be.
+    def doctor(
+        self,
+        *,
+        repair: bool = False,
+        blobs: bool = False,
+        limit: int = FINDINGS,
+        all_namespaces: bool = False,
+    ) -> Diagnosis:
+        """Look through the runs, limits and sinks of this namespace for what is not as it must be.
 
         It locks nothing and keeps a bounded part in memory; what seems to be wrong is looked at twice.
 
@@ -373,12 +383,13 @@ class SyncEngine:
             repair: Put right what can be put right without guessing. No run is failed for being quiet.
             blobs: Read every blob that is referred to.
             limit: How many findings are listed at most; all are counted.
+            all_namespaces: Look through all namespaces of the store, and put things right in all.
 
         Raises:
             UnavailableError: The store did not answer.
         """
-        check("doctor", TRUTH, repair=repair, blobs=blobs)
-        return examine(self.core, repair=repair, blobs=blobs, limit=limit)
+        check("doctor", TRUTH, repair=repair, blobs=blobs, all_namespaces=all_namespaces)
+        return examine(self.core, repair=repair, blobs=blobs, limit=limit, all_namespaces=all_namespaces)
 
     def _listed(self, wanted: Wanted) -> Iterator[RunInfo]:
         after, left = wanted.after, wanted.limit
@@ -387,7 +398,7 @@ class SyncEngine:
             query = ListRuns(wanted.which, after=after, oldest_first=wanted.oldest_first, limit=page)
             self.core.connect()
             rows = self.core.stores.persistence.read(query)
-            yield from map(info_of, rows)
+            yield from infos_of(rows)
             if len(rows) < page:
                 return
             after, left = rows[-1].place, None if left is None else left - page

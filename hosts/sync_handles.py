@@ -28,7 +28,8 @@ from holdfast.hosts.hearing import (
     ProgressInfo,
     progress_of,
 )
-from holdfast.hosts.infos import RunEvent, RunInfo, ended_reason, error_text, event_of, info_of
+from holdfast.hosts.infos import RunEvent, RunInfo, ended_reason, error_text, event_of, info_of, raised_of
+from holdfast.hosts.messages import MessageInfo, message_of, messages_of
 from holdfast.hosts.published import published_value
 from holdfast.hosts.run_histories import RunHistory, read_history
 from holdfast.hosts.why import Reason, why_of
@@ -52,11 +53,19 @@ from holdfast.kernel.commands import (
     StagesWoken,
     StageWake,
 )
+from holdfast.kernel.functions.raising import error_if_known
 from holdfast.kernel.previews import RerunPreview
 from holdfast.kernel.values import decode
 from holdfast.ports.arguments import TEXT, an, check, duration, integer
 from holdfast.ports.durations import Duration, length_of
-from holdfast.ports.errors import NothingToWakeError, RunCancelledError, RunFailedError, RunNotFoundError
+from holdfast.ports.errors import (
+    EngineClosedError,
+    NothingToWakeError,
+    RunCancelledError,
+    RunFailedError,
+    RunNotFoundError,
+    UnreadableRowError,
+)
 from holdfast.ports.persistence import FindRun, HistoryOf
 from holdfast.ports.records import TERMINAL, Run, RunName, RunStatus
 from holdfast.ports.references import reference_from
@@ -104,6 +113,7 @@ class SyncRunHandle(Generic[Out]):
             RunNotFoundError: There is no such run.
         """
         seconds = seconds_of(timeout)
+        self._core.lifecycle.check_may_block("result()")
         monotonic = self._core.stores.clock.monotonic
         until = None if seconds is None else monotonic() + seconds
         while True:
@@ -119,7 +129,7 @@ class SyncRunHandle(Generic[Out]):
             except FutureTimeoutError:
                 raise TimeoutError(too_long(self.id, timeout)) from None
             except CancelledError:
-                raise RuntimeError(CLOSED) from None
+                raise EngineClosedError(CLOSED) from None
             finally:
                 if end is not None:
                     end.cancel()
@@ -275,7 +285,8 @@ class SyncRunHandle(Generic[Out]):
     def signal(self, signal: Signal, /, *, idempotency_key: str | None = None) -> RunSignalled:
         """Send the run a message: `run.signal(approval(decision))`. It is stored when this returns, and not lost.
 
-        The function has it when it asks, or has asked, its channel; a run that is paused, or has not begun, too.
+        The function has it when it asks, or has asked, its channel; a run that is paused, or has not begun, too. If it
+        ends without, the next generation of the run gets it, if there is one. `message` says what became of it.
 
         Args:
             signal: A message with its channel.
@@ -283,7 +294,10 @@ class SyncRunHandle(Generic[Out]):
 
         Raises:
             RunNotFoundError: There is no such run.
-            SignalRefusedError: It has ended, or is a pipeline.
+            SignalRefusedError: It has ended, or is a pipeline; or its function, whose code this engine has, has no such
+                channel.
+            ChannelClosedError: It has closed the channel, and is about to end.
+            InvalidValueError: It was made by hand, and is not what the channel takes.
             InvalidArgumentError: It is no signal.
         """
         check("signal", an("a message with its channel, as channel(message) gives it", Signal), signal=signal)
@@ -292,9 +306,30 @@ class SyncRunHandle(Generic[Out]):
             namespace=self._core.namespace,
             idempotency_key=idempotency_key,
             run_id=self.id,
-            signal=self._core.sent(signal, idempotency_key),
+            signal=self._core.sent(signal, idempotency_key, self.id),
         )
         return self._core.dispatch(command)
+
+    def messages(self, *, generation: int | None = None) -> list[MessageInfo]:
+        """Return the messages of the run, in the order in which they came, and whether each was received.
+
+        Each generation has its own, with those that were handed on to it; without a number it is that of the newest.
+        RunNotFoundError.
+        """
+        check("messages", integer(1).or_none, generation=generation)
+        return messages_of(self._core, self._row(generation))
+
+    def message(self, sent: RunSignalled, /) -> MessageInfo:
+        """Return what became of a message, by what `signal` returned when it was sent: `run.message(sent).state`.
+
+        It is followed to whichever generation of the run it was handed on to.
+
+        Raises:
+            RunNotFoundError: The run was removed.
+            InvalidArgumentError: It is not what `signal` returned.
+        """
+        check("message", an("what signal returned", RunSignalled), sent=sent)
+        return message_of(self._core, sent)
 
     def query(self, call: QueryCall[T], /) -> T:
         """Ask the run what is: `run.query(Board.status())`. Nothing is stored, and no worker is needed.
@@ -322,8 +357,9 @@ class SyncRunHandle(Generic[Out]):
     ) -> T:
         """Have the run change what it exposes: `run.update(Board.move_to("e4"))`. Return the reply.
 
-        The validator is asked here, as a query is: what it rejects is stored nowhere. Then the update is a row of the
-        run's history, and not lost. Whoever drives the run asks the validator again, and carries the update out.
+        The validator is asked here, as a query is, if there is one: what it rejects is stored nowhere. Then the update
+        is a row of the run's history, and not lost. Whoever drives the run asks the validator again, and carries the
+        update out; one that comes before the function has exposed anything waits for that.
 
         Args:
             call: An update with its arguments.
@@ -342,6 +378,7 @@ class SyncRunHandle(Generic[Out]):
             InvalidArgumentError: It is no update, or `timeout` is no length of time.
         """
         seconds = seconds_of(timeout, "update")
+        self._core.lifecycle.check_may_block("update()")
         reply = self.ask_update(call, idempotency_key=idempotency_key)
         monotonic = self._core.stores.clock.monotonic
         until = None if seconds is None else monotonic() + seconds
@@ -352,7 +389,7 @@ class SyncRunHandle(Generic[Out]):
             except FutureTimeoutError:
                 raise TimeoutError(no_reply(self.id, call.update, timeout)) from None
             except CancelledError:
-                raise RuntimeError(CLOSED) from None
+                raise EngineClosedError(CLOSED) from None
             finally:
                 future.cancel()
         return call.decoded(text)
@@ -361,7 +398,7 @@ class SyncRunHandle(Generic[Out]):
         """Store an update, and return what looks for the reply to it. Raises what `update` does before it waits."""
         check("update", _UPDATE, call=call)
         check("update", TEXT.or_none, idempotency_key=idempotency_key)
-        stored = store_update(self._core, self._row(), call.update, call.arguments, idempotency_key)
+        stored = store_update(self._core, self._row(), call, idempotency_key)
         return Reply(self._core, stored)
 
     @overload
@@ -475,7 +512,10 @@ class SyncRunHandle(Generic[Out]):
 
     def why(self) -> tuple[Reason, ...]:
         """Return in plain words what the run waits for, or how it ended. RunNotFoundError."""
-        return why_of(self._core, self._row())
+        try:
+            return why_of(self._core, self._row())
+        except UnreadableRowError as error:
+            return (Reason(code="unreadable", text=f"{error}."),)
 
     def row(self) -> Run:
         """Return the run's row in the store. RunNotFoundError."""
@@ -489,7 +529,7 @@ class SyncRunHandle(Generic[Out]):
             text = self._core.inputs.text(run.key, reference_from(run.result or "null"))
             return cast("Out", decode(text, cast("Any", self._output_type)))
         if run.status is RunStatus.FAILED:
-            raise RunFailedError(run.id, error_text(run) or "")
+            raise RunFailedError(run.id, error_text(run) or "") from error_if_known(raised_of(run))
         raise RunCancelledError(run.id, ended_reason(run))
 
     def _rerun(
@@ -549,7 +589,7 @@ def result_of_new(handle: SyncRunHandle[Out]) -> Out:
     except FutureTimeoutError:
         run = None
     except CancelledError:
-        raise RuntimeError(CLOSED) from None
+        raise EngineClosedError(CLOSED) from None
     finally:
         if end is not None:
             end.cancel()

@@ -50,6 +50,10 @@ class WakeUps:
         self._scheduler = scheduler
         self._now = now
         self._monotonic = monotonic
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin anew, with nothing asked for."""
         self._lock = threading.Lock()
         self._known: OrderedDict[JobKey, tuple[str, int, Micros]] = OrderedDict()
         """By job its namespace, and the epoch and the instant of its wake-up."""

@@ -1,6 +1,7 @@
 """Why a run is where it is, in plain words: what it waits for, who holds it, when it goes on, what is in its way."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from itertools import groupby
 from typing import Any, Final, cast
@@ -8,12 +9,16 @@ from typing import Any, Final, cast
 import attrs
 
 from holdfast.hosts.core import Core
+from holdfast.hosts.functions.waits import OpenStep, Waits, waits_of
 from holdfast.hosts.infos import ended_reason, error_text
 from holdfast.hosts.spans import shown, span
 from holdfast.kernel.plan import MapPlan, stage_of
 from holdfast.kernel.progress import progress_from
+from holdfast.kernel.unreadable import failed_decision, unreadable_of
 from holdfast.ports.clock import instant, micros
+from holdfast.ports.errors import UnknownPlanError, UnreadableRowError
 from holdfast.ports.json import parse
+from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.persistence import FindRun, HistoryOf, JobsOfRun
 from holdfast.ports.records import (
     STAGE_CANCEL_FAILED,
@@ -32,14 +37,20 @@ from holdfast.ports.records import (
     SessionState,
     step_of,
 )
+from holdfast.ports.unreadable import PARSE_ERRORS
 
-MENDED_BY_CODE: Final = frozenset({"nondeterminism", "stuck"})
+MENDED_BY_CODE: Final = frozenset(
+    {"nondeterminism", "stuck", "unreadable_value", "unreadable_input", UnreadableRowError.code}
+)
 """Codes of what blocks a run that other code makes good, which a replay can tell: nobody need resume it."""
 _ROWS_LOOKED_AT: Final = 200
 """How far back in the history the last errors are looked for."""
 
 _ITEMS_NAMED: Final = 3
+_ROWS_NAMED: Final = 5
 """Up to how many items of a map are told of one by one."""
+_NAMED: Final = 3
+"""Up to how many channels, children, steps and places in code of a function are named."""
 
 
 @attrs.frozen(kw_only=True)
@@ -47,9 +58,9 @@ class Reason:
     """One thing that a run waits for, or the end that it has come to.
 
     Attributes:
-        code: What it is: `ended`, `start`, `slot`, `paused`, `blocked`, `body`, `lost`, `worker`, `retry`, `check`,
-            `child`, `waits`, `cancelling`, `limit`, `rate`, `told`, `cancel`, `left`, `deadline`, `progress`,
-            `no_job` or `code`.
+        code: What it is: `ended`, `start`, `slot`, `paused`, `blocked`, `body`, `step`, `lost`, `worker`, `retry`,
+            `check`, `child`, `waits`, `cancelling`, `limit`, `rate`, `told`, `cancel`, `left`, `deadline`, `progress`,
+            `unreadable`, `no_job` or `code`.
         text: The same in plain words.
         stage: The stage that it is about, if it is about one.
         until: When that changes by itself, if it does. Aware, in UTC.
@@ -85,6 +96,8 @@ class Circumstances:
     rates: Mapping[str, RateWindow] = attrs.field(factory=dict[str, RateWindow])
     """By the concurrency keys of jobs with a rate limit, when there is room again."""
     has_code: bool = True
+    waits: Waits | None = None
+    """What its function waits for, where that could be found."""
 
 
 def why_of(core: Core, run: Run, zone: tzinfo | None = UTC) -> tuple[Reason, ...]:
@@ -92,6 +105,30 @@ def why_of(core: Core, run: Run, zone: tzinfo | None = UTC) -> tuple[Reason, ...
 
     Instants are in this zone, the local one if None.
     """
+    try:
+        return reasons(_circumstances(core, run, zone))
+    except (UnreadableRowError, UnknownPlanError, *PARSE_ERRORS) as error:
+        return _unreadable(core, run, error, zone)
+
+
+def _unreadable(core: Core, run: Run, error: Exception, zone: tzinfo | None) -> tuple[Reason, ...]:
+    """Return why a run is where it is of which not everything can be read."""
+    found = unreadable_of(core.stores.persistence, (run.key,)) or (failed_decision(run.key, error),)
+    texts = [str(one.error) for one in found[:_NAMED]]
+    blocked = None if run.status is not RunStatus.BLOCKED else blocked_text(core, run)
+    facts = Circumstances(run=run, now=micros(core.clock.now()), zone=zone)
+    first: tuple[Reason, ...] = ()
+    with suppress(*PARSE_ERRORS):
+        first = tuple(_ended(facts)) if run.status in TERMINAL else ()
+    told = (blocked,) if blocked is not None and blocked not in texts else ()
+    return (
+        *first,
+        *(Reason(code="blocked", text=f"It was blocked: {text}.") for text in told),
+        *(Reason(code="unreadable", text=f"{text}.") for text in texts),
+    )
+
+
+def _circumstances(core: Core, run: Run, zone: tzinfo | None) -> Circumstances:
     persistence = core.stores.persistence
     jobs = persistence.read(JobsOfRun(run.key))
     holders = sorted({job.session for job in jobs if job.session is not None})
@@ -99,39 +136,41 @@ def why_of(core: Core, run: Run, zone: tzinfo | None = UTC) -> tuple[Reason, ...
     rated = sorted({job.rate for job in jobs if job.rate is not None})
     windows = persistence.transact(lambda tx: tx.rates(rated, lock=False)) if rated else ()
     rows = persistence.read(HistoryOf(run.key, max(0, run.last_row - _ROWS_LOOKED_AT), _ROWS_LOOKED_AT))
+    now = micros(core.clock.now())
+    waits = waits_of(core, run, now) if any(job.kind is JobKind.DRIVE for job in jobs) else None
     children: dict[str, Run] = {}
-    for id_ in dict.fromkeys(job.waits_for or "" for job in jobs[:_ROWS_LOOKED_AT] if job.waits_for_child):
+    awaited = [job.waits_for or "" for job in jobs[:_ROWS_LOOKED_AT] if job.waits_for_child]
+    for id_ in dict.fromkeys((*awaited, *(waits.children[:_NAMED] if waits else ()))):
         child = persistence.read(FindRun(RunName(run.namespace, id_)))
         if child is not None:
             children[id_] = child
     plan = core.inputs.plan(run.plan)
     progress = progress_from(run.progress) if run.progress != "{}" else None
-    return reasons(
-        Circumstances(
-            run=run,
-            now=micros(core.clock.now()),
-            jobs=jobs,
-            holders={session.id: session for session in sessions},
-            children=children,
-            errors=_last_errors(rows),
-            paused=_last(rows, "run.paused"),
-            blocked=_last(rows, "run.blocked"),
-            retries=_retries(rows),
-            left=[row for row in rows if row.type == STAGE_CANCEL_FAILED],
-            totals={
-                name: (node.map.total, node.map.done, node.map.failed)
-                for name, node in (progress.nodes if progress else {}).items()
-                if node.map is not None and isinstance(plan.nodes.get(name), MapPlan)
-            },
-            starts={
-                name: f"{started.workflow}@{started.version}"
-                for name, node in plan.nodes.items()
-                if (started := stage_of(node).child) is not None
-            },
-            zone=zone,
-            rates={window.name: window for window in windows},
-            has_code=core.registry.pipeline(run.workflow, run.version) is not None,
-        )
+    return Circumstances(
+        run=run,
+        now=now,
+        jobs=jobs,
+        holders={session.id: session for session in sessions},
+        children=children,
+        errors=_last_errors(rows),
+        paused=_last(rows, "run.paused"),
+        blocked=_last(rows, "run.blocked"),
+        retries=_retries(rows),
+        left=[row for row in rows if row.type == STAGE_CANCEL_FAILED],
+        totals={
+            name: (node.map.total, node.map.done, node.map.failed)
+            for name, node in (progress.nodes if progress else {}).items()
+            if node.map is not None and isinstance(plan.nodes.get(name), MapPlan)
+        },
+        starts={
+            name: f"{started.workflow}@{started.version}"
+            for name, node in plan.nodes.items()
+            if (started := stage_of(node).child) is not None
+        },
+        zone=zone,
+        rates={window.name: window for window in windows},
+        has_code=core.registry.pipeline(run.workflow, run.version) is not None,
+        waits=waits,
     )
 
 
@@ -149,7 +188,8 @@ def reasons(facts: Circumstances) -> tuple[Reason, ...]:
     run = facts.run
     if run.status in TERMINAL:
         debts = [*_owed(facts), *_cancels(facts)]
-        return (*_ended(facts), *debts, *(_code(facts) if debts else ()), *_left(facts))
+        code = _code(facts) if debts else ()
+        return (*_ended(facts), *debts, *code, *_left(facts), *_unread(facts))
     found = [*_of_run(facts)]
     by_stage = sorted((job for job in facts.jobs if not job.is_debt), key=_kind_of_wait)
     if not by_stage and run.status is RunStatus.RUNNING:
@@ -160,6 +200,7 @@ def reasons(facts: Circumstances) -> tuple[Reason, ...]:
         found.append(Reason(code="no_job", text=text))
     for _, jobs in groupby(by_stage, _kind_of_wait):
         found += _of_jobs(facts, list(jobs))
+    found += _open_steps(facts)
     return (*found, *_owed(facts), *_cancels(facts), *_code(facts), *_left(facts))
 
 
@@ -183,6 +224,19 @@ def _ended(facts: Circumstances) -> Iterator[Reason]:
             yield Reason(code="ended", text=f"It failed{at}: {what}.")
         case _:
             yield Reason(code="ended", text=f"It was cancelled{at}{f': {what}' if what else ''}.")
+
+
+def _unread(facts: Circumstances) -> Iterator[Reason]:
+    """Say which messages an ended run has not received, unless its function has gone on with them."""
+    unread = mailbox_from(facts.run.mailbox).unread
+    if unread and not facts.run.is_continued:
+        rows = ", ".join(map(str, unread[:_ROWS_NAMED])) + (", ..." if len(unread) > _ROWS_NAMED else "")
+        are = "1 message was" if len(unread) == 1 else f"{len(unread):,} messages were"
+        text = (
+            f"{are} never received (row{'s' if len(unread) > 1 else ''} {rows} of its history): `holdfast run messages`"
+            ' lists what it was sent. The next generation gets them: start it with if_ended="rerun".'
+        )
+        yield Reason(code="unread", text=text)
 
 
 def _of_run(facts: Circumstances) -> Iterator[Reason]:
@@ -259,7 +313,8 @@ def _of_job(facts: Circumstances, job: Job) -> Reason:
     code = f"has the code of {job.definition}"
     if step is not None:
         name, code = f"Step {step!r}, call {job.node},", f"knows the step {step!r}"
-    tried = f": attempt {job.attempts} of {job.max_attempts}" if not is_function else ""
+    most, lost = job.max_attempts + job.losses, _lost(job)
+    tried = lost if is_function else f": attempt {job.attempts} of {most}{lost}"
     error = facts.errors.get((job.node, job.item))
     why = f"; the last attempt failed: {error}" if error else ""
     match job.state:
@@ -268,7 +323,8 @@ def _of_job(facts: Circumstances, job: Job) -> Reason:
         case JobState.QUEUED:
             text = (
                 f"{name} waits for a worker that {code} and serves the queue {job.queue!r}"
-                f"{f', for its attempt {job.attempts + 1} of {job.max_attempts}' if job.attempts else ''}{why}."
+                f"{f', for its attempt {job.attempts + 1} of {most}' if job.attempts and not is_function else ''}"
+                f"{lost}{why}."
             )
             return Reason(code="worker", text=text, stage=_stage_of(job))
         case JobState.LIMITED:
@@ -283,17 +339,90 @@ def _of_job(facts: Circumstances, job: Job) -> Reason:
             return _asleep(facts, job, name, why)
 
 
+def _lost(job: Job) -> str:
+    """Return how often a job was lost with its workers, in words; nothing if it was not."""
+    if not job.losses:
+        return ""
+    times = "once" if job.losses == 1 else f"{job.losses} times"
+    alone = ", so it runs beside no other that was" if job.is_suspect else ""
+    return f"; it was lost with its worker {times}{alone}"
+
+
 def _resting(facts: Circumstances, job: Job, name: str) -> Reason:
+    others = _awaited(facts)
+    name += _sites(facts)
     if job.wake_at is None:
-        steps = "a step in a queue, " if any(one.kind is JobKind.STEP for one in facts.jobs) else ""
-        text = f"{name} waits for what comes from outside: {steps}a message, or the end of a run that it has started."
-        return Reason(code="waits", text=text, stage=_stage_of(job))
+        what = (
+            others or "what comes from outside: a message, an update, or the end of a run that it has started"
+        )
+        return Reason(code="waits", text=f"{name} waits for {what}.", stage=_stage_of(job))
     until, when = instant(job.wake_at), _in(job.wake_at, facts)
     retry = facts.retries.get(job.wake_at)
     if retry is None:
-        text = f"{name} sleeps, or waits no longer than so for a message: it goes on {when}."
+        if others:
+            text = f"{name} waits for {others}; without that it goes on {when}."
+        elif facts.waits is None:
+            text = f"{name} sleeps, or waits no longer than so for a message: it goes on {when}."
+        else:
+            text = f"{name} sleeps: it goes on {when}."
         return Reason(code="waits", text=text, stage=_stage_of(job), until=until)
     return Reason(code="retry", text=f"{name} tries {retry} again {when}.", stage=_stage_of(job), until=until)
+
+
+def _awaited(facts: Circumstances) -> str:
+    """Return what a function waits for that others bring, in words; "" if that is nothing, or could not be found."""
+    steps = [step_of(job.definition) or job.node for job in facts.jobs if job.kind is JobKind.STEP]
+    parts = [_listed("step {} in a queue", "the steps {} in queues", steps)] if steps else []
+    waits = facts.waits or Waits()
+    if waits.channels:
+        parts.append(
+            _listed("a message in channel {}", "a message in one of the channels {}", waits.channels)
+        )
+    if waits.children:
+        parts.append(
+            _listed(
+                "the end of run {}", "the ends of the runs {}", waits.children, after=_child_status(facts)
+            )
+        )
+    return ", and for ".join(parts)
+
+
+def _child_status(facts: Circumstances) -> Mapping[str, str]:
+    return {id_: f", which is {child.status.value}" for id_, child in facts.children.items()}
+
+
+def _listed(one: str, more: str, names: Sequence[str], after: Mapping[str, str] | None = None) -> str:
+    """Return names in words: `one` is said of one name, `more` of several, and `after` the name of a single one."""
+    if len(names) == 1:
+        return one.format(repr(names[0])) + (after or {}).get(names[0], "")
+    rest = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return more.format(", ".join(map(repr, names[:_NAMED])) + rest)
+
+
+def _sites(facts: Circumstances) -> str:
+    sites = () if facts.waits is None else facts.waits.sites
+    return f" (at {'; '.join(sites)})" if 0 < len(sites) <= _NAMED else ""
+
+
+def _open_steps(facts: Circumstances) -> Iterator[Reason]:
+    """Yield the steps that the worker which drives a function does at this moment."""
+    held = next(
+        (job for job in facts.jobs if job.kind is JobKind.DRIVE and job.state is JobState.LEASED), None
+    )
+    if held is None or facts.waits is None:
+        return
+    steps = [one for one in facts.waits.steps if one.retry_at is None]
+    for one in steps[:_NAMED]:
+        yield Reason(code="step", text=_open_step(facts, held, one))
+    if len(steps) > _NAMED:
+        yield Reason(code="step", text=f"So have {len(steps) - _NAMED:,} more steps.")
+
+
+def _open_step(facts: Circumstances, held: Job, one: OpenStep) -> str:
+    length = span(max(0, facts.now - max(one.since, held.leased_at or 0)))
+    how = "was under way there" if _is_lost(facts, held) else f"has been under way for {length} or longer"
+    site = one.site and f", {one.site}"
+    return f"Step {one.step!r} (call {one.call}{site}) {how}: try {one.attempt} of {one.attempts}."
 
 
 def _limited(facts: Circumstances, job: Job, name: str) -> Reason:
@@ -317,12 +446,26 @@ def _held(facts: Circumstances, job: Job, name: str, tried: str) -> Reason:
     holder = facts.holders.get(job.session or "")
     since = "" if job.leased_at is None else f", since {_ago(job.leased_at, facts)}"
     where = "somebody" if holder is None else holder.host
-    if holder is None or holder.state is SessionState.DEAD or holder.expires_at < facts.now:
-        text = f"{name} was taken by {where}{since}, which is not heard of any more: it is given to another soon."
+    if _is_lost(facts, job):
+        text = (
+            f"{name} was taken by {where}{since}, {_last_heard(facts, holder)}: it is given to another soon."
+        )
         return Reason(code="lost", text=text, stage=_stage_of(job))
     doing = "is asking about its external work" if job.kind is JobKind.CHECK else "runs"
     text = f"{name} {doing} on {where}{since}{tried}."
     return Reason(code="body", text=text, stage=_stage_of(job))
+
+
+def _is_lost(facts: Circumstances, job: Job) -> bool:
+    """Whether the worker that holds a job is gone."""
+    holder = facts.holders.get(job.session or "")
+    return holder is None or holder.state is SessionState.DEAD or holder.expires_at < facts.now
+
+
+def _last_heard(facts: Circumstances, holder: Session | None) -> str:
+    if holder is None or holder.expires_at >= facts.now:  # its session was closed
+        return "which is not heard of any more"
+    return f"which was last heard of before its lease ran out, {_ago(holder.expires_at, facts)}"
 
 
 def _asleep(facts: Circumstances, job: Job, name: str, why: str) -> Reason:
@@ -352,7 +495,8 @@ def _asleep(facts: Circumstances, job: Job, name: str, why: str) -> Reason:
         end = "" if job.give_up_at is None else f", and gives up {_in(job.give_up_at, facts)}"
         text = f"{name} waits for external work {job.waits_for!r}: it is asked about {when}{end}."
         return Reason(code="check", text=text, stage=_stage_of(job), until=until)
-    text = f"{name} is tried again {when}, for the attempt {job.attempts + 1} of {job.max_attempts}{why}."
+    most = job.max_attempts + job.losses
+    text = f"{name} is tried again {when}, for the attempt {job.attempts + 1} of {most}{_lost(job)}{why}."
     return Reason(code="retry", text=text, stage=_stage_of(job), until=until)
 
 

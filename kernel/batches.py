@@ -54,6 +54,7 @@ def _weight(command: Command[Any]) -> int:
         weight = 0
         for row in command.rows:
             weight += 0 if row.output is None else _size(row.output)
+            weight += len(row.given or "")
             weight += 0 if row.queued is None else _size(row.queued.input)
         return weight
     if isinstance(command, JobSettle):
@@ -63,16 +64,12 @@ def _weight(command: Command[Any]) -> int:
                 return said + _size(output)
             case Completed(output=output):
                 return said + _size(output) + sum(_size(event.payload) for event in command.events)
-            case Suspended(state=output) | Started(input=output):
+            case Suspended(state=output) | Started(input=output) | Continued(input=output):
                 return said + _size(output)
-            case Continued(input=output, signals=signals):
-                return said + _size(output) + sum(_size(one.payload) for one in signals)
             case Expanded(items=items):
                 return said + sum(map(_size, items))
-            case Failed(failure=failure):
-                return said + len(failure.message) + len(failure.traceback)
-            case Blocked(failure=failure):
-                return said + len(failure.message) + len(failure.traceback)
+            case Failed(failure=failure) | Blocked(failure=failure):
+                return said + len(failure.message) + len(failure.traceback) + len(failure.arguments or "")
             case StepRaised(error=error):
                 return said + len(error)
             case Tested() | NotYet() | Cancelled() | Parked():

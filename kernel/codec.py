@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeVar, get_origin
+from typing import Any, Final, TypeVar, cast, get_origin
 
 import attrs
 import cattrs
@@ -84,16 +84,55 @@ def command_json(command: Command[R]) -> str:
 def fingerprint_text(command: Command[R]) -> str:
     """Return what makes a command this command: its canonical JSON text without the idempotency key.
 
-    Fields that have their defaults are left out: a command stays the same when its class gets another field.
+    Fields that have their defaults are left out: a command stays the same when its class gets another field. The order
+    of keys in a value does not matter either, unless it is in a blob, which is called by the hash of its text.
+    What was given counts without the defaults that are stored with it: it stays the same when one of these is changed.
     """
     said = {
         field.name
         for field in attrs.fields(type(command))
         if getattr(command, field.name) != field.default or field.default is attrs.NOTHING
     }
-    data = {name: value for name, value in command_data(command).items() if name in said or name == "type"}
+    data: dict[str, Any] = {
+        name: value for name, value in command_data(command).items() if name in said or name == "type"
+    }
     data.pop("idempotency_key", None)
-    return canonical(data)
+    for one in (data, data.get("signal"), *data.get("signals", ())):
+        if isinstance(one, dict):
+            _as_given(cast("dict[str, object]", one))
+    return canonical(_without_order(data))
+
+
+_PAYLOAD: Final = frozenset({"inline", "blob"})
+_NAMED: Final = frozenset({"name", "value"})
+
+
+def _without_order(data: object) -> object:
+    """Return JSON data in which the texts of values are canonical, so that the order of keys does not matter."""
+    if isinstance(data, dict):
+        fields = {key: _without_order(value) for key, value in cast("dict[str, object]", data).items()}
+        for of, name in ((_PAYLOAD, "inline"), (_NAMED, "value")):
+            if fields.keys() == of and isinstance(text := fields[name], str):
+                fields[name] = _canonical_text(text)
+        return fields
+    if isinstance(data, list | tuple):
+        return [_without_order(one) for one in cast("list[object]", data)]
+    return data
+
+
+def _canonical_text(text: str) -> str:
+    try:
+        return canonical(parse(text))
+    except (ValueError, RecursionError):  # no value of ours: it is compared as it is
+        return text
+
+
+def _as_given(data: dict[str, object]) -> None:
+    """Have what was given count in place of what is stored, whoever has checked it."""
+    data.pop("checked", None)
+    if (given := data.pop("given", None)) is not None:
+        name = next(name for name in ("input", "arguments", "payload") if name in data)
+        data[name] = {"inline": given, "blob": None}
 
 
 def reply_json(reply: object) -> str:

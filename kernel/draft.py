@@ -22,8 +22,10 @@ from holdfast.ports.changes import (
 )
 from holdfast.ports.frozen import evolve
 from holdfast.ports.json import canonical
+from holdfast.ports.mailboxes import Mailbox, mailbox_from
 from holdfast.ports.records import (
     HELD,
+    SIGNAL_RECEIVED,
     TERMINAL,
     HistoryRow,
     Job,
@@ -87,6 +89,7 @@ class RunDraft:
         self.closed_all = False
         """Whether jobs were taken away, with the run or with a map, that were not looked at."""
         self._children = run.children
+        self._mailbox = run.mailbox
         self.owes = False
         self.rows: list[HistoryRow] = []
         """The rows that were appended."""
@@ -152,6 +155,24 @@ class RunDraft:
         self._changes.append(AppendHistory(row))
         self.rows.append(row)
         return self._last_row
+
+    @property
+    def mailbox(self) -> Mailbox:
+        """What is unread of the run's messages as decided so far."""
+        return mailbox_from(self._mailbox)
+
+    def keep_mailbox(self, mailbox: Mailbox) -> None:
+        """Set what is unread of the run's messages."""
+        self._mailbox = mailbox.to_text()
+
+    def append_message(
+        self, payload: Payload, data: Mapping[str, object], *, start: int | None = None
+    ) -> int:
+        """Append a message, which came with the start of this row, if with any; return the number of its row."""
+        facts = data if start is None else {**data, "start": start}
+        number = self.append(SIGNAL_RECEIVED, payload=payload, data=facts)
+        self.keep_mailbox(self.mailbox.put(number, start))
+        return number
 
     def open_job(self, stage: StagePlan, kind: JobKind, gets: Reference, *, item: int | None = None) -> int:
         """Add a job for a stage and return its number."""
@@ -380,6 +401,7 @@ class RunDraft:
             last_job=self._last_job,
             open_jobs=self._open_jobs,
             children=self._children,
+            mailbox=self._mailbox,
             progress=self._progress,
             result=self._result,
             error=self._error,

@@ -13,10 +13,10 @@ import attrs
 from holdfast.ports.errors import RerunRefusedError
 from holdfast.ports.events import RUN_ENDS
 from holdfast.ports.json import parse
-from holdfast.ports.records import HistoryRow, Run, RunStatus
+from holdfast.ports.records import CHANNEL_CLOSED, SIGNAL_RECEIVED, START_RECEIVED, HistoryRow, Run, RunStatus
 from holdfast.ports.references import KeptRows
 
-CallKind: TypeAlias = Literal["step", "timer", "run", "message"]
+CallKind: TypeAlias = Literal["step", "timer", "run", "message", "channel"]
 
 _KINDS: Final[Mapping[str, CallKind]] = {
     "step.queued": "step",
@@ -28,6 +28,7 @@ _KINDS: Final[Mapping[str, CallKind]] = {
     "child.failed": "run",
     "child.signalled": "message",
     "child.cancelling": "message",
+    CHANNEL_CLOSED: "channel",
 }
 """The types of the rows that say what came of a call, and of what kind that was. A run may fail without a call."""
 
@@ -36,6 +37,19 @@ _ENDS: Final = frozenset({"stage.completed", "stage.failed", *RUN_ENDS})
 
 _BARE: Final = 2
 """How many rows, with the one in which it ended, a history has at most of which nothing is worth to be kept."""
+
+_BEFORE_CODE: Final = frozenset(
+    {
+        "run.created",
+        "run.admitted",
+        "run.paused",
+        "run.resumed",
+        "update.received",
+        START_RECEIVED,
+        SIGNAL_RECEIVED,
+    }
+)
+"""The types of the rows that may be there before any code has come."""
 
 _UNDO: Final = "undo."
 """How the calls of compensations begin."""
@@ -47,8 +61,8 @@ class RecordedCall:
 
     Attributes:
         call: Its name in the history, `3.1` say.
-        kind: What it was a call of: a step, a timer, another run, or a message to one.
-        name: The name of the step, or of the run's workflow; of a timer or a message nothing.
+        kind: What it was a call of: a step, a timer, another run, a message to one, or the close of a channel.
+        name: The name of the step, or of the run's workflow; of others nothing.
         label: How people name it: `charge`, or, if that was called several times, `charge#2`; else the call's name.
         first: The number of the first row about it.
         is_completed: Whether it is a step that gave something.
@@ -80,6 +94,9 @@ class Fork:
         children: The ids of the runs that it keeps and that have not been heard of yet. They are its own from now on.
         keeps: The calls of which something is kept.
         runs: The calls that were recorded, and that are not kept. They are made again if the code asks for them.
+        begins_anew: Whether nothing that the function did is kept: what is told again is there when it begins.
+        kept_messages: The numbers of the rows with messages that it keeps.
+        closed_channels: The channels that are closed by what it keeps.
     """
 
     start: str | None
@@ -89,6 +106,9 @@ class Fork:
     children: tuple[str, ...]
     keeps: tuple[RecordedCall, ...]
     runs: tuple[RecordedCall, ...]
+    begins_anew: bool = False
+    kept_messages: tuple[int, ...] = ()
+    closed_channels: tuple[str, ...] = ()
 
 
 def planned_fork(
@@ -121,14 +141,21 @@ def planned_fork(
             run.id, f"its history has the rows 1 to {end - 1}: it can begin with row 1 to {end}"
         )
     keeps = tuple(one for one in calls if one.first < at)
+    before = history[: at - 1]
+    begins_anew = all(row.type in _BEFORE_CODE for row in before)
     fork = Fork(
         start=label if at > 1 else None,
         row=at,
         kept=_kept(run, at - 1),
-        told_again=tuple(_told_again(history, at)),
-        children=tuple(one for one in open_children(history[: at - 1]) if one in open_children(history)),
+        told_again=tuple(_told_again(history, at, begins_anew=begins_anew)),
+        children=tuple(one for one in open_children(before) if one in open_children(history)),
         keeps=keeps,
         runs=tuple(one for one in calls if one.first >= at),
+        begins_anew=begins_anew,
+        kept_messages=tuple(row.number for row in before if row.type == SIGNAL_RECEIVED),
+        closed_channels=tuple(
+            sorted(str(_facts(row)["channel"]) for row in before if row.type == CHANNEL_CLOSED)
+        ),
     )
     _check(run, history, fork, children)
     return fork
@@ -230,7 +257,7 @@ def _kept(run: Run, last: int) -> tuple[KeptRows, ...]:
     return tuple(kept) if last else ()
 
 
-def _told_again(history: Sequence[HistoryRow], at: int) -> Iterable[HistoryRow]:
+def _told_again(history: Sequence[HistoryRow], at: int, *, begins_anew: bool) -> Iterable[HistoryRow]:
     """Yield what others brought after the point, and what the function was told of its own code.
 
     Whoever has sent something does not know that the function is run again, and so does not send it once more. An
@@ -245,6 +272,8 @@ def _told_again(history: Sequence[HistoryRow], at: int) -> Iterable[HistoryRow]:
             case "signal.received":
                 yield row
             case "update.received" if f"update{row.number}" not in refused:
+                yield row
+            case "function.began" if cast("int", _facts(row)["row"]) < at and not begins_anew:
                 yield row
             case "clock.read" if cast("int", _facts(row)["row"]) < at > 1:
                 yield row

@@ -2,12 +2,24 @@
 
 from collections.abc import Iterator
 
+from holdfast.ports.errors import UnreadableRowError
+from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import HistoryOf, Persistence
-from holdfast.ports.records import HistoryRow, Run
+from holdfast.ports.records import STEP_COMPLETED, STEP_FAILED, STEP_GIVEN, HistoryRow, Run
 from holdfast.ports.references import KeptRows
 
 PAGE = 1_000
 """How many rows are read at once."""
+ROWS_BEYOND_MAX = 1_000_000
+"""More rows than this are never added to a history between two looks at it: then the number of the last is damaged."""
+
+
+def last_row_of(run: Run, seen: int = 0) -> int:
+    """Return the number of a run's last row. UnreadableRowError if there can't be so many after those that are seen."""
+    if run.last_row - seen > ROWS_BEYOND_MAX:
+        why = f"it is {run.last_row}, and the last row that is known is {seen}"
+        raise UnreadableRowError("holdfast_runs", run.key, "last_row", why)
+    return run.last_row
 
 
 def rows_of(
@@ -35,3 +47,16 @@ def _pages(persistence: Persistence, part: KeptRows, after: int) -> Iterator[His
         if len(page) < limit:
             return
         after = page[-1].number
+
+
+def shown_data(row: HistoryRow) -> str | None:
+    """Return what a row tells others, as JSON text: of a step not what it was called with."""
+    if (
+        row.data is None
+        or row.type not in (STEP_COMPLETED, STEP_FAILED)
+        or f'"{STEP_GIVEN}":' not in row.data
+    ):
+        return row.data
+    facts: dict[str, object] = parse(row.data)
+    facts.pop(STEP_GIVEN, None)
+    return canonical(facts)

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 from holdfast.kernel.batches import batches_of
+from holdfast.kernel.bounds import check_texts
 from holdfast.kernel.commands import (
     Attempt,
     Command,
@@ -26,7 +27,7 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.decide.outbox import news_of
 from holdfast.kernel.idempotency import check_key, replayed, reply_of
 from holdfast.kernel.loading import load
-from holdfast.kernel.messages import executed, ignored
+from holdfast.kernel.messages import BLOCKED_CLAIM, executed, ignored
 from holdfast.kernel.plan import Plan
 from holdfast.kernel.plan_cache import PlanCache
 from holdfast.kernel.previews import RerunPreview, preview_rerun
@@ -34,6 +35,14 @@ from holdfast.kernel.record import Recording, recorded
 from holdfast.kernel.refusals import without_value
 from holdfast.kernel.rules import RULES
 from holdfast.kernel.state import Decision, Reads, State
+from holdfast.kernel.unreadable import (
+    BlockedRun,
+    block,
+    failed_decision,
+    failed_decision_of,
+    runs_of,
+    unreadable_of,
+)
 from holdfast.ports.changes import AppendHistory, Change, StoreReply
 from holdfast.ports.clock import Clock, Ids, micros
 from holdfast.ports.errors import (
@@ -43,10 +52,12 @@ from holdfast.ports.errors import (
     InvalidCommandError,
     RefusedError,
     StorageRefusedError,
+    UnreadableRowError,
 )
 from holdfast.ports.persistence import Persistence, Transaction
 from holdfast.ports.records import Micros, Sink
 from holdfast.ports.transport import Hint, JobTransport
+from holdfast.ports.unreadable import Unreadable
 
 R = TypeVar("R")
 
@@ -58,6 +69,10 @@ Around: TypeAlias = Callable[
     [Sequence[Command[Any]], Callable[[Sequence[Command[Any]]], list[Answer]]], list[Answer]
 ]
 """Is given commands, and what carries them out outside of its own transactions; returns an answer to each."""
+
+
+_Done: TypeAlias = tuple[list[Answer], tuple[Hint, ...], frozenset[str], Sequence[Change]]
+"""Answers to commands, what to announce, the plans that are stored now, and what has changed."""
 
 
 class Executor(Protocol):
@@ -85,6 +100,7 @@ class Kernel:
         recorder: Called with every decision and all that it was made from; for tests and for looking back.
         around: What a host puts around every dispatch.
         after: Told after each commit what it has changed, in order. Never raises.
+        blocked: Told of each run that was blocked because a row of it can't be read. Never raises.
     """
 
     def __init__(
@@ -99,6 +115,7 @@ class Kernel:
         recorder: Callable[[Recording], None] | None = None,
         around: Around | None = None,
         after: Callable[[Sequence[Change]], None] | None = None,
+        blocked: Callable[[BlockedRun], None] | None = None,
     ) -> None:
         self.persistence = persistence
         self.clock = clock
@@ -109,6 +126,7 @@ class Kernel:
         self._recorder = recorder
         self._around = around
         self._after = after
+        self._blocked = blocked
         self._known_plans = PlanCache()
         self._stored_plans: frozenset[str] = frozenset()
         self._sinks: tuple[Sink, ...] = ()
@@ -144,7 +162,7 @@ class Kernel:
             if not commands:
                 return []
             try:
-                answers, *_ = join(lambda tx: self._carry_out(tx, commands))
+                answers, *_ = join(lambda tx: self._carry_out(tx, commands, State(self._workflows)))
             except RefusedError as error:
                 return [StorageRefusedError(f"the store refused the command {command.type}: {error}")]
             return cast("list[Answer]", answers)
@@ -184,17 +202,41 @@ class Kernel:
             commands = admissions(namespace, answers)
         return tuple(admitted)
 
-    def _dispatch_batch(self, batch: Sequence[Command[Any]]) -> list[Answer]:
+    def _dispatch_batch(
+        self, batch: Sequence[Command[Any]], excluded: frozenset[str] = frozenset()
+    ) -> list[Answer]:
+        """Carry out commands in one transaction. What searches find of excluded runs is passed over."""
+        state = State(self._workflows, excluded)
+
+        def work(tx: Transaction) -> _Done:
+            nonlocal state
+            state = State(self._workflows, excluded)
+            return self._carry_out(tx, batch, state)
+
         try:
-            answers, hints, plans, changes = self.persistence.transact(lambda tx: self._carry_out(tx, batch))
+            answers, hints, plans, changes = self.persistence.transact(work)
         except RefusedError as error:
-            return self._halved(batch, error)
-        except ConflictError:
+            if (others := self._exclude_unreadable(batch, state, error)) is not None:
+                return others
+            return self._halved(batch, error, excluded)
+        except ConflictError as error:
             # Many who use the same keys in large batches find each time that others were there first. Half as many
             # commands meet half as many of them, and one alone finds what it has met.
             if len(batch) == 1:
+                if (others := self._exclude_unreadable(batch, state, error)) is not None:
+                    return others
                 raise
-            return self._in_halves(batch)
+            return self._in_halves(batch, excluded)
+        except Exception as error:
+            if isinstance(error, HoldfastError) and not isinstance(error, UnreadableRowError):
+                raise
+            if (others := self._exclude_unreadable(batch, state, error)) is not None:
+                return others
+            if len(batch) > 1:
+                return self._in_halves(batch, excluded)
+            if isinstance(error, UnreadableRowError):
+                return [error]
+            raise
         if plans:
             # Only those of pipelines: a run may have a plan of its own, and there is no end to these.
             self._stored_plans |= plans & {plan.fingerprint for plan in self._workflows.values()}
@@ -206,31 +248,73 @@ class Kernel:
             self._after(changes)
         return answers
 
-    def _in_halves(self, batch: Sequence[Command[Any]]) -> list[Answer]:
-        middle = len(batch) // 2
-        return [*self._dispatch_batch(batch[:middle]), *self._dispatch_batch(batch[middle:])]
+    def _exclude_unreadable(
+        self, batch: Sequence[Command[Any]], state: State, error: Exception
+    ) -> list[Answer] | None:
+        """Block the runs that keep a batch from being carried out, and carry it out without them.
 
-    def _halved(self, batch: Sequence[Command[Any]], error: RefusedError) -> list[Answer]:
+        None if there is none, or if these were blocked before, and are asked for by their names: then the commands are
+        to be carried out one by one, and one that is alone is refused.
+        """
+        found: Sequence[Unreadable]
+        if isinstance(error, UnreadableRowError):
+            found = (Unreadable.of(error),)
+        else:
+            found = unreadable_of(self.persistence, runs_of(state)) or failed_decision_of(state, batch, error)
+        wrong = frozenset(one.run for one in found if one.run) - state.excluded
+        if not wrong:
+            refused = found and state.excluded and len(batch) == 1
+            return [found[0].error] if refused else None
+        self._block([one for one in found if one.run in wrong])
+        return self._dispatch_batch(batch, state.excluded | wrong)
+
+    def block_unreadable(self, run: str, error: Exception | None) -> None:
+        """Block a run of which a row, or a value, can't be read, as this error says if no row does. The others go on.
+
+        Jobs of it that workers hold are theirs to give back.
+        """
+        found = unreadable_of(self.persistence, (run,))
+        if not found and error is not None:
+            found = (failed_decision(run, error),)
+        if found:
+            self._block(found)
+
+    def _block(self, found: Sequence[Unreadable]) -> None:
+        now = micros(self.clock.now())
+        blocked = self.persistence.transact(lambda tx: block(tx, found, now))
+        if self._blocked is not None:
+            for one in blocked:
+                self._blocked(one)
+
+    def _in_halves(self, batch: Sequence[Command[Any]], excluded: frozenset[str]) -> list[Answer]:
+        middle = len(batch) // 2
+        return [
+            *self._dispatch_batch(batch[:middle], excluded),
+            *self._dispatch_batch(batch[middle:], excluded),
+        ]
+
+    def _halved(
+        self, batch: Sequence[Command[Any]], error: RefusedError, excluded: frozenset[str]
+    ) -> list[Answer]:
         if len(batch) > 1:
-            return self._in_halves(batch)
+            return self._in_halves(batch, excluded)
         command = batch[0]
-        if (without := without_value(command, error)) is not None:
-            return self._dispatch_batch((without,))
+        if (other := without_value(command, error)) is not None:
+            return self._dispatch_batch((other,), excluded)
         return [StorageRefusedError(f"the store refused the command {command.type}: {error}")]
 
-    def _carry_out(
-        self, tx: Transaction, batch: Sequence[Command[Any]]
-    ) -> tuple[list[Answer], tuple[Hint, ...], frozenset[str], Sequence[Change]]:
+    def _carry_out(self, tx: Transaction, batch: Sequence[Command[Any]], state: State) -> _Done:
         now = micros(self.clock.now())
         answers: list[Answer] = [None] * len(batch)
         needs: list[Reads] = []
         for index, command in enumerate(batch):
             try:
+                check_texts(command)
                 needs.append(RULES[type(command)].reads(command))
             except CommandError as error:
                 answers[index] = error
         keys = {(command.namespace, command.idempotency_key) for command in batch if command.idempotency_key}
-        state = load(tx, needs, now, self._workflows, self._known_plans)
+        load(tx, needs, now, state, self._known_plans)
         state.stored_plans = self._stored_plans
         if keys:
             replies = tx.replies(sorted(keys))
@@ -262,12 +346,17 @@ class Kernel:
     def _answer(
         self, state: State, command: Command[Any], now: Micros, changes: list[Change], hints: dict[Hint, None]
     ) -> Answer:
+        state.current_run = None
         try:
             check_key(command)
             known = replayed(state, command)
             if known is not None:
                 return known
             decision = self._decide(state, command, now)
+        except UnreadableRowError as error:
+            if error.run and error.run not in state.excluded:
+                raise
+            return error
         except CommandError as error:
             return error
         made = decision.changes
@@ -299,9 +388,12 @@ class Kernel:
             job=command.job,
             epoch=command.epoch,
             definitions=executor.definitions(),
+            pass_over=command.pass_over,
         )
         renew = _renewal(command)
         *renewed, claimed = self.dispatch_many((*renew, claim))
+        if isinstance(claimed, UnreadableRowError):
+            return ignored(BLOCKED_CLAIM)
         for answer in (*renewed, claimed):
             if isinstance(answer, CommandError):
                 return answer
@@ -325,6 +417,8 @@ class Kernel:
                 status="ignored", reason="unknown_code", acknowledge=False, retry_after=_RETRY_LATER
             )
         settled = self.dispatch_many((settle,))[0]
+        if isinstance(settled, UnreadableRowError):
+            return JobExecuted(status="fenced")  # its run is blocked
         if isinstance(settled, CommandError):
             return settled
         if settled.status != "fenced":

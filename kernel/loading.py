@@ -1,16 +1,21 @@
 """Reads what a batch of commands needs, many rows at once, in the one order in which locks are taken."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
+import attrs
+
+from holdfast.kernel.histories import last_row_of
 from holdfast.kernel.looking_back import (
     read_histories,
     read_leavings,
+    read_messages,
     read_past,
     read_said,
     read_said_keys,
     read_whole,
 )
-from holdfast.kernel.plan import Plan, plan_from_json
+from holdfast.kernel.plan import plan_from_json
 from holdfast.kernel.plan_cache import PlanCache
 from holdfast.kernel.progress import driver_of
 from holdfast.kernel.rates import free_starts, queued_rates
@@ -53,20 +58,20 @@ from holdfast.ports.records import (
     Stream,
 )
 from holdfast.ports.tables import Tables
+from holdfast.ports.unreadable import PARSE_ERRORS
 
 
 def load(
     tx: Transaction,
     needs: Iterable[Reads],
     now: Micros,
-    workflows: Mapping[tuple[str, str | None], Plan],
+    state: State,
     known_plans: PlanCache,
-) -> State:
-    """Return the state that decides the commands whose needs these are.
+) -> None:
+    """Read into a state, which is new, what decides the commands whose needs these are.
 
     `known_plans` are plans that were read before; they never change, and what is read now is added.
     """
-    state = State(workflows)
     all_needs = [reads for reads in needs if reads is not NOTHING]
     wanted = Wanted()
     for reads in all_needs:
@@ -75,7 +80,10 @@ def load(
             continue
         found = state.found.get(reads.search)
         if found is None:
-            state.found[reads.search] = found = _search(tx, state.tables, reads, reads.search, now)
+            found = _search(tx, state.tables, reads, reads.search, now)
+            if state.excluded and not (isinstance(reads.search, Unsound) and reads.search.run is not None):
+                found = _exclude(found, state.excluded)
+            state.found[reads.search] = found
             wanted.add_found(reads.search, found)
         if reads.drivers:
             wanted.driven.update(found.runs)
@@ -94,10 +102,18 @@ def load(
     _sinks(tx, state, all_needs)
     read_past(tx, state, wanted.past)
     read_leavings(tx, state, wanted.leaving)
-    _plans(tx, state, known_plans)
+    _plans(tx, state, known_plans, read_messages(tx, state, all_needs))
     read_histories(tx, state)
     _unseen(tx, state, all_needs)
-    return state
+
+
+def _exclude(found: Found, excluded: frozenset[str]) -> Found:
+    """Return what was found without what is of runs that can't be read."""
+    return attrs.evolve(
+        found,
+        jobs=tuple(key for key in found.jobs if key.run not in excluded),
+        runs=tuple(key for key in found.runs if key not in excluded),
+    )
 
 
 def _search(tx: Transaction, tables: Tables, reads: Reads, search: Search, now: Micros) -> Found:
@@ -367,20 +383,21 @@ def _unseen(tx: Transaction, state: State, needs: list[Reads]) -> None:
         (run, number)
         for run, seen in sorted(after.items())
         if run in state.tables.runs
-        for number in range(seen + 1, state.tables.runs[run].last_row + 1)
+        for number in range(seen + 1, last_row_of(state.tables.runs[run], seen) + 1)
     ]
     if wanted:
         for row in tx.history(wanted):
             state.unseen[row.run].append(row)
 
 
-def _plans(tx: Transaction, state: State, known: PlanCache) -> None:
+def _plans(tx: Transaction, state: State, known: PlanCache, of_starts: set[str]) -> None:
     if not state.tables.runs:
         return
-    wanted = {run.plan for run in state.tables.runs.values()}
+    wanted = {run.plan for run in state.tables.runs.values()} | of_starts
     state.plans.update(known.found(wanted))
     missing = wanted - state.plans.keys()
     if missing:
         for row in tx.plans(sorted(missing)):
-            state.plans[row.fingerprint] = plan = plan_from_json(row.body)
-            known.add(plan)
+            with suppress(*PARSE_ERRORS):  # whoever needs it hears that it is not there
+                state.plans[row.fingerprint] = plan = plan_from_json(row.body)
+                known.add(plan)

@@ -3,8 +3,11 @@
 from collections.abc import Iterator
 
 from holdfast.kernel.forks import open_children
+from holdfast.kernel.histories import last_row_of
 from holdfast.kernel.reruns import Past
-from holdfast.kernel.state import Leavings, Reads, State
+from holdfast.kernel.starts import plan_of_start
+from holdfast.kernel.state import Leavings, Overdue, Reads, State
+from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.persistence import Transaction
 from holdfast.ports.records import (
     NOTED_ROWS,
@@ -13,6 +16,7 @@ from holdfast.ports.records import (
     STAGE_FAILED,
     STAGE_SUSPENDED,
     STAGE_TESTED,
+    START_RECEIVED,
     STEP_ENDS,
     STEP_QUEUED,
     RunName,
@@ -57,19 +61,42 @@ def read_histories(tx: Transaction, state: State) -> None:
     wanted: list[tuple[str, int]] = []
     for run in functions:
         first = 1
-        for part in (*run.kept_rows, KeptRows(run.key, run.last_row)):
+        for part in (*run.kept_rows, KeptRows(run.key, last_row_of(run))):
             wanted += ((part.run, number) for number in range(first, part.last + 1))
             first = part.last + 1
     rows = {(row.run, row.number): row for row in tx.history(wanted)}
     children: set[RunName] = set()
     for run in functions:
         kept = {number: part.run for part in reversed(run.kept_rows) for number in range(1, part.last + 1)}
-        numbers = range(1, run.last_row + 1)
+        numbers = range(1, last_row_of(run) + 1)
         state.histories[run.key] = history = [rows[kept.get(number, run.key), number] for number in numbers]
         children.update(RunName(run.namespace, child) for child in open_children(history))
     # They are locked after the runs that have started them, and so are their keys the later ones.
     for child in tx.latest_runs(sorted(children)) if children else ():
         state.tables.put_run(child)
+
+
+def read_messages(tx: Transaction, state: State, needs: list[Reads]) -> set[str]:
+    """Read the messages that runs have not received; return which plans the starts follow that they came with."""
+    tables, newest = state.tables, state.tables.newest
+    if not any(run.mailbox is not None for run in tables.runs.values()):
+        return set()
+    named = (one for reads in needs for one in reads.messages)
+    keys = {newest.get(one, "") if isinstance(one, RunName) else one for one in named}
+    by_start = {key for reads in needs for key in reads.kept_starts}
+    by_start.update(
+        key for search, found in state.found.items() if isinstance(search, Overdue) for key in found.runs
+    )
+    wanted: list[tuple[str, tuple[str, int]]] = []
+    for key in sorted((keys | by_start) & tables.runs.keys()):
+        run = tables.runs[key]
+        mailbox = mailbox_from(run.mailbox)
+        if key in keys or mailbox.starts:
+            wanted += ((key, (run.holder_of(number), number)) for number in mailbox.rows())
+    places = sorted({place for _, place in wanted})
+    rows = {(row.run, row.number): row for row in tx.history(places)} if places else {}
+    state.messages.update(((key, place[1]), rows[place]) for key, place in wanted)
+    return {plan_of_start(row) for row in rows.values() if row.type == START_RECEIVED}
 
 
 def read_leavings(tx: Transaction, state: State, names: set[RunName]) -> None:

@@ -1,6 +1,6 @@
 """What became of a message that has a job carried out."""
 
-from typing import Literal
+from typing import Final, Literal
 
 from holdfast.kernel.commands import (
     Blocked,
@@ -15,6 +15,9 @@ from holdfast.kernel.commands import (
     StepRaised,
     Suspended,
 )
+
+BLOCKED_CLAIM: Final = JobClaimed(attempt=None, ignored="paused")
+"""What stands for the claim of a job whose run is blocked, because a row of it can't be read."""
 
 
 def ignored(claimed: JobClaimed) -> JobExecuted:

@@ -9,8 +9,7 @@ import attrs
 from holdfast.kernel.commands import StageOverride
 from holdfast.kernel.plan import MapPlan, NodePlan, Plan, RetryPolicy, StagePlan, stage_of
 from holdfast.ports.errors import InvalidCommandError
-
-ATTEMPTS_MAX: Final = 100
+from holdfast.ports.records import ATTEMPTS_MAX
 
 _FIELDS: Final = tuple(field.name for field in attrs.fields(StageOverride) if field.name != "stage")
 
@@ -58,7 +57,7 @@ def _check(override: StageOverride) -> None:
 
 
 _BOUNDS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
-    ("attempts", lambda value: 1 <= value <= ATTEMPTS_MAX, f"from 1 to {ATTEMPTS_MAX}"),
+    ("attempts", lambda value: 1 <= value <= ATTEMPTS_MAX, f"from 1 to {ATTEMPTS_MAX:,}"),
     ("wait_us", lambda value: value >= 0, "not negative"),
     ("wait_max_us", lambda value: value >= 0, "not negative"),
     ("backoff", lambda value: 1 <= value < float("inf"), "at least 1"),

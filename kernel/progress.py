@@ -1,7 +1,7 @@
 """Where a run is in its plan: counters only, however wide its maps are. Stored as JSON text in the run's row."""
 
 from functools import lru_cache
-from typing import Final, cast
+from typing import cast
 
 import attrs
 
@@ -16,9 +16,7 @@ from holdfast.ports.references import (
     reference_from,
     reference_text,
 )
-
-UNREADABLE: Final = (ValueError, KeyError, TypeError, IndexError, AttributeError, AssertionError)
-"""What reading raises that can't be read: a store that was damaged may hold anything."""
+from holdfast.ports.unreadable import PARSE_ERRORS
 
 
 @frozen(kw_only=True)
@@ -121,7 +119,7 @@ def driver_of(run: Run) -> JobKey | None:
     """
     try:
         nodes = progress_from(run.progress).nodes.values()
-    except UNREADABLE:
+    except PARSE_ERRORS:
         return None
     number = next((node.job for node in nodes if node.job is not None), None)
     return None if number is None else JobKey(run.key, number)

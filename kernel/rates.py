@@ -16,6 +16,7 @@ from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import WaitedFor
 from holdfast.ports.records import Job, JobState, Micros, RateName, RateWindow
 from holdfast.ports.tables import Tables
+from holdfast.ports.unreadable import PARSE_ERRORS
 
 EXACT_MAX: Final = 100
 """Up to this limit every start is kept. Beyond it a hundredth of the period is one instant, which is its end."""
@@ -80,11 +81,15 @@ class Starts:
 
 
 def starts_from(window: RateWindow | None) -> Starts:
-    """Return the starts that a row says, none if there is none."""
+    """Return the starts that a row says, none if there is none, or if it can't be read: they are counted anew."""
     if window is None:
         return Starts()
-    stored = cast("_Stored", parse(window.starts))
-    return Starts(tuple((at, many) for at, many in stored.get("at", ())), stored.get("span", 0))
+    try:
+        stored = cast("_Stored", parse(window.starts))
+        at = tuple((int(at), int(many)) for at, many in stored.get("at", ()))
+        return Starts(at, int(stored.get("span", 0)))
+    except PARSE_ERRORS:
+        return Starts()
 
 
 def free_starts(window: RateWindow | None, first: WaitedFor, now: Micros) -> int:

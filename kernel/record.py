@@ -162,6 +162,7 @@ def state_json(state: State) -> str:
     said = [[run, key, sorted(names)] for (run, key), names in sorted(tables.said_keys.items())]
     said_of_runs = [to_data(one) for of_run in tables.annotations.values() for one in of_run]
     unseen = {run: [to_data(row) for row in rows] for run, rows in sorted(state.unseen.items())}
+    messages = [[run, to_data(row)] for (run, _), row in sorted(state.messages.items())]
     histories = {run: [to_data(row) for row in rows] for run, rows in sorted(state.histories.items())}
     steps = {run: [to_data(row) for row in rows] for run, rows in sorted(state.steps.items())}
     suspensions = [to_data(row) for row in state.suspensions.values()]
@@ -177,6 +178,7 @@ def state_json(state: State) -> str:
             **({"leavings": leavings} if leavings else {}),
             **({"steps": steps} if steps else {}),
             **({"unseen": unseen} if unseen else {}),
+            **({"messages": messages} if messages else {}),
             **({"histories": histories} if histories else {}),
             "runs": to_data(list(tables.runs.values()), list[Run]),
             "jobs": to_data(list(tables.all_jobs()), list[Job]),
@@ -254,6 +256,9 @@ def state_from(text: str) -> State:
     for kind, search, found in data["found"]:
         state.found[_search(kind, search)] = from_data(found, Found)
     state.unseen = from_data(data.get("unseen", {}), dict[str, list[HistoryRow]])
+    for run, message in data.get("messages", ()):
+        unread = from_data(message, HistoryRow)
+        state.messages[run, unread.number] = unread
     state.histories = from_data(data.get("histories", {}), dict[str, list[HistoryRow]])
     state.steps = from_data(data.get("steps", {}), dict[str, list[HistoryRow]])
     for suspension in from_data(data.get("suspensions", []), list[HistoryRow]):

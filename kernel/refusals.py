@@ -36,6 +36,7 @@ def without_value(command: Command[Any], error: RefusedError) -> Command[Any] | 
                 job=command.job,
                 epoch=command.epoch,
                 outcome=kind(failure=failure),
+                received=command.received,
             )
         case JobRecord(rows=(row,)) if row.output is not None or row.queued is not None:
             was_done = row.type == STEP_COMPLETED

@@ -11,6 +11,7 @@ from holdfast.kernel.decide import (
     admissions,
     children,
     claims,
+    deadlines,
     leases,
     outbox,
     records,
@@ -72,7 +73,7 @@ _ALL: Final = (
     _rule(
         c.RunClaimPending, c.RunsAdmitted, admissions.reads_of_claim_pending, admissions.decide_claim_pending
     ),
-    _rule(c.RunExpire, c.RunsExpired, admissions.reads_of_expire, admissions.decide_expire),
+    _rule(c.RunExpire, c.RunsExpired, deadlines.reads_of_expire, deadlines.decide_expire),
     _rule(c.JobAdmit, c.JobsAdmitted, admissions.reads_of_admit, admissions.decide_admit),
     _rule(c.RunRepair, c.RunRepaired, repairs.reads_of_repair, repairs.decide_repair),
     _rule(c.RunDeliver, c.RunDelivered, children.reads_of_deliver, children.decide_deliver),

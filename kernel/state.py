@@ -1,6 +1,7 @@
 """What a decision is made from, and what it comes to: plain data on both sides."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final, Generic, TypeAlias
 
 import attrs
@@ -9,14 +10,16 @@ from typing_extensions import TypeVar
 from holdfast.kernel.plan import Plan, plan_from_json
 from holdfast.kernel.reruns import Past
 from holdfast.ports.changes import AppendHistory, Change
-from holdfast.ports.errors import InvalidCommandError, UnknownPlanError
+from holdfast.ports.errors import InvalidCommandError, UnknownPlanError, UnreadableRowError
 from holdfast.ports.frozen import frozen
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import CompletedRow, Lane, SlotPlace
 from holdfast.ports.records import (
     NOTED_ROWS,
     PAID_ROWS,
+    SIGNAL_RECEIVED,
     STAGE_SUSPENDED,
+    START_RECEIVED,
     STEP_ENDS,
     STEP_QUEUED,
     HistoryRow,
@@ -35,6 +38,7 @@ from holdfast.ports.records import (
 )
 from holdfast.ports.tables import Tables
 from holdfast.ports.transport import Hint
+from holdfast.ports.unreadable import shown
 
 Result = TypeVar("Result", covariant=True)
 
@@ -277,6 +281,10 @@ class Reads:
     """Runs of which is read what was said of them as wholes."""
     unseen: tuple[tuple[str, int], ...] = ()
     """Runs, each with the number of the row after which its history is read."""
+    messages: tuple[str | RunName, ...] = ()
+    """Runs of which the messages are read that they have not received."""
+    kept_starts: tuple[str, ...] = ()
+    """Runs of which these are read if any of them came with a start, as those are that a search for deadlines finds."""
     search: Search | None = None
 
 
@@ -294,6 +302,10 @@ class State:
     beside what is in the tables.
     """
 
+    excluded: frozenset[str]
+    """Runs of which a row can't be read: what searches find of them is passed over."""
+    current_run: str | None
+    """The run that is decided about, of those that a search has found."""
     tables: Tables
     plans: dict[str, Plan]
     workflows: Mapping[tuple[str, str | None], Plan]
@@ -311,12 +323,20 @@ class State:
     """Of those of them that are functions, all rows, with those that they keep of generations before."""
     unseen: dict[str, list[HistoryRow]]
     """By run, the rows of its history after those that its function is known to have been told."""
+    messages: dict[tuple[str, int], HistoryRow]
+    """By run and number, the rows with messages that runs have not received, and with the starts they came with."""
     used: dict[SlotName, int]
     rated: dict[RateName, int]
     """How many queued jobs there are of each rate that a search was for, beside those in the tables."""
     leavings: dict[RunName, Leavings]
 
-    def __init__(self, workflows: Mapping[tuple[str, str | None], Plan] | None = None) -> None:
+    def __init__(
+        self,
+        workflows: Mapping[tuple[str, str | None], Plan] | None = None,
+        excluded: frozenset[str] = frozenset(),
+    ) -> None:
+        self.excluded = excluded
+        self.current_run = None
         self.tables = Tables()
         self.plans = {}
         self.workflows = workflows or {}
@@ -328,19 +348,37 @@ class State:
         self.past = None
         self.histories = {}
         self.unseen = {}
+        self.messages = {}
         self.used = {}
         self.rated = {}
         self.leavings = {}
 
     def plan_of(self, run: Run) -> Plan:
-        """Return the plan that a run follows. UnknownPlanError if it is not stored."""
-        plan = self.plans.get(run.plan)
+        """Return the plan that a run follows. UnreadableRowError if it is not stored, or can't be read."""
+        try:
+            return self.plan_named(run.plan)
+        except UnknownPlanError:
+            why = f"no plan {shown(run.plan)} is stored that can be read"
+            raise UnreadableRowError("holdfast_runs", run.key, "plan", why) from None
+
+    def has_plan(self, run: Run) -> bool:
+        """Return whether the plan that a run follows is stored, and can be read."""
+        with suppress(UnreadableRowError):
+            self.plan_of(run)
+            return True
+        return False
+
+    def plan_named(self, fingerprint: str) -> Plan:
+        """Return the plan of this fingerprint. UnknownPlanError if it is not stored."""
+        plan = self.plans.get(fingerprint)
         if plan is None:  # the run may have been created by a command before, of this batch
-            plan = next((known for known in self.workflows.values() if known.fingerprint == run.plan), None)
-        if plan is None and (row := self.tables.plans.get(run.plan)) is not None:  # with a plan of its own
+            plan = next(
+                (known for known in self.workflows.values() if known.fingerprint == fingerprint), None
+            )
+        if plan is None and (row := self.tables.plans.get(fingerprint)) is not None:  # with a plan of its own
             plan = plan_from_json(row.body)
         if plan is None:
-            raise UnknownPlanError(run.plan)
+            raise UnknownPlanError(fingerprint)
         return plan
 
     def cancels_of(self, run: Run) -> Mapping[str, int]:
@@ -356,6 +394,8 @@ class State:
             row = change.row
             if row.run in self.unseen:
                 self.unseen[row.run].append(row)
+            if row.type in (SIGNAL_RECEIVED, START_RECEIVED):
+                self.messages[row.run, row.number] = row
             if self.past is not None and (row.run in self.past or row.type == "run.created"):
                 self.past.setdefault(row.run, Past()).append(row)
                 self._remember(row)

@@ -13,6 +13,7 @@ from holdfast.ports.records import (
     Job,
     JobKey,
     JobKind,
+    Micros,
     News,
     Note,
     PlanRow,
@@ -87,6 +88,19 @@ class CloseNode:
 
     run: str
     node: str
+
+
+@frozen
+class BlockRun:
+    """Block a run whose rows may not be readable, and hold its jobs: without looking at what stands in them.
+
+    One that has ended stays so. `last_row` is None if there is no row of the run, but jobs. Jobs that are leased, and
+    of a kind that is known, are left to the workers that hold them.
+    """
+
+    run: str
+    at: Micros
+    last_row: int | None
 
 
 @frozen
@@ -239,6 +253,7 @@ Change: TypeAlias = (
     | CancelWork
     | CloseJobs
     | CloseNode
+    | BlockRun
     | RemoveRun
     | AppendHistory
     | AddItems
@@ -274,6 +289,7 @@ class NetChanges:
     removed_streams: set[StreamKey]
     new_runs: dict[str, Run]
     runs: dict[str, Run]
+    blocked_runs: dict[str, BlockRun]
     cancelled_work: dict[tuple[str, str], int]
     """By run and node, how often it may be tried."""
     closed_runs: set[str]
@@ -307,6 +323,7 @@ class NetChanges:
         self.removed_streams = set()
         self.new_runs = {}
         self.runs = {}
+        self.blocked_runs = {}
         self.cancelled_work = {}
         self.closed_runs = set()
         self.closed_nodes = set()
@@ -380,6 +397,7 @@ class NetChanges:
         self.removed_streams.update(streams)
         self.new_runs.pop(key, None)
         self.runs.pop(key, None)
+        self.blocked_runs.pop(key, None)
         self.cancelled_work = {place: most for place, most in self.cancelled_work.items() if place[0] != key}
         self.closed_runs.discard(key)
         self.closed_jobs = {job for job in self.closed_jobs if job.run != key}
@@ -441,6 +459,8 @@ class NetChanges:
                     self._close_jobs(run)
                 case CloseNode(run, node):
                     self._close_node(run, node)
+                case BlockRun(run):
+                    self.blocked_runs[run] = change
                 case RemoveRun(run, streams):
                     self._remove_run(run, streams)
                 case AddItems(page):

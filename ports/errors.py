@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from holdfast.ports.durations import Duration, length_of
 
@@ -26,6 +26,27 @@ class InvalidCommandError(CommandError):
     """A command, or a value in it, is malformed."""
 
     code = "invalid_command"
+
+
+class UnreadableRowError(CommandError):
+    """A stored row can't be read: it is damaged, or a newer version of Holdfast has written it.
+
+    `table` and `column` say where, `run` is the key of the run that it is of, "" if it is of none.
+    """
+
+    code = "unreadable_row"
+
+    def __init__(self, table: str, run: str, column: str, why: str) -> None:
+        of_run = f" of the run with the key {run}" if run else ""
+        super().__init__(
+            f"{table} has a row{of_run} whose column {column!r} can't be read: {why}. A newer version has written it,"
+            " or it is damaged: deploy that version, or put the row right and resume the run, or end it by"
+            " `holdfast run terminate`"
+        )
+        self.table = table
+        self.run = run
+        self.column = column
+        self.why = why
 
 
 class RunNotFoundError(CommandError):
@@ -109,6 +130,48 @@ class SignalRefusedError(CommandError):
         self.run_id = run_id
         self.why = why
         super().__init__(f"run {run_id!r} takes no signals: {why}")
+
+
+class ChannelClosedError(SignalRefusedError):
+    """A message was sent to a channel that the run's function has closed, or received from it: none comes any more.
+
+    Who receives from it is the function itself, and then `run_id` is empty.
+    """
+
+    code = "channel_closed"
+
+    def __init__(self, run_id: str, channel: str) -> None:
+        self.channel = channel
+        super().__init__(
+            run_id,
+            f'its function has closed channel {channel!r}, and is about to end; with start(..., if_active="return",'
+            ' if_ended="rerun", signals=[...]) the message goes to the next generation',
+        )
+        if not run_id:
+            self.args = (
+                f"channel {channel!r} is closed: nothing comes through it any more in this generation",
+            )
+
+
+class UnreadMessagesError(CommandError):
+    """A function closes a channel for which messages have come that it has not received: it is to receive them first.
+
+    Nothing is closed. Raised in the function, where it awaits `channel.close()`.
+    """
+
+    code = "unread_messages"
+
+    def __init__(self, channel: str) -> None:
+        self.channel = channel
+        super().__init__(
+            f"messages have come for channel {channel!r} that nobody has received: receive them, and close it then"
+        )
+
+
+class UnknownChannelError(SignalRefusedError):
+    """The function that a message is for has no channel of that name."""
+
+    code = "unknown_channel"
 
 
 class UpdateRefusedError(CommandError):
@@ -228,6 +291,38 @@ class UnstorableValueError(HoldfastError):
 # What the store or a service did. -------------------------------------------------------------------------------
 
 
+class EngineClosedError(HoldfastError):
+    """An engine was used after it was closed, or was closed while something was waited for."""
+
+    code = "engine_closed"
+
+    def __init__(
+        self,
+        what: str = "the engine is closed",
+        do: str = "open it again with `async with engine:` or `with engine.sync:`",
+    ) -> None:
+        super().__init__(f"{what}; {do}")
+
+
+class BlockedLoopError(HoldfastError):
+    """A blocking call was made in the event loop of a worker of the same engine, which would do what it waits for."""
+
+    code = "blocked_loop"
+
+    def __init__(self, call: str) -> None:
+        super().__init__(
+            f"{call} of `engine.sync` would block the event loop of this engine's worker, and so wait for ever: await"
+            " the engine's own method instead, or make the call in a thread, as `await anyio.to_thread.run_sync(...)`"
+            " does"
+        )
+
+
+class ForkedStoreError(HoldfastError):
+    """A store can't be used in a forked child: it lives in its parent's memory, or its parent was in a transaction."""
+
+    code = "forked_store"
+
+
 class ConflictError(HoldfastError):
     """A unique row was there already. `transact` runs its work again, which then finds the row."""
 
@@ -240,6 +335,15 @@ class UnavailableError(HoldfastError):
     code = "unavailable"
 
 
+class AccessDeniedError(HoldfastError):
+    """The store does not let this user in, or do what was to be done. Nothing was stored; to try again is of no use.
+
+    Workers that run meanwhile go on by themselves once it is granted.
+    """
+
+    code = "access_denied"
+
+
 class StorageFullError(UnavailableError):
     """The store has no room left. Nothing acknowledged is lost; once there is room, workers go on by themselves."""
 
@@ -247,12 +351,16 @@ class StorageFullError(UnavailableError):
 
 
 class SinkUnavailableError(UnavailableError):
-    """A sink of events can't take anything now. `retry_after` is how many seconds it wants to be left alone."""
+    """A sink of events can't take anything now. `retry_after` is how many seconds it wants to be left alone.
+
+    `taken` is how many of the events that it was given it has taken before, from the first on: these do not come again.
+    """
 
     code = "sink_unavailable"
 
-    def __init__(self, message: str, retry_after: float = 0.0) -> None:
+    def __init__(self, message: str, retry_after: float = 0.0, taken: int = 0) -> None:
         self.retry_after = retry_after
+        self.taken = taken
         super().__init__(message)
 
 
@@ -283,6 +391,10 @@ class SchemaError(HoldfastError):
     """The database's tables are missing, older or newer than this version of Holdfast can work with."""
 
     code = "schema"
+
+
+STORE_ERRORS: Final = (UnavailableError, AccessDeniedError, SchemaError)
+"""What is wrong with a store, and not with what it was asked for: who lives long asks again."""
 
 
 class BlobMissingError(HoldfastError):
@@ -451,13 +563,12 @@ class NotDurableError(HoldfastError):
 
     code = "not_durable"
 
-    def __init__(self, name: str, why: str = "") -> None:
+    def __init__(self, name: str, why: str = "", do: str = "") -> None:
         reason = (
             why or "reaches out of it: what comes of that is not recorded, and a replay would do it again"
         )
-        super().__init__(
-            f"{name} in a workflow {reason}. Make it a step: a function with @step, and await that"
-        )
+        advice = do or "Make it a step: a function with @step, and await that"
+        super().__init__(f"{name} in a workflow {reason}. {advice}")
         self.name = name
 
 
@@ -500,6 +611,32 @@ class NondeterminismError(HoldfastError):
         self.call = call
         self.recorded = recorded
         self.asked = asked
+
+
+class UnreadableValueError(HoldfastError):
+    """A recorded value is not what the code takes that there is now. Its run is blocked until code reads it.
+
+    `what` names the value, `row` is the number of its row in the history, None if that is not known, and `problems`
+    lists what is wrong, each with its path in the value.
+    """
+
+    code = "unreadable_value"
+
+    def __init__(self, what: str, row: int | None, problems: tuple[str, ...]) -> None:
+        where = "" if row is None else f", row {row} of the history,"
+        super().__init__(
+            f"{what}{where} can't be read by this code: {'; '.join(problems)}. It was recorded by other code: deploy"
+            " code that reads it, and the run goes on by itself"
+        )
+        self.what = what
+        self.row = row
+        self.problems = problems
+
+
+class UnreadableInputError(UnreadableValueError):
+    """What a body is given, or asks for of what its run has recorded, is not what it takes any more."""
+
+    code = "unreadable_input"
 
 
 class ContinueRefusedError(HoldfastError):
@@ -612,14 +749,19 @@ class UpdateLostError(HoldfastError):
 
 
 class StepFailedError(HoldfastError):
-    """A step has failed for good, by an error whose class is not known here. `type` is the class's name."""
+    """A step has failed for good, by an error that can't be raised here. `type` is its class's name.
+
+    Its class is not known here, or `why` says what else is in the way: "known, but ...".
+    """
 
     code = "step_failed"
 
-    def __init__(self, type: str, message: str) -> None:
-        super().__init__(f"{type}: {message}" if message else type)
+    def __init__(self, type: str, message: str, why: str = "") -> None:
+        text = f"{type}: {message}" if message else type
+        super().__init__(f"{text} ({why})" if why else text)
         self.type = type
         self.message = message
+        self.why = why
 
 
 class StepResultError(HoldfastError):

@@ -6,6 +6,7 @@ import attrs
 
 from holdfast.ports.persistence import Query, SlotPlace, Waiting
 from holdfast.ports.records import HistoryRow, Job, Micros, Run, RunName
+from holdfast.ports.unreadable import Unreadable
 
 LAST: str = "\U0010ffff"
 """A text that comes after every key."""
@@ -26,6 +27,16 @@ class WholeRuns(Query[tuple[WholeRun, ...]]):
     keys: tuple[str, ...] | None = None
     after: str = ""
     limit: int = 100
+
+
+@attrs.frozen
+class UnreadableRows(Query[tuple[Unreadable, ...]]):
+    """The columns that can't be read of runs of these keys, of their jobs, histories and items: each of these once.
+
+    Where there are jobs, and no row of their run, it is the column `run` of these.
+    """
+
+    keys: tuple[str, ...]
 
 
 @attrs.frozen(kw_only=True)

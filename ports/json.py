@@ -1,4 +1,4 @@
-"""Canonical JSON: the one text form in which values and replies are stored."""
+"""JSON texts: compact ones of values, which keep the order of keys, and canonical ones, which are compared."""
 
 import json
 from collections.abc import Callable
@@ -12,17 +12,17 @@ _SCAN: Final = cast("Callable[[str, int], tuple[Any, int]]", cast("Any", _DECODE
 """Reads what begins at a place of a text. `decode` looks for spaces before and after it, which takes as long again."""
 
 
-def _canonical_chunks() -> Any:
-    """Return what `_ENCODER` makes for each text, which takes longer than a short text; None if not even it has it."""
+def _chunks(encoder_of: json.JSONEncoder) -> Any:
+    """Return what an encoder makes for each text, which takes longer than a short text; None if not even it has it."""
     make = cast("Any", getattr(encoder, "c_make_encoder", None))
     if make is None:
         return None
     text_of = cast("Any", encoder).encode_basestring_ascii
-    return make(None, _ENCODER.default, text_of, None, ":", ",", True, False, False)
+    return make(None, encoder_of.default, text_of, None, ":", ",", encoder_of.sort_keys, False, False)
 
 
-_CHUNKS: Final = _canonical_chunks()
-
+_CHUNKS: Final = _chunks(_ENCODER)
+_PLAIN_CHUNKS: Final = _chunks(_PLAIN)
 
 TEXTS: Final[dict[type, Callable[[Any], str]]] = {
     int: int.__repr__,
@@ -44,8 +44,15 @@ def canonical(value: object) -> str:
 
 
 def compact(value: object) -> str:
-    """Return a text without spaces that keeps the order of keys. ValueError for NaN and infinities."""
-    return _PLAIN.encode(value)
+    """Return a text without spaces that keeps the order of keys. Raises as `canonical`."""
+    if (text := TEXTS.get(type(value))) is not None:
+        return text(value)
+    return _PLAIN.encode(value) if _PLAIN_CHUNKS is None else "".join(_PLAIN_CHUNKS(value, 0))
+
+
+def are_alike(one: str, other: str) -> bool:
+    """Whether two JSON texts differ in nothing but spaces and the order of keys. ValueError if one is no JSON."""
+    return one == other or canonical(parse(one)) == canonical(parse(other))
 
 
 def parse(text: str) -> Any:  # JSON is any of its types; callers narrow

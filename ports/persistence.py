@@ -38,6 +38,7 @@ from holdfast.ports.records import (
 )
 from holdfast.ports.references import Reference
 from holdfast.ports.said import Annotation
+from holdfast.ports.unreadable import RunOutline
 
 R = TypeVar("R")
 Answer = TypeVar("Answer", covariant=True)
@@ -296,6 +297,10 @@ class Transaction(Protocol):
 
     def parked_streams(self, namespace: str, sink: str, run_id: str, limit: int, /) -> Sequence[Stream]:
         """Lock and return parked streams, by key: of a sink of this name and a run of this id, unless these are ""."""
+        ...
+
+    def outlines(self, keys: Collection[str], /, *, lock: bool) -> Sequence[RunOutline]:
+        """Return of these runs what can be read whatever stands in their rows, by key."""
         ...
 
     def run_keys(self, after: str, limit: int, /) -> Sequence[str]:

@@ -107,6 +107,12 @@ class PassOver(StrEnum):
     LOST = "lost"
 
 
+SUSPECT_AFTER: Final = 2
+"""After how many losses a job is a suspect, which runs beside nothing else that was lost."""
+
+LOSSES_MIN: Final = 5
+"""How often what may be tried more than once is lost with its workers before that is held against it."""
+
 PRIORITY_STEP: Final[Micros] = 60_000_000
 """What one step of priority is worth: it puts work ahead of all that has waited up to a minute longer."""
 
@@ -115,17 +121,29 @@ HISTORY_LONG: Final = "run.history_long"
 
 CLOCK_READ: Final = "clock.read"
 RESULT_REFUSED: Final = "result.refused"
+STEP_GIVEN: Final = "given"
+"""Where a row tells what a step was called with, for what takes it back. It is in no event."""
+SIGNAL_REFUSED: Final = "signal.refused"
 PUBLISHED: Final = "value.published"
 """The type of the history rows that keep what a durable function shows: stores are asked for the newest."""
 
 HEARTBEAT: Final = "heartbeat"
 """The kind of the notes that keep what a body said with its heartbeats: stores are asked for the newest."""
 
+SIGNAL_RECEIVED: Final = "signal.received"
+START_RECEIVED: Final = "start.received"
+"""The type of the history rows that have starts which found their run active, for the messages that came with them."""
+CHANNEL_CLOSED: Final = "channel.closed"
+FUNCTION_BEGAN: Final = "function.began"
+"""The type of the history rows that say which messages were there when a function began."""
+
 STEP_QUEUED: Final = "step.queued"
 STEP_CANCELLED: Final = "step.cancelled"
 STEP_COMPLETED: Final = "step.completed"
 STEP_FAILED: Final = "step.failed"
 STEP_RETRYING: Final = "step.retrying"
+STEP_STARTED: Final = "step.started"
+"""Marks that a step begins again that was lost with its worker: only of those it is recorded."""
 STEP_ENDS: Final = frozenset({STEP_COMPLETED, STEP_FAILED, STEP_CANCELLED})
 """The types of the history rows with which a step is over that a function has put into a queue."""
 STAGE_EXPANDED: Final = "stage.expanded"
@@ -247,6 +265,7 @@ class Run:
     that come before its own (see `KeptRows`): its own are numbered from there on.
     `parent` is the id of the job that waits for its end, if it is a child; `close_policy` says what becomes of it
     without. `children` is how many runs it has started that way.
+    `mailbox` is the JSON text of what is unread of its messages, and which channels it has closed (see `Mailbox`).
     Key, name, workflow, `created_at`, `rank`, `attributes`, `deadline`, and what is said of concurrency and of reruns
     never change.
     """
@@ -282,6 +301,7 @@ class Run:
     close_policy: ClosePolicy = ClosePolicy.CANCEL
     children: int = 0
     rank: Micros = 0
+    mailbox: str | None = None
 
     @property
     def name(self) -> RunName:
@@ -292,6 +312,11 @@ class Run:
     def kept_rows(self) -> tuple[KeptRows, ...]:
         """The rows of generations before with which its history begins, if it is a function that keeps any."""
         return kept_rows_from(self.kept)
+
+    def holder_of(self, number: int) -> str:
+        """Return the key of the generation that has the row of this number: this one, or one whose rows it keeps."""
+        kept = self.kept_rows
+        return next((part.run for part in kept if number <= part.last), self.key)
 
     @property
     def first_row(self) -> int:
@@ -338,7 +363,9 @@ class Job:
     `definition` is `<workflow>@<version>`, or that of a step (see `step_definition`): what code a worker needs for it.
     `node` is the stage that it is of; of a step, the call that it does. `item` is the index of a map's item.
     `epoch` rises by one with every claim and is never reused; `attempts` counts the claims that were not given back.
-    `losses` is how many attempts in a row were lost with the worker that held them.
+    `losses` is how many of these were lost with the worker that held them: they use up none of `max_attempts`, and have
+    a maximum of their own (see `losses_max`). Of a job that drives a function it is how often the worst of the steps
+    under way was lost, and how often it was itself since something was recorded.
     Of the jobs of a namespace with the same `concurrency_key` at most `concurrency_limit` are queued or leased at a
     time, and at most `rate_limit` are claimed in any span of `rate_period`, if these are not None. None of these ever
     changes.
@@ -412,11 +439,19 @@ class Job:
 
     @property
     def is_suspect(self) -> bool:
-        """Whether it was lost with a worker, and has one attempt left: it kills its workers, or was beside what does.
+        """Whether it was lost so often that it may be what kills its workers, or was beside what does.
 
-        It runs beside no other job that was lost: what kills takes nobody's last attempt but its own.
+        It runs beside no other job that was lost: what kills has nobody else given up for it.
         """
-        return self.losses > 0 and self.attempts + 1 >= self.max_attempts
+        return self.losses >= SUSPECT_AFTER
+
+    @property
+    def tries(self) -> int:
+        """How many of its attempts count against `max_attempts`: not those that were lost.
+
+        Of a job that drives a function all count that have recorded nothing.
+        """
+        return self.attempts if self.kind is JobKind.DRIVE else self.attempts - self.losses
 
     @property
     def is_debt(self) -> bool:
@@ -646,6 +681,47 @@ def cancelling(check: Job, attempts: int) -> Job:
         check_after=None,
         give_up_at=None,
     )
+
+
+_KINDS: Final = frozenset(kind.value for kind in JobKind)
+
+
+def blocked_run(run: Run, now: Micros, last_row: int) -> Run:
+    """Return a run as it is once it is blocked because rows of it can't be read: one that has ended stays so."""
+    return attrs.evolve(
+        run,
+        status=run.status if run.status in TERMINAL else RunStatus.BLOCKED,
+        close_policy=run.close_policy if run.close_policy in set(ClosePolicy) else ClosePolicy.CANCEL,
+        updated_at=now,
+        last_row=last_row,
+    )
+
+
+def held_job(job: Job) -> Job:
+    """Return a job as it is once its run is blocked because rows of it can't be read.
+
+    A worker that holds it may end it, if it is of a kind that is known; and what is owed is told.
+    """
+    is_known = job.kind in _KINDS
+    if is_known and job.state in (JobState.OWED, JobState.LEASED):
+        return job
+    return attrs.evolve(job, state=JobState.HELD, session=None, leased_at=None, heartbeat_by=None)
+
+
+LOSSES_MAX: Final = 100
+"""After so many losses a body is given up, however often it may be tried: each took a worker with it."""
+
+ATTEMPTS_MAX: Final = 10_000
+"""How often a body may be tried: each failed try is a row, of which a history has 50,000 at the most."""
+
+
+def losses_max(attempts: int) -> int:
+    """Return after how many losses what may be tried so often is given up.
+
+    What may be tried once is never started twice. Anything else is first lost as a suspect, more than once: what was
+    beside a killer, or on a machine that fails, is not what kills.
+    """
+    return 1 if attempts == 1 else min(max(attempts, LOSSES_MIN), LOSSES_MAX)
 
 
 _STEP: Final = "step:"

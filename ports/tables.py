@@ -18,6 +18,7 @@ from holdfast.ports.changes import (
     AddSink,
     AddSlot,
     AppendHistory,
+    BlockRun,
     CancelWork,
     Change,
     CloseJob,
@@ -59,7 +60,9 @@ from holdfast.ports.records import (
     Stream,
     StreamKey,
     StreamState,
+    blocked_run,
     cancelling,
+    held_job,
 )
 from holdfast.ports.said import AiCall, Annotation, Artifact
 
@@ -260,6 +263,8 @@ class Tables:
                     self._close_jobs(run, lambda _: True)
                 case CloseNode(run, node):
                     self._close_jobs(run, lambda job: job.node == node)
+                case BlockRun():
+                    self._block_run(change)
                 case RemoveRun(run, streams):
                     self._remove_run(run, streams)
                 case AddItems(page):
@@ -294,6 +299,15 @@ class Tables:
                     self.slots.add(slot)
                 case AddRate(window) | UpdateRate(window):
                     self.rates[window.rate_name] = window
+
+    def _block_run(self, change: BlockRun) -> None:
+        run = self.runs.get(change.run)
+        if run is not None and change.last_row is not None:
+            self.runs[run.key] = blocked_run(run, change.at, change.last_row)
+        of_run = self.jobs.get(change.run, {})
+        self.jobs.update(
+            {change.run: {number: held_job(job) for number, job in of_run.items()}} if of_run else {}
+        )
 
     def _close_jobs(self, run: str, is_meant: Callable[[Job], bool]) -> None:
         of_run = self.jobs.pop(run, {})

@@ -1,7 +1,7 @@
 """How processes hear that there is something to do. Only hints: the store is asked before anything is done."""
 
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import attrs
 
@@ -67,6 +67,15 @@ class JobTransport(Protocol):
 
     def close(self) -> None:
         """Stop. A `receive` that waits returns. Harmless when repeated."""
+        ...
+
+
+@runtime_checkable
+class Reopenable(Protocol):
+    """A transport that can be used again after `close`; an engine on any other can't be opened again."""
+
+    def reopen(self) -> None:
+        """Undo `close`: from here on hints are sent and received as before. Nothing happens if it is open."""
         ...
 
 

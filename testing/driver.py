@@ -11,6 +11,7 @@ from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.hosts.core import Core
 from holdfast.hosts.flushing import Flusher
 from holdfast.hosts.maintenance import Maintenance
+from holdfast.hosts.preparation import prepare
 from holdfast.kernel.commands import Attempt, Failed, JobClaim, JobRelease, SessionOpen
 from holdfast.kernel.plan import DEFAULT_QUEUE
 from holdfast.ports.clock import micros
@@ -92,7 +93,7 @@ class Driver:
 
     def _carry_out(self, attempt: Attempt) -> Driving[None]:
         core = self._core
-        bodies, unknown = core.bodies.prepare((attempt,))
+        bodies, unknown = prepare(core, (attempt,))
         for back in unknown:
             release = JobRelease(
                 namespace=core.namespace, job=back.job, epoch=back.epoch, delay=_UNKNOWN_CODE_DELAY

@@ -13,8 +13,9 @@ from typing import Final, NoReturn, TypeAlias, cast
 import attrs
 
 from holdfast.hosts.core import Core
+from holdfast.hosts.functions.beginnings import last_there
 from holdfast.hosts.functions.drive import Drive
-from holdfast.hosts.functions.telling import NOTES, TOLD
+from holdfast.hosts.functions.telling import NOTES, TOLD, known_from
 from holdfast.hosts.run_histories import RunHistory, read_history, text_of
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.commands import JobRecorded
@@ -23,7 +24,7 @@ from holdfast.kernel.functions.machine import FunctionMachine, Known
 from holdfast.ports.errors import RestlessError
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import FindRun, RunsByKey
-from holdfast.ports.records import CLOCK_READ, HistoryRow, Run
+from holdfast.ports.records import CLOCK_READ, FUNCTION_BEGAN, STEP_GIVEN, HistoryRow, Run
 
 Code: TypeAlias = Workflow[..., object]
 Life: TypeAlias = tuple[Code, str]
@@ -88,19 +89,29 @@ class Ledger:
 
         To be called while machines are watched: what comes of the replays is noted too.
         """
+        core.open()
+        try:
+            return self._replay_all(core)
+        finally:
+            core.close()
+
+    def _replay_all(self, core: Core) -> int:
         replays = 0
         for code, key in self.lives:
             forks = list(_forks(core, key))
-            for run in forks:
-                replays += self._replay(code, read_history(core, run))
+            histories = [read_history(core, run) for run in forks]
+            replays += sum(self._replay(code, history) for history in histories)
+            # Who looks at a function before that is recorded does not know what will be there when it begins.
+            rows = (row for history in histories for row in history.rows)
+            began = max((row.number for row in rows if row.type == FUNCTION_BEGAN), default=-1)
             if forks:
-                self._check_told((code, key), len(forks))
+                self._check_told((code, key), len(forks), first=began + 1)
         return replays
 
-    def _check_told(self, life: Life, forks: int) -> None:
+    def _check_told(self, life: Life, forks: int, *, first: int) -> None:
         """Note where more has been told than there are histories: then two lives of one run were told other rows."""
         code, key = life
-        for number in (number for known, number in self._told if known == life):
+        for number in (number for known, number in self._told if known == life and number >= first):
             if len(self._told[life, number]) > forks:
                 where = f"{code.name}@{code.version}, run {key}, row {number}"
                 self.problems.append(f"{where}: its lives were told other rows up to there")
@@ -109,9 +120,13 @@ class Ledger:
         """Tell a run's history to new machines: up to each row at once, and what comes after that as news."""
         replays = 0
         trail = self._trail(code, history)
+        there = last_there(known_from(history.rows))
         for end in range(len(history.rows) + 1):
             known, news = history.rows[:end], history.rows[end:]
-            if trail.get(_last_told(known)) not in self._reached[code, history.key]:
+            if end < there or any(row.type == FUNCTION_BEGAN for row in news):
+                continue  # whoever begins with less begins otherwise
+            last = _last_told(known)
+            if trail.get(0 if last <= there else last) not in self._reached[code, history.key]:
                 continue
             if (
                 news and news[0].type in NOTES
@@ -158,13 +173,16 @@ class Ledger:
             patches: Collection[str] = (),
             shown: int | None = None,
             refused: str = "",
+            inbox: Sequence[Row] = (),
         ) -> Turn:
+            there = tuple((row.number, row.at, repr(row.told)) for row in inbox)
+
             def told(read: bool) -> Told:
                 seen = shown if read and shown else 0
-                trail[0] = hash((seen, refused)) if seen or refused else 0
+                trail[0] = hash((seen, refused, there)) if seen or refused or there else 0
                 return trail[0]
 
-            begins = partial(begin, more=more, patches=patches, shown=shown, refused=refused)
+            begins = partial(begin, more=more, patches=patches, shown=shown, refused=refused, inbox=inbox)
             return self._noted(machine, life, 0, told, None, more, begins)
 
         def feed_and_note(row: Row, *, more: bool = False) -> Turn:
@@ -248,7 +266,12 @@ class Ledger:
 
 def _step_row(row: HistoryRow, facts: Mapping[str, object]) -> Row:
     """Return the row that says what a step gave as a function is told it by itself."""
-    told = StepCompleted(call=str(facts["call"]), step=str(facts["step"]), output=text_of(row.payload))
+    told = StepCompleted(
+        call=str(facts["call"]),
+        step=str(facts["step"]),
+        output=text_of(row.payload),
+        given=cast("str | None", facts.get(STEP_GIVEN)),
+    )
     return Row(number=row.number, at=row.at, told=told, site=str(facts.get("site", "")))
 
 

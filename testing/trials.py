@@ -16,6 +16,7 @@ from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.hosts.core import Core
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.functions.cache import FUNCTIONS_KEPT
+from holdfast.hosts.mentions import with_children
 from holdfast.hosts.serverless.host import ServerlessHost
 from holdfast.hosts.stores import Stores
 from holdfast.hosts.sync_engine import SyncEngine
@@ -82,7 +83,7 @@ class Subject:
     @property
     def workflows(self) -> Sequence[Definition[Any]]:
         """The code of the calls, and of what they start besides."""
-        all_ = (*(call.definition for call in self.calls), *self.besides)
+        all_ = with_children((*(call.definition for call in self.calls), *self.besides))
         return list({id(one): one for one in all_}.values())
 
 

@@ -11,8 +11,10 @@ from typing_extensions import TypeVar
 from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.hosts.core import Core
 from holdfast.hosts.engine import Engine
+from holdfast.hosts.functions.away import drive_away
 from holdfast.hosts.infos import RunEvent, event_of
 from holdfast.hosts.interceptors import Interceptor, check_interceptors
+from holdfast.hosts.mentions import with_children
 from holdfast.hosts.stores import Stores
 from holdfast.hosts.sync_handles import SyncRunHandle
 from holdfast.kernel.authoring.calls import Call, Definition
@@ -77,7 +79,8 @@ class World:
     The fixture `world` is one. Close it, or use it as a context manager.
 
     Args:
-        workflows: What runs can be started of by code under test. What `start` and `run` are given need not be named.
+        workflows: What runs can be started of by code under test. What `start` and `run` are given need not be named,
+            nor what a durable function mentions by name and starts as a child.
         start: What the clock shows at first. Aware.
         horizon: How much time may pass while a run is waited for: a timedelta, or a number of seconds.
         sinks: What takes events, by the names under which sinks are registered.
@@ -136,7 +139,8 @@ class World:
         self.close()
 
     def close(self) -> None:
-        """End what bodies have left behind on their event loop."""
+        """End what bodies have left on their event loop, and take functions that were looked at out of memory."""
+        drive_away(self._engine.core.followers.close)
         self._bodies.close()
 
     @property
@@ -295,9 +299,13 @@ class World:
         return tuple(event_of(row) for _, _, row in sorted(rows, key=lambda one: (*one[:2], one[2].number)))
 
     def _know(self, workflows: Iterable[Definition[object]]) -> None:
-        """Wire all up anew if there is a workflow that was not known. The store stays, and so does its time."""
+        """Wire all up anew if there is a workflow that was not known. The store stays, and so does its time.
+
+        What a durable function mentions that it may start as a child is known with it.
+        """
         known = len(self._workflows)
-        self._workflows.update({id(workflow): workflow for workflow in workflows})
+        all_known = with_children((*workflows, *self._workflows.values()))
+        self._workflows.update({id(workflow): workflow for workflow in all_known})
         if known and len(self._workflows) == known:
             return
         patience = Patience(self._bodies)

@@ -1,6 +1,6 @@
 """What all adapters for AWS share: how clients are made, and what their errors mean."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,6 +10,7 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.parsers import ResponseParserError
 
 from holdfast.ports.errors import InvalidArgumentError, UnavailableError
+from holdfast.ports.forks import leave_alone, renew_in_forks
 
 
 def config(*, connect_timeout: float, read_timeout: float, attempts: int) -> Config:
@@ -28,12 +29,35 @@ def new_client(who: str, service: str, config: Config, region: str | None = None
 
     InvalidArgumentError where it can't be made, for no region is found, say.
     """
-    session: Any = boto3.Session()  # of its own: the default one is not to be used by several threads
-    try:
-        return session.client(service, region_name=region, config=config)
-    except BotoCoreError as error:
-        said_so = f"{who} can't make a client: {error} Set AWS_DEFAULT_REGION, say, or give `client`"
-        raise InvalidArgumentError("client", said_so) from error
+
+    def make() -> Any:
+        session: Any = boto3.Session()  # of its own: the default one is not to be used by several threads
+        try:
+            return session.client(service, region_name=region, config=config)
+        except BotoCoreError as error:
+            said_so = f"{who} can't make a client: {error} Set AWS_DEFAULT_REGION, say, or give `client`"
+            raise InvalidArgumentError("client", said_so) from error
+
+    return _Client(make)
+
+
+class _Client:
+    """A client of boto3's, and another one in a forked child: two processes must not share its connections."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._made: Any = make()
+        renew_in_forks(self)
+
+    def renew(self) -> None:
+        """Have another made when it is used next."""
+        leave_alone(self._made)
+        self._made = None
+
+    def __getattr__(self, name: str) -> Any:
+        if self._made is None:
+            self._made = self._make()
+        return getattr(self._made, name)
 
 
 def region_of(name: str) -> str | None:

@@ -1,5 +1,6 @@
 """Blobs in a bucket of Amazon S3, or of what speaks as it does."""
 
+import re
 from base64 import b64encode
 from collections.abc import Iterator
 from hashlib import sha256
@@ -19,6 +20,7 @@ from holdfast.ports.errors import (
     InvalidUrlError,
     UnavailableError,
 )
+from holdfast.ports.urls import shown_url
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 KEY_MAX: Final = 1_024
 """How many bytes S3 allows a key."""
 PREFIX_MAX: Final = KEY_MAX - BLOB_KEY_MAX - 1
+_BUCKET: Final = re.compile(r"[A-Za-z0-9._-]{3,255}|arn:[\w:/.-]{1,300}", re.ASCII)
 _ABSENT: Final = frozenset({"NoSuchKey", "404", "NotFound"})
 _THERE: Final = 412
 _IN_USE: Final = 409
@@ -54,14 +57,19 @@ class S3BlobStore:
                 itself.
 
         Raises:
-            InvalidUrlError: The prefix can't be.
+            InvalidUrlError: The bucket or the prefix can't be.
             InvalidArgumentError: One of these is no text.
         """
         check("S3BlobStore", TEXT, bucket=bucket, prefix=prefix)
+        if not _BUCKET.fullmatch(bucket):
+            raise InvalidUrlError(
+                f"{shown_url(bucket)!r} is no bucket: 3 to 63 of a-z 0-9 . - _, or the ARN of an access point, without"
+                " credentials, which are found as boto3 does"
+            )
         if prefix and (len(prefix) > PREFIX_MAX or not all(map(is_blob_key_part, prefix.split("/")))):
             raise InvalidUrlError(
-                f"{prefix[:200]!r} is no prefix of blobs: parts of A-Z a-z 0-9 _ . @ = + - joined by /, at most"
-                f" {PREFIX_MAX} characters"
+                f"{shown_url(prefix[:200])!r} is no prefix of blobs: parts of A-Z a-z 0-9 _ . @ = + - joined by /, at"
+                f" most {PREFIX_MAX} characters"
             )
         self._bucket = bucket
         self._prefix = f"{prefix}/" if prefix else ""

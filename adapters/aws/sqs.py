@@ -13,6 +13,7 @@ from typing_extensions import override
 from holdfast.adapters.aws.calls import config, new_client, reported
 from holdfast.ports.arguments import TEXT, check, integer
 from holdfast.ports.errors import UnavailableError
+from holdfast.ports.forks import renew_in_forks
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.records import job_key
 from holdfast.ports.transport import Delivery, Hint, JobHint
@@ -81,7 +82,17 @@ class SqsJobTransport:
         self._poll = poll_seconds
         self._monotonic = monotonic
         self._rests_until = float("-inf")
+        self.renew()
+        renew_in_forks(self)
+
+    def renew(self) -> None:
+        """Begin anew, open."""
         self._closed = threading.Event()
+
+    def reopen(self) -> None:
+        """See `Reopenable`."""
+        if self._closed.is_set():
+            self.renew()
 
     @override
     def __repr__(self) -> str:

@@ -16,13 +16,15 @@ from holdfast.ports.inspecting import (
     SlotsOverLimit,
     StreamPlace,
     StreamPlaces,
+    UnreadableRows,
     WholeRun,
     WholeRuns,
 )
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import SlotPlace, Waiting
-from holdfast.ports.records import HistoryRow, SessionState
+from holdfast.ports.records import HistoryRow, ItemPage, Job, Run, SessionState
 from holdfast.ports.tables import Tables
+from holdfast.ports.unreadable import NO_SUCH_RUN, Unreadable, first_of_each, unreadable_columns
 
 
 def inspected(tables: Tables, query: object) -> object:
@@ -30,6 +32,8 @@ def inspected(tables: Tables, query: object) -> object:
     match query:
         case WholeRuns():
             return tuple(_whole_runs(tables, query))
+        case UnreadableRows(keys):
+            return first_of_each(one for key in set(keys) for one in _unreadable(tables, key))
         case HistoriesOf():
             rows = (row for run in sorted(set(query.runs)) for row in tables.history.get(run, ()))
             after = (row for row in rows if (row.run, row.number) > query.after)
@@ -78,6 +82,29 @@ def _whole_runs(tables: Tables, query: WholeRuns) -> Iterator[WholeRun]:
         keys = sorted(set(query.keys) & tables.runs.keys())
     for key in keys:
         yield WholeRun(tables.runs[key], tuple(job for _, job in sorted(tables.jobs.get(key, {}).items())))
+
+
+def _unreadable(tables: Tables, key: str) -> Iterator[Unreadable]:
+    run, jobs = tables.runs.get(key), tables.jobs.get(key, {})
+    if run is not None:
+        found = unreadable_columns(Run, attrs.asdict(run, recurse=False))
+        yield from (Unreadable("holdfast_runs", key, column, why) for column, why in found)
+    elif jobs:
+        yield Unreadable("holdfast_jobs", key, "run", NO_SUCH_RUN)
+    for job in jobs.values():
+        found = unreadable_columns(Job, attrs.asdict(job, recurse=False))
+        yield from (Unreadable("holdfast_jobs", key, column, why) for column, why in found)
+    for row in tables.history.get(key, ()):
+        payload = row.payload
+        values = attrs.asdict(row, recurse=False) | {
+            "payload": None if payload is None else payload.inline,
+            "blob": None if payload is None else payload.blob,
+        }
+        found = unreadable_columns(HistoryRow, values)
+        yield from (Unreadable("holdfast_history", key, column, why) for column, why in found)
+    for page in (page for place, page in tables.pages.items() if place[0] == key):
+        found = unreadable_columns(ItemPage, attrs.asdict(page, recurse=False))
+        yield from (Unreadable("holdfast_items", key, column, why) for column, why in found)
 
 
 def _without_inline(row: HistoryRow) -> HistoryRow:

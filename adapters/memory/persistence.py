@@ -8,7 +8,8 @@ from holdfast.adapters.memory.queries import answer, node_rows, parked_in
 from holdfast.adapters.memory.ready import JobOrder
 from holdfast.adapters.memory.waiting import first_waiting, queued, used, waited_for
 from holdfast.ports.changes import Change, CreateRun, net_changes
-from holdfast.ports.errors import ConflictError, HoldfastError
+from holdfast.ports.errors import ConflictError, ForkedStoreError, HoldfastError
+from holdfast.ports.forks import renew_in_forks
 from holdfast.ports.persistence import (
     CompletedRow,
     Held,
@@ -48,6 +49,7 @@ from holdfast.ports.records import (
 )
 from holdfast.ports.said import Annotation, Scope
 from holdfast.ports.tables import Tables
+from holdfast.ports.unreadable import RunOutline
 
 R = TypeVar("R")
 
@@ -61,6 +63,13 @@ class MemoryPersistence:
         self._lock = threading.RLock()
         self._tables = Tables()
         self._order = JobOrder()
+        self._is_copy = False
+        renew_in_forks(self)
+
+    def renew(self) -> None:
+        """Be of no use in a forked child, where nobody else sees what is done, if there are runs already."""
+        self._lock = threading.RLock()
+        self._is_copy = bool(self._tables.runs)
 
     def setup(self) -> None:
         """There is nothing to set up."""
@@ -103,6 +112,7 @@ class MemoryPersistence:
     def read(self, query: Query[R], /) -> R:
         """See `Persistence.read`."""
         with self._lock:
+            self._check_process()
             return answer(self._tables, query)
 
     def dump(self) -> Tables:
@@ -131,8 +141,16 @@ class MemoryPersistence:
             copy.ai_call_names = set(tables.ai_call_names)
             return copy
 
+    def _check_process(self) -> None:
+        if self._is_copy:
+            raise ForkedStoreError(
+                "memory:// lives in one process, and was used before this one was forked: what is done here would be"
+                " seen nowhere else; use sqlite:/// or postgresql://, or open an engine after the fork"
+            )
+
     def _attempt(self, work: Callable[["MemoryTransaction"], R]) -> R:
         with self._lock:
+            self._check_process()
             tx = MemoryTransaction(self._tables, self._order)
             result = work(tx)
             for change in tx.pending:
@@ -356,6 +374,22 @@ class MemoryTransaction:
             and (not run_id or self._tables.runs[stream.run].id == run_id)
         ]
         return parked[:limit]
+
+    def outlines(self, keys: Collection[str], /, *, lock: bool) -> Sequence[RunOutline]:
+        """See `Transaction.outlines`."""
+        del lock
+        return [
+            RunOutline(
+                run.key,
+                run.namespace,
+                run.id,
+                run.workflow,
+                run.version,
+                run.status,
+                max((row.number for row in self._tables.history.get(run.key, ())), default=0),
+            )
+            for run in self.runs(keys)
+        ]
 
     def run_keys(self, after: str, limit: int, /) -> Sequence[str]:
         """See `Transaction.run_keys`."""

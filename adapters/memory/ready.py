@@ -4,9 +4,18 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from holdfast.ports.changes import AddJob, CancelWork, Change, CloseJob, CloseJobs, CloseNode, UpdateJob
+from holdfast.ports.changes import (
+    AddJob,
+    BlockRun,
+    CancelWork,
+    Change,
+    CloseJob,
+    CloseJobs,
+    CloseNode,
+    UpdateJob,
+)
 from holdfast.ports.persistence import Lane
-from holdfast.ports.records import Job, JobKey, JobKind, JobState, Micros, PassOver, cancelling
+from holdfast.ports.records import Job, JobKey, JobKind, JobState, Micros, PassOver, cancelling, held_job
 from holdfast.ports.tables import Tables, checks_of
 
 _Place = tuple[int, str, int]
@@ -51,6 +60,10 @@ class JobOrder:
                 for job in tables.jobs.get(run, {}).values():
                     if job.node == node and job.kind is not JobKind.CANCEL:
                         self._remove(job)
+            case BlockRun(run):
+                for job in tables.jobs.get(run, {}).values():
+                    self._remove(job)
+                    self._add(held_job(job))
             case _:
                 pass
 

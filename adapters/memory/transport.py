@@ -9,6 +9,7 @@ from typing import Final
 
 import attrs
 
+from holdfast.ports.forks import renew_in_forks
 from holdfast.ports.transport import Delivery, Hint
 
 _STALE_ENTRIES_MAX: Final = 1_000
@@ -42,11 +43,21 @@ class MemoryTransport:
         self._monotonic = monotonic
         self._visibility = visibility_seconds
         self._capacity = capacity
+        self.renew()
+        renew_in_forks(self)
+
+    def renew(self) -> None:
+        """Begin anew, open and empty."""
         self._changed = Condition()
         self._numbers = count(1)
         self._messages: dict[int, _Message] = {}
         self._order: list[tuple[float, int]] = []
         self._closed = False
+
+    def reopen(self) -> None:
+        """See `Reopenable`."""
+        if self._closed:
+            self.renew()
 
     def announce(self, hints: Sequence[Hint], /) -> None:
         """Queue hints. After `close` they are lost."""

@@ -17,6 +17,8 @@ from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig, StreamConfig
 
 from holdfast.ports.errors import InvalidUrlError, UnavailableError
+from holdfast.ports.forks import leave_alone, renew_in_forks
+from holdfast.ports.urls import HIDDEN, hide, secrets_of, shown_url
 
 T = TypeVar("T")
 
@@ -79,13 +81,25 @@ class NatsConnection:
     def __init__(self, who: str, url: str, credentials: str | None = None) -> None:
         """Take one URL or several with commas between them; nothing is connected yet. InvalidUrlError."""
         self._servers = [one.strip() for one in url.split(",")]
+        self._secrets = secrets_of(url) + [secret for one in self._servers for secret in secrets_of(one)]
         if not all(map(_is_server, self._servers)):
-            raise InvalidUrlError(f"{who}: {self.shown!r} is no server of NATS; use nats://host:4222")
+            raise InvalidUrlError(
+                f"{who}: {shown_url(url)!r} is no server of NATS; use nats://host:4222, with user, password or token"
+                " escaped as urllib.parse.quote(text, safe='') does it"
+            )
         self._credentials = credentials
-        self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
         self._client: Client | None = None
+        self.renew()
+        renew_in_forks(self)
+
+    def renew(self) -> None:
+        """Begin anew. In a forked child: the loop, its thread and the connection are the parent's."""
+        leave_alone(self._loop, self._client)
+        self._lock = threading.Lock()
+        self._loop = None
+        self._client = None
+        self._thread: threading.Thread | None = None
         self._lost: asyncio.Event | None = None
         self._connecting: asyncio.Lock | None = None
         self._under_way: set[asyncio.Task[Any]] = set()
@@ -94,12 +108,17 @@ class NatsConnection:
     @property
     def shown(self) -> str:
         """The servers, without user and password."""
-        return ",".join(_without_secrets(one) for one in self._servers)
+        return ",".join(shown_url(one).replace(f"{HIDDEN}@", "") for one in self._servers)
 
     @property
     def is_closed(self) -> bool:
         """Whether `close` was called."""
         return self._is_closed
+
+    def reopen(self) -> None:
+        """Let it be used again after `close`."""
+        if self._is_closed:
+            self.renew()
 
     def run(self, doing: str, work: Callable[[Client], Awaitable[T]], within: float) -> T:
         """Return what `work` returns. UnavailableError if it fails, takes longer than so many seconds, or is closed."""
@@ -112,7 +131,12 @@ class NatsConnection:
         try:
             return working.result()
         except (TimeoutError, NatsError, OSError, CancelledError) as error:
-            raise UnavailableError(f"could not {doing} at {self.shown}: {_said(error)}") from error
+            said = _said(error)
+            shown = hide(said, self._secrets)
+            if shown == said:
+                raise UnavailableError(f"could not {doing} at {self.shown}: {shown}") from error
+        # Not in the block above: the error that quotes a password would be the context of this.
+        raise UnavailableError(f"could not {doing} at {self.shown}: {shown}")
 
     def close(self) -> None:
         """Stop; what is under way fails. Harmless when repeated."""
@@ -245,17 +269,16 @@ async def _told(error: Exception) -> None:
 
 
 def _is_server(url: str) -> bool:
+    if not url.isprintable() or " " in url:
+        return False
     try:
         parts = urlsplit(url)
-        return parts.scheme in _SCHEMES and bool(parts.hostname) and parts.port != 0
+        (parts.hostname or "").encode("idna")  # a part of the name that is empty, or too long
+        is_place = bool(parts.hostname) and parts.port != 0 and parts.path in {"", "/"}
     except ValueError:
         return False
+    return is_place and parts.scheme in _SCHEMES and not parts.query and not parts.fragment
 
 
 def _said(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".rstrip(": ")
-
-
-def _without_secrets(url: str) -> str:
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}"

@@ -169,6 +169,10 @@ class NatsJobTransport:
         del by
         self._answer(receipt, b"+WPI")
 
+    def reopen(self) -> None:
+        """See `Reopenable`."""
+        self._connection.reopen()
+
     def close(self) -> None:
         """Stop. A `receive` that waits returns. Harmless when repeated."""
         self._connection.close()

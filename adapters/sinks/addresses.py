@@ -20,6 +20,15 @@ def addresses_of(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
+def is_address(text: str) -> bool:
+    """Whether a text is an address, not a name that would be looked up."""
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def is_internal(address: str) -> bool:
     """Whether an address is this machine's, a private network's, link-local (metadata services), or nobody's.
 

@@ -2,21 +2,20 @@
 
 import http.client
 import re
-import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from hashlib import sha256
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import SplitResult, urlsplit
 
 from typing_extensions import override
 
-from holdfast.adapters.sinks.addresses import addresses_of, is_internal
+from holdfast.adapters.sinks.addresses import addresses_of, is_address, is_internal
+from holdfast.adapters.sinks.deadlines import Deadline, DeadlineSocket, connect, resolve_by
 from holdfast.adapters.sinks.signing import Signer
 from holdfast.ports.arguments import TEXT, TRUTH, an, check, duration, integer
 from holdfast.ports.cloudevents import BATCHED, STRUCTURED, batch, cloud_event
@@ -28,14 +27,33 @@ from holdfast.ports.errors import (
     SinkUnavailableError,
 )
 from holdfast.ports.events import Event
+from holdfast.ports.texts import escape_line
+from holdfast.ports.urls import hide, secrets_of, shown_url
+
+if TYPE_CHECKING:
+    import socket
 
 BATCH_BYTES_MAX: Final = 1_000_000
 """How long a body with several events may be."""
 TIMEOUT_MAX: Final = timedelta(seconds=30) - timedelta(microseconds=1)
 """Half a minute is too long for a sink to take."""
 REASON_MAX: Final = 500
-_MOMENT: Final = 0.001
+"""How many bytes of an answer's body are looked at."""
+ANSWER_BYTES_MAX: Final = 65_536
+"""How much is read of an answer, with its head."""
+HEADERS_MAX: Final = 8_192
+"""How many characters all headers of a user may have: many receivers take no longer heads."""
+_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""A token of RFC 9110."""
 _LINE: Final = re.compile(r"[!-~]([ -~]*[!-~])?")
+_OURS: Final = frozenset(
+    {"accept-encoding", "connection", "content-encoding", "content-length", "content-range", "content-type"}
+    | {"expect", "host", "http2-settings", "keep-alive", "proxy-connection", "te", "trailer"}
+    | {"transfer-encoding", "upgrade"}
+)
+"""Headers that say how a request is framed, where it goes and what is in it."""
+_OURS_TOO: Final = ("webhook-", "ce-")
+"""What the names of headers begin with that sign a request, or are attributes of a CloudEvent."""
 _NOT_THE_EVENT: Final = frozenset({401, 402, 403, 404, 405, 407, 408, 410, 421, 423, 425, 426, 429, 451})
 """Answers that say nothing about an event: not let in, not here, not now."""
 
@@ -47,6 +65,9 @@ class WebhookSink:
     private networks, link-local ones with a cloud's metadata) unless it is let to: the host's addresses are looked up
     for each connection, and what is connected to is one of those that were looked at, so that a name that means
     something else a moment later leads nowhere else.
+
+    `timeout` bounds all of that, whatever the receiver does: no part of a connection, of its TLS or of an answer is
+    waited for beyond it, and no more of an answer is read than can be of use.
 
     Any answer 2xx means that the events are taken. 4xx means that the receiver will never take them, but for those that
     are about who asks, where and how often (401, 403, 404, 408, 410, 429 and the like). These, 3xx, 5xx, no answer in
@@ -75,10 +96,13 @@ class WebhookSink:
             secrets: What requests are signed with: one secret, or several while they are changed, each `whsec_` and 24
                 to 64 bytes in base64. They are shown nowhere.
             allow_internal: Whether internal addresses may be posted to.
-            headers: Are sent with every request: an `Authorization`, say. They are shown nowhere.
+            headers: Are sent with every request: an `Authorization`, say. They are shown nowhere. Those that frame a
+                request, sign it, or say what is in it, can't be given: `Host`, `Content-*`, `Connection`, `webhook-*`
+                and the like.
             batch: How many events a request may have. With 1, each is a CloudEvent of its own (structured mode); with
                 more, every request is a list (batched mode).
-            timeout: How long a request may take in all, a timedelta or a number of seconds. Less than half a minute.
+            timeout: How long a call of `emit` may take in all, a timedelta or a number of seconds. Less than half a
+                minute. Where it is up between two requests, what was taken by then does not come again.
             source: The `source` of the CloudEvents; `/holdfast/<namespace>` if nothing is given.
             context: What says which certificates are trusted; the system's, if nothing is given.
             resolve: What returns the addresses of a host and a port; OSError if there are none.
@@ -100,46 +124,65 @@ class WebhookSink:
         self._allow_internal = allow_internal
         self._resolve = resolve
         self._now = now
-        self._headers = {"User-Agent": "holdfast", **sent}
+        has_agent = any(name.lower() == "user-agent" for name in sent)
+        self._headers = sent if has_agent else {"User-Agent": "holdfast", **sent}
+        self._secrets = [
+            *secrets_of(url),
+            *(part for value in sent.values() for part in (value, *value.split())),
+        ]
         self._batch = batch
         self._timeout = within
         self._source = source
         self._tls = (context or ssl.create_default_context()) if self._url.scheme == "https" else None
+        self._host = self._url.hostname or ""
+        self._port = self._url.port or (80 if self._tls is None else 443)
 
     @override
     def __repr__(self) -> str:
-        """Return where it posts to, without what is secret."""
-        return f"WebhookSink({self._url.scheme}://{self._url.netloc}{self._url.path})"
+        """Return where it posts to, without what is secret: a path often is."""
+        return f"WebhookSink({shown_url(self._url.geturl())})"
 
     def emit(self, events: Sequence[Event], /) -> None:
-        """Post events, in one request or several."""
-        connection: http.client.HTTPConnection | None = None
+        """Post events, in one request or several, all within the timeout."""
+        deadline = Deadline.after(self._timeout)
+        speaking: tuple[DeadlineSocket, http.client.HTTPConnection] | None = None
+        taken = 0
         try:
-            for name, body in self._bodies(events):
-                connection = connection or self._connection()
+            for name, body, number in self._bodies(events):
+                if speaking is None:
+                    sock = self._connected(deadline)
+                    speaking = sock, self._connection(sock)
+                sock, connection = speaking
                 if self._posted(connection, name, body):
-                    connection.close()
-                    connection = None
+                    sock.hang_up()
+                    speaking = None
+                taken += number
+        except (OSError, UnicodeError, http.client.HTTPException) as error:
+            why = escape_line(f"{type(error).__name__}: {error}")
+            raise SinkUnavailableError(f"{self!r}: {why}", taken=taken) from error
+        except SinkUnavailableError as error:
+            error.taken = taken
+            raise
         finally:
-            if connection is not None:
-                connection.close()
+            if speaking is not None:
+                speaking[0].hang_up()
 
-    def _bodies(self, events: Sequence[Event]) -> Iterator[tuple[str, bytes]]:
-        """Return what is to be posted, each with a name that it has whenever it is posted again."""
+    def _bodies(self, events: Sequence[Event]) -> Iterator[tuple[str, bytes, int]]:
+        """Yield bodies, each with a name that it has whenever it is posted again, and how many events it has."""
         if self._batch == 1:
-            yield from ((event.id, cloud_event(event, self._source).encode()) for event in events)
+            yield from ((event.id, cloud_event(event, self._source).encode(), 1) for event in events)
             return
         texts: list[str] = []
         size = 0
         for event in events:
             text = cloud_event(event, self._source)
             if texts and (len(texts) == self._batch or size + len(text) > BATCH_BYTES_MAX):
-                yield _named(batch(texts))
+                yield *_named(batch(texts)), len(texts)
                 texts, size = [], 0
             texts.append(text)
             size += len(text)
         if texts:
-            yield _named(batch(texts))
+            yield *_named(batch(texts)), len(texts)
 
     def _posted(self, connection: http.client.HTTPConnection, name: str, body: bytes) -> bool:
         """Post a body; return whether the connection can't be used again. Raise unless it was taken."""
@@ -149,69 +192,58 @@ class WebhookSink:
             **self._signer.headers(name, int(self._now()), body),
         }
         target = self._url.path or "/"
-        # The socket's own timeout is for each time that it is read from: a receiver that drips would never run into it.
-        until = time.monotonic() + self._timeout
-        late = threading.Timer(self._timeout, _hang_up, (connection,))
-        late.daemon = True
-        late.start()
-        try:
-            if connection.sock is None:
-                self._connect(connection, until)
-            connection.request(
-                "POST", f"{target}?{self._url.query}" if self._url.query else target, body, headers
-            )
-            answer = connection.getresponse()
-            reason = answer.read(REASON_MAX).decode(errors="replace")
-            rest = answer.read(1)
-        except (OSError, http.client.HTTPException) as error:
-            raise SinkUnavailableError(f"{self!r}: {type(error).__name__}: {error}") from error
-        finally:
-            late.cancel()
+        connection.request(
+            "POST", f"{target}?{self._url.query}" if self._url.query else target, body, headers
+        )
+        answer = connection.getresponse()
         status = answer.status
-        if not 200 <= status < 300:
-            message = f"{self!r} answered {status} {answer.reason}: {reason}"
-            if 400 <= status < 500 and status not in _NOT_THE_EVENT:
-                raise EventRefusedError(message)
-            raise SinkUnavailableError(message, _retry_after(answer.getheader("Retry-After")))
-        return bool(rest) or answer.will_close
+        if 200 <= status < 300:
+            return answer.will_close or not _is_read(answer)
+        try:
+            reason = answer.read(REASON_MAX).decode(errors="replace")
+        except (OSError, http.client.HTTPException):
+            reason = ""  # the status says what is to be done
+        said = hide(f"{answer.reason}: {reason}", self._secrets)  # some say what they were sent
+        message = f"{self!r} answered {status} {escape_line(said)}"
+        if 400 <= status < 500 and status not in _NOT_THE_EVENT:
+            raise EventRefusedError(message)
+        raise SinkUnavailableError(message, _retry_after(answer.getheader("Retry-After")))
 
-    def _connection(self) -> http.client.HTTPConnection:
-        host = self._url.hostname or ""
+    def _connection(self, sock: DeadlineSocket) -> http.client.HTTPConnection:
+        """Return what speaks HTTP by a socket."""
         connection = (
-            http.client.HTTPConnection(host, self._url.port or 80, timeout=self._timeout)
+            http.client.HTTPConnection(self._host, self._port)
             if self._tls is None
-            else http.client.HTTPSConnection(
-                host, self._url.port or 443, timeout=self._timeout, context=self._tls
-            )
+            else http.client.HTTPSConnection(self._host, self._port, context=self._tls)
         )
         connection.auto_open = 0  # by itself it would go wherever the name leads
+        connection.sock = cast("socket.socket", sock)
         return connection
 
-    def _connect(self, connection: http.client.HTTPConnection, until: float) -> None:
+    def _connected(self, deadline: Deadline) -> DeadlineSocket:
         """Connect to an address of the host that may be posted to. OSError; SinkUnavailableError if there is none."""
-        addresses = [str(one) for one in self._resolve(connection.host, connection.port)]
+        addresses = list(filter(is_address, resolve_by(deadline, self._resolve, self._host, self._port)))
         allowed = [one for one in addresses if self._allow_internal or not is_internal(one)]
         if not allowed:
-            raise SinkUnavailableError(
-                f"{self!r}: {connection.host} is an internal address; with allow_internal=True it is posted to"
-            )
-        for address in allowed:
-            try:
-                left = max(until - time.monotonic(), _MOMENT)
-                connection.sock = socket.create_connection((address, connection.port), left)
-            except OSError:
-                if address == allowed[-1]:
-                    raise
-                continue
-            # Head and body are sent apart: without this the body waits until the head is acknowledged.
-            connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            break
+            what = "is an internal address; with allow_internal=True it is posted to"
+            raise SinkUnavailableError(f"{self!r}: {self._host} {what if addresses else 'has no address'}")
+        sock = connect(allowed, self._port, deadline, ANSWER_BYTES_MAX)
         if self._tls is not None:
-            # Not yet the handshake: whoever is late is hung up on, and for that the socket must be known.
-            connection.sock = self._tls.wrap_socket(
-                connection.sock, server_hostname=connection.host, do_handshake_on_connect=False
-            )
-            connection.sock.do_handshake()
+            try:
+                sock.handshake(self._tls, self._host)
+            except BaseException:
+                sock.hang_up()
+                raise
+        return sock
+
+
+def _is_read(answer: http.client.HTTPResponse) -> bool:
+    """Whether all of an answer is read, so that another can follow. That it is a good one was known before."""
+    try:
+        answer.read(REASON_MAX)
+        return not answer.read(1)
+    except (OSError, http.client.HTTPException):
+        return False
 
 
 def _named(text: str) -> tuple[str, bytes]:
@@ -221,20 +253,33 @@ def _named(text: str) -> tuple[str, bytes]:
 
 
 def _checked_headers(given: object) -> dict[str, str]:
-    """Return headers. InvalidArgumentError, which shows none of them, if they can't be sent."""
+    """Return headers. InvalidArgumentError, which shows none of their values, if they can't be sent."""
     headers = dict(cast("Mapping[object, object]", given)) if isinstance(given, Mapping) else {None: None}
     if not all(isinstance(text, str) and _LINE.fullmatch(text) for pair in headers.items() for text in pair):
-        raise InvalidArgumentError(
-            "headers",
-            "WebhookSink: headers are not shown here; it must be a dict of strings by strings, each of them plain"
-            " characters in one line",
+        raise _wrong_headers(
+            "it must be a dict of strings by strings, each of them plain characters in one line"
         )
-    return cast("dict[str, str]", headers)
+    sent = cast("dict[str, str]", headers)
+    for name in sent:
+        if not _NAME.fullmatch(name):
+            raise _wrong_headers("a name has letters, digits and any of !#$%&'*+-.^_`|~, no spaces or colons")
+        if name.lower() in _OURS or name.lower().startswith(_OURS_TOO):
+            raise _wrong_headers(f"{name} is one that the sink sets by itself; leave it out")
+    if len({name.lower() for name in sent}) < len(sent):
+        raise _wrong_headers("two names differ only in the case of their letters, and so are the same")
+    if sum(len(name) + len(value) + 4 for name, value in sent.items()) > HEADERS_MAX:
+        raise _wrong_headers(f"all of them together have at most {HEADERS_MAX:,} characters")
+    return sent
+
+
+def _wrong_headers(why: str) -> InvalidArgumentError:
+    return InvalidArgumentError("headers", f"WebhookSink: headers are not shown here; {why}")
 
 
 def _checked(url: str, *, allow_internal: bool) -> SplitResult:
     try:
         parts = urlsplit(url)
+        (parts.hostname or "").encode("idna")  # a part of the name that is empty, or too long
         is_fit = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_fit, parts = False, urlsplit("")
@@ -250,13 +295,6 @@ def _checked(url: str, *, allow_internal: bool) -> SplitResult:
                 "the webhook's host is an internal address; with allow_internal=True it is posted to"
             )
     return parts
-
-
-def _hang_up(connection: http.client.HTTPConnection) -> None:
-    sock: socket.socket | None = connection.sock
-    if sock is not None:
-        with suppress(OSError):
-            sock.shutdown(socket.SHUT_RDWR)
 
 
 def _retry_after(text: str | None) -> float:

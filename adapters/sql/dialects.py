@@ -16,6 +16,7 @@ import attrs
 from sqlalchemy import BigInteger, Table
 
 from holdfast.adapters.sql.rows import Row
+from holdfast.ports.records import SUSPECT_AFTER
 
 _PARAMETER: Final = re.compile(r"(?<![:\w]):([a-z_]+)")
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
@@ -145,7 +146,7 @@ POSTGRES_CLOCK: Final = "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS
 _LANES: Final = {"lane": "bigint", "queue": "text", "definition": "text", "most": "bigint"}
 _WANTED: Final = (
     "(job.losses = 0 OR :pass_over = 'nothing' "
-    "OR (:pass_over = 'suspects' AND job.attempts + 1 < job.max_attempts))"
+    f"OR (:pass_over = 'suspects' AND job.losses < {SUSPECT_AFTER}))"
 )
 """What is left of the queued jobs without those of which `Job.is_passed_over` is true."""
 _SAID_TEXT: Final = ("pair", "run")

@@ -1,16 +1,28 @@
 """What the databases' errors mean: try again, find the row that is there, give up."""
 
+import re
 import sqlite3
 from typing import Final
 
 from sqlalchemy.exc import DBAPIError
 
-from holdfast.ports.errors import ConflictError, HoldfastError, RefusedError, SchemaError, UnavailableError
+from holdfast.ports.errors import (
+    AccessDeniedError,
+    ConflictError,
+    HoldfastError,
+    InvalidUrlError,
+    RefusedError,
+    SchemaError,
+    UnavailableError,
+)
 
 SETUP_HINT: Final = "run `holdfast db upgrade` with this version of Holdfast"
+CREATE_HINT: Final = "create it, then run `holdfast db upgrade`"
+GRANT_HINT: Final = "grant it what it lacks on the tables holdfast_*, or their schema"
 
 _CONFLICT: Final = "23505"
-_NO_TABLE: Final = frozenset({"42P01", "42703", "3F000"})
+_NO_TABLE: Final = frozenset({"42P01", "42703"})
+_NO_SCHEMA: Final = "3F000"
 _REFUSED: Final = ("22", "23", "54")
 """Bad data, a broken constraint, a value that is too large."""
 _NO_ROOM: Final = "53100"
@@ -18,6 +30,27 @@ _TRANSIENT: Final = ("08", "25", "26", "40", "53", "55", "57", "58")
 """Connection, transaction state (a standby that took over refuses writes), prepared statements of a pooler that has
 changed servers, serialization and deadlocks, resources, locks, shutdown and timeouts, system."""
 
+_DENIED: Final = ("28", "42501")
+"""Who is not let in, and what is not let do."""
+_NO_DATABASE: Final = "3D000"
+_RECOVERING: Final = re.compile(r"read-write mode during recovery")
+
+# libpq has no code of what it could not connect by, only words.
+_NOT_LET_IN: Final = re.compile(
+    r"authentication failed|no password supplied|no pg_hba.conf entry|pg_hba.conf rejects|no such user"
+    r"|permission denied (for database|to set)|role \".*\" does not exist|not permitted to log in|CONNECT privilege",
+    re.DOTALL,
+)
+_NOT_THERE: Final = re.compile(r"database \".*\" does not exist|no such database", re.DOTALL)
+_NOT_POSSIBLE: Final = re.compile(
+    r"unrecognized configuration parameter|invalid value for parameter|invalid command-line argument|requires a value"
+    r"|parameter \".*\" (cannot be changed|requires a)|invalid connection option|invalid [\w ]+ value"
+    r"|invalid port number|server does not support SSL|certificate file|private key file|certificate verify failed",
+    re.DOTALL,
+)
+_SEVERAL: Final = "Multiple connection attempts failed"
+
+_SQLITE_DENIED: Final = frozenset({sqlite3.SQLITE_AUTH, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY})
 _SQLITE_TRANSIENT: Final = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -47,15 +80,35 @@ def from_sqlstate(sqlstate: str | None, message: str) -> HoldfastError:
     """Return what an SQLSTATE means. None is a driver's error without one: the connection is lost."""
     if sqlstate == _NO_ROOM:
         return NoRoomError(message)
-    if sqlstate is None or sqlstate.startswith(_TRANSIENT):
+    if sqlstate is None or sqlstate.startswith(_TRANSIENT) or _RECOVERING.search(message):
         return TransientError(message)
+    if sqlstate.startswith(_DENIED):
+        return AccessDeniedError(f"the database does not let this user do that: {message}; {GRANT_HINT}")
+    if sqlstate == _NO_DATABASE:
+        return SchemaError(f"there is no such database: {message}; {CREATE_HINT}")
     if sqlstate == _CONFLICT:
         return ConflictError(message)
     if sqlstate.startswith(_REFUSED):
         return RefusedError(message)
+    if sqlstate == _NO_SCHEMA:
+        return SchemaError(f"no schema of the search path is there that this user may use ({message})")
     if sqlstate in _NO_TABLE:
         return SchemaError(f"the database's tables are missing or old; {SETUP_HINT} ({message})")
     return UnavailableError(f"the database refused a statement ({sqlstate}): {message}")
+
+
+def from_connecting(message: str) -> HoldfastError:
+    """Return what it means that a connection could not be made, from what the driver says of it."""
+    text = f"no connection: {message}"
+    if _SEVERAL in message:
+        return TransientError(text)  # one of the servers may be away, and another not be the one to write to
+    if _NOT_THERE.search(message):
+        return SchemaError(f"{text}; {CREATE_HINT}")
+    if _NOT_LET_IN.search(message):
+        return AccessDeniedError(f"{text}; see to user and password, or to what the server lets in")
+    if _NOT_POSSIBLE.search(message):
+        return InvalidUrlError(f"{text}; correct the URL, or what the environment adds to it")
+    return TransientError(text)
 
 
 def from_sqlite(error: Exception) -> HoldfastError:
@@ -67,6 +120,12 @@ def from_sqlite(error: Exception) -> HoldfastError:
     primary = None if code is None else code & _PRIMARY
     if primary == sqlite3.SQLITE_FULL:
         return NoRoomError(message)
+    if primary in _SQLITE_DENIED:
+        return AccessDeniedError(
+            f"the database's file, or its folder, can't be written by this user: {message}"
+        )
+    if primary == sqlite3.SQLITE_NOTADB:
+        return InvalidUrlError(f"the file that the URL names is no database: {message}")
     if primary in _SQLITE_TRANSIENT:
         return TransientError(message)
     if "no such table" in str(error) or "no such column" in str(error) or "has no column named" in str(error):

@@ -20,6 +20,10 @@ class Inbox:
     """A queue of deliveries. What is delivered is not repeated unless somebody asks for it."""
 
     def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin anew, open and empty."""
         self._changed = threading.Condition()
         self._waiting: deque[Hint | None] = deque()
         self._later: list[tuple[float, int, Hint | None]] = []
@@ -79,6 +83,17 @@ class Inbox:
                 hint = self._open.pop(receipt)
                 heapq.heappush(self._later, (time.monotonic() + delay, next(self._numbers), hint))
                 self._changed.notify_all()
+
+    def pause(self, seconds: float, let_go: Callable[[], None]) -> bool:
+        """Keep everybody from it until `resume`, and call `let_go`. False if somebody is in it for longer than that."""
+        if not self._changed.acquire(timeout=seconds):
+            return False
+        let_go()
+        return True
+
+    def resume(self) -> None:
+        """Go on after a pause."""
+        self._changed.release()
 
     def close(self) -> None:
         """Wake everybody up, and give out nothing any more."""

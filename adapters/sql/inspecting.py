@@ -24,11 +24,13 @@ from holdfast.ports.inspecting import (
     SlotsOverLimit,
     StreamPlace,
     StreamPlaces,
+    UnreadableRows,
     WholeRun,
     WholeRuns,
 )
 from holdfast.ports.persistence import SlotPlace, Waiting
-from holdfast.ports.records import HistoryRow
+from holdfast.ports.records import HistoryRow, ItemPage, Job, Run
+from holdfast.ports.unreadable import NO_SUCH_RUN, Unreadable, first_of_each, unreadable_columns
 
 _RUN: Final = ", ".join(f"r.{name}" for name in rows.RUN)
 _JOB: Final = ", ".join(f"j.{name}" for name in rows.JOB)
@@ -44,12 +46,23 @@ _HANGS_ON_RUNS: Final = (
     "attributes",
 )
 _NAME: Final = ("namespace", "id", "parent")
+_WITHOUT_VALUES: Final = ", ".join(
+    "CASE WHEN payload IS NULL THEN NULL ELSE '' END" if name == "payload" else name for name in rows.HISTORY
+)
+_EXAMINED: Final = (
+    (Run, "holdfast_runs", "key", rows.RUN, ", ".join(rows.RUN)),
+    (Job, "holdfast_jobs", "run", rows.JOB, ", ".join(rows.JOB)),
+    (HistoryRow, "holdfast_history", "run", rows.HISTORY, _WITHOUT_VALUES),
+    (ItemPage, "holdfast_items", "run", rows.ITEMS, ", ".join(rows.ITEMS)),
+)
+"""What is looked at column by column: records, table, the column of the run's key, columns, and what is selected."""
 
 
 def inspecting_answers(dialect: Dialect) -> Mapping[type, Callable[[Link, Any], object]]:
     """Return what answers each of these questions."""
     known: Mapping[type, Callable[[Dialect, Link, Any], object]] = {
         WholeRuns: _whole_runs,
+        UnreadableRows: _unreadable,
         HistoriesOf: _histories,
         KinOf: _kin,
         RowsOfNothing: _rows_of_nothing,
@@ -79,6 +92,27 @@ def _whole(found: Sequence[Row]) -> WholeRun:
     width = len(rows.RUN)
     jobs = tuple(rows.job_from(row[width:]) for row in found if row[width] is not None)
     return WholeRun(rows.run_from(found[0][:width]), jobs)
+
+
+def _unreadable(dialect: Dialect, link: Link, query: UnreadableRows) -> tuple[Unreadable, ...]:
+    keys = askable(query.keys)
+    if not keys:
+        return ()
+    parameters = {"keys": dialect.texts(keys)}
+    found: set[Unreadable] = set()
+    for kind, table, of_run, columns, selected in _EXAMINED:
+        sql = f"SELECT {selected} FROM {table} WHERE {dialect.one_of(of_run, 'keys')}"
+        for row in link.query(dialect.bound(sql), parameters):
+            values = dict(zip(columns, row, strict=True))
+            wrong = unreadable_columns(kind, values)
+            found.update(Unreadable(table, values[of_run], column, why) for column, why in wrong)
+    sql = (
+        f"SELECT DISTINCT j.run FROM holdfast_jobs AS j WHERE {dialect.one_of('j.run', 'keys')} "
+        "AND NOT EXISTS (SELECT 1 FROM holdfast_runs AS r WHERE r.key = j.run)"
+    )
+    orphans = link.query(dialect.bound(sql), parameters)
+    found.update(Unreadable("holdfast_jobs", run, "run", NO_SUCH_RUN) for (run,) in orphans)
+    return first_of_each(found)
 
 
 def _histories(dialect: Dialect, link: Link, query: HistoriesOf) -> tuple[HistoryRow, ...]:

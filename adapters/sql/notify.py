@@ -16,8 +16,10 @@ from typing import Any, Final, cast
 import psycopg
 
 from holdfast.adapters.sql.inbox import Inbox
-from holdfast.adapters.sql.postgres import connection_settings
+from holdfast.adapters.sql.settings import CONNECT_SECONDS, connect, connection_settings
 from holdfast.adapters.sql.watchdog import Watchdog, hang_up
+from holdfast.ports.errors import HoldfastError
+from holdfast.ports.forks import leave_alone, renew_in_forks
 from holdfast.ports.json import compact, parse
 from holdfast.ports.transport import Delivery, Hint, JobHint, RunHint
 
@@ -46,17 +48,32 @@ class PostgresTransport:
         """
         if not (channel.isascii() and channel.isidentifier() and len(channel) < 64):
             raise ValueError(f"{channel!r} is no channel: use letters, digits and _")
+        self._url = url
         self._settings = connection_settings(url, session_settings=False)
         self._channel = channel
         self._liveness = liveness_seconds
         self._inbox = Inbox()
         self._watchdog = Watchdog(ANSWER_SECONDS)
+        self._connections: set[psycopg.Connection[Any]] = set()
+        self.renew()
+        renew_in_forks(self)
+
+    def renew(self) -> None:
+        """Begin anew. In a forked child: threads and connections are the parent's."""
+        leave_alone(*self._connections)
+        self._inbox.renew()
+        self._watchdog.renew()
         self._lock = threading.Condition()
         self._outbox: list[Hint] = []
         self._own_backend: int | None = None
         self._stop = threading.Event()
         self._threads: dict[str, threading.Thread] = {}
-        self._connections: set[psycopg.Connection[Any]] = set()
+        self._connections = set()
+
+    def reopen(self) -> None:
+        """See `Reopenable`."""
+        if self._stop.is_set():
+            self.renew()
 
     def announce(self, hints: Sequence[Hint], /) -> None:
         """See `JobTransport.announce`."""
@@ -102,25 +119,28 @@ class PostgresTransport:
             thread.join(ANSWER_SECONDS)
         self._watchdog.close()
 
-    def _start(self, name: str, target: Callable[[], None]) -> None:
+    def _start(self, name: str, target: Callable[[threading.Event], None]) -> None:
         if name not in self._threads and not self._stop.is_set():
-            self._threads[name] = threading.Thread(target=target, name=f"holdfast-{name}", daemon=True)
+            # It is given what stops it: that of a transport that is opened again is another.
+            self._threads[name] = threading.Thread(
+                target=target, args=(self._stop,), name=f"holdfast-{name}", daemon=True
+            )
             self._threads[name].start()
 
-    def _send(self) -> None:
-        for connection in self._connected():
+    def _send(self, stop: threading.Event) -> None:
+        for connection in self._connected(stop):
             self._own_backend = connection.info.backend_pid
             sent_at = 0.0
             with contextlib.suppress(psycopg.Error):
                 while True:
                     with self._lock:
-                        while not self._outbox and not self._stop.is_set():
+                        while not self._outbox and not stop.is_set():
                             self._lock.wait()
-                    self._stop.wait(max(0.0, sent_at + COLLECT_SECONDS - time.monotonic()))
+                    stop.wait(max(0.0, sent_at + COLLECT_SECONDS - time.monotonic()))
                     sent_at = time.monotonic()
                     with self._lock:
                         hints, self._outbox = self._outbox, []
-                    if not hints and self._stop.is_set():
+                    if not hints and stop.is_set():
                         return
                     self._notify(connection, hints)
 
@@ -132,29 +152,29 @@ class PostgresTransport:
                 {"channel": self._channel, "messages": messages},
             )
 
-    def _listen(self) -> None:
+    def _listen(self, stop: threading.Event) -> None:
         is_first = True
-        for connection in self._connected():
+        for connection in self._connected(stop):
             with contextlib.suppress(psycopg.Error):
                 with self._answering(connection):
                     connection.execute(f"LISTEN {self._channel}".encode())
                 if not is_first:
                     self._inbox.put([None])
                 is_first = False
-                while not self._stop.is_set():
+                while not stop.is_set():
                     for notice in connection.notifies(timeout=self._liveness):
                         if notice.pid != self._own_backend:
                             self._inbox.put(hints_in(notice.payload))
                     with self._answering(connection):
                         connection.execute("SELECT 1")
 
-    def _connected(self) -> Iterator[psycopg.Connection[Any]]:
+    def _connected(self, stop: threading.Event) -> Iterator[psycopg.Connection[Any]]:
         """Yield a connection, another one whenever that is lost, until it is time to stop."""
         pause = RECONNECT_SECONDS_MIN
-        while not self._stop.is_set():
+        while not stop.is_set():
             try:
-                connection = psycopg.connect(**self._settings, autocommit=True, prepare_threshold=None)
-            except psycopg.Error:
+                connection = connect(self._url, self._settings, CONNECT_SECONDS, autocommit=True)
+            except HoldfastError:
                 pause = min(pause * 2, RECONNECT_SECONDS_MAX)
             else:
                 pause = RECONNECT_SECONDS_MIN
@@ -165,7 +185,7 @@ class PostgresTransport:
                     self._connections.discard(connection)
                     connection.close()
             # Those that a restart of the server has cut off should not all come back at once.
-            self._stop.wait(pause * (0.5 + random.random()))  # noqa: S311
+            stop.wait(pause * (0.5 + random.random()))  # noqa: S311
 
     @contextlib.contextmanager
     def _answering(self, connection: psycopg.Connection[Any]) -> Generator[None]:

@@ -22,6 +22,7 @@ from holdfast.adapters.sql.transaction import SqlTransaction, Statements
 from holdfast.ports.errors import ConflictError
 from holdfast.ports.persistence import Query, SchemaVersion, Transaction
 from holdfast.ports.records import Micros
+from holdfast.ports.urls import shown_url
 
 R = TypeVar("R")
 
@@ -204,5 +205,5 @@ def _open(
             versions=versions,
         )
     raise ValueError(
-        f"{scheme!r} is no database of Holdfast's: use sqlite:///file.db or postgresql://host/database"
+        f"{shown_url(url)!r} is no database of Holdfast's: use sqlite:///file.db or postgresql://host/database"
     )

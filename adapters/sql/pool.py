@@ -16,6 +16,7 @@ import attrs
 from typing_extensions import TypeVar
 
 from holdfast.adapters.sql.errors import TransientError
+from holdfast.ports.forks import leave_alone
 
 
 class Closable(Protocol):
@@ -47,23 +48,20 @@ class Pool(Generic[C]):
         self._size = size
         self._kept = kept
         self._age_seconds = age_seconds
-        self._start_afresh()
+        self._idle: list[Lent[C]] = []
+        self.renew()
 
-    def _start_afresh(self) -> None:
+    def renew(self) -> None:
+        """Begin anew. In a forked child: to close the parent's connections would end its sessions."""
+        leave_alone(*self._idle)
         self._process = os.getpid()
         self._free = threading.BoundedSemaphore(self._size)
         self._lock = threading.Lock()
-        self._idle: list[Lent[C]] = []
-        self._inherited: list[Lent[C]] = []
+        self._idle = []
 
     def take(self, seconds: float) -> Lent[C]:
         """Lend a connection, waiting so long for a free one. TransientError if none became free."""
         until = time.monotonic() + seconds
-        if self._process != os.getpid():
-            # After a fork the connections belong to the parent. Closing them here would end its sessions.
-            inherited = self._idle
-            self._start_afresh()
-            self._inherited = inherited
         if not self._free.acquire(timeout=seconds):
             raise TransientError(f"all {self._size} connections are in use")
         try:
@@ -76,7 +74,8 @@ class Pool(Generic[C]):
 
     def give_back(self, lent: Lent[C], *, is_sound: bool) -> None:
         """Take a connection back. If it is not sound, close it and all idle ones."""
-        if lent.process != os.getpid():
+        if lent.process != self._process:
+            leave_alone(lent)
             return
         with self._lock:
             keep = is_sound and len(self._idle) < self._kept
@@ -87,6 +86,22 @@ class Pool(Generic[C]):
         if not is_sound:
             self.close()
         self._free.release()
+
+    def pause(self, seconds: float) -> bool:
+        """Wait until none is lent, lend none, and close them all. False if that took longer."""
+        until = time.monotonic() + seconds
+        for held in range(self._size):
+            if not self._free.acquire(timeout=max(0.0, until - time.monotonic())):
+                for _ in range(held):
+                    self._free.release()
+                return False
+        self.close()
+        return True
+
+    def resume(self) -> None:
+        """Lend connections again after a pause."""
+        for _ in range(self._size):
+            self._free.release()
 
     def close(self) -> None:
         """Close the idle connections."""

@@ -10,7 +10,6 @@ writes.
 
 import contextlib
 import math
-import os
 import threading
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -19,7 +18,6 @@ from typing import Any, Final, cast
 
 import psycopg
 from psycopg import pq
-from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import Connection, Engine, NullPool, create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -30,83 +28,46 @@ from holdfast.adapters.sql.errors import TransientError, from_sqlstate
 from holdfast.adapters.sql.pool import Pool
 from holdfast.adapters.sql.remembered import Memory, Versions, versions_for
 from holdfast.adapters.sql.rows import Row
+from holdfast.adapters.sql.settings import (
+    BEGIN,
+    BEGIN_SHARED,
+    CHECK_SESSION,
+    CONNECT_SECONDS,
+    JOIN_SHARED,
+    LOCAL_SETTINGS,
+    MEND_SESSION,
+    STATEMENT_SECONDS,
+    TIMEOUTS,
+    connect,
+    connection_settings,
+)
 from holdfast.adapters.sql.sharing import CONNECTIONS_KEPT, CONNECTIONS_MORE, for_bodies, in_body
 from holdfast.adapters.sql.watchdog import Watchdog
 from holdfast.ports.errors import HoldfastError
+from holdfast.ports.forks import leave_alone, renew_in_forks
 
-STATEMENT_SECONDS: Final = 5.0
-LOCK_SECONDS: Final = 2.0
-IDLE_SECONDS: Final = 10.0
 ANSWER_SECONDS: Final = STATEMENT_SECONDS + 3.0
 """How long to wait for an answer: longer than the server works on it."""
 GRACE_SECONDS: Final = 0.5
 """How much longer than that an answer is waited for."""
-CONNECT_SECONDS: Final = 5.0
-CONNECT_SECONDS_MIN: Final = 2.0
-"""The driver waits no shorter for a connection, so a call may take that much longer than its caller wants to wait."""
 AGE_SECONDS: Final = 1800.0
 """When a connection is replaced, so that servers behind a balancer get their share again."""
 
 MIGRATION_LOCK: Final = 0x686F6C64_66617374  # "holdfast"
 
-_BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 _PUT_RECEIPT: Final = f"INSERT INTO holdfast_receipts (id, at) VALUES (%(receipt)s, {POSTGRES_CLOCK})"
-_TIMEOUTS: Final = {
-    "statement_timeout": int(STATEMENT_SECONDS * 1000),
-    "lock_timeout": int(LOCK_SECONDS * 1000),
-    "idle_in_transaction_session_timeout": int(IDLE_SECONDS * 1000),
-}
-_PLANNING: Final = {
-    "jit": "off",
-    "enable_hashjoin": "off",
-    "enable_mergejoin": "off",
-    "enable_seqscan": "off",
-}
-"""All our joins go from a short list into a table by its key. A queue's statistics are always out of date, and would
-lead the planner to read whole tables instead; a plan that is kept would do so for as long as it is."""
 _UNPREPARED: Final = frozenset({"26000", "42P05", "0A000"})
 """What the server says where it has not kept a statement, has kept another, or its result has other columns by now."""
-_SETTINGS: Final = {**_TIMEOUTS, **_PLANNING}
-_LOCAL_SETTINGS: Final = "SELECT " + ", ".join(
-    f"set_config('{k}', '{v}', true)" for k, v in _SETTINGS.items()
-)
 _SHARED_SECONDS: Final = 60.0
 """How long a step's body may let the database wait for its next statement, in a transaction that holds locks."""
-_BEGIN_SHARED: Final = (
-    f"SELECT set_config('idle_in_transaction_session_timeout', '{int(_SHARED_SECONDS * 1000)}', true)"
-)
 _NO_OPTIONS: Final = "unsupported startup parameter"
 """What PgBouncer says to settings of the session."""
-_DEFAULTS: Final = {
-    "application_name": "holdfast",
-    "client_encoding": "utf8",
-    "connect_timeout": f"{CONNECT_SECONDS:.0f}",
-    "keepalives": "1",
-    "keepalives_idle": "10",
-    "keepalives_interval": "5",
-    "keepalives_count": "3",
-    "tcp_user_timeout": "15000",
-}
 
 _Asked = tuple[str, Parameters, bool]
 """A statement, what it is given, and whether it is for the server to keep."""
 
 _Writes = Sequence[tuple[Write, Sequence[Row]]]
 _COMMIT: Final[Sequence[_Asked]] = (("COMMIT", NONE, False),)
-
-
-def connection_settings(url: str, *, session_settings: bool = True) -> dict[str, Any]:
-    """Return psycopg's arguments for a URL; what the URL says of a setting comes before what we would say."""
-    scheme, _, rest = url.partition("://")
-    try:
-        given = conninfo_to_dict(f"{scheme.partition('+')[0]}://{rest}")
-    except psycopg.ProgrammingError as error:
-        raise ValueError(f"it is no PostgreSQL URL: {error}".strip()) from None
-    settings = {**_DEFAULTS, **given}
-    if session_settings:
-        ours = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
-        settings["options"] = f"{ours} {settings.get('options') or ''}".strip()
-    return settings
 
 
 class PostgresLink:
@@ -299,17 +260,23 @@ class PostgresDatabase:
         self._pipeline = pipeline and psycopg.Pipeline.is_supported()
         self._watchdog = Watchdog(answer_seconds)
         self._pool = Pool(self._connect, size=pool_size, kept=pool_size, age_seconds=AGE_SECONDS)
-        self._sharing: tuple[int, Engine] | None = None
+        self._sharing: Engine | None = None
         self._sharing_lock = threading.Lock()
+        renew_in_forks(self)
+
+    def renew(self) -> None:
+        """Begin anew. In a forked child: the connections are the parent's."""
+        leave_alone(self._sharing)
+        self._sharing = None
+        self._sharing_lock = threading.Lock()
+        self._watchdog.renew()
+        self._pool.renew()
 
     @contextlib.contextmanager
     def writer(self, seconds: float, /) -> Generator[PostgresLink]:
         """See `Database.writer`. An answer that has not come by then, or a little later, is not waited for."""
         until = time.monotonic() + seconds + GRACE_SECONDS
-        try:
-            lent = self._pool.take(seconds)
-        except psycopg.Error as error:
-            raise TransientError(f"no connection: {error}") from error
+        lent = self._pool.take(seconds)
         link = PostgresLink(
             lent.connection,
             self._watchdog,
@@ -338,11 +305,9 @@ class PostgresDatabase:
             connection.begin()
             raw = cast("psycopg.Connection[Row]", connection.connection.driver_connection)
             statements = Statements(raw, prepares=False)
-            link = PostgresLink(
-                statements, self._watchdog, (_LOCAL_SETTINGS,), pipeline=False, until=math.inf
-            )
+            link = PostgresLink(statements, self._watchdog, (JOIN_SHARED,), pipeline=False, until=math.inf)
             try:
-                connection.exec_driver_sql(_BEGIN_SHARED)
+                connection.exec_driver_sql(BEGIN_SHARED.format(int(_SHARED_SECONDS * 1000)))
             except SQLAlchemyError as error:
                 connection.invalidate()
                 raise TransientError(f"no transaction: {error}") from error
@@ -354,9 +319,9 @@ class PostgresDatabase:
                     connection.invalidate()
 
     def _shared_engine(self, seconds: float) -> Engine:
-        """Return what bodies of steps get connections of. A fork gets another: these are the parent's."""
+        """Return what bodies of steps get connections of."""
         with self._sharing_lock:
-            if self._sharing is None or self._sharing[0] != os.getpid():
+            if self._sharing is None:
                 engine = create_engine(
                     "postgresql+psycopg://",
                     creator=self._connect_shared,
@@ -368,12 +333,14 @@ class PostgresDatabase:
                     pool_recycle=int(AGE_SECONDS),
                     use_native_hstore=False,
                 )
-                self._sharing = os.getpid(), for_bodies(engine)
-            return self._sharing[1]
+                self._sharing = for_bodies(engine)
+            return self._sharing
 
     def _connect_shared(self) -> psycopg.Connection[Row]:
         settings = connection_settings(self._url, session_settings=False)
-        connection: psycopg.Connection[Row] = psycopg.connect(**settings, prepare_threshold=None)
+        connection: psycopg.Connection[Row] = connect(self._url, settings, CONNECT_SECONDS, autocommit=False)
+        connection.read_only = False  # whatever the role's transactions are by themselves
+        connection.deferrable = False
         return connection
 
     @contextlib.contextmanager
@@ -388,8 +355,8 @@ class PostgresDatabase:
         limit = str(int(seconds * 1000))
         try:
             with engine.connect() as connection, connection.begin():
-                connection.execute(text("BEGIN"))  # the driver is in autocommit mode
-                for name in _TIMEOUTS:
+                connection.execute(text(BEGIN))  # the driver is in autocommit mode
+                for name in TIMEOUTS:
                     connection.execute(
                         text("SELECT set_config(:name, :value, true)"), {"name": name, "value": limit}
                     )
@@ -403,46 +370,48 @@ class PostgresDatabase:
         self._pool.close()
         with self._sharing_lock:
             if self._sharing is not None:
-                self._sharing[1].dispose(close=self._sharing[0] == os.getpid())
+                self._sharing.dispose()
                 self._sharing = None
         self._watchdog.close()
 
     def _use_session_settings(self, use: bool) -> None:
         self._settings = connection_settings(self._url, session_settings=use)
-        self._preamble: tuple[str, ...] = (_BEGIN,) if use else (_BEGIN, _LOCAL_SETTINGS)
+        self._preamble: tuple[str, ...] = (BEGIN,) if use else (BEGIN, LOCAL_SETTINGS)
 
     def _connect(self, seconds: float) -> Statements:
         try:
             return self._connected(seconds)
-        except psycopg.OperationalError as error:
+        except TransientError as error:
             if _NO_OPTIONS not in str(error):
                 raise
-            # A pooler in transaction mode: what can't be set for the session is set in every transaction.
-            self._use_session_settings(use=False)
-            return self._connected(seconds)
+        # A pooler in transaction mode: what can't be set for the session is set in every transaction.
+        self._use_session_settings(use=False)
+        return self._connected(seconds)
 
     def _connected(self, seconds: float) -> Statements:
-        """Connect, in so many seconds at most, or as many as the URL says."""
-        settings = self._settings
-        if settings["connect_timeout"] == _DEFAULTS["connect_timeout"] and seconds < CONNECT_SECONDS:
-            settings = dict(settings)
-            settings["connect_timeout"] = str(math.ceil(max(seconds, CONNECT_SECONDS_MIN)))
-        connection: psycopg.Connection[Row] = psycopg.connect(
-            **settings, autocommit=True, prepare_threshold=None
-        )
+        connection: psycopg.Connection[Row] = connect(self._url, self._settings, seconds, autocommit=True)
         statements = Statements(connection, prepares=False)
-        statements.prepares = _is_direct(statements)
+        try:
+            ((backend, is_as_it_must_be),) = statements.make(CHECK_SESSION, NONE).rows()
+            statements.prepares = _is_direct(statements, backend)
+            if not statements.prepares:
+                # A pooler that takes settings does not hand them on: others have the server's sessions before.
+                self._preamble = (BEGIN, LOCAL_SETTINGS)
+            elif not is_as_it_must_be:
+                statements.make(MEND_SESSION, NONE)
+        except psycopg.Error as error:
+            connection.close()
+            raise from_sqlstate(error.sqlstate, f"{type(error).__name__}: {error}") from error
         return statements
 
 
-def _is_direct(statements: Statements) -> bool:
+def _is_direct(statements: Statements, backend: object) -> bool:
     """Whether a connection is to the server itself: then it is the same process that answers, ever after.
 
     A pooler makes up what a server says of its process when one connects. Behind it a statement may be prepared in one
     server and asked for in another, where another client's has that name.
     """
-    ((answers,),) = statements.make("SELECT pg_backend_pid()", NONE).rows()
-    return bool(answers == statements.connection.info.backend_pid)
+    return bool(backend == statements.connection.info.backend_pid)
 
 
 def _is_in_transaction(connection: psycopg.Connection[Any]) -> bool:

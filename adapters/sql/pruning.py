@@ -17,7 +17,7 @@ _OLD_REPLIES: Final = (
     "(SELECT namespace, key FROM holdfast_replies WHERE created_at < :before LIMIT :limit) RETURNING 1"
 )
 _OLD_SESSIONS: Final = (
-    "DELETE FROM holdfast_sessions WHERE id IN (SELECT s.id FROM holdfast_sessions AS s WHERE s.state = 'dead' "
+    "DELETE FROM holdfast_sessions WHERE id IN (SELECT s.id FROM holdfast_sessions AS s WHERE s.state <> 'open' "
     "AND s.expires_at < :before AND NOT EXISTS "
     "(SELECT 1 FROM holdfast_jobs AS j WHERE j.session = s.id AND j.state = 'leased') LIMIT :limit) RETURNING 1"
 )

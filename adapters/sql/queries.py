@@ -2,8 +2,11 @@
 
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
 
-from collections.abc import Callable, Iterable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar, cast
+
+import attrs
 
 from holdfast.adapters.sql import rows
 from holdfast.adapters.sql.database import Database, Link, Parameters
@@ -22,7 +25,7 @@ from holdfast.adapters.sql.streams import (
 )
 from holdfast.adapters.sql.tables import ENDED
 from holdfast.adapters.sql.values import load_values
-from holdfast.ports.errors import SchemaError
+from holdfast.ports.errors import SchemaError, UnreadableRowError
 from holdfast.ports.persistence import (
     ChildrenLeft,
     CompletedRow,
@@ -55,6 +58,7 @@ from holdfast.ports.persistence import (
     StoreTime,
     StreamRows,
 )
+from holdfast.ports.places import ListPlace
 from holdfast.ports.records import (
     HEARTBEAT,
     STAGE_COMPLETED,
@@ -72,6 +76,20 @@ R = TypeVar("R")
 
 _RUNS: Final = f"SELECT {', '.join(rows.RUN)} FROM holdfast_runs WHERE "
 _HISTORY: Final = f"SELECT {', '.join(rows.HISTORY)} FROM holdfast_history WHERE "
+
+
+_STATUSES: Final = frozenset(status.value for status in RunStatus)
+
+_log = logging.getLogger("holdfast.sql")
+
+
+def _readable(found: Iterable[rows.Row]) -> Iterator[Run]:
+    """Yield the runs of rows: one that can't be read is in no list, so that the others are."""
+    for row in found:
+        try:
+            yield rows.run_from(row)
+        except UnreadableRowError as error:
+            _log.error("a run is left out of a list: %s", error)
 
 
 class Answers:
@@ -142,17 +160,23 @@ class Answers:
         )
 
     def _list_runs(self, link: Link, query: ListRuns) -> tuple[Run, ...]:
-        question = runs_listed(query)
-        return (
-            tuple(map(rows.run_from, self._ask(link, question.sql, **question.parameters)))
-            if question
-            else ()
-        )
+        listed: list[Run] = []
+        while (question := runs_listed(query)) is not None:
+            found = self._ask(link, question.sql, **question.parameters)
+            readable = list(_readable(found))
+            listed += readable
+            if len(readable) == len(found):
+                break
+            # A page is full unless there are no more: whoever asks goes by that.
+            last = dict(zip(rows.RUN, found[-1], strict=True))
+            place = ListPlace(last["created_at"], last["key"])
+            query = attrs.evolve(query, after=place, limit=len(found) - len(readable))
+        return tuple(listed)
 
     def _count_runs(self, link: Link, query: CountRuns) -> dict[RunStatus, int]:
         question = runs_counted(query.which)
         found = self._ask(link, question.sql, **question.parameters) if question else ()
-        return {RunStatus(status): number for status, number in found}
+        return {RunStatus(status): number for status, number in found if status in _STATUSES}
 
     def _jobs_of_run(self, link: Link, query: JobsOfRun) -> tuple[Job, ...]:
         sql = f"SELECT {', '.join(rows.JOB)} FROM holdfast_jobs WHERE run = :run ORDER BY number"

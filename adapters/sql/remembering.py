@@ -117,7 +117,7 @@ class RememberingTransaction(SqlTransaction):
             super()._write(net, plan)
             if self._found is not None and writes == (self._writes.jobs[0],):
                 self._leased = net.jobs.get(self._found.key)
-            self._remembers.memory.forget(net.runs)
+            self._remembers.memory.forget({*net.runs, *net.blocked_runs})
         elif writes == (self._writes.runs[0], self._writes.history):
             self._after = attrs.evolve(one, run=net.runs[one.run.key], steps=one.steps + 1)
             self._store(one, net, plan, STEP)

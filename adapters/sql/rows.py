@@ -1,11 +1,13 @@
 """Between rows, which are plain tuples in the order of a table's columns, and records."""
 
 from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
 from operator import attrgetter
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import attrs
 
+from holdfast.ports.errors import UnreadableRowError
 from holdfast.ports.persistence import CompletedRow, NodeRows, SlotPlace, WaitedFor
 from holdfast.ports.records import (
     ClosePolicy,
@@ -32,8 +34,10 @@ from holdfast.ports.records import (
     StreamState,
 )
 from holdfast.ports.said import AiCall, AiCallKind, AiTotal, Annotation, Artifact, Scope
+from holdfast.ports.unreadable import RunOutline, replace_unreadable, shown, unreadable_columns
 
 Row: TypeAlias = tuple[Any, ...]
+E = TypeVar("E", bound=StrEnum)
 
 
 def _fields(record: type[attrs.AttrsInstance]) -> tuple[str, ...]:
@@ -73,18 +77,26 @@ COST_PART: Final = 1_000_000
 
 
 def run_from(row: Row) -> Run:
-    """Return the run in a row of `RUN`."""
+    """Return the run in a row of `RUN`. UnreadableRowError."""
     fields = dict(zip(RUN, row, strict=True))
-    fields["status"] = _STATUS[fields["status"]]
-    fields["close_policy"] = _CLOSE_POLICY[fields["close_policy"]]
+    try:
+        fields["status"] = _STATUS[fields["status"]]
+        fields["close_policy"] = _CLOSE_POLICY[fields["close_policy"]]
+        if fields["last_row"] < 0:  # what is added to its history would come before what is there
+            raise KeyError("last_row")
+    except (KeyError, TypeError):
+        raise _unreadable("holdfast_runs", fields["key"], unreadable_columns(Run, fields)) from None
     return Run(**fields)
 
 
 def job_from(row: Row) -> Job:
-    """Return the job in a row of `JOB`."""
+    """Return the job in a row of `JOB`. UnreadableRowError."""
     fields = dict(zip(JOB, row, strict=True))
-    fields["kind"] = _KIND[fields["kind"]]
-    fields["state"] = _STATE[fields["state"]]
+    try:
+        fields["kind"] = _KIND[fields["kind"]]
+        fields["state"] = _STATE[fields["state"]]
+    except KeyError:
+        raise _unreadable("holdfast_jobs", fields["run"], unreadable_columns(Job, fields)) from None
     return Job(**fields)
 
 
@@ -99,9 +111,12 @@ def payload_from(inline: str | None, blob: str | None) -> Payload | None:
 
 
 def history_from(row: Row) -> HistoryRow:
-    """Return the history row in a row of `HISTORY`."""
+    """Return the history row in a row of `HISTORY`. UnreadableRowError."""
     run, number, type_, at, node, item, epoch, inline, blob, data = row
-    payload = None if inline is None and blob is None else Payload(inline=inline, blob=blob)
+    try:
+        payload = None if inline is None and blob is None else Payload(inline=inline, blob=blob)
+    except ValueError as error:
+        raise UnreadableRowError("holdfast_history", run, "blob", str(error)) from None
     # By place: to make one by name takes twice as long, and a replay reads thousands.
     return HistoryRow(run, number, type_, at, node, item, epoch, payload, data)
 
@@ -120,8 +135,12 @@ def plan_from(row: Row) -> PlanRow:
 
 
 def session_from(row: Row) -> Session:
-    """Return the session in a row of `SESSION`."""
-    fields = dict(zip(SESSION, row, strict=True))
+    """Return the session in a row of `SESSION`.
+
+    One in a state that this version does not know is dead: what it holds is given to others, who write under an epoch
+    of their own.
+    """
+    fields = replace_unreadable(Session, dict(zip(SESSION, row, strict=True)))
     fields["state"] = SessionState(fields["state"])
     return Session(**fields)
 
@@ -138,12 +157,12 @@ def duty_from(row: Row) -> Duty:
 
 def sink_from(row: Row) -> Sink:
     """Return the sink in a row of `SINK`."""
-    return Sink(**dict(zip(SINK, row, strict=True)))
+    return Sink(**replace_unreadable(Sink, dict(zip(SINK, row, strict=True))))
 
 
 def stream_from(row: Row) -> Stream:
     """Return the stream in a row of `STREAM`."""
-    fields = dict(zip(STREAM, row, strict=True))
+    fields = replace_unreadable(Stream, dict(zip(STREAM, row, strict=True)))
     fields["state"] = StreamState(fields["state"])
     return Stream(**fields)
 
@@ -167,7 +186,7 @@ def note_from(row: Row) -> Note:
 def annotation_from(row: Row) -> Annotation:
     """Return the annotation in a row of `ANNOTATION`."""
     fields = dict(zip(ANNOTATION, row, strict=True))
-    fields["scope"] = Scope(fields["scope"])
+    fields["scope"] = _known(Scope, "holdfast_annotations", fields["run"], "scope", fields["scope"])
     return Annotation(**fields)
 
 
@@ -179,7 +198,7 @@ def artifact_from(row: Row) -> Artifact:
 def ai_call_from(row: Row) -> AiCall:
     """Return the call of a model in a row of `AI_CALL`."""
     fields = dict(zip(AI_CALL, row, strict=True))
-    fields["kind"] = AiCallKind(fields["kind"])
+    fields["kind"] = _known(AiCallKind, "holdfast_ai_calls", fields["run"], "kind", fields["kind"])
     for name in ("prompt", "response"):
         fields[name] = payload_from(fields[name], fields.pop(f"{name}_blob"))
     return AiCall(**fields)
@@ -221,12 +240,15 @@ def slot_from(row: Row) -> SlotName:
 def waited_for_from(row: Row) -> WaitedFor:
     """Return a row of a namespace, a key, its limits, and how many slots are used."""
     namespace, key, limit, rate_limit, rate_period, used = row
+    # They are of whoever waits first: if that can't be read, it is to be found, and what is behind it is not to wait.
+    limits = (one if one is None or isinstance(one, int) else 1 for one in (limit, rate_limit, rate_period))
+    limit, rate_limit, rate_period = limits
     return WaitedFor(SlotPlace(namespace, key), limit, used, rate_limit, rate_period)
 
 
 def rate_from(row: Row) -> RateWindow:
     """Return the row of `RATE` in which starts are counted."""
-    return RateWindow(**dict(zip(RATE, row, strict=True)))
+    return RateWindow(**replace_unreadable(RateWindow, dict(zip(RATE, row, strict=True))))
 
 
 def completed_from(row: Row) -> CompletedRow:
@@ -238,6 +260,25 @@ def completed_from(row: Row) -> CompletedRow:
 def node_rows_from(row: Row) -> NodeRows:
     """Return a row of run, node, type, first and last number, and how many."""
     return NodeRows(*row)
+
+
+def outline_from(row: Row) -> RunOutline:
+    """Return a row of the fields of an outline."""
+    return RunOutline(*row)
+
+
+def _known(kind: type[E], table: str, run: str, column: str, value: str) -> E:
+    try:
+        return kind(value)
+    except ValueError:
+        why = f"it is {shown(value)}, which this version does not know"
+        raise UnreadableRowError(table, run, column, why) from None
+
+
+def _unreadable(table: str, run: str, columns: Iterable[tuple[str, str]]) -> UnreadableRowError:
+    """Return the error that says which of these columns can't be read, of which there is one at least."""
+    column, why = next(iter(columns))
+    return UnreadableRowError(table, run, column, why)
 
 
 def values_of(columns: Sequence[str]) -> Callable[[object], Row]:

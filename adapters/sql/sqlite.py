@@ -7,8 +7,10 @@ would be too late. `synchronous=FULL`: a commit is on the disk when it returns.
 
 import contextlib
 import os
+import re
 import sqlite3
 import threading
+import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Final
@@ -22,7 +24,9 @@ from holdfast.adapters.sql.errors import TransientError, from_sqlite
 from holdfast.adapters.sql.pool import Pool
 from holdfast.adapters.sql.rows import Row
 from holdfast.adapters.sql.sharing import for_bodies, in_body
-from holdfast.ports.errors import UnavailableError
+from holdfast.ports.errors import AccessDeniedError, ForkedStoreError, InvalidUrlError, UnavailableError
+from holdfast.ports.forks import leave_alone, renew_in_forks
+from holdfast.ports.urls import shown_url
 
 BUSY_SECONDS_MAX: Final = 5.0
 """How long SQLite itself waits for another process's transaction, before a try has failed."""
@@ -34,15 +38,39 @@ READER_AGE_SECONDS: Final = 1800.0
 _SETTINGS: Final = (
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
+    "PRAGMA fullfsync = ON",  # macOS calls it synced when it is on its way
+    "PRAGMA checkpoint_fullfsync = ON",
     "PRAGMA foreign_keys = ON",
 )
+_SETTINGS_OF_BODIES: Final = (
+    *_SETTINGS[1:],
+    "PRAGMA query_only = OFF",
+    "PRAGMA ignore_check_constraints = OFF",
+    "PRAGMA writable_schema = OFF",
+)
+"""For a connection that the body of another step may have set as it liked."""
+
+
+_IN_THE_MIDDLE: Final = (
+    "this process was forked in the middle of a transaction of its parent, by the body of a step, say: SQLite can't be"
+    " used in it; fork elsewhere, or begin another process as `subprocess` does"
+)
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def sqlite_path(url: str) -> str:
     """Return the file that a URL names: `sqlite:///relative.db` or `sqlite:////absolute.db`. ValueError if none."""
-    path = unquote(url.partition("://")[2].partition("?")[0])
+    path = unquote(url.partition("://")[2].partition("?")[0], errors="surrogateescape")
     if not path.startswith("/") or path in {"/", "/:memory:"}:
-        raise ValueError(f"{url!r} names no file: use sqlite:///relative.db or sqlite:////absolute.db")
+        raise ValueError(
+            f"{shown_url(url)!r} names no file: use sqlite:///relative.db or sqlite:////absolute.db"
+        )
+    if _CONTROL.search(path):
+        raise ValueError("the file's name has characters that can't be printed")
+    try:
+        path.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        raise ValueError("the file's name has half of a surrogate pair, which no file's name has") from None
     return path[1:]
 
 
@@ -132,13 +160,43 @@ class SqliteDatabase:
         self._path = path
         self._busy_seconds = min(busy_seconds, BUSY_SECONDS_MAX)
         self._lock = threading.Lock()
-        self._process = os.getpid()
         self._writer: sqlite3.Connection | None = None
-        self._inherited: sqlite3.Connection | None = None
-        self._sharing: tuple[int, Engine] | None = None
+        self._sharing: Engine | None = None
+        self._is_spoilt = False
         self._readers = Pool(
             self._connect_reader, size=READERS_MAX, kept=READERS_KEPT, age_seconds=READER_AGE_SECONDS
         )
+        renew_in_forks(self)
+
+    def renew(self) -> None:
+        """Begin anew. In a forked child SQLite's connections must not be used, nor closed."""
+        leave_alone(self._writer, self._sharing)
+        self._lock = threading.Lock()
+        self._writer = self._sharing = None
+        self._readers.renew()
+
+    def pause(self, seconds: float, /) -> bool:
+        """See `Pausable`. What a connection has locked is known to SQLite by the process, which a child is not.
+
+        It would go by what its parent had locked then: wait for ever, or not lock what the parent changes.
+        """
+        until = time.monotonic() + seconds
+        if not self._lock.acquire(timeout=seconds):
+            return False
+        if not self._readers.pause(until - time.monotonic()):
+            self._lock.release()
+            return False
+        self._let_go()
+        return True
+
+    def resume(self) -> None:
+        """See `Pausable`."""
+        self._readers.resume()
+        self._lock.release()
+
+    def spoil(self) -> None:
+        """See `Pausable`."""
+        self._is_spoilt = True
 
     @contextlib.contextmanager
     def writer(self, seconds: float, /) -> Generator[SqliteLink]:
@@ -146,10 +204,7 @@ class SqliteDatabase:
         if not self._lock.acquire(timeout=seconds):
             raise TransientError("another thread of this process keeps the database busy")
         try:
-            if self._writer is None or self._process != os.getpid():
-                # After a fork: SQLite's connections must not be used, nor closed, in the child.
-                self._inherited = self._writer
-                self._process = os.getpid()
+            if self._writer is None:
                 self._writer = self._connect()
             link = SqliteLink(self._writer)
             try:
@@ -182,6 +237,9 @@ class SqliteDatabase:
                 connection.begin()
                 raw = connection.connection.driver_connection
                 assert isinstance(raw, sqlite3.Connection)
+                with _translated():
+                    for setting in _SETTINGS_OF_BODIES:
+                        raw.execute(setting)
                 link = SqliteLink(raw)
                 link.begin()
                 try:
@@ -194,11 +252,11 @@ class SqliteDatabase:
             self._lock.release()
 
     def _shared_engine(self) -> Engine:
-        """Return what bodies of steps get connections of. A fork gets another: SQLite's are of one process."""
-        if self._sharing is None or self._sharing[0] != os.getpid():
+        """Return what bodies of steps get connections of."""
+        if self._sharing is None:
             engine = create_engine("sqlite://", creator=self._connect, poolclass=QueuePool, pool_size=1)
-            self._sharing = os.getpid(), for_bodies(engine)
-        return self._sharing[1]
+            self._sharing = for_bodies(engine)
+        return self._sharing
 
     @contextlib.contextmanager
     def migration(self, seconds: float, /) -> Generator[Connection]:
@@ -217,15 +275,20 @@ class SqliteDatabase:
     def close(self) -> None:
         """See `Database.close`."""
         with self._lock:
-            if self._writer is not None:
-                self._writer.close()
-                self._writer = None
-            if self._sharing is not None:
-                self._sharing[1].dispose(close=self._sharing[0] == os.getpid())
-                self._sharing = None
+            self._let_go()
         self._readers.close()
 
+    def _let_go(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        if self._sharing is not None:
+            self._sharing.dispose()
+            self._sharing = None
+
     def _connect(self) -> sqlite3.Connection:
+        if self._is_spoilt:
+            raise ForkedStoreError(_IN_THE_MIDDLE)
         with _translated():
             self._create_file()
             connection = sqlite3.connect(
@@ -245,9 +308,21 @@ class SqliteDatabase:
         return connection
 
     def _create_file(self) -> None:
-        """Make the file for its owner only: SQLite gives its companions the same mode."""
-        if not Path(self._path).exists():
-            try:
-                os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
-            except OSError as error:
-                raise UnavailableError(f"the database file can't be made: {error}") from error
+        """Make the file for its owner only: SQLite gives its companions the same mode.
+
+        SQLite has one word for all that keeps it from opening a file, whether or not it may change by itself.
+        """
+        path = Path(self._path)
+        try:
+            if path.is_dir():
+                raise InvalidUrlError(f"the URL names a folder, not a file: {self._path!r}")
+            if not path.exists():
+                os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            elif not os.access(path, os.R_OK | os.W_OK) or not os.access(path.absolute().parent, os.W_OK):
+                raise AccessDeniedError(
+                    f"the database's file, or its folder, can't be written by this user: {self._path!r}"
+                )
+        except PermissionError as error:
+            raise AccessDeniedError(f"the database file can't be made: {error}") from error
+        except OSError as error:
+            raise UnavailableError(f"the database file can't be made: {error}") from error

@@ -12,6 +12,8 @@ from holdfast.adapters.sql.dialects import Dialect, Write, upsert
 from holdfast.adapters.sql.updates import OF_JOBS, OF_RUNS
 from holdfast.adapters.sql.waiting import SOURCES, Searches, searches_for
 from holdfast.ports.persistence import Waiting
+from holdfast.ports.records import ClosePolicy, JobKind
+from holdfast.ports.unreadable import INSTANT_MAX, NUMBER_MAX
 
 _RUN_NAME = ("namespace", "id", "generation")
 _RUN_ORIGIN = ("rerun_of", "rerun_from", "kept")
@@ -23,6 +25,16 @@ _CANCELLING: Final = (
     "check_after = NULL, give_up_at = NULL"
 )
 """What `cancelling` makes of a check, besides how often it may be tried."""
+
+
+_CLOSE_POLICIES: Final = ", ".join(f"'{policy.value}'" for policy in ClosePolicy)
+_JOB_KINDS: Final = f"({', '.join(repr(kind.value) for kind in JobKind)})"
+_BLOCKED: Final = (
+    f"status = CASE WHEN status IN {tables.ENDED} THEN status ELSE 'blocked' END, "
+    f"close_policy = CASE WHEN close_policy IN ({_CLOSE_POLICIES}) THEN close_policy ELSE 'cancel' END"
+)
+_HELD: Final = "state = 'held', session = NULL, leased_at = NULL, heartbeat_by = NULL"
+"""What `blocked_run` and `held_job` make of a run and a job, besides what they are given."""
 
 
 _HEARD: Final = (
@@ -75,6 +87,8 @@ class Reads:
     lock_streams: str
     lock_due_streams: str
     lock_parked_streams: str
+    outlines: str
+    lock_outlines: str
     run_keys: str
     unheard: str
     due_runs: str
@@ -99,6 +113,8 @@ class Writes:
     attributes: Write
     said_texts: Write
     runs: tuple[Write, ...]
+    blocked_runs: Write
+    held_jobs: Write
     cancelled_work: Write
     closed_runs: Write
     closed_nodes: Write
@@ -164,6 +180,12 @@ def reads_for(dialect: Dialect) -> Reads:
         f"SELECT {_listed(rows.RATE, 'w')} FROM {slots} CROSS JOIN holdfast_rates AS w "
         "WHERE w.namespace = k.namespace AND w.name = k.name ORDER BY w.namespace, w.name"
     )
+    outlines = (
+        "SELECT r.key, r.namespace, r.id, r.workflow, r.version, r.status, "
+        "coalesce((SELECT max(h.number) FROM holdfast_history AS h WHERE h.run = r.key "
+        f"AND h.number <= {NUMBER_MAX}), 0) FROM holdfast_runs AS r "
+        f"WHERE {dialect.one_of('r.key', 'keys')} ORDER BY r.key"
+    )
     places = dialect.table_of("places", "p", {"namespace": "text", "key": "text"})
     lock = dialect.lock.format
     made = Reads(
@@ -189,10 +211,10 @@ def reads_for(dialect: Dialect) -> Reads:
         "AND j.waits_for = :key AND j.kind = 'check' ORDER BY j.run, j.number",
         sessions=known_sessions,
         lock_sessions=known_sessions + lock("s"),
-        lock_expired_sessions=f"{sessions}s.state = 'open' AND s.expires_at < :before "
-        f"ORDER BY s.id LIMIT :limit{dialect.skip_locked}",
+        lock_expired_sessions=f"{sessions}s.state = 'open' AND (s.expires_at < :before "
+        f"OR s.expires_at > {INSTANT_MAX}) ORDER BY s.id LIMIT :limit{dialect.skip_locked}",
         lost_jobs="SELECT j.run, j.number FROM holdfast_jobs AS j JOIN holdfast_sessions AS s ON s.id = j.session "
-        "WHERE j.state = 'leased' AND s.state = 'dead' ORDER BY j.run, j.number LIMIT :limit",
+        "WHERE j.state = 'leased' AND s.state <> 'open' ORDER BY j.run, j.number LIMIT :limit",
         silent_jobs="SELECT j.run, j.number FROM holdfast_jobs AS j WHERE j.heartbeat_by < :before "
         "AND j.state = 'leased' ORDER BY j.heartbeat_by, j.run, j.number LIMIT :limit",
         active_runs=f"SELECT key FROM holdfast_runs WHERE status NOT IN {tables.ENDED} AND key > :after "
@@ -226,13 +248,16 @@ def reads_for(dialect: Dialect) -> Reads:
         f"WHERE o.sink = k.sink AND o.run = k.run ORDER BY o.sink, o.run{lock('o')}",
         lock_due_streams=f"{streams} holdfast_outbox AS o WHERE o.sink = (SELECT s.key FROM holdfast_sinks AS s "
         "WHERE s.namespace = :namespace AND s.name = :name AND (s.retry_at IS NULL OR s.retry_at <= :now)) "
-        f"AND o.due_at <= :now ORDER BY o.due_at, o.run LIMIT :limit{dialect.skip_locked}",
+        "AND o.due_at <= :now "
+        f"ORDER BY o.due_at, o.run LIMIT :limit{dialect.skip_locked}",
         lock_parked_streams=f"{streams} holdfast_outbox AS o WHERE o.state = 'parked' "
         "AND o.sink IN (SELECT s.key FROM holdfast_sinks AS s WHERE s.namespace = :namespace "
         "AND (CAST(:sink AS text) = '' OR s.name = :sink)) "
         "AND (CAST(:run_id AS text) = '' OR o.run IN (SELECT r.key FROM holdfast_runs AS r "
         "WHERE r.namespace = :namespace AND r.id = :run_id)) "
         f"ORDER BY o.sink, o.run LIMIT :limit{lock('o')}",
+        outlines=outlines,
+        lock_outlines=outlines + lock("r"),
         run_keys="SELECT key FROM holdfast_runs WHERE key > :after ORDER BY key LIMIT :limit",
         unheard="SELECT s.key, r.key, r.last_row, r.updated_at FROM holdfast_runs AS r "
         "JOIN holdfast_sinks AS s ON s.namespace = r.namespace AND s.since <= r.updated_at "
@@ -273,6 +298,16 @@ def writes_for(dialect: Dialect) -> Writes:
         attributes=dialect.insert(tables.attributes, rows.ATTRIBUTE),
         said_texts=dialect.insert_said_texts(),
         runs=tuple(dialect.update(tables.runs, ("key",), columns) for columns in (*OF_RUNS, run_columns)),
+        blocked_runs=dialect.update(
+            tables.runs, ("key",), ("updated_at", "last_row"), sets=_BLOCKED, only="status IS NOT NULL"
+        ),
+        held_jobs=dialect.update(
+            tables.jobs,
+            ("run",),
+            (),
+            sets=_HELD,
+            only=f"(kind NOT IN {_JOB_KINDS} OR state NOT IN ('owed', 'leased'))",
+        ),
         cancelled_work=dialect.update(
             tables.jobs, ("run", "node"), ("max_attempts",), sets=_CANCELLING, only="kind = 'check'"
         ),

@@ -85,6 +85,7 @@ runs: Final = Table(
     _name("close_policy", default="cancel"),
     _number("children", default=0),
     _number("rank", default=0),
+    _text("mailbox", nullable=True),
     UniqueConstraint("namespace", "id", "generation", name="holdfast_runs_name"),
 )
 # Lists go by one of the next three, or by attributes. Of their columns only the status ever changes. Settling a job

@@ -41,6 +41,7 @@ from holdfast.ports.records import (
     StreamKey,
 )
 from holdfast.ports.said import Annotation
+from holdfast.ports.unreadable import RunOutline
 
 T = TypeVar("T")
 
@@ -335,6 +336,11 @@ class SqlTransaction:
             return ()
         parameters = {"namespace": namespace, "sink": sink, "run_id": run_id, "limit": limit}
         return self._search(self._reads.lock_parked_streams, parameters, rows.stream_from)
+
+    def outlines(self, keys: Collection[str], /, *, lock: bool) -> Sequence[RunOutline]:
+        """See `Transaction.outlines`."""
+        sql = self._reads.lock_outlines if lock else self._reads.outlines
+        return self._by_text(sql, "keys", keys, rows.outline_from, lock=lock)
 
     def run_keys(self, after: str, limit: int, /) -> Sequence[str]:
         """See `Transaction.run_keys`."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.sql.inbox import Inbox
+from holdfast.ports.forks import leave_alone, renew_in_forks
 from holdfast.ports.transport import Delivery, Hint
 
 LOOK_SECONDS_MIN: Final = 0.002
@@ -25,8 +26,32 @@ class SqliteTransport:
         self._path = Path(path).absolute()
         self._inbox = Inbox()
         self._connection: sqlite3.Connection | None = None
+        self.renew()
+        renew_in_forks(self)
+
+    def renew(self) -> None:
+        """Begin anew. In a forked child SQLite's connections must not be used, nor closed."""
+        leave_alone(self._connection)
+        self._inbox.renew()
+        self._connection = None
         self._version: int | None = None
         self._pause = LOOK_SECONDS_MIN
+
+    def pause(self, seconds: float, /) -> bool:
+        """See `Pausable`."""
+        return self._inbox.pause(seconds, self._let_go)
+
+    def resume(self) -> None:
+        """See `Pausable`."""
+        self._inbox.resume()
+
+    def spoil(self) -> None:
+        """See `Pausable`. The store says why it can't be used."""
+
+    def reopen(self) -> None:
+        """See `Reopenable`."""
+        if self._inbox.is_closed:
+            self.renew()
 
     def announce(self, hints: Sequence[Hint], /) -> None:
         """See `JobTransport.announce`."""
@@ -51,6 +76,9 @@ class SqliteTransport:
     def close(self) -> None:
         """See `JobTransport.close`."""
         self._inbox.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             with contextlib.suppress(sqlite3.Error):

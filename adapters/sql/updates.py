@@ -22,8 +22,9 @@ OF_RUNS: Final = (
         *("status", "updated_at", "ended_at", "last_row", "last_job", "open_jobs", "progress", "result"),
         *("error", "children"),
     ),
+    ("updated_at", "last_row", "mailbox"),
 )
-"""What changes of a run: with a row of its history, and with a job that is over. The narrowest first."""
+"""What changes of a run: with a row of its history, with a job that is over, and with messages."""
 OF_JOBS: Final = (
     (
         *("state", "epoch", "attempts", "session", "wake_at", "leased_at", "losses", "first_claimed_at"),

@@ -11,6 +11,7 @@ import os
 import socket
 import threading
 import time
+from functools import partial
 from typing import Protocol
 
 
@@ -28,24 +29,28 @@ class Watchdog:
     def __init__(self, seconds: float) -> None:
         """`seconds` is how long an answer may take."""
         self._seconds = seconds
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin anew. In a forked child: who waits in the parent is none of its business."""
         self._lock = threading.Lock()
         self._waiting: dict[int, tuple[float, HasSocket]] = {}
         self._anyone = threading.Event()
         self._stopped = threading.Event()
-        self._closed = False
         self._thread: threading.Thread | None = None
 
     def enter(self, connection: HasSocket, until: float = math.inf) -> None:
         """Say that an answer is being waited for, and not longer than until then, by the monotonic clock."""
         with self._lock:
             self._waiting[id(connection)] = (min(time.monotonic() + self._seconds, until), connection)
-            if not self._closed and (self._thread is None or not self._thread.is_alive()):
-                # The first time, or after a fork: then who waits in the parent is none of our business.
-                self._waiting = {id(connection): self._waiting[id(connection)]}
-                self._thread = threading.Thread(target=self._watch, name="holdfast-watchdog", daemon=True)
+            if self._thread is None:
+                self._anyone, self._stopped = threading.Event(), threading.Event()
+                watch = partial(self._watch, self._anyone, self._stopped)
+                self._thread = threading.Thread(target=watch, name="holdfast-watchdog", daemon=True)
                 self._thread.start()
-        if not self._anyone.is_set():
-            self._anyone.set()
+            anyone = self._anyone
+        if not anyone.is_set():
+            anyone.set()
 
     def leave(self, connection: HasSocket) -> None:
         """Say that the answer came, or that nobody waits for it any more."""
@@ -53,28 +58,27 @@ class Watchdog:
             self._waiting.pop(id(connection), None)
 
     def close(self) -> None:
-        """Stop watching."""
+        """Stop watching, until somebody waits again."""
         with self._lock:
-            self._closed = True
             thread, self._thread = self._thread, None
-        self._stopped.set()
-        self._anyone.set()
+            self._stopped.set()
+            self._anyone.set()
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
-    def _watch(self) -> None:
+    def _watch(self, anyone: threading.Event, stopped: threading.Event) -> None:
         while True:
-            self._anyone.wait()
+            anyone.wait()
+            if stopped.is_set():
+                return
             with self._lock:
-                if self._closed:
-                    return
                 now = time.monotonic()
                 overdue = [connection for until, connection in self._waiting.values() if until < now]
-                if not self._waiting:
-                    self._anyone.clear()
+                if not self._waiting and not stopped.is_set():
+                    anyone.clear()
             for connection in overdue:
                 hang_up(connection)
-            self._stopped.wait(min(self._seconds / 4, 0.25))
+            stopped.wait(min(self._seconds / 4, 0.25))
 
 
 def hang_up(connection: HasSocket) -> None:

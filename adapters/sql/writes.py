@@ -34,6 +34,15 @@ def write_plan(net: NetChanges, writes: Writes, known: Known) -> WritePlan:
         (writes.attributes, _attributes(net)),
         (writes.said_texts, sorted({row for said in net.annotations for row in said_text_rows(said, net)})),
         *run_updates(writes.runs, net.runs, known),
+        (
+            writes.blocked_runs,
+            [
+                (one.at, one.last_row, run)
+                for run, one in sorted(net.blocked_runs.items())
+                if one.last_row is not None
+            ],
+        ),
+        (writes.held_jobs, [(run,) for run in sorted(net.blocked_runs)]),
         (writes.cancelled_work, [(most, *place) for place, most in sorted(net.cancelled_work.items())]),
         (writes.closed_runs, [(run,) for run in sorted(net.closed_runs)]),
         (writes.closed_nodes, sorted(net.closed_nodes)),

@@ -17,7 +17,7 @@ def list_files(paths: list[str]) -> list[str]:
 
 
 @stage(retry=patiently, timeout=timedelta(seconds=30))
-def count(ctx: StageContext, path: str) -> dict[str, int]:
+def count(ctx: StageContext, path: str) -> Counter[str]:
     """Count the words of one file. The first attempt fails, as disks and networks sometimes do."""
     if ctx.attempt == 1:
         raise OSError("a glitch")
@@ -26,8 +26,8 @@ def count(ctx: StageContext, path: str) -> dict[str, int]:
 
 
 @stage
-def add_up(counts: list[dict[str, int]]) -> list[tuple[str, int]]:
-    total = sum(map(Counter, counts), Counter[str]())
+def add_up(counts: list[Counter[str]]) -> list[tuple[str, int]]:
+    total = sum(counts, Counter[str]())
     return sorted(total.items(), key=lambda pair: (-pair[1], pair[0]))[:10]
 
 

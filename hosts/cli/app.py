@@ -1,61 +1,49 @@
-"""The command line itself: its groups, and what becomes of errors."""
+"""The command line itself: its groups, and what becomes of errors. Help is shown without the engine."""
 
+import os
 import sys
-import traceback
-from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable, Sequence
+from functools import partial
 from io import TextIOWrapper
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from holdfast.hosts.cli.ai import ai_command
-from holdfast.hosts.cli.annotating import annotate_command
-from holdfast.hosts.cli.artifacts import artifacts_command
-from holdfast.hosts.cli.database import database
-from holdfast.hosts.cli.debugging import debug_command
-from holdfast.hosts.cli.doctor import doctor_command
-from holdfast.hosts.cli.exits import Exit, Problem, problem_of
-from holdfast.hosts.cli.exposed import query_command, update_command
-from holdfast.hosts.cli.hearing import logs_command
+from holdfast.hosts.cli.exits import Exit
 from holdfast.hosts.cli.help import exits
-from holdfast.hosts.cli.histories import export_command
-from holdfast.hosts.cli.letters import letters_command, replay_command
-from holdfast.hosts.cli.linting import lint_command
-from holdfast.hosts.cli.listing import list_command
-from holdfast.hosts.cli.logs import log_holdfast, stop_logging
-from holdfast.hosts.cli.removing import remove_run_command
-from holdfast.hosts.cli.replaying import check_upgrade_command, replay_history_command
-from holdfast.hosts.cli.rerunning import rerun_command
-from holdfast.hosts.cli.screen import Screen
-from holdfast.hosts.cli.showing import show_command
-from holdfast.hosts.cli.signalling import signal_command
-from holdfast.hosts.cli.sinks import add_command, remove_command, sinks_command
-from holdfast.hosts.cli.starting import start_command
-from holdfast.hosts.cli.steering import (
-    cancel_command,
-    pause_command,
-    resume_command,
-    terminate_command,
-)
-from holdfast.hosts.cli.target import ENGINE_VARIABLE, URL_VARIABLE
-from holdfast.hosts.cli.waiting import wait_command
-from holdfast.hosts.cli.waking import wake_command
-from holdfast.hosts.cli.why import why_command
-from holdfast.hosts.cli.working import worker_command
+from holdfast.hosts.cli.late import late_commands
+from holdfast.hosts.cli.places import COMMANDS
+from holdfast.hosts.cli.streams import tolerant_stderr
 
-_HELP = f"""Durable workflows: run workers, start runs, look at them.
+if TYPE_CHECKING:
+    from holdfast.hosts.cli.screen import Screen
+
+_GROUPS: Final = {
+    "run": "Start runs, look at them, wait for them, pause and end them, run them again.",
+    "history": "Write the histories of runs as documents.",
+    "sink": "Say where events go.",
+    "dead-letter": "Look at the events that a sink refuses, and let them go on.",
+    "db": "Look after a store's tables.",
+}
+_HELP: Final = """Durable workflows: run workers, start runs, look at them.
 
 ENGINE is MODULE:ENGINE, as in shop.workflows:engine: an Engine in a module that can be imported from here. Commands
-that need none of your code also take a URL, as in sqlite:///runs.db. What is left out is taken from {ENGINE_VARIABLE}
-or {URL_VARIABLE}.
+that need none of your code also take a URL, as in sqlite:///runs.db. What is left out is taken from HOLDFAST_ENGINE
+or HOLDFAST_URL.
 """
 
 
-def _version() -> str:
+def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if not wanted or context.resilient_parsing:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
-        return version("holdfast")
+        found = version("holdfast")
     except PackageNotFoundError:
-        return "(not installed)"
+        found = "(not installed)"
+    click.echo(f"holdfast, version {found}")
+    context.exit()
 
 
 @click.group(
@@ -63,57 +51,29 @@ def _version() -> str:
     epilog=exits(),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(_version(), prog_name="holdfast")
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
 def command_line() -> None:
     """Run the command line."""
 
 
-@click.group("run")
-def runs() -> None:
-    """Start runs, look at them, wait for them, pause and end them, run them again."""
+def _add_commands() -> None:
+    groups = {name: click.Group(name, help=text) for name, text in _GROUPS.items()}
+    for path, command in late_commands(COMMANDS):
+        group, _, _ = path.rpartition(" ")
+        owner = groups[group] if group else command_line
+        if group and group not in command_line.commands:
+            command_line.add_command(owner)
+        owner.add_command(command)
 
 
-_of_runs = (
-    *(start_command, list_command, show_command, wait_command),
-    *(logs_command, annotate_command, artifacts_command, ai_command),
-    *(pause_command, resume_command, cancel_command, terminate_command),
-    *(rerun_command, remove_run_command, wake_command),
-    *(signal_command, query_command, update_command),
-)
-for _command in _of_runs:
-    runs.add_command(_command)
-
-
-@click.group("sink")
-def sinks() -> None:
-    """Say where events go."""
-
-
-for _command in (add_command, remove_command, sinks_command):
-    sinks.add_command(_command)
-
-
-@click.group("dead-letter")
-def dead_letters() -> None:
-    """Look at the events that a sink refuses, and let them go on."""
-
-
-for _command in (letters_command, replay_command):
-    dead_letters.add_command(_command)
-
-
-@click.group("history")
-def histories() -> None:
-    """Write the histories of runs as documents."""
-
-
-histories.add_command(export_command)
-_of_code = (lint_command, replay_history_command, check_upgrade_command, debug_command)
-for _command in (
-    *(worker_command, runs, why_command, doctor_command, histories),
-    *(*_of_code, sinks, dead_letters, database),
-):
-    command_line.add_command(_command)
+_add_commands()
 
 
 def run_command_line(arguments: Sequence[str]) -> int:
@@ -121,24 +81,49 @@ def run_command_line(arguments: Sequence[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    screen = Screen(as_json="--json" in options, utc="--utc" in options)
-    log_holdfast(screen)
+    with tolerant_stderr():
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    screen = partial(_screen, arguments)
+    began: list[Callable[[], None]] = []
+
+    def begin() -> None:
+        from holdfast.hosts.cli.logs import log_holdfast, stop_logging
+
+        log_holdfast(screen())
+        began.append(stop_logging)
+
     try:
-        command_line.main(args=list(arguments), prog_name="holdfast", standalone_mode=False)
+        command_line.main(args=list(arguments), prog_name="holdfast", standalone_mode=False, obj=begin)
     except SystemExit as error:
         return error.code if isinstance(error.code, int) else Exit.OK
     except BaseException as error:  # noqa: BLE001  # every error becomes an exit code
-        return _failed(screen, error)
+        return _failed(screen(), error)
     finally:
-        stop_logging()
+        for end in began:
+            end()
     return Exit.OK
 
 
-def _failed(screen: Screen, error: BaseException) -> int:
+def _screen(arguments: Sequence[str]) -> "Screen":
+    from holdfast.hosts.cli.screen import Screen
+    from holdfast.hosts.cli.secrets import secrets_given
+
+    Screen.secrets = secrets_given(arguments, os.environ)
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return Screen(as_json="--json" in options, utc="--utc" in options)
+
+
+def _failed(screen: "Screen", error: BaseException) -> int:
+    from traceback import format_exception
+
+    from holdfast.hosts.cli.exits import Problem, problem_of
+
     problem = problem_of(error)
     if problem is None:
-        detail = "".join(traceback.format_exception(error))
+        detail = "".join(format_exception(error))
         message = f"an error that nobody expected: {type(error).__name__}: {error}"
         problem = Problem(exit=Exit.BUG, code="unexpected", message=message, detail=detail)
     screen.problem(problem)

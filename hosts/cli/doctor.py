@@ -24,15 +24,25 @@ _EXITS = exits(Exit.OK, Exit.USAGE, Exit.UNAVAILABLE, Exit.UNSOUND)
     metavar="N",
     help=f"How many findings to list; {FINDINGS:,}. All are counted.",
 )
+@click.option("--all-namespaces", is_flag=True, help="Look through, and repair, all namespaces of the store.")
 @engine_options
 @screen_options
 def doctor_command(
-    *, screen: Screen, target: Target, words: tuple[str, ...], repair: bool, check_blobs: bool, limit: int
+    *,
+    screen: Screen,
+    target: Target,
+    words: tuple[str, ...],
+    repair: bool,
+    check_blobs: bool,
+    limit: int,
+    all_namespaces: bool,
 ) -> None:
-    """Look through a whole store, of every namespace, for what is not as it must be."""
+    """Look through a namespace, its own or all, for what is not as it must be."""
     spec, _ = target.split(words)
     with target.opened(spec, checks_schema=False) as engine:
-        diagnosis = engine.sync.doctor(repair=repair, blobs=check_blobs, limit=limit)
+        diagnosis = engine.sync.doctor(
+            repair=repair, blobs=check_blobs, limit=limit, all_namespaces=all_namespaces
+        )
     if screen.as_json:
         screen.data(_document(diagnosis))
     else:

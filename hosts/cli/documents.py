@@ -10,6 +10,7 @@ from holdfast.hosts.hearing import ProgressInfo
 from holdfast.hosts.infos import error_text
 from holdfast.ports.clock import micros
 from holdfast.ports.json import parse
+from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.records import HEARTBEAT, HistoryRow, Job, Micros, Note, Payload, Run, Session
 
 Document = dict[str, object]
@@ -18,6 +19,8 @@ Document = dict[str, object]
 def run_document(run: Run, now: Micros) -> Document:
     """Return a run's row. `duration_seconds` of an active run is how long it has taken so far."""
     error = cast("Document", parse(run.error)) if run.error else None
+    if error is not None:
+        error.pop("arguments", None)  # it is for programs that know the class
     return {
         "id": run.id,
         "key": run.key,
@@ -53,6 +56,7 @@ def facts_document(facts: RunFacts) -> Document:
         "blocked": facts.blocked,
         "jobs": [_job_document(job, facts.holders.get(job.session or "")) for job in facts.jobs],
         "history_rows": facts.run.last_row,
+        "unread": list(mailbox_from(facts.run.mailbox).unread),
         "annotations": [annotation_document(said) for said in facts.annotations],
         "progress": [_progress_document(said) for said in facts.progress],
         "published": {one.name: cast("object", parse(one.text)) for one in facts.published},
@@ -149,9 +153,10 @@ def _step_document(step: StepStory) -> Document:
         "step": step.step,
         "state": step.state,
         "tries": step.tries,
+        "losses": step.losses,
         "site": step.site,
         "started_at": iso(step.started_at),
-        "ended_at": iso(step.last_at if step.retry_at is None else None),
+        "ended_at": iso(step.last_at if step.is_over else None),
         "retry_at": iso(step.retry_at),
         "duration_seconds": seconds_of(step.length),
         "host": step.host,
@@ -170,6 +175,7 @@ def _job_document(job: Job, holder: Session | None) -> Document:
         "queue": job.queue,
         "epoch": job.epoch,
         "attempts": job.attempts,
+        "losses": job.losses,
         "max_attempts": job.max_attempts,
         "wake_at": iso(job.wake_at),
         "leased_at": iso(job.leased_at),

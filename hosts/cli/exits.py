@@ -24,6 +24,7 @@ class Exit(IntEnum):
     SCHEMA = 8
     UNSOUND = 9
     DIVERGED = 10
+    DENIED = 11
     BUG = 70
     INTERRUPTED = 130
     BROKEN_PIPE = 141
@@ -41,6 +42,7 @@ MEANINGS: Final = (
     (Exit.SCHEMA, "the tables are missing, older or newer than this version needs"),
     (Exit.UNSOUND, "the store is not as it must be, or waits for an operator"),
     (Exit.DIVERGED, "a recorded run does not go on with this code"),
+    (Exit.DENIED, "the store does not let this user in, or do what was to be done"),
     (Exit.BUG, "an error that nobody expected"),
     (Exit.INTERRUPTED, "interrupted"),
 )
@@ -78,10 +80,12 @@ _EXITS: Final[Sequence[tuple[type[Exception], Exit]]] = (
     (e.ConflictError, Exit.REFUSED),
     (e.RefusedError, Exit.REFUSED),
     (e.NondeterminismError, Exit.DIVERGED),
+    (e.UnreadableValueError, Exit.DIVERGED),
     (e.InvalidHistoryError, Exit.USAGE),
     (e.RunFailedError, Exit.RUN_FAILED),
     (e.RunCancelledError, Exit.RUN_CANCELLED),
     (e.SchemaError, Exit.SCHEMA),
+    (e.AccessDeniedError, Exit.DENIED),
     (e.UnavailableError, Exit.UNAVAILABLE),
     (e.BlobMissingError, Exit.UNAVAILABLE),
     (e.BlobCorruptError, Exit.UNAVAILABLE),

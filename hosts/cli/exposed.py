@@ -12,7 +12,7 @@ from holdfast.hosts.cli.target import Target, engine_options
 from holdfast.hosts.sync_handles import SyncRunHandle
 from holdfast.kernel.authoring.exposed import QueryCall, UpdateCall
 from holdfast.kernel.authoring.signatures import CallForm
-from holdfast.ports.json import canonical, parse
+from holdfast.ports.json import compact, parse
 
 _EXITS = (Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILABLE, Exit.SCHEMA, Exit.DIVERGED)
 _PLAIN: Final = CallForm(signature=inspect.Signature(), hints={}, arguments=object, output=object)
@@ -38,7 +38,7 @@ def query_command(*, screen: Screen, target: Target, words: tuple[str, ...], arg
     call = QueryCall[object](query=name, arguments=_given(arguments), form=_PLAIN)
     with target.opened(spec) as engine:
         handle: SyncRunHandle[object] = SyncRunHandle(engine.core, run_id, object)
-        screen.value(canonical(handle.query(call)))
+        screen.value(compact(handle.query(call)))
 
 
 @click.command("update", epilog=exits(*_EXITS, Exit.TIMED_OUT))
@@ -72,14 +72,14 @@ def update_command(
     drives the run carries it out: if no worker does, there is no reply.
     """
     spec, (run_id, name) = target.split(words, "ID", "UPDATE")
-    call = UpdateCall[object](update=name, arguments=_given(arguments), form=_PLAIN)
+    call = UpdateCall[object](update=name, arguments=_given(arguments), form=_PLAIN, checked=False)
     with target.opened(spec) as engine:
         handle: SyncRunHandle[object] = SyncRunHandle(engine.core, run_id, object)
         try:
             reply = handle.update(call, timeout=timeout, idempotency_key=idempotency_key)
         except TimeoutError as error:
             raise CliError(Exit.TIMED_OUT, "timeout", str(error)) from None
-        screen.value(canonical(reply))
+        screen.value(compact(reply))
 
 
 def _given(text: str) -> str:
@@ -89,4 +89,4 @@ def _given(text: str) -> str:
         raise CliError(Exit.USAGE, "usage", f"--arguments is no JSON: {error}") from None
     if not isinstance(given, dict):
         raise CliError(Exit.USAGE, "usage", "--arguments is an object: each argument by its name")
-    return canonical(cast("dict[str, object]", given))
+    return compact(cast("dict[str, object]", given))

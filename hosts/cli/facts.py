@@ -1,4 +1,7 @@
-"""What is known of one run: read from its row, its plan, its history and its live jobs. No user code is needed."""
+"""What is known of one run: read from its row, its plan, its history and its live jobs.
+
+No user code is needed, but for one thing: which steps a function has under way is found by a replay.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -7,8 +10,9 @@ from typing import Final, cast
 import attrs
 
 from holdfast.hosts.annotating import AnnotationInfo, annotations_of
-from holdfast.hosts.cli.steps import StepStory, add_step
+from holdfast.hosts.cli.steps import StepStory, add_open_step, add_step
 from holdfast.hosts.core import Core
+from holdfast.hosts.functions.waits import waits_of
 from holdfast.hosts.hearing import ProgressInfo, progress_of
 from holdfast.hosts.published import PublishedValue, published_values
 from holdfast.hosts.why import blocked_text
@@ -22,6 +26,7 @@ from holdfast.ports.records import (
     TERMINAL,
     HistoryRow,
     Job,
+    JobKind,
     JobState,
     Micros,
     Run,
@@ -141,6 +146,8 @@ def read_facts(core: Core, run: Run, now: Micros) -> RunFacts:
         _add_row(stages, places, row)
     for job in jobs:
         _add_job(stages, places, job)
+    holders = _sessions(core, jobs)
+    _add_open_steps(core, steps, run, jobs, holders, now)
     _add_progress(stages, run, plan, jobs)
     _add_kept(core, stages, run)
     return RunFacts(
@@ -148,7 +155,7 @@ def read_facts(core: Core, run: Run, now: Micros) -> RunFacts:
         plan=plan,
         stages=tuple(stages.values()),
         jobs=tuple(sorted(jobs, key=_job_order)),
-        holders=_sessions(core, jobs),
+        holders=holders,
         places=places,
         now=now,
         whole=run.last_row <= ROWS_MAX,
@@ -220,6 +227,26 @@ def _add_job(stages: Mapping[str, StageStory], places: dict[int, Place], job: Jo
     stage.attempts += 1
     if job.leased_at is not None:
         stage.started_at = job.leased_at if stage.started_at is None else min(stage.started_at, job.leased_at)
+
+
+def _add_open_steps(
+    core: Core,
+    steps: dict[str, StepStory],
+    run: Run,
+    jobs: Sequence[Job],
+    holders: Mapping[str, Session],
+    now: Micros,
+) -> None:
+    """Add the steps that the worker which drives a function does now."""
+    held = next((job for job in jobs if job.kind is JobKind.DRIVE and job.state is JobState.LEASED), None)
+    waits = None if held is None else waits_of(core, run, now)
+    if held is None or waits is None:
+        return
+    holder = holders.get(held.session or "")
+    for one in waits.steps:
+        if one.retry_at is None:
+            began_at = max(one.since, held.leased_at or 0)
+            add_open_step(steps, one, began_at, None if holder is None else holder.host)
 
 
 def _add_progress(stages: Mapping[str, StageStory], run: Run, plan: Plan, jobs: Sequence[Job]) -> None:

@@ -10,7 +10,7 @@ from holdfast.hosts.cli.exits import Exit
 from holdfast.hosts.cli.facts import find_run
 from holdfast.hosts.cli.help import exits
 from holdfast.hosts.cli.lines import place_name
-from holdfast.hosts.cli.screen import Screen, safe, screen_options
+from holdfast.hosts.cli.screen import Screen, safe, safe_lines, screen_options
 from holdfast.hosts.cli.spans import iso
 from holdfast.hosts.cli.target import Target, engine_options
 from holdfast.hosts.hearing import FOLLOW_INTERVAL, LogLine, LogOptions, LogReader
@@ -91,7 +91,7 @@ def _text(screen: Screen, line: LogLine) -> Text:
         "  ",
         (place, "cyan"),
         "  ",
-        safe(line.message),
+        safe_lines(line.message),
     )
     for name, value in line.fields.items():
         text.append(f" {safe(name)}=", style="dim")

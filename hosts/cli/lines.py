@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.hosts.cli.facts import Place, row_data
-from holdfast.hosts.cli.screen import Screen, one_line, safe, table
+from holdfast.hosts.cli.screen import Screen, one_line, safe, safe_lines, table
 from holdfast.hosts.cli.steps import step_error
 from holdfast.hosts.spans import span
 from holdfast.ports.json import parse
@@ -53,7 +53,7 @@ def note_line(screen: Screen, note: Note, place: Place | None) -> Text:
         "  ",
         (place_name(*place) if place else f"job {note.job}", "cyan"),
         "  ",
-        safe(str(said.get("message", ""))),
+        safe_lines(str(said.get("message", ""))),
     )
     fields = cast("dict[str, object]", said.get("fields") or {})
     for name, value in fields.items():

@@ -48,17 +48,25 @@ def lint_command(
 
 
 def _tell(screen: Screen, report: Report, *, as_annotations: bool) -> None:
-    for finding in report.findings:
+    for finding in sorted((*report.findings, *report.warnings)):
         if as_annotations:
             screen.say(Text(_annotation(finding)))
         else:
             place = f"{safe(finding.path)}:{finding.line}:{finding.column}: "
-            screen.say(Text.assemble(place, (finding.code, "bold red"), f" {safe(finding.message)}"))
+            colour, word = ("yellow", " warning:") if finding.is_warning else ("red", "")
+            screen.say(
+                Text.assemble(place, (finding.code, f"bold {colour}"), f"{word} {safe(finding.message)}")
+            )
     for one in report.unreadable:
         if as_annotations:
             screen.say(Text(f"::error file={_property(one.path)}::{_data(one.reason)}"))
         screen.note(f"{one.path}: can't be read: {one.reason}")
-    found = f"{_count(len(report.findings), 'finding')}" if report.findings else "nothing found"
+    several = [
+        _count(len(some), what)
+        for some, what in ((report.findings, "finding"), (report.warnings, "warning"))
+        if some
+    ]
+    found = " and ".join(several) or "nothing found"
     looked = f"{_count(report.workflows, 'workflow')} in {_count(report.files, 'file')}"
     screen.note(f"{looked}: {found}")
 
@@ -69,7 +77,8 @@ def _count(number: int, what: str) -> str:
 
 def _annotation(finding: Finding) -> str:
     place = f"file={_property(finding.path)},line={finding.line},col={finding.column}"
-    return f"::error {place},endLine={finding.end_line},title={finding.code}::{_data(finding.message)}"
+    kind = "warning" if finding.is_warning else "error"
+    return f"::{kind} {place},endLine={finding.end_line},title={finding.code}::{_data(finding.message)}"
 
 
 def _data(text: str) -> str:
@@ -85,20 +94,22 @@ def _document(report: Report) -> dict[str, object]:
         "files": report.files,
         "workflows": report.workflows,
         "functions": report.functions,
-        "findings": [
-            {
-                "code": finding.code,
-                "title": RULES[finding.code].title,
-                "path": finding.path,
-                "line": finding.line,
-                "column": finding.column,
-                "end_line": finding.end_line,
-                "message": finding.message,
-                "workflow": finding.workflow or None,
-                "through": finding.through or None,
-                "docs": finding.docs,
-            }
-            for finding in report.findings
-        ],
+        "findings": [_finding(one) for one in report.findings],
+        "warnings": [_finding(one) for one in report.warnings],
         "unreadable": [{"path": one.path, "reason": one.reason} for one in report.unreadable],
+    }
+
+
+def _finding(finding: Finding) -> dict[str, object]:
+    return {
+        "code": finding.code,
+        "title": RULES[finding.code].title,
+        "path": finding.path,
+        "line": finding.line,
+        "column": finding.column,
+        "end_line": finding.end_line,
+        "message": finding.message,
+        "workflow": finding.workflow or None,
+        "through": finding.through or None,
+        "docs": finding.docs,
     }

@@ -8,11 +8,16 @@ from typing import Final
 from rich.text import Text
 from typing_extensions import override
 
-from holdfast.hosts.cli.screen import Screen, safe
+from holdfast.hosts.cli.screen import Screen, safe, safe_lines
 from holdfast.hosts.cli.spans import iso
+from holdfast.hosts.log_bridge import ReplayFilter
+from holdfast.hosts.log_lines import traceback_text
 from holdfast.ports.json import compact
+from holdfast.ports.urls import hide
 
 _HOLDFAST: Final = logging.getLogger("holdfast")
+_FIELDS: Final = ("run", "workflow", "step", "attempt", "error")
+"""What the records of `holdfast.hosts.attempt_log` have beside their messages."""
 _LEVEL_STYLES: Final = {
     "DEBUG": "dim",
     "INFO": "green",
@@ -28,6 +33,7 @@ class ScreenHandler(logging.Handler):
     def __init__(self, screen: Screen) -> None:
         super().__init__()
         self._screen = screen
+        self.addFilter(ReplayFilter())
 
     @override
     def emit(self, record: logging.LogRecord) -> None:
@@ -45,10 +51,17 @@ class ScreenHandler(logging.Handler):
             "at": iso(round(record.created * 1_000_000)),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": hide(record.getMessage(), self._screen.secrets),
+        }
+        fields = {name: getattr(record, name, None) for name in _FIELDS}
+        data |= {
+            name: hide(value, self._screen.secrets) if isinstance(value, str) else value
+            for name, value in fields.items()
+            if value not in (None, "")
         }
         if record.exc_info:
-            data["traceback"] = "".join(traceback.format_exception(*record.exc_info))
+            lines = "".join(traceback.format_exception(*record.exc_info))
+            data["traceback"] = hide(lines, self._screen.secrets)
         sys.stderr.write(compact(data) + "\n")
         sys.stderr.flush()
 
@@ -58,14 +71,14 @@ class ScreenHandler(logging.Handler):
             "  ",
             (f"{record.levelname:<7}", _LEVEL_STYLES.get(record.levelname, "")),
             "  ",
-            safe(record.getMessage()),
+            safe_lines(hide(record.getMessage(), self._screen.secrets)),
         )
         if not record.name.startswith("holdfast"):
-            line.append(f"  ({record.name})", style="dim")
+            line.append(f"  ({safe(record.name)})", style="dim")
         self._screen.note(line)
         if record.exc_info:
-            text = "".join(traceback.format_exception(*record.exc_info))
-            self._screen.note(Text(safe(text.rstrip()), style="dim"))
+            text = hide(traceback_text(record), self._screen.secrets)
+            self._screen.note(Text(text, style="dim"))
 
 
 def log_holdfast(screen: Screen) -> None:
@@ -83,7 +96,7 @@ def log_all(screen: Screen, *, verbose: bool) -> None:
     root = logging.getLogger()
     if not root.handlers:
         root.addHandler(ScreenHandler(screen))
-        root.setLevel(logging.INFO if verbose else logging.WARNING)
+        root.setLevel(logging.INFO)
 
 
 def stop_logging() -> None:

@@ -12,6 +12,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line with these arguments, those of the process if None. Return the exit code."""
     try:
         from holdfast.hosts.cli.app import run_command_line
+
+        return run_command_line(sys.argv[1:] if arguments is None else arguments)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in _NEEDED:
@@ -21,7 +23,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return _USAGE
-    return run_command_line(sys.argv[1:] if arguments is None else arguments)
 
 
 if __name__ == "__main__":

@@ -4,22 +4,26 @@ import contextlib
 import functools
 import json
 import os
-import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, tzinfo
-from typing import Final, TextIO
+from typing import ClassVar, Final, TextIO
 
 import click
-from rich.console import Console, RenderableType
+from attrs import evolve
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderableType, RenderHook
 from rich.highlighter import JSONHighlighter
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
+from typing_extensions import override
 
 from holdfast.hosts.cli.exits import Exit, Problem
 from holdfast.hosts.spans import shown
 from holdfast.ports.json import compact, parse
 from holdfast.ports.records import Micros
+from holdfast.ports.texts import escape_line, escape_text
+from holdfast.ports.urls import hide
 
 STATUS_STYLES: Final[Mapping[str, str]] = {
     "completed": "green",
@@ -40,11 +44,13 @@ STATUS_STYLES: Final[Mapping[str, str]] = {
 }
 _WIDTH_ELSEWHERE: Final = 10_000
 """How wide a line may get where no terminal bounds it: a pipe's reader wants whole lines."""
-_UNSAFE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 class Screen:
     """The two streams of one command. In `json` mode stdout gets JSON only, and stderr errors as JSON."""
+
+    secrets: ClassVar[Sequence[str]] = ()
+    """What this process was given to reach stores and sinks with: errors and logs are written without it."""
 
     def __init__(self, *, as_json: bool = False, utc: bool = False) -> None:
         self.as_json = as_json
@@ -66,7 +72,7 @@ class Screen:
     def note(self, text: str | Text) -> None:
         """Write what is beside the answer, for people only, to stderr."""
         if not self.as_json:
-            written = Text(safe(text)) if isinstance(text, str) else text
+            written = Text(safe_lines(text)) if isinstance(text, str) else text
             self.err.print(written, highlight=False, soft_wrap=True)
 
     def data(self, value: object) -> None:
@@ -86,12 +92,18 @@ class Screen:
         if self.out.is_terminal and not self.as_json:
             laid_out = json.dumps(parse(text), indent=2, ensure_ascii=False)
             # JSON may hold these only inside strings, where the escape means the same.
-            self.out.print(JSONHighlighter()(_UNSAFE.sub(_escaped, laid_out)), soft_wrap=True)
+            self.out.print(JSONHighlighter()(escape_text(laid_out)), soft_wrap=True)
         else:
             _write(text + "\n")
 
     def problem(self, problem: Problem) -> None:
-        """Write why a command did not do what it was asked to."""
+        """Write why a command did not do what it was asked to, without the secrets that it was given."""
+        problem = evolve(
+            problem,
+            message=hide(problem.message, self.secrets),
+            problems=tuple(hide(one, self.secrets) for one in problem.problems),
+            detail=hide(problem.detail, self.secrets),
+        )
         if self.as_json:
             error: dict[str, object] = {
                 "code": problem.code,
@@ -104,11 +116,11 @@ class Screen:
                 error["detail"] = problem.detail
             sys.stderr.write(compact({"error": error}) + "\n")
             return
-        self.note(Text.assemble(("holdfast: ", "bold red"), safe(problem.message)))
+        self.note(Text.assemble(("holdfast: ", "bold red"), safe_lines(problem.message)))
         for one in problem.problems:
             self.note(Text.assemble(("  - ", "red"), safe(one)))
         if problem.detail:
-            self.note(Text(safe(problem.detail.rstrip()), style="dim"))
+            self.note(Text(safe_lines(problem.detail.rstrip()), style="dim"))
 
     def instant(self, at: Micros, *, fine: bool = False) -> str:
         """Return an instant as people read it here."""
@@ -116,8 +128,13 @@ class Screen:
 
 
 def safe(text: str) -> str:
-    """Return a text that may come from anywhere without what would command a terminal."""
-    return _UNSAFE.sub(_escaped, text)
+    """Return a text that may come from anywhere as part of a line: it commands no terminal, and begins no line."""
+    return escape_line(text)
+
+
+def safe_lines(text: str) -> str:
+    """Return a text of several lines, as `safe`; all but the first are indented, and so pass for none of ours."""
+    return escape_text(text).replace("\n", "\n  ")
 
 
 def one_line(text: str, most: int = 200) -> str:
@@ -125,7 +142,7 @@ def one_line(text: str, most: int = 200) -> str:
     lines = text.strip().splitlines() or [""]
     first = lines[0].rstrip()
     is_cut = len(lines) > 1 or len(first) > most
-    return safe(first[:most] + ("…" if is_cut else ""))
+    return escape_line(first[:most] + ("…" if is_cut else ""))
 
 
 def status_text(status: str) -> Text:
@@ -178,11 +195,26 @@ def _write(text: str) -> None:
         raise SystemExit(Exit.BROKEN_PIPE) from None
 
 
+class _Escaped:
+    """What is printed, without what would command a terminal, however it came to be in it."""
+
+    def __init__(self, renderable: RenderableType) -> None:
+        self._renderable = renderable
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for segment in console.render(self._renderable, options):
+            yield segment if segment.control else Segment(escape_text(segment.text), segment.style)
+
+
+class _Escaping(RenderHook):
+    @override
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        return [_Escaped(one) for one in renderables]
+
+
 def _console(stream: TextIO) -> Console:
-    return Console(
+    console = Console(
         file=stream, width=None if stream.isatty() else _WIDTH_ELSEWHERE, emoji=False, markup=False
     )
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
+    console.push_render_hook(_Escaping())
+    return console

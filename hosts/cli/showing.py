@@ -19,7 +19,16 @@ from holdfast.hosts.cli.facts import (
 )
 from holdfast.hosts.cli.help import exits
 from holdfast.hosts.cli.lines import add_history_row, history_table, note_line, place_name
-from holdfast.hosts.cli.screen import Screen, heading, one_line, safe, screen_options, status_text, table
+from holdfast.hosts.cli.screen import (
+    Screen,
+    heading,
+    one_line,
+    safe,
+    safe_lines,
+    screen_options,
+    status_text,
+    table,
+)
 from holdfast.hosts.cli.steps import STEPS_SHOWN, steps_table
 from holdfast.hosts.cli.target import Target, engine_options
 from holdfast.hosts.core import Core
@@ -28,6 +37,7 @@ from holdfast.hosts.spans import span
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import RunCancelledError, RunFailedError
 from holdfast.ports.json import compact, parse
+from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.persistence import NotesOf
 from holdfast.ports.records import TERMINAL, Job, JobKind, JobState, Note, Run, RunStatus, step_of
 
@@ -57,6 +67,7 @@ _PAGE = 1_000
     metavar="N",
     help="An older generation of a run that runs again.",
 )
+@click.option("--verbose", "-v", is_flag=True, help="Also show the sessions and epochs of its jobs.")
 @click.option("--output", is_flag=True, help="Show only its result, as JSON. 1, 4 or 5 if there is none.")
 @engine_options
 @screen_options
@@ -68,6 +79,7 @@ def show_command(
     generation: int | None,
     history: bool,
     log: bool,
+    verbose: bool,
     output: bool,
 ) -> None:
     """Show one run: how it is, its stages, its live jobs, and why it failed if it did."""
@@ -91,7 +103,7 @@ def show_command(
                 ]
             screen.data(document)
             return
-        _show(screen, facts)
+        _show(screen, facts, verbose=verbose)
         if history:
             rows = history_table()
             for row in history_of(core, run.key):
@@ -123,13 +135,13 @@ def _reason(run: Run) -> str:
     return str(parse(run.error).get("message", "")) if run.error else ""
 
 
-def _show(screen: Screen, facts: RunFacts) -> None:
+def _show(screen: Screen, facts: RunFacts, *, verbose: bool) -> None:
     screen.say(_facts_table(screen, facts))
     _show_work(screen, facts)
     if not facts.whole:
         screen.note("The history is long: attempts and times are those of its beginning.")
     if facts.jobs:
-        _section(screen, "Jobs", _jobs_table(screen, facts))
+        _section(screen, "Jobs", _jobs_table(screen, facts, verbose=verbose))
         if len(facts.jobs) > JOBS_SHOWN:
             screen.say(Text(f"and {len(facts.jobs) - JOBS_SHOWN} more", style="dim"))
     if facts.progress and facts.run.status not in TERMINAL:
@@ -141,14 +153,14 @@ def _show(screen: Screen, facts: RunFacts) -> None:
     error = facts.blocked or error_text(facts.run)
     if error is not None:
         style = "red" if facts.run.status is RunStatus.FAILED else "yellow"
-        _section(screen, "Error", Text(safe(error), style=style))
+        _section(screen, "Error", Text(safe_lines(error), style=style))
     last = next((stage for stage in facts.stages if stage.state == "failed"), None)
     if last is not None and last.traceback:
-        screen.say(Text(safe(last.traceback.rstrip()), style="dim"))
+        screen.say(Text(safe_lines(last.traceback.rstrip()), style="dim"))
     step = next((step for step in reversed(facts.steps or ()) if step.error == error), None)
     if step is not None and step.traceback:
         screen.say(Text(f"Step {safe(step.step)!r}, call {step.call}, try {step.tries}:", style="dim"))
-        screen.say(Text(safe(step.traceback.rstrip()), style="dim"))
+        screen.say(Text(safe_lines(step.traceback.rstrip()), style="dim"))
 
 
 def _show_work(screen: Screen, facts: RunFacts) -> None:
@@ -158,7 +170,7 @@ def _show_work(screen: Screen, facts: RunFacts) -> None:
         _section(screen, "Stages", _stages_table(facts))
         return
     if not steps:
-        _section(screen, "Steps", Text("No step has come to anything yet.", style="dim"))
+        _section(screen, "Steps", Text("No step has begun yet.", style="dim"))
         return
     _section(screen, "Steps", steps_table(screen, steps, facts.now))
     if len(steps) > STEPS_SHOWN:
@@ -205,6 +217,8 @@ def _facts_table(screen: Screen, facts: RunFacts) -> Table:
         attributes: dict[str, str] = parse(run.attributes)
         rows.add_row("Attributes", safe(", ".join(f"{name}={text}" for name, text in attributes.items())))
     rows.add_row("History", f"{run.last_row} rows")
+    if unread := len(mailbox_from(run.mailbox).unread):
+        rows.add_row("Messages", f"{unread:,} not received; `holdfast run messages` lists them")
     return rows
 
 
@@ -274,8 +288,9 @@ def _remark(stage: StageStory) -> str:
     return "; ".join(parts)
 
 
-def _jobs_table(screen: Screen, facts: RunFacts) -> Table:
-    rows = table("job", "stage", "state", "epoch", "attempts", "", right=("job", "epoch", "attempts"))
+def _jobs_table(screen: Screen, facts: RunFacts, *, verbose: bool) -> Table:
+    epoch = ("epoch",) if verbose else ()
+    rows = table("job", "stage", "state", *epoch, "attempts", "", right=("job", "epoch", "attempts"))
     for job in facts.jobs[:JOBS_SHOWN]:
         step = step_of(job.definition)
         what = place_name(job.node, job.item) if step is None else f"{step} (call {job.node})"
@@ -284,20 +299,21 @@ def _jobs_table(screen: Screen, facts: RunFacts) -> Table:
             str(job.number),
             what,
             status_text(job.state),
-            str(job.epoch),
-            "" if job.kind is JobKind.DRIVE else f"{job.attempts}/{job.max_attempts}",
-            Text(_whereabouts(screen, facts, job), style="dim"),
+            *((str(job.epoch),) if verbose else ()),
+            "" if job.kind is JobKind.DRIVE else f"{job.attempts}/{job.max_attempts + job.losses}",
+            Text(_whereabouts(screen, facts, job, verbose=verbose), style="dim"),
         )
     return rows
 
 
-def _whereabouts(screen: Screen, facts: RunFacts, job: Job) -> str:
+def _whereabouts(screen: Screen, facts: RunFacts, job: Job, *, verbose: bool) -> str:
     if job.state is JobState.SLEEPING and job.wake_at is not None:
         left = job.wake_at - facts.now
         return f"wakes in {span(left)}, at {screen.instant(job.wake_at)}" if left > 0 else "due"
     if job.state is JobState.LEASED:
         holder = facts.holders.get(job.session or "")
-        who = f"{safe(holder.host)}, session {holder.id}" if holder is not None else f"session {job.session}"
+        who = "a worker" if holder is None else safe(holder.host)
+        who += f", session {job.session}" if verbose else ""
         since = "" if job.leased_at is None else f" for {span(max(0, facts.now - job.leased_at))}"
         dead = " (lost, about to be freed)" if holder is not None and holder.state != "open" else ""
         return f"held by {who}{since}{dead}"

@@ -9,7 +9,7 @@ from holdfast.hosts.cli.screen import Screen, safe, screen_options
 from holdfast.hosts.cli.target import Target, engine_options
 from holdfast.hosts.sync_handles import SyncRunHandle
 from holdfast.kernel.authoring.signals import Signal
-from holdfast.ports.json import canonical, parse
+from holdfast.ports.json import compact, parse
 
 _EXITS = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILABLE, Exit.SCHEMA)
 
@@ -28,7 +28,8 @@ def signal_command(
 ) -> None:
     """Send a durable function a message.
 
-    MESSAGE is JSON, and must be what the function's channel takes: that is not checked here, but when it is received.
+    MESSAGE is JSON, and must be what the function's channel takes: that is checked here if ENGINE has the code of the
+    run's workflow. If not, what does not fit is passed over when it would be received, as a row of the history says.
     """
     spec, (run_id, channel, text) = target.split(words, "ID", "CHANNEL", "MESSAGE")
     signal = Signal(channel, _message(text))
@@ -43,7 +44,7 @@ def signal_command(
 
 def _message(text: str) -> str:
     try:
-        return canonical(parse(text))
+        return compact(parse(text))
     except ValueError as error:
         message = f"MESSAGE is no JSON: {error}; a text needs quotes of its own, as '\"yes\"'"
         raise CliError(Exit.USAGE, "usage", message) from None

@@ -18,7 +18,7 @@ from holdfast.hosts.cli.target import Target, default_engine
 from holdfast.hosts.cli.waiting import wait_for
 from holdfast.hosts.core import Core
 from holdfast.hosts.registry import Authored
-from holdfast.hosts.stores import MEMORY, without_secrets
+from holdfast.hosts.stores import MEMORY
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.options import CONCURRENCY_MAX, PRIORITY_MAX, StartOptions
@@ -28,6 +28,7 @@ from holdfast.kernel.values import decode
 from holdfast.kernel.values.forms import NoneType, plain, show
 from holdfast.ports.errors import UnknownWorkflowError
 from holdfast.ports.persistence import SchemaVersion
+from holdfast.ports.urls import shown_url
 
 _ENGINE: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*|[a-z]+(\+[a-z]+)?://.*", re.ASCII)
 
@@ -137,7 +138,7 @@ def _parted(words: tuple[str, ...]) -> tuple[str, str, str | None]:
     spec, rest = (words[0], words[1:]) if ":" in "".join(words[:1]) else (default_engine(), words)
     if "://" in spec:
         raise click.UsageError(
-            f"{without_secrets(spec)} is a store's URL, which has no workflows: a start needs MODULE:ENGINE, "
+            f"{shown_url(spec)} is a store's URL, which has no workflows: a start needs MODULE:ENGINE, "
             "as in shop.workflows:engine"
         )
     match rest:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from holdfast.hosts.cli.screen import Screen, one_line, safe, status_text, table
 from holdfast.hosts.functions.telling import raised_from_facts
+from holdfast.hosts.functions.waits import OpenStep
 from holdfast.hosts.spans import span
 from holdfast.kernel.functions.asked import Raised
 from holdfast.ports.json import parse
@@ -21,10 +22,11 @@ _STATES: Final = {
     "step.completed": "done",
     "step.failed": "failed",
     "step.retrying": "retrying",
+    "step.started": "running",
     "step.queued": "queued",
     "step.cancelled": "cancelled",
 }
-_OPEN: Final = ("retrying", "queued")
+_OPEN: Final = ("running", "retrying", "queued")
 
 
 @attrs.frozen(kw_only=True)
@@ -33,7 +35,7 @@ class StepStory:
 
     `length` is how long it took, from the beginning of its first try; waits between tries count. `error` is what the
     last try raised that failed; `traceback` is where. `kept_of` is the number of the generation in which it came to
-    that, if this one keeps it.
+    that, if this one keeps it. `losses` of the tries were lost with their workers.
     """
 
     call: str
@@ -48,6 +50,7 @@ class StepStory:
     error: str | None = None
     traceback: str | None = None
     kept_of: int | None = None
+    losses: int = 0
 
     @property
     def length(self) -> Micros:
@@ -88,6 +91,25 @@ def add_step(steps: dict[str, StepStory], row: HistoryRow, kept_of: int | None =
         error=step_error(facts) if error else (before.error if before else None),
         traceback=str(error["traceback"]) if "traceback" in error else None,
         kept_of=kept_of,
+        losses=cast("int", facts.get("losses", before.losses if before else 0)),
+    )
+
+
+def add_open_step(steps: dict[str, StepStory], one: OpenStep, began_at: Micros, host: str | None) -> None:
+    """Add a step that the worker on `host` does now. `began_at` is when its try began, or later."""
+    before = steps.pop(one.call, None)
+    steps[one.call] = StepStory(
+        call=one.call,
+        step=one.step,
+        state="running",
+        tries=one.attempt,
+        site=one.site,
+        started_at=before.started_at if before else began_at,
+        last_at=began_at,
+        host=host,
+        error=before.error if before else None,
+        traceback=before.traceback if before else None,
+        losses=one.losses,
     )
 
 
@@ -111,17 +133,22 @@ def steps_table(screen: Screen, steps: tuple[StepStory, ...], now: Micros) -> Ta
             str(story.tries),
             span(length),
             screen.instant(story.last_at) if story.is_over else "",
-            Text(_remark(story, now), style="dim"),
+            Text(_remark(screen, story, now), style="dim"),
         )
     return rows
 
 
-def _remark(story: StepStory, now: Micros) -> str:
+def _remark(screen: Screen, story: StepStory, now: Micros) -> str:
     parts = [] if story.kept_of is None else [f"of generation {story.kept_of}"]
     parts += [safe(story.site)] if story.site else []
+    if story.state == "running":
+        where = f" on {safe(story.host)}" if story.host else ""
+        parts.append(f"try {story.tries}{where} since {screen.instant(story.last_at)} or before")
     if story.retry_at is not None:
         left = story.retry_at - now
         parts.append(f"again in {span(left)}" if left > 0 else "again now")
-    if story.error is not None:
+    if story.losses:
+        parts.append(f"lost with its worker {'once' if story.losses == 1 else f'{story.losses} times'}")
+    if story.error is not None and story.state != "done":
         parts.append(f"{'' if story.state == 'failed' else 'last failed by '}{one_line(story.error)}")
     return ", ".join(parts)

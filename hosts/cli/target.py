@@ -18,11 +18,11 @@ import click
 from holdfast.hosts.cli.exits import CliError, Exit
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.registry import Registry
-from holdfast.hosts.stores import MEMORY, PATIENCE, newest_schema, schema_of, without_secrets
+from holdfast.hosts.stores import MEMORY, PATIENCE, newest_schema, schema_of
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.pipelines import Pipeline
-from holdfast.ports.errors import HoldfastError, InvalidUrlError, SchemaError
+from holdfast.ports.errors import SchemaError
 from holdfast.ports.events import EventSink
 
 ENGINE_VARIABLE: Final = "HOLDFAST_ENGINE"
@@ -63,6 +63,7 @@ class Target:
                 f"say where: MODULE:ENGINE or --url URL, or set {ENGINE_VARIABLE} or {URL_VARIABLE}"
             )
         engine = self._engine_of_module(spec or "") if url is None else self._engine_of_url(url)
+        engine.core.lifecycle.reopen()  # a program may run several commands
         try:
             if url is not None and checks_schema:
                 check_schema(engine)
@@ -83,22 +84,15 @@ class Target:
         return load_engine(spec)
 
     def _engine_of_url(self, url: str) -> Engine:
-        try:
-            return Engine.open(
-                url,
-                blobs=self.blobs,
-                transport=self.transport,
-                scheduler=self.scheduler,
-                namespace=self.namespace or "default",
-                migrate=False,
-                patience=PATIENCE if self.patience is None else self.patience,
-            )
-        except (HoldfastError, ModuleNotFoundError):
-            raise
-        except Exception as error:
-            # Nothing was connected yet, so it is the URL. A driver that can't read it may quote the password in it.
-            why = f": {error}" if without_secrets(url) == url else ""
-            raise InvalidUrlError(f"{without_secrets(url)!r} can't be read as a store's URL{why}") from error
+        return Engine.open(
+            url,
+            blobs=self.blobs,
+            transport=self.transport,
+            scheduler=self.scheduler,
+            namespace=self.namespace or "default",
+            migrate=False,
+            patience=PATIENCE if self.patience is None else self.patience,
+        )
 
 
 def engine_options(body: Callable[..., None]) -> Callable[..., None]:

@@ -3,8 +3,10 @@
 import logging
 import os
 import re
+import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
@@ -16,8 +18,10 @@ from holdfast.hosts.cli.exits import CliError, Exit
 from holdfast.hosts.cli.help import exits
 from holdfast.hosts.cli.logs import log_all
 from holdfast.hosts.cli.screen import Screen, screen_options
+from holdfast.hosts.cli.secrets import WEBHOOK_SECRETS
 from holdfast.hosts.cli.target import default_engine, load_engine, load_sink
 from holdfast.hosts.engine import Engine
+from holdfast.hosts.process.machine import Phase
 from holdfast.hosts.process.worker import Worker, WorkerStats
 from holdfast.hosts.spans import span
 from holdfast.hosts.stores import built_in_sink
@@ -27,8 +31,8 @@ from holdfast.ports.errors import DefinitionError
 from holdfast.ports.events import EventSink
 from holdfast.ports.records import step_of
 
-SECRETS: Final = "HOLDFAST_WEBHOOK_SECRETS_"
-"""With the name of a sink after it: the variable with the secrets that its webhook signs with."""
+LEAVE_SECONDS: Final = 2.0
+"""How long the process lasts after the grace of its bodies is over: what ended is stored then, the rest given back."""
 LOOK_SECONDS: Final = 0.02
 STATS_SECONDS: Final = 30.0
 
@@ -106,7 +110,8 @@ def worker_command(
 ) -> None:
     """Run jobs of an engine's workflows until told to stop.
 
-    The first SIGTERM or Ctrl-C drains: no new work is taken, and what runs may end. The second stops at once.
+    The first SIGTERM or Ctrl-C, or SIGHUP, drains: no new work is taken, and what runs may end. The second stops at
+    once. Two seconds after the grace the process ends, whatever it waits for.
     """
     limits = _limits(queues)
     engine = load_engine(spec or default_engine())
@@ -124,13 +129,38 @@ def worker_command(
         )
     except ValueError as error:
         raise click.UsageError(str(error)) from None
+    ended = threading.Event()
     served = tuple(limits) or engine.core.registry.queues(DEFAULT_QUEUE)
     try:
         engine.core.connect()
+        bound = threading.Thread(target=_end_in_time, args=(worker, drain_grace, ended), daemon=True)
+        bound.start()
         with Reporter(screen, engine, worker, served=served, concurrency=concurrency, verbose=verbose):
             worker.run()
     finally:
         engine.core.close()
+        ended.set()
+
+
+def _end_in_time(worker: Worker, grace: float, ended: threading.Event) -> None:
+    """End the process once a worker that was told to stop has had its time, whatever it waits for: a store, say.
+
+    What it holds is left to others once its lease is over, as that of a worker that was killed.
+    """
+    while worker.stats().phase is Phase.RUNNING:
+        if ended.wait(0.2):
+            return
+    if ended.wait(grace + LEAVE_SECONDS):
+        return
+    _log.warning(
+        "the worker has not stopped within its grace and %g s more, and the process exits; other workers take over its"
+        " jobs when its lease expires",
+        LEAVE_SECONDS,
+    )
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(Exit.OK)
 
 
 class Reporter:
@@ -231,7 +261,7 @@ def sinks_of(given: Sequence[str], *, allow_internal: bool) -> dict[str, EventSi
             why = f"{name!r} was given before" if name in sinks else "write NAME=WHAT"
             raise click.UsageError(f"--sink {text}: {why}")
         if "://" in what or what == "log":
-            secrets = os.environ.get(f"{SECRETS}{re.sub('[^A-Z0-9]', '_', name.upper())}", "").split()
+            secrets = os.environ.get(f"{WEBHOOK_SECRETS}{re.sub('[^A-Z0-9]', '_', name.upper())}", "").split()
             sinks[name] = built_in_sink(what, secrets, allow_internal=allow_internal)
         else:
             sinks[name] = load_sink(what)

@@ -13,12 +13,12 @@ from holdfast.hosts.functions.drive import Drive
 from holdfast.hosts.functions.patience import until_available_in_thread
 from holdfast.hosts.payloads import INLINE_MAX
 from holdfast.kernel.commands import Recorded, RecordedType, Sent, Started, Tells
-from holdfast.kernel.functions.asked import ChildAsked, TellAsked
+from holdfast.kernel.functions.asked import ChildAsked, CloseAsked, TellAsked
 from holdfast.ports.records import ClosePolicy
 
 
 async def child_rows(body: Body, drive: Drive) -> list[Recorded]:
-    """Return what starts the runs that are asked for."""
+    """Return what starts the runs that are asked for, tells others what they are to be told, and closes channels."""
     children = drive.children()
     if all(len(_text_of(one)) <= INLINE_MAX for one in children):
         return [_child_row(body, one) for one in children]
@@ -45,14 +45,17 @@ async def answer_rows(body: Body, drive: Drive) -> list[Recorded]:
     return await until_available_in_thread(put, "the reply to an update can't be stored yet")
 
 
-def _child_row(body: Body, asked: ChildAsked | TellAsked) -> Recorded:
+def _child_row(body: Body, asked: ChildAsked | TellAsked | CloseAsked) -> Recorded:
+    if isinstance(asked, CloseAsked):
+        return Recorded(type="channel.closed", call=asked.call, site=asked.site, channel=asked.channel)
     run = body.work.run
     # Not in a place of this run's: it is the child's, and goes with that.
     place = attrs.evolve(body.place, run=f"{run.key}-{asked.call.replace('.', '-')}")
     if isinstance(asked, TellAsked):
         tells = Tells(run_id=asked.run, reason=asked.text)
         if asked.channel is not None:
-            sent = Sent(channel=asked.channel, payload=body.payloads.put(asked.text, place))
+            payload = body.payloads.put(asked.text, place)
+            sent = Sent(channel=asked.channel, payload=payload, checked=asked.checked)
             tells = Tells(run_id=asked.run, signal=sent)
         kind: RecordedType = "child.cancelling" if tells.signal is None else "child.signalled"
         return Recorded(type=kind, call=asked.call, site=asked.site, tells=tells)
@@ -66,5 +69,9 @@ def _child_row(body: Body, asked: ChildAsked | TellAsked) -> Recorded:
     return Recorded(type="child.started", call=asked.call, site=asked.site, child=child)
 
 
-def _text_of(asked: ChildAsked | TellAsked) -> str:
-    return asked.input if isinstance(asked, ChildAsked) else asked.text
+def _text_of(asked: ChildAsked | TellAsked | CloseAsked) -> str:
+    match asked:
+        case ChildAsked(input=text) | TellAsked(text=text):
+            return text
+        case CloseAsked():
+            return ""

@@ -4,11 +4,8 @@ A query is answered by that alone, without a worker. An update is checked so bef
 whoever drives the run.
 """
 
-from collections import deque
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
-from inspect import getattr_static
 from typing import Any, Final, NoReturn, TypeVar, cast
 
 import attrs
@@ -16,11 +13,14 @@ import attrs
 from holdfast.hosts.core import Core
 from holdfast.hosts.functions.away import drive_away
 from holdfast.hosts.functions.drive import Drive
+from holdfast.hosts.functions.followers import Follower, new_follower
+from holdfast.hosts.functions.shapes import holdings, is_same, shape
 from holdfast.hosts.functions.telling import call_of_update, raised_from_facts
-from holdfast.hosts.run_histories import RunHistory, read_history, text_of
+from holdfast.hosts.run_histories import RunHistory, read_history, rows_since, text_of
+from holdfast.hosts.starting import as_given
 from holdfast.kernel.authoring.exposed import (
     Query,
-    Update,
+    UpdateCall,
     names_of,
     query_of,
     update_of,
@@ -29,8 +29,8 @@ from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.commands import UPDATE_ANSWERS, RunUpdate
 from holdfast.kernel.functions.asked import Raised
 from holdfast.kernel.functions.machine import FunctionMachine
-from holdfast.kernel.functions.raising import error_from
-from holdfast.kernel.functions.updates import RejectedError
+from holdfast.kernel.functions.raising import error_from, error_words
+from holdfast.kernel.functions.updates import NowhereError, RejectedError
 from holdfast.ports.errors import (
     HoldfastError,
     NotExposedError,
@@ -47,8 +47,6 @@ from holdfast.ports.records import TERMINAL, HistoryRow, Payload, Run
 T = TypeVar("T")
 
 _PAGE: Final = 1_000
-_DEPTH: Final = 4
-"""How deep in lists, dicts and sets it is noticed that a query changes them."""
 
 
 def answer_query(core: Core, run: Run, name: str, arguments: str) -> str:
@@ -78,32 +76,35 @@ class StoredUpdate:
     number: int
 
 
-def store_update(
-    core: Core, run: Run, name: str, arguments: str, idempotency_key: str | None
-) -> StoredUpdate:
-    """Check an update against the function as it is now, and store it. What is rejected is not stored.
+def store_update(core: Core, run: Run, call: UpdateCall[object], idempotency_key: str | None) -> StoredUpdate:
+    """Check an update against the function as it is now, if it may have a validator, and store it.
 
-    Where the engine has not the code, nothing is checked here, but when it is carried out.
+    What is rejected is not stored. Where the engine has not the code, nothing is checked here, but when it is carried
+    out; and so is all but what the validator says, so that no function is replayed here that nobody has to look at.
+
+    Where it is replayed, what the arguments leave out is stored as the default that it has now.
 
     Raises:
         UpdateRejectedError: The validator says no.
         UpdateRefusedError: The run has ended, or is a pipeline.
         NotExposedError: As `answer_query`, and the like.
     """
+    name, arguments = call.update, call.arguments
+    workflow = _code(core, run, name)
+    is_checked = workflow is not None and call.has_validator is not False and run.status not in TERMINAL
+    if workflow is not None and is_checked:
+        arguments = drive_away(lambda: _check(core, run, workflow, call, idempotency_key))
     command = RunUpdate(
         namespace=core.namespace,
         idempotency_key=idempotency_key,
         run_id=run.id,
         update=name,
         arguments=core.stored(arguments, "update", idempotency_key),
+        given=as_given(call.given or call.arguments, arguments) if idempotency_key else None,
+        checked=call.checked or is_checked,
     )
-    workflow = _code(core, run, name)
-    if workflow is not None and run.status not in TERMINAL:
-        history = read_history(core, run)
-        if not _is_known(history, idempotency_key):
-            drive_away(lambda: _check(history, workflow, name, arguments))
     reply = core.dispatch(command)
-    return StoredUpdate(run_id=run.id, run=reply.run, update=name, number=reply.number)
+    return StoredUpdate(run_id=run.id, run=reply.run, update=call.update, number=reply.number)
 
 
 class Reply:
@@ -181,6 +182,8 @@ class Reply:
             return row.payload
         kind = UpdateRejectedError if row.type == "update.rejected" else UpdateFailedError
         raised = raised_from_facts(facts)
+        if raised.type.endswith(f".{NowhereError.__name__}"):
+            raise NotExposedError(self._stored.run_id, self._stored.update, (), raised.message)
         raise kind(self._stored.run_id, self._stored.update, _said(raised)) from error_from(raised)
 
 
@@ -199,15 +202,6 @@ def _code(core: Core, run: Run, name: str) -> Workflow[..., object] | None:
     return code
 
 
-def _is_known(history: RunHistory, idempotency_key: str | None) -> bool:
-    """Whether an update of this key is stored: then it was checked before, and may be true no more."""
-    return idempotency_key is not None and any(
-        row.type == "update.received"
-        and cast("Mapping[str, object]", parse(row.data or "{}")).get("key") == idempotency_key
-        for row in history.rows
-    )
-
-
 @contextmanager
 def _replayed(history: RunHistory, workflow: Workflow[..., object]) -> Generator[FunctionMachine]:
     machine = workflow.machine(history.input, began_at=history.began_at, seed=history.key)
@@ -223,7 +217,7 @@ def _replayed(history: RunHistory, workflow: Workflow[..., object]) -> Generator
 
 def _answer(history: RunHistory, workflow: Workflow[..., object], name: str, arguments: str) -> str:
     with _replayed(history, workflow) as machine:
-        state, query = _found(history, machine, name, query_of)
+        state, query = _found(history.id, machine, name, query_of)
         return _looked(history, machine, state, query, arguments)
 
 
@@ -234,88 +228,102 @@ def _looked(
     query: Query[Any, ..., object],
     arguments: str,
 ) -> str:
-    before = _shape(state)
+    before = shape(state)
     try:
         text = machine.looked_at(lambda: query.answer(state, arguments))
     except HoldfastError:
         raise
     except Exception as error:
-        why = f"{type(error).__name__}: {error}"
+        why = error_words(error)
         raise QueryFailedError(history.id, query.named, why) from error
-    if not _is_same(before, _shape(state)):
+    if not is_same(before, shape(state)):
         why = "it changes what is exposed, and a query only looks; make it an update"
         raise QueryFailedError(history.id, query.named, why)
     return text
 
 
-def _check(history: RunHistory, workflow: Workflow[..., object], name: str, arguments: str) -> None:
-    with _replayed(history, workflow) as machine:
-        state, update = _found(history, machine, name, update_of)
-        _checked(history, machine, state, update, arguments)
+def _check(
+    core: Core,
+    run: Run,
+    workflow: Workflow[..., object],
+    call: UpdateCall[object],
+    idempotency_key: str | None,
+) -> str:
+    """Ask the validator of an update; return its arguments with the defaults of those that they leave out.
 
-
-def _checked(
-    history: RunHistory,
-    machine: FunctionMachine,
-    state: object,
-    update: Update[Any, ..., Any, object],
-    arguments: str,
-) -> None:
+    The function is kept, so who asks next tells it only what has come since.
+    """
+    follower = _followed(core, run, workflow)
+    is_kept = False
     try:
-        machine.looked_at(lambda: update.check(state, arguments))
-    except RejectedError as error:
-        _reject(history.id, update.named, error.reason)
+        if idempotency_key is not None and idempotency_key in follower.keys:
+            is_kept = True  # it was checked before, and what it said may be true no more
+            return call.arguments
+        state, update = _found(run.id, follower.machine, call.update, update_of)
+        before = holdings(state)
+        try:
+            follower.machine.looked_at(lambda: update.check(state, call.arguments))
+        except RejectedError as error:
+            _reject(run.id, update.named, error.reason)
+        finally:  # a validator that has changed something has changed it here only
+            is_kept = before is not None and holdings(state) == before
+        return update.recoded(call.arguments)
+    finally:
+        if is_kept:
+            core.followers.keep(follower)
+        else:
+            follower.drive.close()
+
+
+def _followed(core: Core, run: Run, workflow: Workflow[..., object]) -> Follower:
+    """Return the function of a run as it is now: as it was kept, told what has come since, or else replayed."""
+    follower = core.followers.take(run.key, workflow)
+    news: Sequence[HistoryRow] = ()
+    if follower is not None:
+        try:
+            news = rows_since(core, run, follower.drive.seen)
+            is_told = follower.follow(news)
+        except BaseException:
+            follower.drive.close()
+            raise
+        if not is_told:
+            follower.drive.close()
+            follower = None
+    if follower is None:
+        history = read_history(core, run)
+        news = history.rows
+        machine = workflow.machine(history.input, began_at=history.began_at, seed=history.key)
+        follower = new_follower(run.key, workflow, machine, text_of)
+        try:
+            follower.drive.open(news)
+            if follower.drive.fault is not None:
+                raise follower.drive.fault
+        except BaseException:
+            follower.drive.close()
+            raise
+    received = (row.data for row in news if row.type == "update.received")
+    facts = (cast("Mapping[str, object]", parse(data or "{}")) for data in received)
+    follower.keys.update(str(one["key"]) for one in facts if "key" in one)
+    return follower
 
 
 def _reject(run_id: str, update: str, reason: Exception) -> NoReturn:
     if isinstance(reason, HoldfastError):  # the arguments are not what it takes
         raise reason
-    raise UpdateRejectedError(run_id, update, f"{type(reason).__name__}: {reason}") from reason
+    raise UpdateRejectedError(run_id, update, error_words(reason)) from reason
 
 
 def _found(
-    history: RunHistory, machine: FunctionMachine, name: str, found_in: Callable[[object, str], T | None]
+    run_id: str, machine: FunctionMachine, name: str, found_in: Callable[[object, str], T | None]
 ) -> tuple[object, T]:
     """Return what is exposed that can be asked for this. NotExposedError."""
     for state in reversed(machine.exposed):
         if (found := found_in(state, name)) is not None:
             return state, found
     exposed = [one for state in machine.exposed for one in names_of(state)]
-    raise NotExposedError(history.id, name, exposed)
+    raise NotExposedError(run_id, name, exposed)
 
 
 def _said(raised: Raised) -> str:
     kind = raised.type.rpartition(".")[2]
     return f"{kind}: {raised.message}" if raised.message else kind
-
-
-# What a query must not change -------------------------------------------------------------------------------------
-
-
-def _shape(value: object, depth: int = _DEPTH) -> object:
-    """Return what a value holds, as far as it is plain: attributes, lists, dicts and sets, and what is in these."""
-    if depth == 0:
-        return value
-    if isinstance(value, list | tuple | deque):
-        return [_shape(one, depth - 1) for one in cast("list[object]", value)]
-    if isinstance(value, dict):
-        items = cast("dict[object, object]", value).items()
-        return [(key, _shape(one, depth - 1)) for key, one in items]
-    if isinstance(value, set | frozenset):
-        return list(cast("set[object]", value))
-    if depth == _DEPTH:
-        slots = (name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ()))
-        names = dict.fromkeys((*getattr(value, "__dict__", ()), *slots))
-        return [
-            (name, _shape(getattr(value, name, None), depth - 1))
-            for name in names
-            if not isinstance(getattr_static(type(value), name, None), cached_property)
-        ]
-    return value
-
-
-def _is_same(before: object, after: object) -> bool:
-    if isinstance(before, list | tuple) and isinstance(after, list | tuple):
-        ours, theirs = cast("list[object]", before), cast("list[object]", after)
-        return len(ours) == len(theirs) and all(map(_is_same, ours, theirs))
-    return before is after

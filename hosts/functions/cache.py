@@ -11,6 +11,7 @@ from holdfast.hosts.functions.away import drive_away
 from holdfast.hosts.functions.drive import Drive
 from holdfast.kernel.commands import Attempt
 from holdfast.kernel.functions.machine import evict_all
+from holdfast.ports.forks import leave_alone
 
 FUNCTIONS_KEPT: Final = 1_000
 """How many functions a worker keeps unless it is told otherwise."""
@@ -34,7 +35,15 @@ class FunctionCache:
 
     def __init__(self, size: int = 0) -> None:
         self._size = size
+        self._is_closed = False
         self._rested: OrderedDict[str, Rested] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def renew(self) -> None:
+        """Begin anew, open and empty. In a forked child: the functions are its parent's."""
+        leave_alone(self._rested)
+        self._is_closed = False
+        self._rested = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -47,7 +56,7 @@ class FunctionCache:
         with self._lock:
             out = [former] if (former := self._rested.pop(rested.job, None)) else []
             self._rested[rested.job] = rested
-            while len(self._rested) > self._size:
+            while len(self._rested) > (0 if self._is_closed else self._size):
                 out.append(self._rested.popitem(last=False)[1])
         _evict(out)
 
@@ -61,7 +70,7 @@ class FunctionCache:
         if rested is None:
             return None
         # Each claim has an epoch of its own. If this is the next, nobody has driven it since.
-        if attempt.epoch == rested.epoch + 1 and not attempt.losses and rested.code is code:
+        if attempt.epoch == rested.epoch + 1 and attempt.attempt == 1 and rested.code is code:
             return rested.drive
         _evict([rested])
         return None
@@ -78,7 +87,7 @@ class FunctionCache:
     def close(self) -> None:
         """Take all out of memory, and keep none from here on."""
         with self._lock:
-            self._size = 0
+            self._is_closed = True
             out = list(self._rested.values())
             self._rested.clear()
         _evict(out)

@@ -1,4 +1,4 @@
-"""How a function goes on as a new generation: with what it has not taken, and what it shows."""
+"""How a function goes on as a new generation: with the updates that it has not begun with, and what it shows."""
 
 from typing import Final
 
@@ -9,7 +9,6 @@ from holdfast.hosts.functions.drive import Drive
 from holdfast.hosts.functions.opening import rows_after
 from holdfast.hosts.functions.patience import until_available_in_thread
 from holdfast.hosts.functions.shown import name_of_shown, newest_shown
-from holdfast.hosts.functions.telling import sent_in
 from holdfast.kernel.commands import Continued, ShownOn
 from holdfast.kernel.decide.continuing import sent_on
 from holdfast.kernel.functions.asked import GoesOn
@@ -19,7 +18,7 @@ _SHOWN_PAGE: Final = 100
 
 
 async def going_on(body: Body, drive: Drive, ended: GoesOn) -> Continued:
-    """Return that the run goes on as a new generation, with what the function has not taken."""
+    """Return that the run goes on as a new generation, with the updates that the function has not begun with."""
     unread = drive.unread
 
     def made() -> Continued:
@@ -31,7 +30,6 @@ async def going_on(body: Body, drive: Drive, ended: GoesOn) -> Continued:
             version=ended.version,
             input=body.payloads.put(ended.input, place),
             seen=drive.seen,
-            signals=tuple(sent_in(row) for row in rows if row.type == "signal.received"),
             updates=tuple(sent_on(row) for row in rows if row.type == "update.received"),
             published=_shown(body) if drive.has_shown else (),
         )

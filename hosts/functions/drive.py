@@ -3,9 +3,13 @@
 No threads, no waiting and no clock in here. `open` and `take` run the function, so they are for a thread of their own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, cast
 
+import attrs
+
+from holdfast.hosts.failures import MESSAGE_MAX
+from holdfast.hosts.functions.beginnings import last_come, last_there, rows_there
 from holdfast.hosts.functions.queues import Queues
 from holdfast.hosts.functions.telling import (
     NOTES,
@@ -14,6 +18,7 @@ from holdfast.hosts.functions.telling import (
     Facts,
     Texts,
     is_of_driver,
+    is_unreadable,
     known_from,
     payload_of,
     raised_from_facts,
@@ -22,17 +27,20 @@ from holdfast.hosts.functions.telling import (
 )
 from holdfast.hosts.functions.todo import Todo, Try
 from holdfast.hosts.runtime import AttemptRuntime
+from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.commands import UPDATE_ANSWERS, JobRecorded, Recorded
 from holdfast.kernel.functions import limits
 from holdfast.kernel.functions.asked import (
     Answered,
     ChildAsked,
+    CloseAsked,
     Ended,
     Failed,
     GoesOn,
     Row,
     StepAsked,
     StepCompleted,
+    StepQueued,
     TellAsked,
     TimerAsked,
     Told,
@@ -42,30 +50,44 @@ from holdfast.kernel.functions.loop import CancelledError
 from holdfast.kernel.functions.machine import FunctionMachine, Known
 from holdfast.kernel.functions.parts import Part
 from holdfast.ports.errors import (
+    STORE_ERRORS,
     HistoryFullError,
     HoldfastError,
+    InvalidValueError,
     NondeterminismError,
     RestlessError,
     StepResultError,
-    UnavailableError,
 )
+from holdfast.ports.frozen import evolve
+from holdfast.ports.json import canonical
+from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.records import (
+    CHANNEL_CLOSED,
     CLOCK_READ,
+    FUNCTION_BEGAN,
     PUBLISHED,
     RESULT_REFUSED,
+    SIGNAL_REFUSED,
     STEP_COMPLETED,
+    STEP_ENDS,
     STEP_FAILED,
+    STEP_GIVEN,
     STEP_QUEUED,
+    STEP_STARTED,
     HistoryRow,
     Micros,
     Payload,
+    Run,
     RunStatus,
 )
 
 BEHIND_MAX: Final[Micros] = 1_000_000
 """By how much the clock of a function may be behind when it is told what has happened."""
 BLOCKED: Final = "run.blocked"
-_RARE: Final = frozenset({PATCHED, RESULT_REFUSED, CLOCK_READ})
+UPDATE_REJECTED: Final = "update.rejected"
+_RARE: Final = frozenset(
+    {PATCHED, RESULT_REFUSED, SIGNAL_REFUSED, CLOCK_READ, FUNCTION_BEGAN, UPDATE_REJECTED, "run.created"}
+)
 """The types of the rows that are looked for before a function is told any."""
 
 
@@ -80,6 +102,7 @@ class Drive:
         "_made_queues",
         "_made_todo",
         "_text",
+        "_told_received",
         "_was_full",
         "ended",
         "fault",
@@ -107,14 +130,24 @@ class Drive:
         self.stored = 0
         """The number of the last row that is there because some code has asked for something, or read its clock."""
         self._made_queues: Queues | None = None
+        self._told_received: tuple[int, frozenset[int]] | None = None
+        """The last row of the run when it was read, and which messages it had not received by what was recorded."""
         self._was_full = 0
         """How often its run was blocked because its history was full."""
 
-    def open(self, history: Sequence[HistoryRow], *, seen: int = 0, now: Micros | None = None) -> None:
+    def open(
+        self,
+        history: Sequence[HistoryRow],
+        *,
+        seen: int = 0,
+        now: Micros | None = None,
+        begins: bool = False,
+    ) -> None:
         """Call the function, and tell it all that there is after the row `seen`: those before say nothing to it.
 
         `now` is what time it is: what its clock shows if no code has come before that could have stored what it asked
-        for.
+        for. With `begins` nobody can have begun with what it asks for unless that is recorded: if nothing is, it begins
+        with all messages and updates that there are by now, and that is recorded before anything else.
         """
         self.seen = seen
         known = known_from(history)
@@ -125,23 +158,52 @@ class Drive:
         past = next((row.number for row, facts in reversed(known) if is_of_driver(row, facts)), 0)
         self._read_before(rare)
         stored = self.stored = max(self.stored, past)
-        began_at = self._machine.began_at
+        last = last_there(rare)
+        has_begun = stored or patches or any(row.type == FUNCTION_BEGAN for row, _ in rare)
+        if begins and not has_begun and (came := last_come(known)) > last:
+            last = self._todo.began = came
+        inbox = rows_there(known, last, self._text) if last else []
+        began_at = max([self._machine.began_at, *(row.at for row in inbox)])
         shown = self._shows(0, began_at, None if stored else now)
         try:
-            turn = self._machine.begin(more=past > 0, patches=patches, shown=shown, refused=refused)
+            turn = self._machine.begin(
+                more=past > 0, patches=patches, shown=shown, refused=refused, inbox=inbox
+            )
             self._note(turn, 0, began_at, shown)
         except HoldfastError as error:
             self.fault = error
         else:
-            self._tell(known, now, past=past, stored=stored)
+            there = {row.number for row in inbox}
+            left = [one for one in known if one[0].number not in there] if there else known
+            self._tell(left, now, past=past, stored=stored)
+            self.seen = max(self.seen, *there, 0) if there else self.seen
             self._todo.new = self._open_steps()
+
+    def know(self, run: Run) -> None:
+        """Learn of a run, as it was read before its history, what the store knows of messages that it has received."""
+        self._told_received = run.last_row, frozenset(mailbox_from(run.mailbox).unread)
+
+    def received(self) -> tuple[int, ...]:
+        """Return the numbers of the rows with messages that it has received, as far as that is not recorded."""
+        taken = self._machine.received
+        if taken and self._told_received is not None:
+            last, unread = self._told_received
+            taken[:] = [number for number in taken if number > last or number in unread]
+            self._told_received = None
+        return tuple(taken)
 
     def speak_to(self, runtime: AttemptRuntime) -> None:
         """Have what the function logs from here on told to this attempt."""
         self._machine.speak_to(runtime)
 
-    def take(self, answer: JobRecorded, *, now: Micros | None = None) -> None:
-        """Tell the function what has been recorded, by whomever. `now` is what time it is."""
+    def take(self, answer: JobRecorded, *, now: Micros | None = None, received: Collection[int] = ()) -> None:
+        """Tell the function what has been recorded, by whomever. `now` is what time it is.
+
+        That it has `received` these messages was recorded with that.
+        """
+        if received and answer.status == "recorded":
+            recorded = frozenset(received)
+            self._machine.received[:] = [one for one in self._machine.received if one not in recorded]
         self.is_paused = answer.run_status is RunStatus.PAUSED
         # What is new has been met by no other code, also if it comes together.
         known = known_from(answer.rows)
@@ -149,8 +211,12 @@ class Drive:
         self._tell(known, now)
 
     def rest(self) -> None:
-        """Let go of whoever has driven it. It stays where it is until somebody resumes it."""
+        """Let go of whoever has driven it. It stays where it is until somebody resumes it.
+
+        What it has received is recorded by then; where that was not accepted, it is not gone on with.
+        """
         self._text = _unread
+        self._machine.received.clear()
         self._machine.speak_to(None)
         asked = {one.call for one in self._machine.asked}
         todo = self._todo
@@ -234,15 +300,19 @@ class Drive:
         return not self._machine.is_ending and limits.is_full(self.seen, self._was_full)
 
     @property
+    def failures(self) -> Sequence[tuple[str, BaseException]]:
+        """What its tasks have raised that nobody has asked for it, each with the name of what the task ran."""
+        return self._machine.failures
+
+    @property
     def is_cancelled(self) -> bool:
-        """Whether the function was told to end, and did."""
+        """Whether the function has ended as one that is cancelled does: it was told to, or raised that itself."""
         ended = self.ended
-        was_told = self._machine.is_cancelled
-        return was_told and isinstance(ended, Failed) and isinstance(ended.error, CancelledError)
+        return isinstance(ended, Failed) and isinstance(ended.error, CancelledError)
 
     @property
     def unread(self) -> frozenset[int]:
-        """The numbers of the rows with what the function has not taken, if it goes on as a new generation."""
+        """The numbers of the rows with updates that it has not begun with, if it goes on as a new generation."""
         left = self.ended.unread if isinstance(self.ended, GoesOn) else ()
         return frozenset((*left, *self._machine.late))
 
@@ -250,20 +320,31 @@ class Drive:
     def has_others(self) -> bool:
         """Whether anything is to be done or recorded beside steps that are done here, and timers."""
         todo, queues = self._todo, self._made_queues
-        others = todo.children or todo.answers or todo.published or todo.patches or todo.read
+        notes = todo.patches or todo.read or todo.began is not None or todo.refused
+        others = todo.children or todo.answers or todo.published or notes
         return bool(others or (queues is not None and queues))
 
-    def children(self) -> list[ChildAsked | TellAsked]:
-        """Return the runs that are to be started, and what those are to be told that were."""
+    def children(self) -> list[ChildAsked | TellAsked | CloseAsked]:
+        """Return the runs to be started, what those are to be told that were, the channels to be closed."""
         return list(self._todo.children.values())
 
     def notes(self) -> list[Recorded]:
         """Return what is to be recorded before anything else is done: whatever is begun may rely on it."""
-        read = [
+        began = self._todo.began
+        read = [] if began is None else [Recorded(type=FUNCTION_BEGAN, call=str(began))]
+        read += [
             Recorded(type=CLOCK_READ, call=str(row), started_at=shown)
             for row, shown in self._todo.read.items()
         ]
-        return [*read, *(Recorded(type=PATCHED, call=name) for name in self._todo.patches)]
+        refused = [
+            Recorded(
+                type=SIGNAL_REFUSED,
+                call=str(one.number),
+                error=canonical({"channel": one.channel, "message": one.why[:MESSAGE_MAX]}),
+            )
+            for one in self._todo.refused.values()
+        ]
+        return [*read, *refused, *(Recorded(type=PATCHED, call=name) for name in self._todo.patches)]
 
     def before_rest(self) -> list[Recorded]:
         """Return what is to be recorded before the function rests, or else whoever goes on could not know the time.
@@ -301,6 +382,19 @@ class Drive:
         asked = [one for one in self._open_steps() if not self._is_queued(one.call)]
         tries = [self._todo.tries.get(one.call) or Try(asked=one) for one in asked]
         return [one for one in tries if one.at is None or one.at <= now]
+
+    def losses(self, rows: Sequence[Recorded] = ()) -> int:
+        """Return how often the worst of the steps that are done here was lost, once these rows are recorded."""
+        tries, lost = self._todo.tries, dict[str, int]()
+        if tries:
+            waits = self._machine.waits_for
+            lost |= {call: one.losses for call, one in tries.items() if one.losses and waits(call)}
+        for row in rows:
+            if row.losses:
+                lost[row.call] = row.losses
+            if row.type in STEP_ENDS:
+                lost.pop(row.call, None)
+        return max(lost.values(), default=0)
 
     def dropped(self) -> list[str]:
         """Return the calls that nobody has been interested in since the last time."""
@@ -345,7 +439,7 @@ class Drive:
                     site = facts.get("site", "")
                     told_row = Row(number=number, at=row.at, told=told, site=site, shown=shown)
                     self._note(feed(told_row, more=number < past), number, row.at, shown)
-        except UnavailableError:
+        except STORE_ERRORS:
             raise
         except HoldfastError as error:
             self.fault = error
@@ -366,8 +460,17 @@ class Drive:
         return after
 
     def _read_before(self, history: Sequence[Known]) -> None:
-        """Learn what the clock showed when somebody else told the function these rows, and it looked."""
+        """Learn what the clock showed when somebody else told the function these rows, and it looked.
+
+        And which messages and updates that passed over because they could not be read: so they are from then on.
+        """
         for row, facts in history:
+            if row.type == SIGNAL_REFUSED:
+                self._machine.refuse_signal(cast("int", facts["row"]))
+            elif row.type == UPDATE_REJECTED:
+                rejected = raised_from_facts(facts)
+                if rejected.code == InvalidValueError.code:
+                    self._machine.refuse_update(str(facts.get("call")), rejected)
             if row.type == CLOCK_READ:
                 self._todo.shown[cast("int", facts["row"])] = cast("int", facts["shown"])
                 self.stored = max(self.stored, row.number)
@@ -398,9 +501,11 @@ class Drive:
                     todo.new.append(one)
                 else:
                     self.queues.ask(one)
-            elif isinstance(one, ChildAsked | TellAsked):
+            elif isinstance(one, ChildAsked | TellAsked | CloseAsked):
                 todo.children[one.call] = one
         for call in turn.dropped:
+            if isinstance(todo.children.get(call), CloseAsked):
+                del todo.children[call]
             if self._made_queues is not None:
                 self._made_queues.drop(call)
             todo.dropped.append(call)
@@ -408,6 +513,8 @@ class Drive:
             todo.patches[name] = None
         for answer in turn.answers:
             todo.answers[answer.call] = answer
+        for message in turn.refused:
+            todo.refused[message.number] = message
         for value in turn.published:
             todo.published[value.name] = value
         self.ended = self.ended or turn.ended
@@ -416,14 +523,19 @@ class Drive:
         """Return what a row tells the function; None if it is not for it."""
         call, step = facts.get("call", ""), facts.get("step", "")
         if row.type == STEP_COMPLETED and self._made_queues is None:  # most rows are that
-            return StepCompleted(call=call, step=step, output=self._text(payload_of(row)))
+            output, given = self._text(payload_of(row)), facts.get(STEP_GIVEN)
+            return StepCompleted(call=call, step=step, output=output, given=given)
         if row.type.startswith("step."):
             self._step(row.type, call, facts)
-        elif row.type.startswith("child."):
+        elif row.type.startswith("child.") or row.type == CHANNEL_CLOSED:
             self._todo.children.pop(call, None)
         if row.type == STEP_FAILED and self._not_undone(call, facts):
             return None
         told = told_by(row, facts, self._text)
+        if isinstance(told, StepQueued):
+            asked = self._machine.waits_for(call)
+            if isinstance(asked, StepAsked) and cast("Step[..., object]", asked.definition).keeps_arguments:
+                return attrs.evolve(told, given=self._text(payload_of(row)))
         if told is None:
             self._learn(row, call, facts)
         return told
@@ -432,8 +544,14 @@ class Drive:
         """Take in a row that the function is not told."""
         if row.type == RETRYING and not self._is_queued(call):
             self._try_again(call, facts, row.run)
+        elif row.type == STEP_STARTED:
+            self._begin_again(call)
         elif row.type == PATCHED:
             self._todo.patches.pop(call, None)
+        elif row.type == FUNCTION_BEGAN:
+            self._todo.began = None
+        elif row.type == SIGNAL_REFUSED:
+            self._todo.refused.pop(cast("int", facts["row"]), None)
         elif row.type == CLOCK_READ:
             self._todo.read.pop(cast("int", facts["row"]), None)
         elif row.type == "run.created" and self._made_queues is not None:
@@ -443,7 +561,7 @@ class Drive:
         elif row.type in UPDATE_ANSWERS:
             self._answered(row, call)
         elif row.type == BLOCKED:
-            self.queues.not_undone = None
+            self.queues.failure = None
             self._was_full += facts.get("code") == HistoryFullError.code
 
     def _step(self, kind: str, call: str, facts: Facts) -> None:
@@ -454,13 +572,17 @@ class Drive:
         return self._made_queues is not None and self._made_queues.has(call)
 
     def _not_undone(self, call: str, facts: Mapping[str, object]) -> bool:
-        """Note that a job of its own could not take back a step, if a row says so. The function is not told of that."""
+        """Note that a job of its own could not take back a step, or not read what it was to do, if a row says so.
+
+        The function is not told of that.
+        """
         asked = self._machine.waits_for(call)
-        if "job" not in facts or not isinstance(asked, StepAsked) or not asked.undoes:
+        if "job" not in facts or not isinstance(asked, StepAsked):
             return False
-        if raised_from_facts(facts).code == StepResultError.code:
+        is_done = not asked.undoes or raised_from_facts(facts).code == StepResultError.code
+        if is_done and not is_unreadable(cast("Facts", facts.get("error") or {})):
             return False
-        self.queues.try_undo_again(asked, facts)
+        self.queues.try_again(asked, facts)
         return True
 
     def _show(self, name: str, number: int) -> None:
@@ -486,8 +608,16 @@ class Drive:
             number, at = cast("int", facts["attempt"]) + 1, cast("int", facts["retry_at"])
             before = self._todo.tries.get(call)
             first = before.run if before is not None and before.run is not None else run
-            self._todo.tries[call] = Try(asked=asked, number=number, at=at, run=first)
+            losses = cast("int", facts.get("losses", 0 if before is None else before.losses))
+            self._todo.tries[call] = Try(asked=asked, number=number, at=at, run=first, losses=losses)
             self._todo.new.append(asked)
+
+    def _begin_again(self, call: str) -> None:
+        """Note that a step that was lost begins again, as is recorded by now."""
+        known = self._todo.tries.get(call)
+        if known is not None:
+            self._todo.tries[call] = evolve(known, is_begun=True)
+            self._todo.new.append(known.asked)
 
 
 def _unread(_: Payload) -> str:

@@ -17,6 +17,7 @@ from holdfast.hosts.functions.alarm import Alarm
 from holdfast.hosts.functions.asked_rows import answer_rows, child_rows, queued_rows
 from holdfast.hosts.functions.drive import Drive
 from holdfast.hosts.functions.gathering import Call
+from holdfast.hosts.functions.losses import begins_again, begun_again, lost_steps
 from holdfast.hosts.functions.opening import FencedError, let_rest, opened
 from holdfast.hosts.functions.outcomes import blocked, outcome_of, stuck
 from holdfast.hosts.functions.patience import RETRY_MAX, RETRY_MIN, until_available
@@ -24,7 +25,8 @@ from holdfast.hosts.functions.patient_values import PatientValues
 from holdfast.hosts.functions.pulses import Pulses
 from holdfast.hosts.functions.recording import Record
 from holdfast.hosts.functions.shared import shared_here
-from holdfast.hosts.functions.steps import lost_step, run_step, was_done
+from holdfast.hosts.functions.steps import run_step, was_done
+from holdfast.hosts.functions.telling import is_unreadable
 from holdfast.hosts.functions.todo import Try
 from holdfast.hosts.functions.trying import Trying
 from holdfast.hosts.functions.turns import in_turns
@@ -37,19 +39,22 @@ from holdfast.kernel.commands import (
     Outcome,
     Parked,
     Recorded,
+    passed_over,
 )
 from holdfast.kernel.functions import limits
+from holdfast.kernel.functions.raising import error_words
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import (
+    STORE_ERRORS,
     CommandError,
     CompensationError,
     HistoryFullError,
     HoldfastError,
     RestlessError,
-    UnavailableError,
+    UnreadableValueError,
 )
 from holdfast.ports.json import parse
-from holdfast.ports.records import HISTORY_LONG, Micros
+from holdfast.ports.records import HISTORY_LONG, SUSPECT_AFTER, Micros
 
 HEAR_EVERY: Final[Micros] = 5_000_000
 """How long, in microseconds, a driver does without a look at the history, whatever it is told: hints may be lost."""
@@ -72,17 +77,15 @@ async def drive(body: Body, threads: CapacityLimiter) -> Outcome:
     outcome: Outcome | None = None
     try:
         outcome = await driver.run()
-        if isinstance(outcome, Blocked):
-            run = body.work.run
-            _log.warning("run %s of %s is blocked: %s", run.id, run.workflow, outcome.failure.message)
-        return outcome
+        return outcome  # `finally` looks at it
     except Exception as error:  # noqa: BLE001  # whatever it is, it is this function's
         first = _first(error)
         if isinstance(first, FencedError):
             return Parked(seen=0, wake_at=micros(body.parts.clock.now()))  # that is fenced, and so counted
-        _log.exception("job %s can't be driven", body.attempt.job)
+        run = body.work.run
+        _log.exception("run %s (%s@%s) can't be driven", run.id, run.workflow, run.version)
         code = first.code if isinstance(first, CommandError) else "not_driven"
-        return blocked(code, f"{type(first).__name__}: {first}")
+        return blocked(code, error_words(first))
     finally:
         if (let_go := driver.close(rests=isinstance(outcome, Parked))) is not None:
             with CancelScope(shield=True):
@@ -106,6 +109,10 @@ class _Driver:
         self._running: dict[str, Trying] = {}
         self._later: dict[str, Try] = {}
         """Steps that are to be tried again, but not yet."""
+        self._lost: dict[str, Try] = {}
+        """Those of the steps under way that were lost before."""
+        self._lost_at: Micros = 0
+        """When the last of them began."""
         self._done: list[Recorded] = []
         self._known: list[JobRecorded] = []
         """What was answered to those who have recorded something themselves, which the function is yet to be told."""
@@ -140,6 +147,8 @@ class _Driver:
             for begun in self._begun[-1:]:
                 begun.give_up(error)
             return blocked(error.code, str(error))
+        except UnreadableValueError as error:
+            return blocked(error.code, str(error))
         except HoldfastError as error:
             return self._body.failed(error)
         with self._parts.news.listening(self._body.attempt.run, lambda: self._in_loop(self._hear)):
@@ -147,17 +156,19 @@ class _Driver:
                 rests = await self._drive_on(drive)
             finally:
                 await self._stop()
+        self._body.runtime.received = drive.received()
         return await outcome_of(self._body, drive) if rests is None else rests
 
     async def _drive_on(self, drive: Drive) -> Outcome | None:
         """Drive the function until it rests, and return how; None if there is nothing more to drive."""
         self._looked_at = self._now()
-        if self._body.attempt.losses and not drive.is_over:
-            # Whatever was under way counts: nobody knows how far it came. A clock that is behind here does not say what
-            # had begun, but by when it was lost all had that was due.
+        if self._body.attempt.attempt > 1 and not drive.is_over:
+            # A clock that is behind here does not say what had begun, but by when it was lost all had that was due.
             lost_at = max(self._looked_at, self._body.work.run.updated_at)
-            lost = [lost_step(one, lost_at) for one in drive.under_way(lost_at)]
-            await self._record(drive, (*drive.notes(), *lost))
+            was_suspect = self._body.attempt.losses > SUSPECT_AFTER
+            lost = lost_steps(drive.under_way(lost_at), was_suspect=was_suspect, now=lost_at)
+            await self._record(drive, (*drive.notes(), *lost.rows))
+            self._failure = lost.failure
         while not drive.is_over and not self._is_fenced:
             if self._fault is not None:
                 raise self._fault
@@ -172,15 +183,15 @@ class _Driver:
                 full = HistoryFullError(drive.seen, limits.ROWS_MORE)
                 self._failure = Failure(code=full.code, message=str(full))
             has_others = drive.has_others
-            if has_others and drive.queues.not_undone and self._failure is None:
-                message = drive.queues.not_undone[:MESSAGE_MAX]
-                self._failure = Failure(code=CompensationError.code, message=message)
+            if has_others and drive.queues.failure is not None and self._failure is None:
+                self._failure = drive.queues.failure
             notes = drive.notes() if has_others else ()
             if not notes:  # whatever is begun may rely on them
                 self._start(drive, now)
             is_time = self._failure is None and now >= self._timers_after
             due = drive.due(now) if is_time else ()
-            rows = (*notes, *self._taken(), *due)
+            again = self._begins_again(drive, now) if self._later and not notes else ()
+            rows = (*notes, *self._taken(), *due, *again)
             if has_others:
                 rows = (*rows, *await self._others(drive, now, begins=not notes, are_more=bool(rows)))
             else:
@@ -257,10 +268,24 @@ class _Driver:
         if not self._later or not self._begins(drive, now):
             return
         for call, one in list(self._later.items()):
-            if one.at is None or one.at <= now:
+            if (one.at is None or one.at <= now) and (one.is_begun or not one.losses):
                 del self._later[call]
+                if one.losses:
+                    self._lost[call], self._lost_at = one, now
                 self._running[call] = trying = Trying()
                 trying.task = self._loop.start(partial(self._run, one, trying), self._context)
+
+    def _begins_again(self, drive: Drive, now: Micros) -> Sequence[Recorded]:
+        """Return what is to be recorded of steps that were lost and begin again."""
+        waiting = [one for one in self._later.values() if self._waits_for_its_turn(one, now)]
+        if not waiting or not self._begins(drive, now):
+            return ()
+        turn, waited = self._body.attempt.epoch, now - self._lost_at
+        again = begins_again(waiting, self._lost.values(), turn=turn, waited=waited)
+        return [begun_again(one, now) for one in again]
+
+    def _waits_for_its_turn(self, one: Try, now: Micros) -> bool:
+        return one.losses > 0 and not one.is_begun and (one.at is None or one.at <= now)
 
     async def _run(self, one: Try, trying: Trying) -> None:
         call = one.asked.call
@@ -271,6 +296,9 @@ class _Driver:
                 if isinstance(recorded, JobRecorded):
                     self._known.append(recorded)
                     return
+                if recorded.type == "step.failed" and (error := _unreadable(recorded)) is not None:
+                    self._failure = error  # the try is not recorded: it is made again once the run goes on
+                    return
                 if recorded.type == "step.failed" and one.asked.undoes and not was_done(recorded):
                     recorded = self._not_undone(recorded)
                 self._done.append(recorded)
@@ -280,6 +308,7 @@ class _Driver:
                 raise
         finally:
             del self._running[call]
+            self._lost.pop(call, None)
             self._go_on()
 
     def _go_on(self) -> None:
@@ -305,7 +334,7 @@ class _Driver:
         drive = self._drive
         assert drive is not None
         rows, self._done = self._done, []
-        command, now = self._command(rows, drive.seen), self._parts.trusted_now
+        command, now = self._command(rows, drive.seen, drive.received()), self._parts.trusted_now
         self._sent = self._recorder.send(self._parts.kernel, drive, command, now, self._on_sent)
 
     def _on_sent(self) -> None:
@@ -398,7 +427,7 @@ class _Driver:
         assert drive is not None
         return self._command((row,), drive.seen)
 
-    def _command(self, rows: Sequence[Recorded], seen: int) -> JobRecord:
+    def _command(self, rows: Sequence[Recorded], seen: int, received: tuple[int, ...] = ()) -> JobRecord:
         attempt = self._body.attempt
         return JobRecord(
             namespace=self._body.work.run.namespace,
@@ -407,6 +436,8 @@ class _Driver:
             seen=seen,
             rows=tuple(rows),
             host=self._body.host,
+            losses=self._drive.losses(rows) if self._drive is not None else 0,
+            received=received,
         )
 
     async def _take(self, drive: Drive) -> None:
@@ -451,12 +482,13 @@ class _Driver:
                     before, sent = sent, None
                     answer = await self._recorder.sent(before)
                 else:
-                    command, now = self._command(rows, seen), self._parts.trusted_now
+                    command = self._command(rows, seen, drive.received())
+                    now = self._parts.trusted_now
                     answer = await self._recorder.record(self._parts.kernel, drive, command, now)
             except RestlessError as error:
                 drive.give_up(error)
                 return
-            except UnavailableError as error:
+            except STORE_ERRORS as error:
                 job = self._body.attempt.job
                 _log.warning("what job %s has come to can't be recorded yet: %s", job, error)
                 await anyio.sleep(wait)
@@ -485,7 +517,7 @@ class _Driver:
     async def _wait(self, drive: Drive, now: Micros) -> None:
         look_at = self._looked_at + HEAR_EVERY
         # What is due and is not to begin would be due again at once: only what is under way is waited for.
-        following = self._next(drive, begins=self._begins(drive, now))
+        following = self._next(drive, now, begins=self._begins(drive, now))
         if following is None or self._failure is not None:
             at = look_at
         else:
@@ -503,16 +535,20 @@ class _Driver:
 
     # Ends -----------------------------------------------------------------------------------------------------------
 
-    def _next(self, drive: Drive, *, begins: bool = True) -> Micros | None:
+    def _next(self, drive: Drive, now: Micros, *, begins: bool = True) -> Micros | None:
         """Return when something is due, of steps too if they are to begin then; None if nothing is."""
         times = [one.at for one in drive.timers()]
         if begins:
-            times += (one.at for one in self._later.values() if one.at is not None)
+            later = (one for one in self._later.values() if one.at is not None)
+            # What waits for its turn has it when another has ended.
+            if self._lost:
+                later = (one for one in later if not self._waits_for_its_turn(one, now))
+            times += (one.at for one in later if one.at is not None)
         return min(times, default=None)
 
     def _begins(self, drive: Drive, now: Micros) -> bool:
         """Whether steps that are due are to begin."""
-        return not drive.is_paused and self._failure is None and not self._is_out_of_time(now)
+        return not drive.is_paused and self._failure is None and not self._gives_back(drive, now)
 
     def _rests(self, drive: Drive, now: Micros) -> Outcome | None:
         """Return that the function is to rest, if nothing of it is under way and nothing is soon."""
@@ -520,24 +556,41 @@ class _Driver:
             return None
         if self._failure is not None:
             return Blocked(failure=self._failure)
-        if self._later and self._is_out_of_time(now):
-            return Parked(seen=drive.seen, wake_at=now)  # for whoever drives it next
-        at = self._next(drive)
+        parked = Parked(seen=drive.seen, losses=drive.losses())
+        if self._later and self._gives_back(drive, now):
+            return attrs.evolve(parked, wake_at=now)  # for whoever drives it next
+        at = self._next(drive, now)
         if drive.is_paused:
-            return Parked(seen=drive.seen, wake_at=now if at is None or self._later else at)
+            return attrs.evolve(parked, wake_at=now if at is None or self._later else at)
         if at is None and drive.waits_for_others:
-            return Parked(seen=drive.seen)
+            return parked
         if at is None:
             return stuck(drive.waits_at)
-        return Parked(seen=drive.seen, wake_at=at) if at - now > self._parts.park_after else None
+        is_far = at - now > self._parts.park_after or self._parts.is_leaving()
+        return attrs.evolve(parked, wake_at=at) if is_far else None
+
+    def _gives_back(self, drive: Drive, now: Micros) -> bool:
+        """Whether nothing more is to begin here: there is no time left, or its claim has let it run beside others.
+
+        Those are others than it may run beside: what was lost of it has ended since, or was lost more often before.
+        """
+        return self._is_out_of_time(now) or passed_over(drive.losses()) != self._body.attempt.pass_over
 
     def _is_out_of_time(self, now: Micros) -> bool:
-        """Whether nothing more of it is to begin here."""
+        """Whether nothing more of it is to begin here: its host stops, or has little time left."""
+        if self._parts.is_leaving():
+            return True
         limit, ends_at = self._parts.drive_for, self._body.ends_at
         # What has begun by half of the time has as much again.
         half = None if ends_at is None else (ends_at - self._body.started_at) // 2
         driven_for = now - self._body.started_at
         return (limit is not None and driven_for > limit) or (half is not None and driven_for > half)
+
+
+def _unreadable(recorded: Recorded) -> Failure | None:
+    """Return why a run is to be blocked by a step that could not read what it was given; None if it is not."""
+    error = cast("dict[str, str]", parse(recorded.error or "{}"))
+    return Failure(code=error["code"], message=error["message"]) if is_unreadable(error) else None
 
 
 def _first(error: BaseException) -> BaseException:

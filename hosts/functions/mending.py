@@ -6,13 +6,14 @@ from typing import Final, cast
 from holdfast.hosts.core import Core
 from holdfast.hosts.functions.upgrading import looked_at
 from holdfast.hosts.why import MENDED_BY_CODE
-from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.commands import RunResume
-from holdfast.ports.errors import RunNotFoundError
+from holdfast.kernel.unreadable import unreadable_of
+from holdfast.ports.errors import RunNotFoundError, UnknownPlanError, UnreadableRowError
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import ListRuns, NewestRows, RunFilter
 from holdfast.ports.places import ListPlace
 from holdfast.ports.records import HistoryRow, Run, RunStatus
+from holdfast.ports.unreadable import PARSE_ERRORS
 
 INTERVAL: Final = 60.0
 """Seconds between two rounds of one process. The first is at its beginning: that is when code is deployed."""
@@ -67,16 +68,20 @@ class Mender:
         if seen in self._unfit:
             return False
         code = self._core.registry.pipeline(run.workflow, run.version)
-        if (
-            isinstance(code, Workflow)
-            and self._may_be_mended(run)
-            and looked_at(self._core, run).is_compatible
-        ):
+        if code is not None and self._may_be_mended(run) and self._is_readable(run):
             return True
         if len(self._unfit) >= _UNFIT_MAX:
             self._unfit.clear()
         self._unfit.add(seen)
         return False
+
+    def _is_readable(self, run: Run) -> bool:
+        """Whether all rows of a run can be read, and the code that is here fits them."""
+        try:
+            is_compatible = looked_at(self._core, run).is_compatible
+        except (UnreadableRowError, UnknownPlanError, *PARSE_ERRORS):
+            return False
+        return is_compatible and not unreadable_of(self._core.stores.persistence, (run.key,))
 
     def _may_be_mended(self, run: Run) -> bool:
         """Whether it is code that blocks a run, and it was not resumed here in vain since somebody last did so."""

@@ -126,10 +126,13 @@ def _replayed(body: Body, text: Texts, known: Callable[[Drive], object], *, is_n
         seed=run.key if first is None else first.run,
     )
     drive = Drive(machine, text)
+    drive.know(run)
     drive.speak_to(body.runtime)
     known(drive)
     try:
-        drive.open(history, seen=0 if history else 1, now=body.parts.trusted_now())
+        # Whoever had it before may have begun with steps of which nothing is recorded.
+        now, begins = body.parts.trusted_now(), body.attempt.epoch == 1
+        drive.open(history, seen=0 if history else 1, now=now, begins=begins)
     except BaseException:
         drive.close()
         raise

@@ -14,6 +14,7 @@ from holdfast.hosts.functions.patience import until_available_in_thread
 from holdfast.hosts.payloads import INLINE_MAX
 from holdfast.kernel.commands import Blocked, Cancelled, Completed, Failed, Failure, Outcome
 from holdfast.kernel.functions.asked import GoesOn, Returned
+from holdfast.kernel.functions.raising import error_words
 
 _PLACES_MAX: Final = 3
 """How many places are named in which a function waits for nothing."""
@@ -26,6 +27,14 @@ async def outcome_of(body: Body, drive: Drive) -> Outcome:
     if drive.fault is not None:
         return blocked(drive.fault.code, str(drive.fault))
     ended = drive.ended
+    for task, error in drive.failures:
+        _log.warning(
+            "run %s of %s: its task %r has failed, and nobody awaited it: await it, or make it in a TaskGroup: %s",
+            body.work.run.id,
+            body.work.run.workflow,
+            task,
+            error_words(error),
+        )
     if isinstance(ended, Returned):
         payloads, place, text = body.payloads, body.place, ended.output
         for one in ended.unawaited:
@@ -43,7 +52,7 @@ async def outcome_of(body: Body, drive: Drive) -> Outcome:
         return await going_on(body, drive, ended)
     assert ended is not None
     if drive.is_cancelled:
-        return Cancelled()
+        return Cancelled(reason=str(ended.error)[:MESSAGE_MAX])
     if isinstance(ended.error, Exception):
         return body.failed(ended.error)
     said = "".join(traceback.format_exception_only(ended.error)).strip()

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 import anyio
 
 from holdfast.hosts.process.threads import result_in_thread
-from holdfast.ports.errors import UnavailableError
+from holdfast.ports.errors import STORE_ERRORS
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ async def until_available(call: Callable[[], Awaitable[T]], what: str) -> T:
     while True:
         try:
             return await call()
-        except UnavailableError as error:
+        except STORE_ERRORS as error:
             _log.warning("%s: %s", what, error)
             await anyio.sleep(wait)
             wait = min(2 * wait, RETRY_MAX)

@@ -13,7 +13,7 @@ from holdfast.hosts.process.threads import result_in_thread
 from holdfast.hosts.runtime import AttemptRuntime
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import StepLostError
-from holdfast.ports.json import canonical, parse
+from holdfast.ports.json import compact, parse
 
 R = TypeVar("R")
 
@@ -49,7 +49,7 @@ class Pulses:
             text = await result_in_thread(self._runtime.last_heartbeat)
             left = cast("dict[str, object]", parse(text or "{}"))
             with self._lock:
-                self._details = {call: canonical(one) for call, one in left.items()} | self._details
+                self._details = {call: compact(one) for call, one in left.items()} | self._details
             self._is_loaded = True
 
     def last(self, call: str) -> str | None:
@@ -82,7 +82,7 @@ class Pulses:
     def _say(self) -> None:
         self._is_dirty = False
         self._said_at = self._clock.monotonic()
-        self._runtime.heartbeat(canonical({call: parse(text) for call, text in self._details.items()}))
+        self._runtime.heartbeat(compact({call: parse(text) for call, text in self._details.items()}))
 
 
 class StepPulse:

@@ -3,11 +3,14 @@
 from collections.abc import Callable, Mapping
 from typing import Final, cast
 
+from holdfast.hosts.failures import MESSAGE_MAX
+from holdfast.hosts.functions.telling import is_unreadable
 from holdfast.kernel.authoring.design import policy_from, rate_from
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.steps import Step
-from holdfast.kernel.commands import Queued, Recorded
+from holdfast.kernel.commands import Failure, Queued, Recorded
 from holdfast.kernel.functions.asked import Asked, StepAsked
+from holdfast.ports.errors import CompensationError
 from holdfast.ports.records import STEP_CANCELLED, STEP_COMPLETED, STEP_FAILED, STEP_QUEUED, Payload
 
 ENDED: Final = (STEP_COMPLETED, STEP_FAILED)
@@ -16,7 +19,7 @@ ENDED: Final = (STEP_COMPLETED, STEP_FAILED)
 class Queues:
     """Knows them from what a function asks for, and from what its history tells."""
 
-    __slots__ = ("_jobs", "_left", "_new", "_times", "not_undone")
+    __slots__ = ("_jobs", "_left", "_new", "_times", "failure")
 
     def __init__(self) -> None:
         self._new: dict[str, StepAsked] = {}
@@ -24,12 +27,15 @@ class Queues:
         self._left: dict[str, int] = {}
         """Those in queues in which nobody is interested any more, with the numbers of their jobs."""
         self._times: dict[str, int] = {}
-        self.not_undone: str | None = None
-        """What has taken nothing back in the end, in words, if an operator is yet to be told."""
+        self.failure: Failure | None = None
+        """Why the run is to be blocked, and is not yet.
+
+        A step has taken nothing back in the end, or whoever does it can't read its arguments.
+        """
 
     def __bool__(self) -> bool:
         """Whether anything is known of any step."""
-        return any((self._new, self._jobs, self._left, self._times, self.not_undone))
+        return any((self._new, self._jobs, self._left, self._times, self.failure))
 
     @property
     def are_waited_for(self) -> bool:
@@ -71,13 +77,15 @@ class Queues:
         self._jobs.clear()
         self._left.clear()
 
-    def try_undo_again(self, asked: StepAsked, facts: Mapping[str, object]) -> None:
-        """Note that what takes back a step has failed for good: somebody has to look, and then it is tried again."""
+    def try_again(self, asked: StepAsked, facts: Mapping[str, object]) -> None:
+        """Note that a step has failed that must not: somebody has to look, and then it is tried again."""
         error = cast("Mapping[str, str]", facts.get("error") or {})
-        what = f"what takes back a step, {asked.step!r}, has failed {facts.get('attempt')} times"
-        self.not_undone = (
-            f"{what}: {error.get('type')}: {error.get('message')}; `run resume` has it tried again"
-        )
+        if is_unreadable(error):
+            self.failure = Failure(code=error["code"], message=error["message"][:MESSAGE_MAX])
+        else:
+            what = f"what takes back a step, {asked.step!r}, has failed {facts.get('attempt')} times"
+            message = f"{what}: {error.get('type')}: {error.get('message')}; `run resume` has it tried again"
+            self.failure = Failure(code=CompensationError.code, message=message[:MESSAGE_MAX])
         self.ask(asked)
 
     def new(self) -> list[StepAsked]:

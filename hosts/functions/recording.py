@@ -37,7 +37,7 @@ class Record:
     def tell(self) -> None:
         """Have the function take what is answered."""
         assert self.answer is not None
-        self.drive.take(self.answer, now=self.now())
+        self.drive.take(self.answer, now=self.now(), received=self.command.received)
 
     def turn(self) -> int:
         """Return which turn the function is in."""

@@ -18,12 +18,13 @@ from holdfast.hosts.run_histories import RunHistory, text_of
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.functions.asked import Asked, Ended, Failed, GoesOn, Returned, TimerAsked
+from holdfast.kernel.functions.raising import error_words
 from holdfast.kernel.plan import stage_of
 from holdfast.kernel.transitions import DEADLINE_EXCEEDED
 from holdfast.ports.arguments import an, check
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import InvalidHistoryError, NondeterminismError, UnknownWorkflowError
-from holdfast.ports.json import parse
+from holdfast.ports.json import are_alike, parse
 from holdfast.ports.records import STAGE_COMPLETED, STAGE_FAILED, HistoryRow
 
 CANCELLING: Final = "run.cancelling"
@@ -104,7 +105,7 @@ def replay(history: RunHistory | str | os.PathLike[str], /, *workflows: Definiti
             which row, what was recorded and where, and what the code asks for and where.
         UnknownWorkflowError: The history is of none of these workflows, or of another version.
         InvalidHistoryError: It is no history, or not that of a durable function.
-        InvalidValueError: What the run was given does not fit any more.
+        UnreadableValueError: A recorded value, or what the run was given, is not what the code takes any more.
         RestlessError: The function does not come to rest.
     """
     history = load_history(history)
@@ -169,7 +170,8 @@ def _end_of(history: RunHistory) -> HistoryRow | None:
     for row in reversed(history.rows):
         if row.type in (STAGE_COMPLETED, STAGE_FAILED) and row.node == history.workflow:
             return row
-        if row.type == CONTINUED or (was_told and _is_end_of_told(row)):
+        by_itself = row.type == CANCELLED and "raised" in _facts(row)
+        if row.type == CONTINUED or by_itself or (was_told and _is_end_of_told(row)):
             return row
     return None
 
@@ -190,10 +192,10 @@ def _is_alike(row: HistoryRow, drive: Drive, workflow: Workflow[..., object]) ->
         return (
             row.type == CONTINUED
             and code == _facts(row)["definition"]
-            and ended.input == text_of(row.payload)
+            and are_alike(ended.input, text_of(row.payload))
         )
     if isinstance(ended, Returned):
-        return row.type == STAGE_COMPLETED and ended.output == text_of(row.payload)
+        return row.type == STAGE_COMPLETED and are_alike(ended.output, text_of(row.payload))
     if row.type != STAGE_FAILED:
         return False
     facts = _facts(row)
@@ -230,7 +232,7 @@ def _said(ended: Ended) -> str:
         return f"it returns {_shown(ended.output)}"
     if isinstance(ended, GoesOn):
         return f"it goes on as {ended.workflow}@{ended.version} with {_shown(ended.input)}"
-    return f"it raises {type(ended.error).__name__}: {_shown(str(ended.error))}"
+    return f"it raises {_shown(error_words(ended.error))}"
 
 
 def _facts(row: HistoryRow) -> dict[str, object]:

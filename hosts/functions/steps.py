@@ -1,6 +1,8 @@
 """Runs the body of a step that a function has asked for, and says what is to be recorded of it."""
 
+import inspect
 from collections.abc import Awaitable, Callable
+from contextvars import Context
 from datetime import timedelta
 from typing import Any, Final, TypeAlias, cast
 
@@ -8,6 +10,7 @@ import anyio
 import attrs
 from anyio import CapacityLimiter, lowlevel
 
+from holdfast.hosts.attempt_log import log_failed_try
 from holdfast.hosts.bodies import Body, node_of
 from holdfast.hosts.failures import MESSAGE_MAX, cut_off, traceback_text
 from holdfast.hosts.functions.patience import until_available
@@ -35,15 +38,17 @@ from holdfast.ports.errors import (
     StepResultError,
     StorageRefusedError,
     TransactionEndedError,
+    UnreadableInputError,
     UnstorableValueError,
 )
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.records import JobKey, Micros, Payload, job_key
+from holdfast.ports.records import JobKey, JobKind, Micros, Payload, job_key
 
 Command: TypeAlias = Callable[[Recorded], JobRecord]
 
 _NEVER_AGAIN: Final = (
     GiveUp,
+    UnreadableInputError,
     InvalidValueError,
     UnstorableValueError,
     NoTransactionError,
@@ -51,6 +56,8 @@ _NEVER_AGAIN: Final = (
     StepResultError,
     StorageRefusedError,
 )
+_OF_LOOPS: Final = frozenset({"sniffio_cvar"})
+"""The names of context variables that say which kind of event loop runs."""
 _MICROSECOND: Final = 1_000_000
 _TRACEBACK_MAX: Final = 2_000
 """How much of a try's traceback is kept: its row is read whenever the function is replayed."""
@@ -64,6 +71,8 @@ async def run_step(
     What is done in a transaction is recorded in it, by the command that `command` gives: then what that was answered.
     """
     step = cast("Step[..., object]", one.asked.definition)
+    if one.asked.context is not None:
+        _enter(one.asked.context)
     pulse = None if step.heartbeat_timeout is None else await _pulse(one, step.heartbeat_timeout, pulses)
     started_at = micros(clock.now())
     until = _until(step, body, started_at)
@@ -72,7 +81,7 @@ async def run_step(
     async def act() -> Recorded | JobRecorded:
         if body.work.error is not None:
             raise body.work.error
-        given = step.form.given(one.asked.arguments)
+        given = _given(step, one)
         done = body.parts.step(step)
         ends_at = _until(done, body, started_at)
         seconds = None if ends_at is None else max(0.0, (ends_at - started_at) / _MICROSECOND)
@@ -107,6 +116,24 @@ async def run_step(
         return _failed(body, one, step, error, started_at, now)
 
 
+def _enter(context: Context) -> None:
+    """Set the context variables that the function has set. Of a task of its own: the function never sees what it sets.
+
+    In which kind of event loop a function runs is known there only.
+    """
+    for variable, value in context.items():
+        if variable.name not in _OF_LOOPS:
+            variable.set(value)
+
+
+def _given(step: Step[..., object], one: Try) -> tuple[tuple[object, ...], dict[str, object]]:
+    """Return what a step is called with. UnreadableInputError."""
+    try:
+        return step.form.given(one.asked.arguments)
+    except InvalidValueError as error:
+        raise UnreadableInputError(f"the arguments of step {step.name!r}", None, error.problems) from error
+
+
 def _call(body: Body, one: Try, step: Step[..., object]) -> BodyCall:
     """Return what interceptors are told of a try."""
     attempts = policy_from(step.retry or Retry()).attempts if one.most is None else one.most
@@ -114,7 +141,7 @@ def _call(body: Body, one: Try, step: Step[..., object]) -> BodyCall:
         body.call,
         step=step.name,
         attempt=one.number,
-        max_attempts=attempts,
+        max_attempts=attempts + one.losses,
         idempotency_key=_idempotency_key(body, one),
     )
 
@@ -148,7 +175,13 @@ def _completed(one: Try, step: Step[..., object], output: Payload, started_at: M
         attempt=one.number,
         started_at=started_at,
         undoes=one.asked.undoes or None,
+        given=_kept_arguments(one, step),
     )
+
+
+def _kept_arguments(one: Try, step: Step[..., object]) -> str | None:
+    # Of a step in a queue they are in the row that has put it there.
+    return one.asked.arguments if step.keeps_arguments and one.most is None else None
 
 
 def _transaction(
@@ -196,8 +229,12 @@ async def _called(
         with anyio.fail_after(seconds):
             return await cast("Awaitable[object]", step.body(*args, **kwargs))
     async with threads:
-        with anyio.fail_after(seconds):  # to wait for a thread is not its time
-            return await result_in_thread(lambda: step.body(*args, **kwargs))
+        with anyio.fail_after(seconds) as scope:  # to wait for a thread is not its time
+            value = await result_in_thread(lambda: step.body(*args, **kwargs))
+    if not inspect.isawaitable(value):
+        return value
+    with anyio.fail_after(None if seconds is None else max(0.0, scope.deadline - anyio.current_time())):
+        return await cast("Awaitable[object]", value)
 
 
 def _context(
@@ -228,6 +265,9 @@ def _failed(
     }
     if retry_at is None and raised.arguments is not None:
         facts["arguments"] = raised.arguments
+    wait = None if retry_at is None else retry_at - now
+    if body.attempt.kind is JobKind.DRIVE:  # the attempt of a queued step is logged when it is settled
+        log_failed_try(body.work.run, step.name, one.number, raised.type, raised.message, wait)
     return Recorded(
         type="step.failed" if retry_at is None else "step.retrying",
         call=one.asked.call,
@@ -238,6 +278,7 @@ def _failed(
         retry_at=retry_at,
         started_at=started_at,
         undoes=one.asked.undoes or None,
+        given=None if retry_at is not None else _kept_arguments(one, step),
     )
 
 
@@ -246,10 +287,9 @@ def was_done(recorded: Recorded) -> bool:
     return bool(parse(recorded.error or "{}").get("code") == StepResultError.code)
 
 
-def lost_step(one: Try, now: Micros) -> Recorded:
-    """Return what is to be recorded of a try that may have been under way when its worker was lost: it counts."""
+def lost_step(one: Try, now: Micros, *, may_again: bool) -> Recorded:
+    """Return what is to be recorded of a try that may have been under way when its worker was lost."""
     step = cast("Step[..., object]", one.asked.definition)
-    may_again = one.asked.undoes or one.number < policy_from(step.retry or Retry()).attempts
     raised = raised_from(StepLostError(step.name, one.number))
     facts = {"type": raised.type, "message": raised.message, "code": raised.code}
     if not may_again and raised.arguments is not None:
@@ -263,6 +303,8 @@ def lost_step(one: Try, now: Micros) -> Recorded:
         attempt=one.number,
         retry_at=now if may_again else None,
         undoes=one.asked.undoes or None,
+        losses=one.losses + 1,
+        given=None if may_again else _kept_arguments(one, step),
     )
 
 
@@ -276,10 +318,10 @@ def _retry_at(
     kinds: dict[type[Exception], Any] = dict(retry.by_error)
     kind = next((each for each in type(error).__mro__ if each in kinds), None)
     policy = policy_from(retry if kind is None else kinds[kind])
-    if one.number >= (policy.attempts if one.most is None else min(policy.attempts, one.most)):
+    if one.counted >= (policy.attempts if one.most is None else min(policy.attempts, one.most)):
         return None
     if isinstance(error, RetryAfter):
         wait = min(round(error.wait.total_seconds() * _MICROSECOND), RETRY_AFTER_MAX)
         return now + max(0, wait)
     key = JobKey(f"{body.attempt.run}/{one.asked.call}", job_key(body.attempt.job).number)
-    return now + backoff(policy, key, one.number)
+    return now + backoff(policy, key, one.counted)

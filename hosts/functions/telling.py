@@ -3,10 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, cast
 
-from holdfast.kernel.commands import UPDATE_ANSWERS, Sent
+from holdfast.kernel.commands import UPDATE_ANSWERS
 from holdfast.kernel.functions.asked import (
     Answered,
     Cancelling,
+    ChannelClosed,
     ChildEnded,
     ChildStarted,
     ChildTold,
@@ -19,20 +20,28 @@ from holdfast.kernel.functions.asked import (
     Told,
     UpdateReceived,
 )
+from holdfast.kernel.functions.kept import class_name
 from holdfast.kernel.functions.machine import Known
+from holdfast.ports.errors import UnreadableInputError
 from holdfast.ports.json import parse
 from holdfast.ports.records import (
+    CHANNEL_CLOSED,
     CLOCK_READ,
+    FUNCTION_BEGAN,
     PUBLISHED,
     RESULT_REFUSED,
+    SIGNAL_RECEIVED,
+    SIGNAL_REFUSED,
     STEP_CANCELLED,
+    STEP_GIVEN,
     STEP_QUEUED,
+    STEP_STARTED,
     HistoryRow,
     Payload,
 )
 
 PATCHED: Final = "patch.marked"
-NOTES: Final = frozenset({PATCHED, CLOCK_READ})
+NOTES: Final = frozenset({PATCHED, CLOCK_READ, FUNCTION_BEGAN, SIGNAL_REFUSED})
 """The types of what is recorded before anything relies on it."""
 RETRYING: Final = "step.retrying"
 TOLD: Final = frozenset(
@@ -46,19 +55,32 @@ TOLD: Final = frozenset(
         "child.started",
         "child.completed",
         "child.failed",
-        "signal.received",
+        SIGNAL_RECEIVED,
         "update.received",
         "run.cancelling",
+        CHANNEL_CLOSED,
     }
 )
 """The types of the rows that a function is told. Others, such as pauses, say nothing to it."""
 
 _OF_DRIVERS: Final = frozenset(
-    {STEP_QUEUED, STEP_CANCELLED, "timer.fired", "child.started", PUBLISHED, RESULT_REFUSED, *UPDATE_ANSWERS}
+    {
+        STEP_QUEUED,
+        STEP_CANCELLED,
+        "timer.fired",
+        "child.started",
+        PUBLISHED,
+        RESULT_REFUSED,
+        CHANNEL_CLOSED,
+        SIGNAL_REFUSED,
+        *UPDATE_ANSWERS,
+    }
 )
 """The types of the rows that are there only because some code has asked for something."""
-_OF_STEPS: Final = frozenset({"step.completed", "step.failed", RETRYING})
+_OF_STEPS: Final = frozenset({"step.completed", "step.failed", RETRYING, STEP_STARTED})
 """The types of the rows that whoever drives a function makes of its steps, but for those that are jobs of their own."""
+
+_UNREADABLE: Final = class_name(UnreadableInputError)
 
 Texts: TypeAlias = Callable[[Payload], str]
 Facts: TypeAlias = Mapping[str, Any]
@@ -69,37 +91,48 @@ def told_by(row: HistoryRow, facts: Facts, text: Texts) -> Told | None:
     call, step = facts.get("call", ""), facts.get("step", "")
     match row.type:
         case "step.completed":
-            return StepCompleted(call=call, step=step, output=text(payload_of(row)))
+            output, given = text(payload_of(row)), facts.get(STEP_GIVEN)
+            return StepCompleted(call=call, step=step, output=output, given=given)
         case "timer.fired":
             return TimerFired(call=call)
         case "step.queued":
             return StepQueued(call=call, step=step)
         case "step.failed":
-            return StepFailed(call=call, step=step, error=raised_from_facts(facts))
+            error = raised_from_facts(facts)
+            return StepFailed(call=call, step=step, error=error, given=facts.get(STEP_GIVEN))
         case "child.started" | "child.failed" if call:
-            error = str(facts["message"]) if row.type == "child.failed" else None
-            return ChildStarted(
-                call=call, workflow=str(facts["workflow"]), run=str(facts["run"]), error=error
-            )
+            why = str(facts["message"]) if row.type == "child.failed" else None
+            return ChildStarted(call=call, workflow=str(facts["workflow"]), run=str(facts["run"]), error=why)
         case "child.signalled" | "child.cancelling":
             return ChildTold(
                 call=call,
                 run=str(facts["run"]),
                 is_cancel=row.type == "child.cancelling",
                 error=str(facts["message"]) if "message" in facts else None,
+                closed=str(facts["channel"]) if facts.get("closed") else None,
             )
         case "child.completed":
             return ChildEnded(run=str(facts["run"]), output=text(payload_of(row)))
         case "child.failed":
             is_cancelled = facts["code"] == "child_cancelled"
-            return ChildEnded(run=str(facts["run"]), is_cancelled=is_cancelled, message=str(facts["message"]))
+            return ChildEnded(
+                run=str(facts["run"]),
+                is_cancelled=is_cancelled,
+                message=str(facts["message"]),
+                error=raised_from_facts(facts) if "error" in facts else None,
+            )
+        case "channel.closed":
+            return ChannelClosed(call=call, channel=str(facts["channel"]))
         case "signal.received":
-            return SignalReceived(channel=str(facts["channel"]), text=text(payload_of(row)))
+            return SignalReceived(
+                channel=str(facts["channel"]), text=text(payload_of(row)), checked="checked" in facts
+            )
         case "update.received":
             return UpdateReceived(
                 call=call_of_update(row.number),
                 update=str(facts["update"]),
                 arguments=text(payload_of(row)),
+                checked="checked" in facts,
             )
         case "run.cancelling":
             return Cancelling(reason=str(facts.get("reason", "")))
@@ -134,19 +167,15 @@ def known_from(history: Sequence[HistoryRow]) -> list[Known]:
     return list(zip(history, told, strict=True))
 
 
-def _facts(row: HistoryRow) -> Facts:
-    return parse(row.data) if row.data else {}
-
-
 def payload_of(row: HistoryRow) -> Payload:
     """Return the payload that a row must have."""
     assert row.payload is not None, f"row {row.number} of run {row.run} has no payload"
     return row.payload
 
 
-def sent_in(row: HistoryRow) -> Sent:
-    """Return the message that a row has."""
-    return Sent(channel=str(_facts(row)["channel"]), payload=payload_of(row))
+def is_unreadable(error: Mapping[str, object]) -> bool:
+    """Whether a try has failed because what it was given, or has asked for, can't be read: then the run is blocked."""
+    return error.get("type") == _UNREADABLE
 
 
 def raised_from_facts(facts: Mapping[str, object]) -> Raised:

@@ -18,7 +18,7 @@ from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.commands import JobRecord, JobRecorded, Recorded
 from holdfast.kernel.kernel import Kernel
 from holdfast.ports.clock import Clock
-from holdfast.ports.errors import NoTransactionError, UnavailableError
+from holdfast.ports.errors import STORE_ERRORS, HoldfastError, NoTransactionError
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.transactions import SharedTransaction, SharesTransactions
 
@@ -83,7 +83,7 @@ class Transaction:
             try:
                 with store.shared(wanted) as transaction:
                     answer, lost = self._within(transaction, turn)
-            except UnavailableError as error:
+            except STORE_ERRORS as error:
                 if turn.has_begun:
                     raise
                 _log.warning("step %r can't have a transaction yet: %s", self.step.name, error)
@@ -96,7 +96,7 @@ class Transaction:
 
     def _within(
         self, transaction: SharedTransaction, turn: "_Turn"
-    ) -> tuple[JobRecorded, UnavailableError | None]:
+    ) -> tuple[JobRecorded, HoldfastError | None]:
         """Return what was answered, and why nobody knows whether it was committed, if so."""
         turn.begin()
         recorded = self.call(transaction.given)
@@ -105,7 +105,7 @@ class Transaction:
         if answer.status != "fenced":
             try:
                 transaction.commit()
-            except UnavailableError as error:
+            except STORE_ERRORS as error:
                 return answer, error
         return answer, None
 
@@ -114,7 +114,7 @@ class Transaction:
         while True:
             try:
                 return transaction.was_committed()
-            except UnavailableError as error:
+            except STORE_ERRORS as error:
                 _log.warning("whether step %r was committed is not known yet: %s", self.step.name, error)
                 self.clock.sleep(_AGAIN)
 

@@ -10,11 +10,15 @@ import attrs
 from holdfast.hosts.core import Core
 from holdfast.hosts.functions.away import drive_away
 from holdfast.hosts.functions.replaying import Replayed, replay_here
+from holdfast.hosts.readable import unreadable_input, unreadable_later
+from holdfast.hosts.registry import Authored
 from holdfast.hosts.run_histories import RunHistory, read_history
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.authoring.functions import Workflow
+from holdfast.kernel.functions.raising import error_words
 from holdfast.ports.arguments import TEXT, an, check, integer
 from holdfast.ports.errors import (
+    STORE_ERRORS,
     BlobCorruptError,
     BlobMissingError,
     HoldfastError,
@@ -23,10 +27,10 @@ from holdfast.ports.errors import (
     NoBlobStoreError,
     NondeterminismError,
     SchemaError,
-    UnavailableError,
+    UnreadableValueError,
 )
 from holdfast.ports.persistence import ListRuns, RunFilter, SchemaVersion
-from holdfast.ports.records import ACTIVE, Run
+from holdfast.ports.records import ACTIVE, Run, RunStatus
 
 LOOKED_AT: Final = 1_000
 """How many runs are looked at unless it is said otherwise."""
@@ -62,7 +66,7 @@ class Upgrade:
         verdict: What would become of it.
         message: Why, for people.
         rows: How many rows its history has.
-        row: In which row the history and the code differ; None if they do not.
+        row: In which row the history and the code differ, or what the code can't read; None if there is no such row.
         call: Which call that row is about. Together with `recorded` and `asked`, as in `NondeterminismError`.
         recorded: What is recorded there, and where in the code that was.
         asked: What the code asks for instead, and where.
@@ -106,11 +110,10 @@ def judged(history: RunHistory, code: Definition[Any] | None) -> Upgrade:
     except InvalidHistoryError as error:
         return _upgrade(history, Verdict.UNREADABLE, str(error))
     except HoldfastError as error:
-        # What can't even begin fails; what can't go on is blocked.
-        verdict = Verdict.FAILS if error.code in ("invalid_value", "unstorable_value") else Verdict.BLOCKED
-        return _upgrade(history, verdict, str(error))
+        row = error.row if isinstance(error, UnreadableValueError) else None
+        return attrs.evolve(_upgrade(history, Verdict.BLOCKED, str(error)), row=row)
     except Exception as error:  # noqa: BLE001  # as where it is driven: it is that run's, and no other's
-        return _upgrade(history, Verdict.BLOCKED, f"it can't be driven: {type(error).__name__}: {error}")
+        return _upgrade(history, Verdict.BLOCKED, f"it can't be driven: {error_words(error)}")
     return _upgrade(history, _verdict(replayed), str(replayed))
 
 
@@ -145,22 +148,36 @@ def _upgrades(
 
 
 def looked_at(core: Core, run: Run) -> Upgrade:
-    """Return what the code that there is would make of a run. UnavailableError."""
+    """Return what the code that there is would make of a run. UnavailableError, and the others of `STORE_ERRORS`."""
     code = core.registry.pipeline(run.workflow, run.version)
-    if isinstance(code, Workflow):
-        try:
-            return judged(read_history(core, run), code)
-        except UnavailableError:
-            raise
-        except (BlobMissingError, BlobCorruptError, NoBlobStoreError, InvalidHistoryError) as error:
-            return _upgrade(run, Verdict.UNREADABLE, str(error))
     if code is None:
         return _no_code(run)
+    try:
+        return _looked_at(core, run, code)
+    except STORE_ERRORS:
+        raise
+    except UnreadableValueError as error:
+        return attrs.evolve(_upgrade(run, Verdict.BLOCKED, str(error)), row=error.row)
+    except (BlobMissingError, BlobCorruptError, NoBlobStoreError, InvalidHistoryError) as error:
+        return _upgrade(run, Verdict.UNREADABLE, str(error))
+
+
+def _looked_at(core: Core, run: Run, code: Authored) -> Upgrade:
+    if isinstance(code, Workflow):
+        upgrade = judged(read_history(core, run), code)
+        if upgrade.is_compatible and (error := unreadable_input(core, run)) is not None:
+            raise error
+        return upgrade
     lacking = [name for name in core.inputs.plan(run.plan).nodes if name not in code.bodies]
     if lacking:
         message = f"the code of {run.workflow}@{run.version} has no stage {lacking[0]!r}, which the run's plan names"
         return _upgrade(run, Verdict.NO_CODE, message)
-    return _upgrade(run, Verdict.COMPATIBLE, "it is a pipeline, and the code has all stages of its plan")
+    # One that is blocked goes on once the code reads what its stages are given: what comes later is looked at then.
+    later = None if run.status is RunStatus.BLOCKED else unreadable_later(core, run, code)
+    if (error := unreadable_input(core, run) or later) is not None:
+        raise error
+    message = "it is a pipeline, and the code has all stages of its plan, and reads what they are given"
+    return _upgrade(run, Verdict.COMPATIBLE, message)
 
 
 def _sampled(core: Core, which: RunFilter, limit: int | None, sample: Sample) -> Iterator[Run]:

@@ -15,7 +15,8 @@ _AWAITED: Final = frozenset(
         *("asyncio.sleep", "asyncio.wait", "asyncio.wait_for"),
         *("holdfast.sleep", "holdfast.sleep_until", "holdfast.start_child", "holdfast.select"),
         *("holdfast.side_effect", "holdfast.start_child().result"),
-        *("holdfast.Channel().receive", "asyncio.Queue().get", "asyncio.Queue().put", "asyncio.Queue().join"),
+        *("holdfast.Channel().receive", "holdfast.Channel().close"),
+        *("asyncio.Queue().get", "asyncio.Queue().put", "asyncio.Queue().join"),
         *("asyncio.Event().wait", "asyncio.Barrier().wait"),
         *("asyncio.Lock().acquire", "asyncio.Semaphore().acquire"),
     }

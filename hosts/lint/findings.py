@@ -35,6 +35,11 @@ class Finding:
         return RULES[self.code].advice
 
     @property
+    def is_warning(self) -> bool:
+        """Whether it may be as it is wanted."""
+        return RULES[self.code].is_warning
+
+    @property
     def message(self) -> str:
         """What is wrong, whose it is if that can't be seen there, and what to do."""
         reached = f" (workflow {self.workflow} calls {self.through})" if self.through else ""
@@ -60,6 +65,7 @@ class Report:
 
     Attributes:
         findings: In the order of files, lines and columns.
+        warnings: What may be as it is wanted, in the same order. A program that has only these passes.
         unreadable: Files that are no Python that this Python reads.
         files: How many files were looked at.
         workflows: How many workflows are in them.
@@ -67,6 +73,7 @@ class Report:
     """
 
     findings: tuple[Finding, ...]
+    warnings: tuple[Finding, ...] = ()
     unreadable: tuple[Unreadable, ...]
     files: int
     workflows: int

@@ -17,6 +17,7 @@ from holdfast.hosts.lint.rules import (
     ENVIRONMENT,
     EXITS,
     OUTSIDE,
+    PRINTS,
     SHARED,
     THREADS,
 )
@@ -53,6 +54,7 @@ _OUTSIDE: Final = Why(OUTSIDE, "reaches the world outside of the run, and does s
 _THREADS: Final = Why(THREADS, "leaves the run's own event loop, where nothing has an order to repeat")
 _EXITS: Final = Why(EXITS, "ends the process in which many runs live")
 _ADDRESSES: Final = Why(ADDRESSES, "gives something else in every process")
+_PRINTS: Final = Why(PRINTS, "writes again in each replay")
 _SHARED: Final = Why(SHARED, "is made once, and shared by all runs in this process")
 
 # A mention of one of these is a finding, called or not: what is handed on is called by somebody else.
@@ -150,6 +152,27 @@ _NAMES: Final[Mapping[str, Why]] = {
             (*_all("sys", "exit"), *_all("os", "_exit abort kill"), *_all("builtins", "exit quit")),
         ),
         (_ADDRESSES, ("builtins.hash", "builtins.id")),
+        (
+            _PRINTS,
+            (
+                "builtins.print",
+                *_all("pprint", "pprint pp"),
+                *_all("traceback", "print_exc print_exception print_stack print_tb print_last"),
+                *(
+                    name
+                    for one in ("stdout", "stderr")
+                    for name in _all(f"sys.{one}", "write writelines buffer")
+                ),
+                *_all("click", "echo secho"),
+                *_all("typer", "echo secho"),
+                *_all("rich", "print print_json"),
+                *_all("json", "dump"),
+                *_all("pickle", "dump"),
+                *_all("marshal", "dump"),
+                *_all("tomli_w", "dump"),
+                *_all("numpy", "save savez savez_compressed savetxt"),
+            ),
+        ),
     )
     for name in names
 }
@@ -193,6 +216,15 @@ _PATH_METHODS: Final = frozenset(
         "symlink_to hardlink_to readlink chmod owner group expanduser absolute copy move"
     )
 )
+_FILES: Final = frozenset(
+    f"{one}()"
+    for one in (
+        *_all("typing", "IO TextIO BinaryIO"),
+        *_all("io", "TextIOWrapper TextIOBase IOBase RawIOBase BufferedWriter"),
+    )
+)
+"""What is declared as one of these is a file that somebody else has opened, or a text that looks like one."""
+_FILE_METHODS: Final = frozenset(words("write writelines truncate flush"))
 _SEEDED: Final = frozenset({"random.Random", "numpy.random.default_rng", "numpy.random.RandomState"})
 """Sources of chance that always give the same, if they are made with a seed."""
 _OF_NOW: Final = frozenset(_all("time", "localtime gmtime ctime asctime strftime"))
@@ -225,6 +257,8 @@ def why_not_call(name: str, arguments: int) -> Why | None:
         return _CHANCE if not arguments else None
     if name.startswith(("pathlib.Path()", "pathlib.PosixPath()")):
         return _OUTSIDE if name.rpartition(".")[2] in _PATH_METHODS else None
+    if name.rpartition(".")[0] in _FILES:
+        return _PRINTS if name.rpartition(".")[2] in _FILE_METHODS else None
     if name.startswith(tuple(f"{seeded}()" for seeded in _SEEDED)):
         return None
     if name.startswith(("sqlalchemy.create_engine()", "sqlalchemy.orm.", "sqlalchemy.ext.asyncio.")):

@@ -9,6 +9,7 @@ from typing import Final
 import attrs
 
 from holdfast.hosts.lint.bodies import Bodies
+from holdfast.hosts.lint.children import Children
 from holdfast.hosts.lint.comments import is_quiet, unknown_codes
 from holdfast.hosts.lint.files import find_files
 from holdfast.hosts.lint.findings import Finding, Report, Unreadable
@@ -57,6 +58,7 @@ class _Linter:
         words = self._read_all()
         roots = [root for module in self._program.loaded() for root in self._roots(module)]
         seen = self._follow(roots)
+        self._check_children(roots)
         for module in tuple(self._program.loaded()):
             mine = [one for one in seen.values() if one.module is module]
             with self._guard(module):
@@ -65,7 +67,8 @@ class _Linter:
             for finding in unknown_codes(module.shown, module.quiet):
                 self._keep(finding)
         return Report(
-            findings=tuple(sorted(self._found.values())),
+            findings=tuple(sorted(one for one in self._found.values() if not one.is_warning)),
+            warnings=tuple(sorted(one for one in self._found.values() if one.is_warning)),
             unreadable=tuple(sorted(self._program.unreadable.values())),
             files=len(self._program.files),
             workflows=sum(1 for one in roots if self._origins.kind(one) is not Kind.MESSAGE),
@@ -143,6 +146,15 @@ class _Linter:
                     self._note(hit, definition.module, way.workflow, way.through)
                 waiting.extend(_Way(one, way.workflow, one.shown) for one in used)
         return seen
+
+    def _check_children(self, roots: Sequence[Definition]) -> None:
+        """Look for children that no engine of the program has."""
+        children = Children(self._program, self._origins)
+        registered = children.registered(tuple(self._program.loaded()))
+        for root in roots if registered else ():
+            with self._guard(root.module):
+                for hit in children.check(root, registered or frozenset()):
+                    self._note(hit, root.module, root.qualname.rpartition(".")[2], "")
 
     # What is kept ---------------------------------------------------------------------------------------------------
 

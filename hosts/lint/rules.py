@@ -16,11 +16,13 @@ class Rule:
         code: What it is called. Never changes, and is never used for anything else.
         title: What is wrong, as a heading.
         advice: What to write instead. Ends the message of a finding.
+        is_warning: Whether it may be as it is wanted: it does not count as a fault of the program.
     """
 
     code: str
     title: str
     advice: str
+    is_warning: bool = False
 
 
 CLOCK: Final = "HF001"
@@ -39,6 +41,8 @@ SWALLOWED: Final = "HF013"
 EXITS: Final = "HF014"
 LOOKS: Final = "HF015"
 TOO_EARLY: Final = "HF016"
+PRINTS: Final = "HF017"
+UNREGISTERED: Final = "HF018"
 UNKNOWN_CODE: Final = "HF100"
 
 RULES: Final[Mapping[str, Rule]] = {
@@ -123,6 +127,18 @@ RULES: Final[Mapping[str, Rule]] = {
             code=TOO_EARLY,
             title="Goes on with what an update may still change",
             advice="write `continue_as_new(lambda: ...)`: it is called when no update is being carried out any more",
+        ),
+        Rule(
+            code=PRINTS,
+            title="Prints, or writes to a file",
+            advice="use logging with a ReplayFilter, which is silent in a replay, or make it a step",
+            is_warning=True,
+        ),
+        Rule(
+            code=UNREGISTERED,
+            title="Starts a child that no engine has",
+            advice="add it to the `workflows` of Engine.open, if no other program has a worker for it",
+            is_warning=True,
         ),
         Rule(
             code=UNKNOWN_CODE,

@@ -8,12 +8,14 @@ from typing import Final, TypeVar
 
 import attrs
 
+from holdfast.hosts.attempt_log import log_settled
 from holdfast.hosts.bodies import Body
 from holdfast.hosts.core import Core
 from holdfast.hosts.flushing import Flusher
 from holdfast.hosts.functions.cache import FunctionCache
 from holdfast.hosts.inputs import NOTHING_KNOWN, Known
 from holdfast.hosts.maintenance import Maintenance
+from holdfast.hosts.preparation import prepare
 from holdfast.hosts.process import protocol as p
 from holdfast.hosts.runtime import AttemptRuntime
 from holdfast.kernel.commands import (
@@ -25,8 +27,10 @@ from holdfast.kernel.commands import (
     JobHeartbeat,
     JobRelease,
     JobsAdmitted,
+    JobsClaimed,
     JobSettle,
     JobSettled,
+    JobsWoken,
     JobWakeDue,
     RunsAdmitted,
     SessionClose,
@@ -35,7 +39,7 @@ from holdfast.kernel.commands import (
     admissions,
 )
 from holdfast.ports.clock import micros
-from holdfast.ports.errors import CommandError, HoldfastError, SessionLostError, UnavailableError
+from holdfast.ports.errors import STORE_ERRORS, CommandError, HoldfastError, SessionLostError
 from holdfast.ports.events import EventSink
 from holdfast.ports.frozen import evolve
 from holdfast.ports.records import Micros, Payload, Run
@@ -83,8 +87,12 @@ class StoreCalls:
         sinks: Mapping[str, EventSink],
         retention: timedelta | None = None,
         cache: FunctionCache,
+        wake_every: float,
     ) -> None:
+        """See `Worker`. Claims look for sleepers that are due, too, if none did for `wake_every` seconds."""
         self._core = core
+        self._wake_every = wake_every
+        self._wake_at = core.clock.monotonic() + wake_every
         self._cache = cache
         self._flusher = Flusher(core, sinks)
         self._flushes = threading.Event()
@@ -135,8 +143,8 @@ class StoreCalls:
                 pass_over=action.pass_over,
             )
             try:
-                claimed = self._core.kernel.dispatch(command)
-            except UnavailableError:
+                claimed = self._claimed(command)
+            except STORE_ERRORS:
                 self._is_in_doubt = True
                 raise
             attempts = claimed.attempts
@@ -165,11 +173,11 @@ class StoreCalls:
             ]
             try:
                 answers = self._settle_all(commands)
-            except UnavailableError:
+            except STORE_ERRORS:
                 self._is_in_doubt = self._is_in_doubt or any(action.takes)
                 raise
             self.counts.commits += 1
-            retries, opened = self._settled(action.settles, answers)
+            retries, opened = self._settled(action.settles, answers, settled)
             taken = tuple(None if isinstance(answer, CommandError) else answer.next for answer in answers)
             if any(taken):
                 bodies.extend(self._prepare_next(action.settles, answers, settled))
@@ -187,7 +195,10 @@ class StoreCalls:
         return self._guarded(action, settle), bodies
 
     def _settled(
-        self, settles: Sequence[JobSettle], answers: Sequence[JobSettled | CommandError]
+        self,
+        settles: Sequence[JobSettle],
+        answers: Sequence[JobSettled | CommandError],
+        settled: Mapping[tuple[str, int], Body],
     ) -> tuple[list[Micros], bool]:
         """Count what happened. Return when bodies are tried again, and whether there may be new work in the queues."""
         opened = False
@@ -208,6 +219,8 @@ class StoreCalls:
                 opened = opened or (answer.run_status == "running" and (answer.next is None or answer.more))
                 if answer.retry_at is not None:
                     retries.append(answer.retry_at)
+                if (body := settled.get((command.job, command.epoch))) is not None:
+                    log_settled(body, command, answer)
         return retries, opened
 
     def _prepare_next(
@@ -232,9 +245,9 @@ class StoreCalls:
         return self._prepared(attempts, Known(runs, values))[0]
 
     def _prepared(self, attempts: Sequence[Attempt], known: Known) -> tuple[list[Body], list[Attempt]]:
-        """Return bodies of attempts; what can't be run is given back, and returned as well."""
+        """Return bodies of attempts; what there is no code for is given back, and returned as well."""
         try:
-            bodies, unknown = self._core.bodies.prepare(attempts, known)
+            bodies, unknown = prepare(self._core, attempts, known)
         except Exception:
             self.release(attempts)
             raise
@@ -294,12 +307,34 @@ class StoreCalls:
         """Queue the sleepers that are due."""
 
         def wake() -> p.Input:
-            self._core.trust_clock(self._lease / 3_000_000)
-            reply = self._core.kernel.dispatch(JobWakeDue(limit=_WAKE_LIMIT))
+            reply = self._core.kernel.dispatch(self._wake_command())
             wakes_at = self._core.follow_up(reply)
             return p.WokeDue(reply.woken >= _WAKE_LIMIT, self._seconds_until(wakes_at))
 
         return self._guarded(action, wake)
+
+    def _wake_command(self) -> JobWakeDue:
+        """Return the command that queues the sleepers that are due, by a clock that can be trusted."""
+        self._wake_at = self._core.clock.monotonic() + self._wake_every
+        self._core.trust_clock(self._lease / 3_000_000)
+        return JobWakeDue(limit=_WAKE_LIMIT)
+
+    def _claimed(self, claim: JobClaim) -> JobsClaimed:
+        """Lease jobs. If nobody here did it lately, queue the sleepers that are due in the same transaction.
+
+        The worker that has put them to sleep may be no more. What was woken is claimed at once.
+        """
+        if self._core.clock.monotonic() < self._wake_at:
+            return self._core.kernel.dispatch(claim)
+        commands: tuple[JobWakeDue | JobClaim, ...] = (self._wake_command(), claim)
+        woken, claimed = self._core.kernel.dispatch_many(commands)
+        for answer in (woken, claimed):
+            if isinstance(answer, CommandError):
+                raise answer
+        assert isinstance(woken, JobsWoken)
+        assert isinstance(claimed, JobsClaimed)
+        self._core.follow_up(woken)
+        return self._core.kernel.dispatch(claim) if woken.woken and not claimed.attempts else claimed
 
     def admit(self, action: p.Admit) -> p.Input:
         """Let in what waits for slots, and what has to wait for a slot then."""
@@ -375,7 +410,7 @@ class StoreCalls:
         """Close a session; return whether it is closed, now or since long."""
         try:
             self._core.kernel.dispatch(SessionClose(namespace=self._core.namespace, session=session))
-        except UnavailableError as error:
+        except STORE_ERRORS as error:
             _log.info("could not close the session, it will expire: %s", error)
             return False
         except HoldfastError as error:
@@ -395,7 +430,7 @@ class StoreCalls:
     def _settle_all(self, settles: Sequence[JobSettle]) -> list[JobSettled | CommandError]:
         try:
             return self._core.kernel.dispatch_many(settles)
-        except UnavailableError:
+        except STORE_ERRORS:
             raise
         except Exception:
             if len(settles) == 1:
@@ -407,7 +442,7 @@ class StoreCalls:
     def _settle_one(self, command: JobSettle) -> JobSettled | CommandError:
         try:
             return self._core.kernel.dispatch_many((command,))[0]
-        except UnavailableError:
+        except STORE_ERRORS:
             raise
         except Exception as error:  # noqa: BLE001  # whatever it is, it is this command's
             return CommandError(f"{type(error).__name__}: {error}")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 import anyio
-from anyio import CancelScope, CapacityLimiter, lowlevel, to_thread
+from anyio import CancelScope, CapacityLimiter, lowlevel
 from anyio.abc import TaskGroup
 
 from holdfast.hosts.bodies import Body
@@ -15,7 +15,7 @@ from holdfast.hosts.process.hands import Hands, Told
 from holdfast.hosts.process.renewal import Renewal
 from holdfast.hosts.process.running import run_body
 from holdfast.hosts.process.settings import Settings
-from holdfast.hosts.process.threads import make_in_thread
+from holdfast.hosts.process.threads import in_thread, make_in_thread
 from holdfast.kernel.commands import Attempt, JobSettle
 from holdfast.ports.events import EventSink
 
@@ -56,7 +56,15 @@ class Driver:
 
         Cancelling it cancels what runs, and gives it back.
         """
-        await to_thread.run_sync(self._core.connect)
+        await in_thread(self._core.connect)
+        ended = self._core.lifecycle.begin_worker()
+        try:
+            await self._serve(serving)
+        finally:
+            with CancelScope(shield=True):
+                await make_in_thread(ended)
+
+    async def _serve(self, serving: Callable[[], None]) -> None:
         self._woken = anyio.Event()
         self._renewal.watch_loop()
         self._core.listener.add_worker(self._wake, self._doubt)

@@ -14,7 +14,7 @@ from holdfast.hosts.bodies import Body, Parts
 from holdfast.hosts.core import Core
 from holdfast.hosts.process import protocol as p
 from holdfast.hosts.process.calls import StoreCalls
-from holdfast.hosts.process.machine import WorkerMachine
+from holdfast.hosts.process.machine import Phase, WorkerMachine
 from holdfast.hosts.process.settings import Settings
 from holdfast.kernel.commands import Attempt, JobSettle
 from holdfast.ports.events import EventSink
@@ -26,6 +26,10 @@ Told: TypeAlias = tuple[p.Input | None, Sequence[Body]]
 _NO_BODIES: Final[Sequence[Body]] = ()
 
 
+WAKE_POLLS: Final = 1.8
+"""After so many poll intervals a claim looks for sleepers, too: a little sooner than idle claims follow each other."""
+
+
 class Hands:
     """A machine with its calls, and the bodies that wait, run, or have ended and are not settled."""
 
@@ -35,7 +39,12 @@ class Hands:
         self.machine = WorkerMachine(attrs.evolve(settings, sinks=tuple(sinks)))
         self._cache = core.function_cache(settings.function_cache)
         self.calls = StoreCalls(
-            core, lease=lease, sinks=sinks, retention=settings.retention, cache=self._cache
+            core,
+            lease=lease,
+            sinks=sinks,
+            retention=settings.retention,
+            cache=self._cache,
+            wake_every=WAKE_POLLS * settings.poll_interval,
         )
         self._parts: tuple[Parts, Parts] | None = None
         self._inputs: list[p.Input] = []
@@ -69,8 +78,13 @@ class Hands:
         """Return what its function is driven with here."""
         known = self._parts
         if known is None or known[0] is not body.parts:
-            self._parts = known = body.parts, attrs.evolve(body.parts, cache=self._cache)
+            parts = attrs.evolve(body.parts, cache=self._cache, is_leaving=self._is_leaving)
+            self._parts = known = body.parts, parts
         return known[1]
+
+    def _is_leaving(self) -> bool:
+        """Whether nothing more is to begin here."""
+        return self.machine.phase is not Phase.RUNNING
 
     def end(self, body: Body, settle: JobSettle | None, *, cancelled: bool) -> None:
         """Take in that a body has ended; `settle` is None if it was given up."""

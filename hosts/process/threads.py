@@ -10,13 +10,16 @@ import sys
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
 import anyio
-from anyio import CapacityLimiter
-from typing_extensions import override
+from anyio import CancelScope, CapacityLimiter
+from anyio.lowlevel import RunVar
+from typing_extensions import TypeVarTuple, Unpack, override
 
 from holdfast.hosts.loops import caller_into_loop
+from holdfast.ports.forks import renew_in_forks
 
 R = TypeVar("R")
 
@@ -28,8 +31,28 @@ Start: TypeAlias = Callable[[Callable[[], None]], None]
 starts: Final[ContextVar[Start | None]] = ContextVar("holdfast_starts", default=None)
 """What starts calls here instead of threads. None in every real process; the simulator has something of its own."""
 
-_lock: Final = threading.Lock()
-_idle: Final["list[_Thread]"] = []
+CALLS_MAX: Final = 40
+"""How many calls to the engine are made at once from one event loop."""
+
+Arguments = TypeVarTuple("Arguments")
+
+_of_loop: Final = RunVar[CapacityLimiter]("holdfast_calls")
+
+
+class _Idle:
+    """The threads that wait for their next call."""
+
+    def __init__(self) -> None:
+        self.renew()
+        renew_in_forks(self)
+
+    def renew(self) -> None:
+        """Begin anew. In a forked child: the threads are its parent's."""
+        self.lock = threading.Lock()
+        self.threads: list[_Thread] = []
+
+
+_idle: Final = _Idle()
 
 
 async def run_in_thread(call: Callable[[], None], limiter: CapacityLimiter) -> None:
@@ -53,6 +76,27 @@ async def result_in_thread(call: Callable[[], R]) -> R:
     if errors:
         raise errors[0]
     return results[0]
+
+
+async def in_thread(call: Callable[[Unpack[Arguments]], R], *arguments: *Arguments) -> R:
+    """Make a call of the application's to the engine in a thread, to its end, also for one who is cancelled meanwhile.
+
+    Not in one of anyio's: those are the application's, which may fill them with calls that wait for this one.
+    """
+    async with _limiter():
+        made: list[R] = []
+        with CancelScope(shield=True):
+            made.append(await result_in_thread(partial(call, *arguments)))
+        return made[0]
+
+
+def _limiter() -> CapacityLimiter:
+    try:
+        return _of_loop.get()
+    except LookupError:
+        limiter = CapacityLimiter(CALLS_MAX)
+        _of_loop.set(limiter)
+        return limiter
 
 
 async def make_in_thread(call: Callable[[], None]) -> None:
@@ -89,12 +133,10 @@ def context_of_no_loop() -> contextvars.Context:
 
 
 def _hand_over(call: Callable[[], None]) -> None:
-    with _lock:
-        while _idle:
-            thread = _idle.pop()
-            if thread.is_alive():  # after a fork there are none of the parent's
-                thread.calls.put(call)
-                return
+    with _idle.lock:
+        if _idle.threads:
+            _idle.threads.pop().calls.put(call)
+            return
     thread = _Thread()
     thread.calls.put(call)
     thread.start()
@@ -110,8 +152,8 @@ class _Thread(threading.Thread):
     @property
     def is_idle(self) -> bool:
         """Whether it waits for its next call."""
-        with _lock:
-            return self in _idle
+        with _idle.lock:
+            return self in _idle.threads
 
     @override
     def run(self) -> None:
@@ -119,12 +161,12 @@ class _Thread(threading.Thread):
             try:
                 call = self.calls.get(timeout=IDLE_SECONDS)
             except queue.Empty:
-                with _lock:
-                    if self in _idle:
-                        _idle.remove(self)
+                with _idle.lock:
+                    if self in _idle.threads:
+                        _idle.threads.remove(self)
                         return
                 continue
             call()
             del call
-            with _lock:
-                _idle.append(self)
+            with _idle.lock:
+                _idle.threads.append(self)

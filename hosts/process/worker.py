@@ -3,7 +3,7 @@
 import logging
 import signal
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from types import TracebackType
@@ -11,7 +11,7 @@ from typing import Final, Self
 
 import anyio
 import attrs
-from anyio import to_thread
+from anyio import CancelScope
 from anyio.abc import TaskGroup
 
 from holdfast.hosts.engine import Engine
@@ -20,6 +20,7 @@ from holdfast.hosts.process import protocol as p
 from holdfast.hosts.process.collecting import collecting_seldom
 from holdfast.hosts.process.driver import Driver
 from holdfast.hosts.process.settings import MAINTENANCE_INTERVAL, Settings
+from holdfast.hosts.process.threads import in_thread
 from holdfast.hosts.removing import checked_retention
 from holdfast.hosts.sync_engine import SyncEngine
 from holdfast.kernel.authoring.options import QUEUE_NAME
@@ -59,6 +60,12 @@ class WorkerStats:
     commits: int
     events: int = 0
     parked: int = 0
+
+
+_SIGNALS: Final = tuple(
+    number for name in ("SIGTERM", "SIGINT", "SIGHUP") if (number := getattr(signal, name, None)) is not None
+)
+"""What drains a worker that owns its process. SIGHUP comes when its terminal is closed; Windows has none."""
 
 
 class Worker:
@@ -121,6 +128,13 @@ class Worker:
             _log.warning(
                 "no stage names the queue %r; only runs that are started with it have work there", queue
             )
+        for function, child in core.registry.missing_children:
+            _log.warning(
+                "%s mentions %s, which this engine does not have: its runs wait for a worker that has it; add it to"
+                " Engine.open(..., workflows=[...]) if that is to be this one",
+                function,
+                child,
+            )
         settings = Settings(
             definitions=core.registry.definitions,
             queues=served,
@@ -135,12 +149,13 @@ class Worker:
         self._core = core
         self._driver = Driver(core, settings, lease=lasts, sinks=taken)
         self._background: TaskGroup | None = None
+        self._ended: Callable[[], None] = lambda: None
         self._thread: threading.Thread | None = None
         self._serving = threading.Event()
         self._failure: BaseException | None = None
 
     def run(self) -> None:
-        """Own the process: event loop, SIGTERM and SIGINT, drain. Returns when drained.
+        """Own the process: event loop, SIGTERM, SIGINT and SIGHUP, drain. Returns when drained.
 
         The first signal drains; the second stops at once, without giving anything back. Python's garbage collector
         is made to run more seldom, for so it takes a quarter less to do the same work.
@@ -189,7 +204,8 @@ class Worker:
     async def __aenter__(self) -> Self:
         """Work beside the code in the `async with` block. Raises what keeps it from connecting."""
         # `serve` does it too, but in the group, which would cancel the block and raise a group of errors after it.
-        await to_thread.run_sync(self._core.connect)
+        await in_thread(self._core.connect)
+        self._ended = self._core.lifecycle.begin_worker()  # before the block begins
         self._background = anyio.create_task_group()
         await self._background.__aenter__()
         self._background.start_soon(self._serve_beside)
@@ -201,12 +217,17 @@ class Worker:
         """Drain. An error that has ended the worker cancels the block, and is raised in a group."""
         assert self._background is not None
         self.drain()
-        if isinstance(error, Exception):
-            # It is none of the worker's, and goes on as it is: the task group would wrap it. The worker's is logged.
-            with suppress(Exception):
-                await self._background.__aexit__(None, None, None)
-            return None
-        return await self._background.__aexit__(kind, error, at)
+        try:
+            if isinstance(error, Exception):
+                # It is none of the worker's, and goes on as it is: the task group would wrap it. The worker's is
+                # logged.
+                with suppress(Exception):
+                    await self._background.__aexit__(None, None, None)
+                return None
+            return await self._background.__aexit__(kind, error, at)
+        finally:
+            with CancelScope(shield=True):
+                await in_thread(self._ended)
 
     def stats(self) -> WorkerStats:
         """Return counts of what this worker has done. Safe from any thread."""
@@ -254,7 +275,7 @@ class Worker:
             group.cancel_scope.cancel()
 
     async def _obey_signals(self) -> None:
-        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        with anyio.open_signal_receiver(*_SIGNALS) as signals:
             first = True
             async for number in signals:
                 _log.warning(

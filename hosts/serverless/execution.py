@@ -1,6 +1,7 @@
 """Runs bodies from sync code, in an event loop that stays between calls."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -8,8 +9,10 @@ import anyio
 import attrs
 from anyio import CancelScope, CapacityLimiter
 
+from holdfast.hosts.attempt_log import log_settled
 from holdfast.hosts.bodies import Body
 from holdfast.hosts.core import Core
+from holdfast.hosts.preparation import prepare
 from holdfast.hosts.process.running import run_body
 from holdfast.hosts.process.threads import result_in_thread
 from holdfast.kernel.commands import (
@@ -23,11 +26,12 @@ from holdfast.kernel.commands import (
     JobSettle,
     JobSettled,
     StepRaised,
+    passed_over_beside,
 )
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.messages import executed
-from holdfast.ports.errors import CommandError, HoldfastError
-from holdfast.ports.records import Micros
+from holdfast.kernel.messages import BLOCKED_CLAIM, executed, ignored
+from holdfast.ports.errors import CommandError, HoldfastError, UnreadableRowError
+from holdfast.ports.records import Micros, PassOver
 
 HEARTBEAT_INTERVAL: Final = 2.0
 UNKNOWN_CODE_DELAY: Final[Micros] = 5_000_000
@@ -53,7 +57,24 @@ class AttemptExecutor:
         self._cache = core.function_cache(function_cache)
         self._loop = core.kept_loop()
         self._heartbeat_interval = heartbeat_interval
+        self._inside: dict[tuple[str, int], Attempt] = {}
         self._drive_for = None if drive_for is None else round(drive_for * 1_000_000)
+
+    @property
+    def pass_over(self) -> PassOver:
+        """What must not be claimed beside what runs here: calls in other threads run under the same session."""
+        return passed_over_beside(list(self._inside.values()))
+
+    @contextmanager
+    def holding(self, attempts: Iterable[Attempt]) -> Generator[None]:
+        """Count attempts among what runs here."""
+        names = {(one.job, one.epoch): one for one in attempts if one.losses}
+        self._inside |= names
+        try:
+            yield
+        finally:
+            for name in names:
+                self._inside.pop(name, None)
 
     def definitions(self) -> tuple[str, ...]:
         """See `Executor.definitions`."""
@@ -61,10 +82,11 @@ class AttemptExecutor:
 
     def execute(self, attempt: Attempt, /) -> JobSettle | None:
         """See `Executor.execute`."""
-        bodies, _ = self._core.bodies.prepare((attempt,))
+        bodies, _ = prepare(self._core, (attempt,))
         if not bodies:
             return None
-        settles = self._loop.run(lambda: self._run_all(bodies))
+        with self.holding((attempt,)):
+            settles = self._loop.run(lambda: self._run_all(bodies))
         return settles[0] if settles else _lost(self._core, attempt)
 
     def execute_each(
@@ -83,12 +105,13 @@ class AttemptExecutor:
         back that may need longer than that; in a fresh one they have as much time as there can be. Given back is also
         what is in none of these `queues`: what a message says of that is not to be relied on, if it says anything.
         """
-        bodies, unknown = self._core.bodies.prepare(attempts)
+        bodies, unknown = prepare(self._core, attempts)
         bodies = [attrs.evolve(body, ends_at=ends_at) for body in bodies]
         late = [body for body in bodies if not is_fresh and body.lacks_time]
         if queues is not None:
             late += [body for body in bodies if body.attempt.queue not in queues and body not in late]
         became: dict[str, JobExecuted | HoldfastError] = {}
+        by_job = {body.attempt.job: body for body in bodies}
 
         def settle(settles: Sequence[JobSettle]) -> None:
             try:
@@ -97,7 +120,12 @@ class AttemptExecutor:
                 answers = [error] * len(settles)
             for one, answer in zip(settles, answers, strict=True):
                 assert isinstance(answer, JobSettled | HoldfastError)
-                became[one.job] = executed(one, answer) if isinstance(answer, JobSettled) else answer
+                if isinstance(answer, JobSettled):
+                    became[one.job] = executed(one, answer)
+                else:
+                    became[one.job] = _BLOCKED if isinstance(answer, UnreadableRowError) else answer
+                if isinstance(answer, JobSettled) and answer.status == "settled":
+                    log_settled(by_job[one.job], one, answer)
             self._core.follow_up(*answers)
 
         self._give_back(unknown, kernel, UNKNOWN_CODE_DELAY)
@@ -106,6 +134,8 @@ class AttemptExecutor:
         self._give_back([body.attempt for body in late], kernel)
         for body in late:
             became[body.attempt.job] = _GIVEN_BACK
+        blocked = [one for one in attempts if one.job not in by_job and one not in unknown]
+        became.update((one.job, _BLOCKED) for one in blocked)
         timely = [body for body in bodies if body not in late]
         if timely:
             left = self._loop.run(lambda: self._run_all(timely, settle))
@@ -116,15 +146,21 @@ class AttemptExecutor:
 
     def execute_many(self, attempts: Sequence[Attempt], kernel: Kernel) -> list[str]:
         """Run attempts at once and settle them together; return what became of each."""
-        bodies, unknown = self._core.bodies.prepare(attempts)
+        bodies, unknown = prepare(self._core, attempts)
         self._give_back(unknown, kernel, UNKNOWN_CODE_DELAY)
+        by_job = {body.attempt.job: body for body in bodies}
         settles = self._loop.run(lambda: self._run_all(bodies)) if bodies else []
-        statuses = ["ignored"] * len(unknown) + ["fenced"] * (len(bodies) - len(settles))
+        statuses = ["ignored"] * (len(attempts) - len(bodies)) + ["fenced"] * (len(bodies) - len(settles))
         answers = kernel.dispatch_many(settles)
         self._core.follow_up(*answers)
         for settle, answer in zip(settles, answers, strict=True):
+            if isinstance(answer, UnreadableRowError):
+                statuses.append("fenced")
+                continue
             if isinstance(answer, CommandError):
                 raise answer
+            if answer.status == "settled":
+                log_settled(by_job[settle.job], settle, answer)
             failed = isinstance(settle.outcome, Failed | StepRaised)
             statuses.append("fenced" if answer.status == "fenced" else "failed" if failed else "completed")
         return statuses
@@ -213,5 +249,6 @@ def _lost(core: Core, attempt: Attempt) -> JobSettle:
 _UNKNOWN_CODE: Final = JobExecuted(
     status="ignored", reason="unknown_code", acknowledge=False, retry_after=UNKNOWN_CODE_DELAY
 )
+_BLOCKED: Final = ignored(BLOCKED_CLAIM)
 _GIVEN_BACK: Final = JobExecuted(status="ignored", reason="stale")
 """A message of its own says that it can be had again."""

@@ -25,13 +25,14 @@ from holdfast.kernel.commands import (
     SessionRenew,
 )
 from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.messages import ignored
+from holdfast.kernel.messages import BLOCKED_CLAIM, ignored
 from holdfast.kernel.plan import DEFAULT_QUEUE
 from holdfast.ports.arguments import SINK, Wanted, an, by_name, check, duration, integer
 from holdfast.ports.clock import micros
 from holdfast.ports.durations import Duration
-from holdfast.ports.errors import CommandError, HoldfastError, SessionLostError
+from holdfast.ports.errors import CommandError, HoldfastError, SessionLostError, UnreadableRowError
 from holdfast.ports.events import EventSink
+from holdfast.ports.forks import renew_in_forks
 from holdfast.ports.persistence import Lane
 
 T = TypeVar("T")
@@ -62,7 +63,8 @@ class JobOutcome:
             result came too late to count; `ignored` if it was not run.
         reason: Why it was ignored: `closed` (done or cancelled long since), `stale` (a newer message is on its way),
             `held` (somebody has it), `not_due`, `waiting` (for a child), `paused`, `limited` (others of its stage are
-            under way), `unknown_code` (this process lacks its code).
+            under way), `unknown_code` (this process lacks its code), `suspect` (it was lost with a worker before, as
+            another was that runs here).
         acknowledge: Whether the message is dealt with. If not, give it back to the queue.
         retry_after: Seconds after which a message that is given back should come again; None if it should not.
     """
@@ -141,6 +143,12 @@ class ServerlessHost:
         self._kernel: Kernel | None = None
         self._session: str | None = None
         self._lock = threading.Lock()
+        renew_in_forks(self)
+
+    def renew(self) -> None:
+        """Begin anew. In a forked child: the session is its parent's."""
+        self._session = None
+        self._lock = threading.Lock()
 
     def handle_job(self, message: "JobMessage | Mapping[str, object] | str", /) -> JobOutcome:
         """Run the job that a message names, if it is to be run, and say what to do with the message.
@@ -200,9 +208,10 @@ class ServerlessHost:
         def handle(kernel: Kernel, session: str) -> "list[JobOutcome | HoldfastError]":
             claimed = self._claim_named(kernel, session, wanted)
             attempts = [one.attempt for one in claimed if one.attempt is not None]
-            became = self._executor.execute_each(
-                attempts, kernel, ends_at=ends_at, is_fresh=is_fresh, queues=queues
-            )
+            with self._executor.holding(attempts):
+                became = self._executor.execute_each(
+                    attempts, kernel, ends_at=ends_at, is_fresh=is_fresh, queues=queues
+                )
             if any(isinstance(one, HoldfastError) for one in became.values()):
                 self._forget_session(session)  # it holds what could not be settled, which is to come free
             return [
@@ -279,6 +288,7 @@ class ServerlessHost:
                 job=message.job_id,
                 epoch=message.epoch,
                 lease=self._lease,
+                pass_over=self._executor.pass_over,
             )
         )
 
@@ -291,17 +301,21 @@ class ServerlessHost:
                 job=message.job_id,
                 epoch=message.epoch,
                 definitions=self._core.registry.definitions,
+                pass_over=self._executor.pass_over,
             )
             for message in wanted
         ]
-        _, *claimed = _accepted(kernel.dispatch_many((renew, *claims)))
+        renewed, *answers = kernel.dispatch_many((renew, *claims))
+        claimed = [BLOCKED_CLAIM if isinstance(one, UnreadableRowError) else one for one in answers]
+        _accepted((renewed, *claimed))
         self._core.follow_up(*claimed)
         return [one for one in claimed if isinstance(one, JobClaimed)]
 
     def _process(self, kernel: Kernel, session: str, limit: int) -> list[str]:
         """Claim jobs and run them; return what became of each."""
         attempts = self._claim(kernel, session, limit).attempts
-        return self._executor.execute_many(attempts, kernel) if attempts else []
+        with self._executor.holding(attempts):
+            return self._executor.execute_many(attempts, kernel) if attempts else []
 
     def _claim(self, kernel: Kernel, session: str, limit: int) -> JobsClaimed:
         definitions = self._core.registry.definitions
@@ -310,7 +324,13 @@ class ServerlessHost:
             for queue in self._core.registry.queues(DEFAULT_QUEUE)
         )
         renew = SessionRenew(namespace=self._core.namespace, session=session, lease=self._lease)
-        claim = JobClaim(namespace=self._core.namespace, session=session, lanes=lanes, limit=limit)
+        claim = JobClaim(
+            namespace=self._core.namespace,
+            session=session,
+            lanes=lanes,
+            limit=limit,
+            pass_over=self._executor.pass_over,
+        )
         _, claimed = _accepted(kernel.dispatch_many((renew, claim)))
         assert isinstance(claimed, JobsClaimed)
         self._core.follow_up(claimed)

@@ -7,6 +7,8 @@ from typing import Any, Generic
 
 from typing_extensions import TypeVar, override
 
+from holdfast.kernel.values import encode
+
 # Named without _co: users read this name in their type errors.
 Out = TypeVar("Out", covariant=True)
 
@@ -35,6 +37,13 @@ class Definition(ABC, Generic[Out]):
     @abstractmethod
     def output_type(self) -> object:
         """What a run ends in, as an annotation."""
+
+    def input_text(self, value: object) -> str:
+        """Return the JSON text of what a run is given, with the defaults of what was left out: as it is stored.
+
+        InvalidValueError, UnstorableValueError.
+        """
+        return encode(value, self.input_type)
 
     @property
     def stage_type(self) -> object:

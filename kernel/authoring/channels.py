@@ -4,16 +4,19 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, Generic, cast, overload
 
-from typing_extensions import TypeForm, TypeVar
+from typing_extensions import TypeForm, TypeVar, override
 
 from holdfast.kernel.authoring.options import check_name
 from holdfast.kernel.authoring.signals import Signal
+from holdfast.kernel.functions.asked import CloseAsked
+from holdfast.kernel.functions.frames import call_site
+from holdfast.kernel.functions.inboxes import Message
 from holdfast.kernel.functions.loop import loop_for
 from holdfast.kernel.values import check_type, decode, encode
-from holdfast.kernel.values.forms import Form
+from holdfast.kernel.values.forms import Form, show
 from holdfast.ports.arguments import duration
 from holdfast.ports.durations import NO_TIME, Duration
-from holdfast.ports.errors import DefinitionError
+from holdfast.ports.errors import ChannelClosedError, DefinitionError, UnreadMessagesError
 
 T = TypeVar("T")
 Out = TypeVar("Out", covariant=True)
@@ -33,25 +36,68 @@ class Inbox(Generic[Out]):
     async def receive(self, *, timeout: Duration | None = None) -> Out:
         """Take the next message, waiting for it if need be: days, or for ever.
 
+        What somebody sent by the channel's name only, and is not of the type, is passed over: a row of the history says
+        so. If it was of the type when it was sent, and is not of the one that the code has now, the run is blocked.
+
         Raises:
             TimeoutError: None came within `timeout`, a timedelta or a number of seconds.
+            ChannelClosedError: The function has closed the channel.
             InvalidArgumentError: That is no length of time.
-            InvalidValueError: What came is not of the type: somebody sent it by the channel's name only. It is taken.
             RuntimeError: No durable function calls.
         """
         return await _take((self,), timeout)
 
     def __aiter__(self) -> AsyncIterator[Out]:
-        """Return one message after the other, for ever."""
-        return self._each()
+        """Return one message after the other, until the channel is closed."""
+        return _Messages(self)
 
-    async def _each(self) -> AsyncIterator[Out]:
-        while True:
-            yield await self.receive()
+    async def close(self) -> None:
+        """Take no more messages through this channel: from here on who sends to it is refused, and knows it.
+
+        Close the channels that a function receives from as the last that it does, and nothing is unread when it ends.
+        It is recorded, and the store decides it: a message is stored before, and then nothing is closed, or refused.
+        To close again what is closed does nothing.
+
+        Raises:
+            UnreadMessagesError: Messages have come that the function has not received. It is to receive them first.
+            RuntimeError: No durable function calls.
+        """
+        loop = loop_for("a channel")
+        inboxes = loop.inboxes
+        if inboxes.has(self.name):
+            raise UnreadMessagesError(self.name)
+        if inboxes.is_closed(self.name):
+            return
+        asked = CloseAsked(call=loop.next_call(), channel=self.name, site=call_site())
+        inboxes.closed_by(self.name, asked.call)
+        await loop.ask(asked)  # once it is asked for it is done, whoever is cancelled
 
     def decoded(self, text: str) -> Out:
         """Return the message of this JSON text. InvalidValueError."""
         return cast("Out", decode(text, self._form))
+
+    def recoded(self, text: str) -> str:
+        """Return the JSON text of the message of this one, with the defaults of what it lacks. Raises as `decoded`."""
+        return encode(self.decoded(text), self._form)
+
+    @property
+    def takes(self) -> str:
+        """What its messages are, as their type is written."""
+        return show(self._form)
+
+
+class _Messages(AsyncIterator[Out]):
+    """The messages of a channel. One that was cancelled while it waited goes on where it was, and has lost none."""
+
+    def __init__(self, inbox: Inbox[Out]) -> None:
+        self._inbox = inbox
+
+    @override
+    async def __anext__(self) -> Out:
+        try:
+            return await self._inbox.receive()
+        except ChannelClosedError:
+            raise StopAsyncIteration from None
 
 
 class Channel(Inbox[T], Generic[T]):
@@ -77,7 +123,7 @@ class Channel(Inbox[T], Generic[T]):
 
     def __call__(self, message: T, /) -> Signal:
         """Say what to send: `run.signal(channel(message))`. InvalidValueError if it is not of the type."""
-        return Signal(self.name, encode(message, self._form))
+        return Signal(self.name, encode(message, self._form), checked=True)
 
 
 @overload
@@ -98,9 +144,15 @@ async def select(*channels: Inbox[Any], timeout: Duration | None = None) -> obje
 async def _take(channels: tuple[Inbox[T], ...], timeout: Duration | None) -> T:
     inboxes = loop_for("a channel").inboxes
     names = tuple({channel.name: None for channel in channels})
+
+    def read(message: Message) -> T:
+        return next(one for one in reversed(channels) if one.name == message.channel).decoded(message.text)
+
     if timeout is None:
-        message = await inboxes.take(names)
+        taken = await inboxes.take(names, read)
     else:
         async with asyncio.timeout(duration("receive", "timeout", timeout, least=NO_TIME).total_seconds()):
-            message = await inboxes.take(names)
-    return next(one for one in reversed(channels) if one.name == message.channel).decoded(message.text)
+            taken = await inboxes.take(names, read)
+    if taken is None:
+        raise ChannelClosedError("", names[0])
+    return cast("T", taken[0])

@@ -7,10 +7,11 @@ from typing_extensions import TypeVar
 
 from holdfast.kernel.authoring.options import StartOptions, check_options
 from holdfast.kernel.authoring.signals import Signal
-from holdfast.kernel.functions.asked import ChildAsked, TellAsked
+from holdfast.kernel.functions.asked import ChildAsked, ChildEnded, TellAsked
 from holdfast.kernel.functions.frames import call_site
 from holdfast.kernel.functions.loop import FunctionLoop, loop_for
-from holdfast.kernel.values import decode, encode
+from holdfast.kernel.functions.raising import error_if_known
+from holdfast.kernel.values import decode
 from holdfast.kernel.values.forms import Form
 from holdfast.ports.arguments import TEXT, Wanted, an, check
 from holdfast.ports.errors import RunCancelledError, RunFailedError
@@ -41,13 +42,15 @@ class ChildRun(Generic[Out]):
         """Wait until it ends, and return what it gave.
 
         Raises:
-            RunFailedError: It failed.
+            RunFailedError: It failed. What it has raised is the `__cause__`, if that was kept.
             RunCancelledError: It was cancelled.
         """
         ended = await self._loop.children.ended(self.id)
         if ended.output is not None:
             return cast("Out", decode(ended.output, self._output))
-        raise (RunCancelledError if ended.is_cancelled else RunFailedError)(self.id, ended.message)
+        if ended.is_cancelled:
+            raise RunCancelledError(self.id, ended.message)
+        raise RunFailedError(self.id, ended.message) from error_if_known(ended.error)
 
     async def signal(self, signal: Signal, /) -> None:
         """Send it a message: `await child.signal(go(5))`. It is stored when this returns, once, and not lost.
@@ -57,7 +60,7 @@ class ChildRun(Generic[Out]):
             InvalidArgumentError: It is no signal.
         """
         check("signal", an("a message with its channel, as channel(message) gives it", Signal), signal=signal)
-        await self._tell(signal.channel, signal.text)
+        await self._tell(signal.channel, signal.text, checked=signal.checked)
 
     async def cancel(self, *, reason: str = "") -> None:
         """Cancel it, unless it has ended, and go on: `result` then raises RunCancelledError, once it has cleaned up.
@@ -67,9 +70,11 @@ class ChildRun(Generic[Out]):
         check("cancel", TEXT, reason=reason)
         await self._tell(None, reason)
 
-    async def _tell(self, channel: str | None, text: str) -> None:
+    async def _tell(self, channel: str | None, text: str, *, checked: bool = False) -> None:
         loop = self._loop
-        asked = TellAsked(call=loop.next_call(), run=self.id, channel=channel, text=text, site=call_site())
+        asked = TellAsked(
+            call=loop.next_call(), run=self.id, channel=channel, text=text, site=call_site(), checked=checked
+        )
         await loop.ask(asked)  # once it is asked for it is done, whoever is cancelled
 
 
@@ -105,7 +110,7 @@ def started(
         call=loop.next_call(),
         workflow=definition.name,
         version=definition.version,
-        input=encode(call.value, definition.input_type),
+        input=definition.input_text(call.value),
         run=id,
         parent_end=parent_end,
         site=call_site(),
@@ -116,7 +121,18 @@ def started(
 async def _started(loop: FunctionLoop, asked: ChildAsked, output: object) -> ChildRun[Any]:
     # Once it is asked for it is started, whoever is cancelled: nobody could tell whether it is there.
     run = cast("str", await loop.ask(asked))
-    loop.children.begin(run, is_bound=asked.parent_end != ClosePolicy.ABANDON)
+
+    def check(ended: ChildEnded, row: int) -> None:
+        """Have the function halted if what the run gave can't be read, whenever it would ask for it."""
+        if ended.output is not None:
+            try:
+                decode(ended.output, output)
+            except Exception as error:  # noqa: BLE001  # a class of the user's may raise anything
+                loop.halt(f"what the run {run!r} of {asked.workflow!r} gave", row, error)
+
+    loop.children.begin(run, check, is_bound=asked.parent_end != ClosePolicy.ABANDON)
+    if loop.fault is not None:
+        await loop.never()
     return ChildRun(loop, run, output)
 
 

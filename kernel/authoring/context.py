@@ -13,7 +13,8 @@ from holdfast.kernel.authoring.ai import AiLog, AsyncAi, StageAi
 from holdfast.kernel.authoring.artifacts import AsyncArtifacts, StageArtifacts
 from holdfast.kernel.authoring.details import details_text, form_of
 from holdfast.kernel.authoring.nodes import AnyNode, Node
-from holdfast.kernel.values import decode, encode
+from holdfast.kernel.values import encode
+from holdfast.kernel.values.recorded import decode_recorded
 from holdfast.ports.arguments import TEXT, Wanted, an, check
 from holdfast.ports.errors import InvalidEventError, OutputMissingError, StageCancelledError
 from holdfast.ports.events import EVENT_BYTES_MAX, is_event_type
@@ -191,7 +192,7 @@ class StageContext(Generic[ConfigOut]):
             raise _missing(stage.name)
         if outputs.mapped:
             raise OutputMissingError(stage.name, "it was mapped; use outputs_of for the list of what it gave")
-        return decode(outputs.texts[0], stage.output_type)
+        return decode_recorded(outputs.texts[0], stage.output_type, f"what stage {stage.name!r} gave")
 
     def outputs_of(self, stage: AnyNode[R], /) -> list[R]:
         """Return what an earlier mapped stage gave, one for each item and in their order.
@@ -205,7 +206,8 @@ class StageContext(Generic[ConfigOut]):
             raise _missing(stage.name)
         if not outputs.mapped:
             raise OutputMissingError(stage.name, "it was not mapped; use output_of for what it gave")
-        return [cast("R", decode(text, stage.output_type)) for text in outputs.texts]
+        what = f"what stage {stage.name!r} gave for an item"
+        return [cast("R", decode_recorded(text, stage.output_type, what)) for text in outputs.texts]
 
     def progress(self, done: float, of: float, message: str = "") -> None:
         """Say how far the stage is. InvalidArgumentError if a number is negative, infinite or NaN."""
@@ -281,10 +283,10 @@ class StageContext(Generic[ConfigOut]):
         """Return the details of the last heartbeat that an earlier attempt gave. The default if there was none.
 
         Raises:
-            InvalidValueError: They are not of this type.
+            UnreadableInputError: They are not of this type. If the body does not handle that, its run is blocked.
         """
         text = self._runtime.last_heartbeat()
-        return default if text is None else decode(text, form)
+        return default if text is None else decode_recorded(text, form, "the details of the last heartbeat")
 
     def publish(self, type: str, data: object = None, /) -> None:
         """Say that something has happened: an event in the run's history, and for sinks, of the type `user.<type>`.

@@ -11,7 +11,6 @@ from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.functions.asked import GoesOn
 from holdfast.kernel.functions.loop import FunctionLoop, loop_for
 from holdfast.kernel.functions.tasks import RunTask
-from holdfast.kernel.values import encode
 from holdfast.ports.arguments import TRUTH, an, check
 from holdfast.ports.errors import ContinueRefusedError
 
@@ -81,7 +80,7 @@ def _input_of(call: object) -> GoesOn:
     return GoesOn(
         workflow=definition.name,
         version=definition.version,
-        input=encode(given.value, definition.input_type),
+        input=definition.input_text(given.value),
     )
 
 

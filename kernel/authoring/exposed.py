@@ -6,16 +6,17 @@ Nobody names them by text: `Board.status()` says what to ask, and is given to a 
 import inspect
 from collections.abc import Callable, Coroutine, Iterator, Mapping, MutableMapping, Sequence
 from functools import partial
-from types import MethodType
+from types import FunctionType, MethodType
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeAlias, cast, overload
 from weakref import WeakKeyDictionary
 
 import attrs
 from typing_extensions import TypeVar
 
+from holdfast.kernel.authoring.shapes import is_async_body
 from holdfast.kernel.authoring.signatures import CallForm, read_call_form
 from holdfast.kernel.functions.loop import loop_for
-from holdfast.kernel.functions.updates import Handler, RejectedError
+from holdfast.kernel.functions.updates import Handler, RejectedError, UnreadableError
 from holdfast.kernel.values import decode, encode
 from holdfast.ports.errors import DefinitionError, InvalidArgumentError
 
@@ -46,11 +47,19 @@ class QueryCall(Generic[Out]):
 
 @attrs.frozen(kw_only=True, eq=False)
 class UpdateCall(Generic[Out]):
-    """An update with its arguments: what `run.update` asks for. `arguments` are the JSON text of them, by name."""
+    """An update with its arguments: what `run.update` asks for. `arguments` are the JSON text of them, by name.
+
+    `has_validator` is None where that is not known.
+    `given` is that text without the defaults of those that were left out, None if there are none. `checked` says that
+    they are of the types that it takes.
+    """
 
     update: str
     arguments: str
     form: CallForm = attrs.field(repr=False)
+    has_validator: bool | None = None
+    given: str | None = attrs.field(default=None, repr=False)
+    checked: bool = attrs.field(default=True, repr=False)
 
     def decoded(self, text: str) -> Out:
         """Return the reply of this JSON text. InvalidValueError."""
@@ -79,6 +88,11 @@ class Query(Generic[S, P, Out]):
     def __get__(self, instance: S | None, owner: type[S], /) -> object:
         return self if instance is None else MethodType(self._method, instance)
 
+    @property
+    def method(self) -> Callable[..., object]:
+        """What was marked."""
+        return self._method
+
     def answer(self, state: S, arguments: str) -> str:
         """Return the JSON text of what an object says. InvalidValueError, or what the method raises."""
         given = self._form.decode(arguments)
@@ -99,7 +113,15 @@ class Update(Generic[S, P, Gives, Out]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> UpdateCall[Out]:
         """Say what to ask for: `run.update(Board.move("e4"))`. Raises as `Query.__call__`."""
-        return UpdateCall(update=self.named, arguments=self._form.encode(args, kwargs), form=self._form)
+        form = self._form
+        text, given = form.encode(args, kwargs), form.encode_given(args, kwargs)
+        return UpdateCall(
+            update=self.named,
+            arguments=text,
+            form=form,
+            has_validator=self._check is not None,
+            given=None if given == text else given,
+        )
 
     @overload
     def __get__(self, instance: None, owner: type[S], /) -> "Update[S, P, Gives, Out]": ...
@@ -107,6 +129,11 @@ class Update(Generic[S, P, Gives, Out]):
     def __get__(self, instance: S, owner: type[S], /) -> Callable[P, Gives]: ...
     def __get__(self, instance: S | None, owner: type[S], /) -> object:
         return self if instance is None else MethodType(self._method, instance)
+
+    @property
+    def method(self) -> Callable[..., object]:
+        """What was marked."""
+        return self._method
 
     def validator(self, check: Callable[Concatenate[S, P], None], /) -> Callable[Concatenate[S, P], None]:
         """Have a method asked, before the update is stored and again before it is carried out, whether it may be.
@@ -118,6 +145,7 @@ class Update(Generic[S, P, Gives, Out]):
         """
         if self._check is not None:
             raise DefinitionError(f"update {self.named!r} has a validator already")
+        _check_method(check, "validator")
         if _is_async(check):
             raise DefinitionError(f"the validator of {self.named!r} is async; write `def`: it only looks")
         taken = tuple(inspect.signature(check).parameters)[1:]
@@ -131,10 +159,26 @@ class Update(Generic[S, P, Gives, Out]):
         """Ask the validator. RejectedError if it says no, or the arguments are not of their types."""
         try:
             given = self._form.decode(arguments)
+        except Exception as error:
+            raise UnreadableError(error) from error
+        try:
             if self._check is not None:
-                self._check(state, *given.args, **given.kwargs)
+                self._refuse_awaitable(self._check(state, *given.args, **given.kwargs))
         except Exception as error:
             raise RejectedError(error) from error
+
+    def _refuse_awaitable(self, said: object) -> None:
+        if inspect.isawaitable(said):
+            close = getattr(said, "close", None)
+            if close is not None:
+                close()
+            raise TypeError(
+                f"the validator of {self.named!r} gave something to await; it is to be a plain function"
+            )
+
+    def recoded(self, arguments: str) -> str:
+        """Return the JSON text of arguments with the defaults of those that it leaves out. InvalidValueError."""
+        return self._form.recoded(arguments)
 
     async def carry_out(self, state: S, arguments: str) -> str:
         """Change an object, and return the JSON text of the reply. RejectedError, or what the method raises."""
@@ -151,6 +195,7 @@ def query(method: Callable[Concatenate[S, P], R], /) -> Query[S, P, R]:
         DefinitionError: It is async, its annotations do not say what it takes and gives, or no value of such a type
             can be stored.
     """
+    _check_method(method, "query")
     if _is_async(method):
         raise DefinitionError(
             f"query {_called(method)!r} is async, and waits for nothing; write `def`, or make it an update"
@@ -170,6 +215,7 @@ def update(method: Callable[Concatenate[Any, P], object], /) -> object:
     Raises:
         DefinitionError: Its annotations do not say what it takes and gives, or no value of such a type can be stored.
     """
+    _check_method(method, "update")
     form = read_call_form(method, f"update {_called(method)!r}", is_method=True)
     return Update[Any, P, Any, object](method, form)
 
@@ -236,7 +282,12 @@ def _marked(kind: type[object]) -> Sequence[tuple[str, object]]:
 
 
 def _is_async(method: Callable[..., object]) -> bool:
-    return inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method)
+    return is_async_body(method) or inspect.isasyncgenfunction(method)
+
+
+def _check_method(method: object, what: str) -> None:
+    if not isinstance(method, FunctionType):
+        raise DefinitionError(f"a {what} is made of a method, not of {method!r}; write `def` in a class")
 
 
 def _called(method: Callable[..., object]) -> str:

@@ -29,13 +29,16 @@ from holdfast.kernel.values import encode
 from holdfast.ports.arguments import duration
 from holdfast.ports.clock import instant, micros
 from holdfast.ports.durations import NO_TIME, Duration
-from holdfast.ports.errors import DefinitionError
+from holdfast.ports.errors import DefinitionError, InvalidValueError, UnreadableValueError
 from holdfast.ports.records import Micros
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 Out = TypeVar("Out", covariant=True)
+
+_INPUT_ROW: Final = 1
+"""The row of a history that has what the run was given."""
 
 # Not Awaitable: see `holdfast.kernel.authoring.decorators`.
 Async: TypeAlias = Coroutine[Any, Any, R]
@@ -94,6 +97,12 @@ class Workflow(Definition[Out], Generic[P, Out]):
     @override
     def output_type(self) -> object:
         return self._form.output
+
+    @override
+    def input_text(self, value: object) -> str:
+        if isinstance(value, dict):  # what is none is refused, with what it must be
+            value = self._form.completed(cast("dict[str, object]", value))
+        return encode(value, self._form.arguments)
 
     @property
     @override
@@ -155,8 +164,11 @@ class Workflow(Definition[Out], Generic[P, Out]):
         return self._plan
 
     def machine(self, text: str, *, began_at: Micros, seed: str) -> FunctionMachine:
-        """Return what drives one run of it, which has got the arguments of this JSON text. InvalidValueError."""
-        args, kwargs = self._form.given(text)
+        """Return what drives one run of it, which has got the arguments of this JSON text. UnreadableValueError."""
+        try:
+            args, kwargs = self._form.given(text)
+        except InvalidValueError as error:
+            raise UnreadableValueError("what the run was given", _INPUT_ROW, error.problems) from error
         call = partial(self._function, *args, **kwargs)
         return FunctionMachine(call, self._encoded, began_at=began_at, seed=seed)
 
@@ -186,7 +198,7 @@ class WorkflowDecorator:
 
 
 def _made(options: WorkflowOptions, fn: object) -> Workflow[Any, object]:
-    if not inspect.iscoroutinefunction(fn):
+    if not inspect.isfunction(fn) or not inspect.iscoroutinefunction(fn):
         raise DefinitionError(f"a workflow is made of an async function, not of {fn!r}; write `async def`")
     function = cast("Callable[..., Async[object]]", fn)
     name = options.get("name", function.__name__)

@@ -20,6 +20,7 @@ from holdfast.ports.durations import (
     wanted_length,
 )
 from holdfast.ports.errors import DefinitionError, InvalidArgumentError
+from holdfast.ports.records import ATTEMPTS_MAX
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -41,8 +42,10 @@ def _is_number(value: object) -> bool:
 
 
 def _attempts(_: object, __: object, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 100:
-        raise DefinitionError(f"Retry: attempts is {value!r}; it must be an integer from 1 to 100")
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= ATTEMPTS_MAX:
+        raise DefinitionError(
+            f"Retry: attempts is {value!r}; it must be an integer from 1 to {ATTEMPTS_MAX:,}"
+        )
 
 
 def _as_given(value: Duration) -> timedelta:
@@ -103,7 +106,7 @@ class Retry:
     """How often, and how patiently, a body is tried again. Lengths of time are timedeltas, or numbers of seconds.
 
     Attributes:
-        attempts: How many times the body is tried in all, 1 to 100.
+        attempts: How many times the body is tried in all, 1 to 10,000.
         wait: How long to wait after the first failure.
         backoff: By what the wait is multiplied after each further failure, at least 1.
         wait_max: What no wait exceeds.
@@ -224,7 +227,8 @@ class StartAllOptions(TypedDict, total=False):
         concurrency_limit: How many; 1 if left out.
         overrides: Stages of the pipeline, changed with `configure` or `options`, as they are treated in this run.
         signals: Messages that a durable function has got before it begins, as `channel(message)` gives them. If there
-            is a run of this id, and that is the one to be had, it gets them.
+            is a run of this id, and that is the one to be had, it gets them. If it would be run again once it has
+            ended, this start is kept with them: should it end before it has received them, its next generation begins.
     """
 
     idempotency_key: str

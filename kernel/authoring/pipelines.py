@@ -337,4 +337,4 @@ class Pipeline(Definition[Out], Generic[In, Out]):
 def _is_sync_function(test: object) -> bool:
     if not callable(test) or isinstance(test, Definition):
         return False
-    return not is_async_body(test) and not is_async_body(type(test).__call__)
+    return not is_async_body(test)

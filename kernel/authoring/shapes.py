@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any, Final, Union, cast
 
 import attrs
-from typing_extensions import get_type_hints
 
+from holdfast.kernel.authoring.annotations import hints_of, signature_of
 from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.values import check_type
 from holdfast.kernel.values.forms import (
@@ -53,8 +53,21 @@ class Shape:
 
 
 def is_async_body(body: Callable[..., object]) -> bool:
-    """Whether calling a body gives something to await, rather than the result."""
-    return inspect.iscoroutinefunction(inspect.unwrap(body))
+    """Whether a body is to be called where an event loop runs, for it says itself that it gives something to await.
+
+    Of a decorated one that is what its decorator gave: what it wraps may be the other kind. One that does not say so
+    is called in a thread, and what it gives is awaited all the same if that can be.
+    """
+    return inspect.iscoroutinefunction(body) or (
+        not inspect.isroutine(body) and inspect.iscoroutinefunction(getattr(type(body), "__call__", None))  # noqa: B004
+    )
+
+
+def is_generator(body: Callable[..., object]) -> bool:
+    """Whether calling a body gives a generator, of either kind."""
+    called = body if inspect.isroutine(body) else getattr(type(body), "__call__", body)  # noqa: B004
+    kinds = (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    return any(is_kind(one) for is_kind in kinds for one in (body, called))
 
 
 def read_shape(
@@ -67,9 +80,9 @@ def read_shape(
             parameters are such that an engine could not call the body.
     """
     where = f"stage {name!r}"
-    if inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
+    if is_generator(body):
         raise DefinitionError(f"{where} is a generator; give all its values at once, in a list")
-    parameters = list(inspect.signature(body).parameters.values())
+    parameters = list(signature_of(body, where).parameters.values())
     hints = _hints(body, parameters, where)
     first = hints.get(parameters[0].name) if parameters else None
     if first is Any:
@@ -171,13 +184,7 @@ def _arguments_fit(given: Form, wanted: Form) -> bool:
 def _hints(
     body: Callable[..., object], parameters: abc.Sequence[inspect.Parameter], where: str
 ) -> abc.Mapping[str, Form]:
-    try:
-        hints = cast("dict[str, Form]", get_type_hints(body, include_extras=True))
-    except NameError as error:
-        raise DefinitionError(
-            f"{where}: {error} when the program runs; define or import it above the stage, at the top of the module"
-            " and outside `if TYPE_CHECKING:`"
-        ) from None
+    hints = hints_of(body, where, "stage")
     for parameter in parameters:
         if parameter.name not in hints and parameter.kind in _POSITIONAL:
             raise DefinitionError(
@@ -190,7 +197,7 @@ def _hints(
 
 def _advice(parameter: str) -> str:
     if parameter in ("self", "cls"):
-        return "a stage is a function, not a method"
+        return "a stage is a function, or a method of an object: `resize = stage(images.resize)`"
     kind = "StageContext" if parameter in ("ctx", "context") else "str"
     return f"say what it takes, as in `{parameter}: {kind}`"
 

@@ -5,23 +5,28 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NotRequired, TypedDict, cast
 
 import attrs
-from typing_extensions import get_type_hints
 
+from holdfast.kernel.authoring.annotations import hints_of, signature_of
+from holdfast.kernel.authoring.shapes import is_generator
 from holdfast.kernel.values import Fields, check_type, decode, encode
-from holdfast.kernel.values.forms import Form
-from holdfast.ports.errors import DefinitionError
+from holdfast.kernel.values.forms import Form, show
+from holdfast.ports.arguments import shown
+from holdfast.ports.errors import DefinitionError, InvalidValueError, UnstorableValueError
 
 _SEVERAL: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class CallForm:
-    """How calls of a function are stored: an object of its arguments by name, as they were given.
+    """How calls of a function are stored: an object of its arguments by name, with those that it has defaults for.
+
+    What a call left out is stored too, so it stays what it was when code with another default is deployed.
 
     Attributes:
         signature: What the function can be called with.
         hints: The types of its parameters, by name.
-        arguments: The type of that object: a TypedDict, in which what has a default may be left out.
+        arguments: The type of that object: a TypedDict, in which what has a default may be left out, as it was by what
+            was stored before such code had that parameter.
         output: What the function gives; of an async one, when awaited.
     """
 
@@ -31,6 +36,8 @@ class CallForm:
     output: Form
     _by_place: tuple[str, ...] | None = attrs.field(init=False, repr=False)
     """The parameters, if all are required and may be given by place: such calls are bound without more ado."""
+    _defaults: Mapping[str, object] = attrs.field(init=False, repr=False)
+    """What a call may leave out, by name."""
     _plain: Fields | None = attrs.field(init=False, repr=False)
     """Writes the arguments of such calls, if all are given by place."""
 
@@ -42,6 +49,8 @@ class CallForm:
         names = tuple(self.signature.parameters) if are_plain else None
         plain = None if names is None else Fields(self.arguments, {name: self.hints[name] for name in names})
         object.__setattr__(self, "_by_place", names)
+        defaults = {one.name: one.default for one in parameters if one.default is not one.empty}
+        object.__setattr__(self, "_defaults", defaults)
         object.__setattr__(self, "_plain", plain)
 
     def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
@@ -54,12 +63,27 @@ class CallForm:
                 given[name] = list(given[name])  # as it is stored: of no certain length
         return given
 
+    def completed(self, given: Mapping[str, object]) -> dict[str, object]:
+        """Return the arguments of a call by name, with the defaults of those that were left out."""
+        return {**self._defaults, **given} if self._defaults else dict(given)
+
     def encode(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
-        """Return the JSON text of the arguments of a call. TypeError, UnstorableValueError."""
+        """Return the JSON text of the arguments of a call, defaults and all. TypeError, UnstorableValueError."""
         by_place, plain = self._by_place, self._plain
         if by_place is not None and plain is not None and not kwargs and len(args) == len(by_place):
             return plain.encode(args)
-        return encode(self.bind(args, kwargs), self.arguments)
+        return encode(self.completed(self.bind(args, kwargs)), self.arguments)
+
+    def encode_given(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
+        """Return the JSON text of the arguments that a call was given, without defaults. As `encode`."""
+        return (
+            encode(self.bind(args, kwargs), self.arguments) if self._defaults else self.encode(args, kwargs)
+        )
+
+    def recoded(self, text: str) -> str:
+        """Return the text that `encode` would give for what a text stands for. InvalidValueError."""
+        given = cast("dict[str, object]", decode(text, self.arguments))
+        return encode(self.completed(given), self.arguments)
 
     def given(self, text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments that a text stands for, by place and by name. InvalidValueError."""
@@ -93,18 +117,12 @@ def read_call_form(
     Raises:
         DefinitionError: An annotation is missing or can't be resolved, or a value of its type can't be stored.
     """
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+    if is_generator(function):
         raise DefinitionError(f"{what} is a generator; give all its values at once, in a list")
-    signature = inspect.signature(function)
+    signature = signature_of(function, what)
     if is_method:
         signature = signature.replace(parameters=tuple(signature.parameters.values())[1:])
-    try:
-        hints = cast("dict[str, Form]", get_type_hints(function, include_extras=True))
-    except NameError as error:
-        raise DefinitionError(
-            f"{what}: {error} when the program runs; define or import it above the function, at the top of the module"
-            " and outside `if TYPE_CHECKING:`"
-        ) from None
+    hints = dict(hints_of(function, what, "function"))
     if given is not None:
         first = next(iter(signature.parameters), "")
         given(first, hints.pop(first, None))
@@ -114,13 +132,18 @@ def read_call_form(
     fields: dict[str, Any] = {}
     for name, parameter in signature.parameters.items():
         if name in ("self", "cls") and name not in hints:
-            raise DefinitionError(f"{what} is a method; make it a function")
+            raise DefinitionError(
+                f"{what} is a method, and is defined before there is an object; make it a function, or a step of a"
+                " method of an object, as `charge = step(payments.charge)`"
+            )
         if name not in hints:
             raise DefinitionError(
                 f"{what}: parameter {name!r} has no annotation; say what it takes, as in `{name}: str`"
             )
         form = hints[name]
         _check_storable(form, f"{what} takes what it can't be given, as {name!r}")
+        if parameter.default is not parameter.empty:
+            _check_default(parameter.default, form, f"{what}: parameter {name!r}")
         if parameter.kind in _SEVERAL:
             form = list[form] if parameter.kind is parameter.VAR_POSITIONAL else dict[str, form]  # type: ignore[valid-type]
         may_be_left_out = parameter.kind in _SEVERAL or parameter.default is not parameter.empty
@@ -131,6 +154,24 @@ def read_call_form(
     arguments = cast("Any", TypedDict)(function.__name__, fields)
     output = hints.pop("return")
     return CallForm(signature=signature, hints=hints, arguments=arguments, output=output)
+
+
+def _check_default(default: object, form: Form, where: str) -> None:
+    """Raise if a default may change while the program runs, or can't be stored. DefinitionError."""
+    try:
+        hash(default)
+    except TypeError:
+        raise DefinitionError(
+            f"{where} has a default that can be changed, {shown(default)}: calls would share it. Write `= None` (or a"
+            " tuple, or a frozen class), and make it in the body"
+        ) from None
+    try:
+        encode(default, form)
+    except (InvalidValueError, UnstorableValueError) as error:
+        raise DefinitionError(
+            f"{where} has a default that can't be stored with the calls that leave it out: {error}. Annotate it as what"
+            f" it is, as in `{show(form)} | None = None`, or give it another default"
+        ) from None
 
 
 def _check_storable(form: Form, where: str) -> None:

@@ -24,6 +24,7 @@ from holdfast.kernel.authoring.shapes import Shape, is_async_body
 from holdfast.kernel.plan import Enough
 from holdfast.kernel.values import decode, encode
 from holdfast.kernel.values.forms import is_class_with_fields, is_typed_dict, show
+from holdfast.kernel.values.recorded import decode_recorded
 from holdfast.ports.errors import DefinitionError, HoldfastError, InvalidValueError
 
 Config = TypeVar("Config")
@@ -116,7 +117,9 @@ class Stage(Node[In, Out], Generic[In, Out]):
     def read_config(self, text: str | None) -> object:
         """Return the config that a plan holds for this stage, for its context."""
         kind = self.shape.config_type
-        return None if kind is None or text is None else decode(text, kind)
+        if kind is None or text is None:
+            return None
+        return decode_recorded(text, kind, f"the config of stage {self.name!r}")
 
     @cached_property
     def is_async(self) -> bool:

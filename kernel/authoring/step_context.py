@@ -8,7 +8,7 @@ import attrs
 from typing_extensions import TypeForm, TypeVar
 
 from holdfast.kernel.authoring.details import details_text
-from holdfast.kernel.values import decode
+from holdfast.kernel.values.recorded import decode_recorded
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -78,10 +78,10 @@ class StepContext:
         """Return the details that an earlier try of this call gave last. The default if there were none.
 
         Raises:
-            InvalidValueError: They are not of this type.
+            UnreadableInputError: They are not of this type. If the step does not handle that, its run is blocked.
         """
         text = self._pulse.last
-        return default if text is None else decode(text, form)
+        return default if text is None else decode_recorded(text, form, "the details of the last heartbeat")
 
 
 _here: Final[ContextVar[StepContext | None]] = ContextVar("holdfast_step", default=None)

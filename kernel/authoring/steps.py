@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Mapping
+from contextvars import copy_context
 from datetime import timedelta
 from typing import (
     Any,
@@ -177,6 +178,7 @@ class Step(Generic[P, Out]):
             call_site(2),
             undoes,
             self.queue,
+            copy_context() or None,
         )
 
     def _due(self, loop: FunctionLoop, asked: StepAsked) -> Due | None:
@@ -185,14 +187,35 @@ class Step(Generic[P, Out]):
         if undoing is None:
             return None
 
-        def take_back(output: str | None) -> Coroutine[Any, Any, object]:
-            result = None if output is None else decode(output, self.form.output)
-            given = self.form.decode(asked.arguments)
+        async def take_back(output: str | None) -> object:
+            result = None if output is None else await self._read(loop, output, due.row)
+            given = await read_given()
             given.apply_defaults()
             named = {name: given.arguments[name] for name in undo.names}
-            return undoing.undone(loop, (result,), named, asked.call)
+            return await undoing.undone(loop, (result,), named, asked.call)
 
-        return loop.saga.expect(Due(f"step {self.name!r}", take_back, undo.takes_unknown))
+        async def read_given() -> inspect.BoundArguments:
+            """Return what the step was called with then: by what the code says now it might be called otherwise."""
+            try:
+                return self.form.decode(loop.given.get(asked.call, asked.arguments))
+            except Exception as error:  # noqa: BLE001  # a class of the user's may raise anything
+                loop.halt(f"the arguments of step {self.name!r}", due.row or None, error)
+            return await loop.never()
+
+        async def read(output: str, row: int) -> None:
+            await self._read(loop, output, row)
+            await read_given()
+
+        due = Due(f"step {self.name!r}", take_back, undo.takes_unknown, read=read)
+        return loop.saga.expect(due)
+
+    async def _read(self, loop: FunctionLoop, output: str, row: int) -> Out:
+        """Return what a call gave, of the row that tells so. If it can't be read the function is halted."""
+        try:
+            return cast("Out", decode(output, self.form.output))
+        except Exception as error:  # noqa: BLE001  # a class of the user's may raise anything
+            loop.halt(f"what step {self.name!r} gave", row or None, error)
+        return await loop.never()
 
     async def undone(
         self, loop: FunctionLoop, args: tuple[object, ...], kwargs: Mapping[str, object], call: str
@@ -226,16 +249,22 @@ class Step(Generic[P, Out]):
         try:
             output = await (asyncio.shield(future) if goes_on else future)
         except asyncio.CancelledError:
-            if not goes_on:
+            if due is None or not goes_on:
                 loop.drop(asked.call)
+            else:
+                future.add_done_callback(lambda _: setattr(due, "row", loop.row))
             raise
         except Exception as error:
             if due is not None:
                 loop.saga.failed(due, error)
             raise
         if due is not None:
-            due.output = output
-        return cast("Out", decode(output, self.form.output))
+            due.output, due.row = output, loop.row
+        try:  # as `_read`, which takes its time: this is done for each row of a replay
+            return cast("Out", decode(output, self.form.output))
+        except Exception as error:  # noqa: BLE001  # a class of the user's may raise anything
+            loop.halt(f"what step {self.name!r} gave", loop.row, error)
+        return await loop.never()
 
     async def _called(self, *args: P.args, **kwargs: P.kwargs) -> Out:
         if self.transaction is not None:
@@ -244,6 +273,11 @@ class Step(Generic[P, Out]):
             )
         given = self.body(*args, **kwargs)
         return cast("Out", await given if inspect.isawaitable(given) else given)
+
+    @property
+    def keeps_arguments(self) -> bool:
+        """Whether what it is called with is recorded with what it gives: what takes it back is to have that."""
+        return bool(self._undo.names)
 
     @property
     def undone_by(self) -> "Step[..., object] | None":
@@ -312,8 +346,8 @@ class StepDecorator:
 
 
 def _made(fn: object, said: dict[str, object], *, in_transaction: bool = False) -> Step[Any, object]:
-    if not inspect.isroutine(fn):
-        raise DefinitionError(f"a step is made of a function, not of {fn!r}")
+    if not inspect.isroutine(fn) or not callable(fn):
+        raise DefinitionError(f"a step is made of a function, or of a method of an object, not of {fn!r}")
     body = cast("Callable[..., object]", fn)
     if in_transaction and "queue" in said:
         raise DefinitionError(

@@ -67,6 +67,7 @@ from holdfast.kernel.commands.jobs import (
     StepRaised,
     Suspended,
     Tested,
+    passed_over,
     passed_over_beside,
 )
 from holdfast.kernel.commands.runs import (
@@ -244,5 +245,6 @@ __all__ = [
     "Tells",
     "Tested",
     "admissions",
+    "passed_over",
     "passed_over_beside",
 ]

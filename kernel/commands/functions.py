@@ -12,6 +12,7 @@ RecordedType = Literal[
     "step.completed",
     "step.failed",
     "step.retrying",
+    "step.started",
     "step.queued",
     "step.cancelled",
     "timer.fired",
@@ -24,6 +25,9 @@ RecordedType = Literal[
     "update.rejected",
     "value.published",
     "clock.read",
+    "channel.closed",
+    "function.began",
+    "signal.refused",
 ]
 UPDATE_ANSWERS: Final = frozenset({"update.completed", "update.failed", "update.rejected"})
 """The types of what is recorded of an update: its reply, what it raised, or why it was not carried out."""
@@ -63,13 +67,16 @@ class Recorded:
 
     `call` names the call, or what is patched; `step` is what was called, `site` where in the code. `output` is what a
     step gave, `error` the JSON text of what it raised. `attempt` is how often it was tried, `retry_at` when that is
-    done again. A timer is recorded only once its time `due` has come. `child` is the run that is started with it; if
-    its id is somebody else's, a `child.failed` is recorded instead. `tells` is what a run is told with it. `undoes` is
-    the call that a compensation takes back. `queued` is how a step gets into its queue; then `attempt` says the
-    how-manieth time that is. `job` is the number of the job that is taken away because nobody is interested in its step
-    any more. Of what the function publishes `call` is the name, `output` the value, and `attempt` says the how-manieth
-    of that name it is. Of a clock that was read `call` is the number of the row that the function was told just before,
-    0 at its beginning, and `started_at` what it showed.
+    done again. Of a try that was lost with its worker `losses` says the how-manieth that is. A timer is recorded
+    only once its time `due` has come. `child` is the run that is started with it; if its id is somebody else's, a
+    `child.failed` is recorded instead. `tells` is what a run is told with it. `undoes` is the call that a compensation
+    takes back. `queued` is how a step gets into its queue; then `attempt` says the how-manieth time that is. `job` is
+    the number of the job that is taken away because nobody is interested in its step any more. Of what the function
+    publishes `call` is the name, `output` the value, and `attempt` says the how-manieth of that name it is. Of a clock
+    that was read `call` is the number of the row that the function was told just before, 0 at its beginning, and
+    `started_at` what it showed. A `channel` is closed only if no message has come for it that the function has not been
+    told. `given` is the JSON text of what a step was called with, if what takes it back is to have it. Of a function
+    that began `call` is the number of the last row that was there then.
     """
 
     type: RecordedType
@@ -87,6 +94,9 @@ class Recorded:
     undoes: str | None = None
     queued: Queued | None = None
     job: int | None = None
+    losses: int = 0
+    channel: str | None = None
+    given: str | None = None
 
 
 @frozen(kw_only=True)
@@ -107,6 +117,8 @@ class JobRecorded:
 class JobRecord(Command[JobRecorded]):
     """Store what calls of a driven function have come to, without ending its attempt. `seen` is the last row it knows.
 
+    `losses` is how often the worst of the steps that are under way after that was lost with its worker.
+    `received` are the numbers of the rows with the messages that it has received, as far as that is not recorded yet.
     Never refused for being late: `fenced`.
     """
 
@@ -116,6 +128,8 @@ class JobRecord(Command[JobRecorded]):
     seen: int
     rows: tuple[Recorded, ...] = ()
     host: str = ""
+    losses: int = 0
+    received: tuple[int, ...] = ()
 
 
 @frozen(kw_only=True)
@@ -132,7 +146,7 @@ class RunSignal(Command[RunSignalled]):
     """Store a message for a run's function, which is told of it wherever it is, paused or blocked runs too.
 
     With a `generation`, it is refused unless that is the newest one. RunNotFoundError; SignalRefusedError if the run
-    has ended, or is none of a durable function.
+    has ended, or is none of a durable function; ChannelClosedError if the function has closed the channel.
     """
 
     type: ClassVar[Literal["run.signal"]] = "run.signal"
@@ -158,7 +172,8 @@ class RunUpdate(Command[RunUpdated]):
     """Ask a run's function for an update, by its name, as `Board.move_to`; `arguments` are those that it takes by name.
 
     With a `generation`, it is refused unless that is the newest one. RunNotFoundError; UpdateRefusedError if the run
-    has ended, or is none of a durable function.
+    has ended, or is none of a durable function. `given` is to `arguments` what it is to the input of a `RunCreate`, and
+    `checked` says of them what it does of a message; see `Sent`.
     """
 
     type: ClassVar[Literal["run.update"]] = "run.update"
@@ -166,3 +181,5 @@ class RunUpdate(Command[RunUpdated]):
     update: str
     arguments: Payload
     generation: int | None = None
+    given: Payload | None = None
+    checked: bool = False

@@ -6,13 +6,14 @@ from typing import ClassVar, Literal
 from holdfast.kernel.commands.command import Command
 from holdfast.ports.frozen import frozen
 from holdfast.ports.persistence import Lane
-from holdfast.ports.records import ClosePolicy, JobKind, Micros, PassOver, Payload, RunStatus
+from holdfast.ports.records import SUSPECT_AFTER, ClosePolicy, JobKind, Micros, PassOver, Payload, RunStatus
 
 
 @frozen(kw_only=True, cache_hash=True)
 class Attempt:
     """The right to run one job once: named by (`job`, `epoch`), which every write of it must show.
 
+    It is the `attempt`th that counts; `losses` of those before were lost, and use up none of `max_attempts`.
     `total_until` is when the time for all attempts of the job is over; None if it has no end.
     """
 
@@ -32,15 +33,20 @@ class Attempt:
 
     @property
     def is_suspect(self) -> bool:
-        """Whether the job was lost with its worker before, and this is its last attempt."""
-        return self.losses > 0 and self.attempt >= self.max_attempts
+        """Whether the job was lost with its workers so often that it is a suspect: see `Job.is_suspect`."""
+        return self.losses >= SUSPECT_AFTER
 
     @property
     def pass_over(self) -> PassOver:
         """What must not run beside it: beside a suspect nothing that was lost, beside what was lost no suspect."""
-        if not self.losses:
-            return PassOver.NOTHING
-        return PassOver.LOST if self.is_suspect else PassOver.SUSPECTS
+        return passed_over(self.losses)
+
+
+def passed_over(losses: int) -> PassOver:
+    """Return what must not run beside what was lost so often."""
+    if not losses:
+        return PassOver.NOTHING
+    return PassOver.LOST if losses >= SUSPECT_AFTER else PassOver.SUSPECTS
 
 
 def passed_over_beside(held: Iterable[Attempt]) -> PassOver:
@@ -61,8 +67,8 @@ class JobsClaimed:
 class JobClaim(Command[JobsClaimed]):
     """Lease queued jobs to a session. SessionLostError if that is dead.
 
-    A suspect (it was lost with a worker, and has one attempt left) is never leased together with another job that
-    was lost: the first of these that is found decides. `pass_over` says the same of what the session holds already;
+    A suspect (it was lost with two workers or more) is never leased together with another job that was lost: the first
+    of these that is found decides. `pass_over` says the same of what the session holds already;
     get it from `passed_over_beside`.
     """
 
@@ -73,7 +79,9 @@ class JobClaim(Command[JobsClaimed]):
     pass_over: PassOver = PassOver.NOTHING
 
 
-IgnoredReason = Literal["closed", "stale", "held", "not_due", "unknown_code", "paused", "limited", "waiting"]
+IgnoredReason = Literal[
+    "closed", "stale", "held", "not_due", "unknown_code", "paused", "limited", "waiting", "suspect"
+]
 
 
 @frozen(kw_only=True)
@@ -91,13 +99,18 @@ class JobClaimed:
 
 @frozen(kw_only=True)
 class JobClaimOne(Command[JobClaimed]):
-    """Lease one job by its id, if it can be had. `epoch` is the one in the message. SessionLostError."""
+    """Lease one job by its id, if it can be had. `epoch` is the one in the message. SessionLostError.
+
+    `pass_over` as in JobClaim: what may not run beside what the session holds is ignored as a `suspect`. What the same
+    batch has leased to the session counts too.
+    """
 
     type: ClassVar[Literal["job.claim_one"]] = "job.claim_one"
     session: str
     job: str
     epoch: int
     definitions: tuple[str, ...]
+    pass_over: PassOver = PassOver.NOTHING
 
 
 @frozen(kw_only=True)
@@ -105,7 +118,8 @@ class Failure:
     """Why a body failed: `code` is stable, `message` for people. With `retryable` False no attempt follows.
 
     `rule` is the number, from 0, of the plan's retry rule that it falls under; None if under none. `retry_after` is how
-    long to wait, in microseconds, if the body has said so; at most `RETRY_AFTER_MAX`.
+    long to wait, in microseconds, if the body has said so; at most `RETRY_AFTER_MAX`. `arguments` is the JSON text of
+    what the error holds, if that is kept: see `Raised`.
     """
 
     code: str
@@ -115,6 +129,7 @@ class Failure:
     retryable: bool = True
     rule: int | None = None
     retry_after: Micros | None = None
+    arguments: str | None = None
 
 
 @frozen(kw_only=True)
@@ -187,7 +202,12 @@ class NotYet:
 
 @frozen(kw_only=True)
 class Cancelled:
-    """The work elsewhere is cancelled, or there is nothing left of it to cancel."""
+    """The work elsewhere is cancelled, or there is nothing left of it to cancel.
+
+    Of a function: it has ended as one that is cancelled does. `reason` is its own, where nobody has told it to end.
+    """
+
+    reason: str = ""
 
 
 @frozen(kw_only=True)
@@ -205,32 +225,41 @@ class Started:
 class Parked:
     """The function waits. It has been told the rows up to number `seen`: if there are more, it is driven again at once.
 
-    `wake_at` is when time is to go on for it; None: it waits for what somebody else brings.
+    `wake_at` is when time is to go on for it; None: it waits for what somebody else brings. `losses` as in JobRecord.
     """
 
     seen: int
     wake_at: Micros | None = None
+    losses: int = 0
 
 
 @frozen(kw_only=True)
 class Sent:
-    """A message for one of a run's channels."""
+    """A message for one of a run's channels.
+
+    `checked`: its sender knows what the channel takes, so if it does not fit, the code has changed since. Of any other
+    message nobody knows: where it does not fit it is passed over. `given` is the message as its sender gave it, where
+    `payload` has defaults besides; see `RunCreate`.
+    """
 
     channel: str
     payload: Payload
+    checked: bool = False
+    given: Payload | None = None
 
 
 @frozen(kw_only=True)
 class SentOn:
     """An update that nobody has begun with: with its arguments, as row `again` of the generation before.
 
-    `key` is the idempotency key under which it was asked for.
+    `key` is the idempotency key under which it was asked for, `checked` as in `Sent`.
     """
 
     update: str
     arguments: Payload
     again: int
     key: str | None = None
+    checked: bool = False
 
 
 @frozen(kw_only=True)
@@ -245,16 +274,15 @@ class ShownOn:
 class Continued:
     """The function goes on as a new generation of its run: as this workflow, with this input and an empty history.
 
-    It has been told the rows up to number `seen`. `signals` are the messages among these that it has not received: the
-    new generation gets them, and those that have come since; `updates` are those that it has not begun with, likewise.
-    `published` is what it shows, and what the new generation shows until it shows something else.
+    It has been told the rows up to number `seen`. `updates` are those among these that it has not begun with: the new
+    generation gets them, those that have come since, and the messages that it has not received. `published` is what it
+    shows, and what the new generation shows until it shows something else.
     """
 
     workflow: str
     version: str
     input: Payload
     seen: int
-    signals: tuple[Sent, ...] = ()
     updates: tuple[SentOn, ...] = ()
     published: tuple[ShownOn, ...] = ()
 
@@ -336,7 +364,8 @@ class JobSettle(Command[JobSettled]):
     `started_at` is when the body started, `host` where: they go into the history. `said` is what the attempt has
     said and no heartbeat has told yet. `take_next` is a session to which the run's next job is leased at once, if there
     is one for the same queue; it is a claim like any other. A session that is dead takes nothing. `events` are what a
-    body that has completed publishes: they are stored if its output is.
+    body that has completed publishes: they are stored if its output is. `received` are the numbers of the rows with the
+    messages that a function has received, as far as that is not recorded yet.
     """
 
     type: ClassVar[Literal["job.settle"]] = "job.settle"
@@ -348,6 +377,7 @@ class JobSettle(Command[JobSettled]):
     said: tuple[Said, ...] = ()
     take_next: str | None = None
     events: tuple[Published, ...] = ()
+    received: tuple[int, ...] = ()
 
 
 @frozen(kw_only=True)
@@ -443,7 +473,7 @@ class JobExecuted:
 class JobExecute(Command[JobExecuted]):
     """Claim one job, run its body, settle it. Not transactional as a whole; takes no idempotency key.
 
-    With a `lease` the session is renewed too. SessionLostError if it is dead.
+    With a `lease` the session is renewed too. `pass_over` as in JobClaimOne. SessionLostError if it is dead.
     """
 
     type: ClassVar[Literal["job.execute"]] = "job.execute"
@@ -451,3 +481,4 @@ class JobExecute(Command[JobExecuted]):
     job: str
     epoch: int
     lease: Micros | None = None
+    pass_over: PassOver = PassOver.NOTHING

@@ -18,7 +18,8 @@ class RunCreated:
 
     `admits_runs` are concurrency keys for which run.claim_pending may now find a run to admit, `admits_jobs` stages,
     as `<workflow>/<stage>`, for which job.admit may now find a job: see `holdfast.kernel.commands.admissions`. `owes`
-    says whether other runs are to be told of a run that has ended by it: then run.deliver is due.
+    says whether other runs are to be told of a run that has ended by it: then run.deliver is due. `messages` are the
+    numbers of the rows with the signals, in their order.
     """
 
     run_id: str
@@ -29,6 +30,7 @@ class RunCreated:
     admits_runs: tuple[str, ...] = ()
     admits_jobs: tuple[str, ...] = ()
     owes: bool = False
+    messages: tuple[int, ...] = ()
 
 
 @frozen(kw_only=True)
@@ -61,7 +63,13 @@ class RunCreate(Command[RunCreated]):
     refused.
 
     `signals` are for a durable function: it has got them before it begins. A run that is answered with gets them too;
-    SignalRefusedError if it has ended.
+    SignalRefusedError if it has ended, ChannelClosedError if it has closed a channel of theirs. Where a run that has
+    ended would be run again for them, this start is kept with them: if the run ends by itself before it has received
+    them, its next generation begins as this says, in the same transaction, and gets them.
+    What a generation has not received when it ends, or is replaced, goes to the next one, before the signals.
+
+    `given` is the input as the caller gave it, where `input` has defaults besides: with an idempotency key it counts
+    in place of that, so the same call stays the same command when a default is changed.
     """
 
     type: ClassVar[Literal["run.create"]] = "run.create"
@@ -82,6 +90,7 @@ class RunCreate(Command[RunCreated]):
     concurrency_limit: int = 1
     overrides: tuple[StageOverride, ...] = ()
     signals: tuple[Sent, ...] = ()
+    given: Payload | None = None
 
 
 @frozen(kw_only=True)

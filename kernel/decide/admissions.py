@@ -1,31 +1,22 @@
-"""Rules for what waits: pending runs begin, limited jobs are queued, and runs past their deadline end."""
+"""Rules for what waits: pending runs begin, and limited jobs are queued."""
 
 from collections import Counter
 from typing import Final
 
 from holdfast.kernel.advance import begin
-from holdfast.kernel.commands import (
-    JobAdmit,
-    JobsAdmitted,
-    RunClaimPending,
-    RunExpire,
-    RunsAdmitted,
-    RunsExpired,
-)
+from holdfast.kernel.commands import JobAdmit, JobsAdmitted, RunClaimPending, RunsAdmitted
 from holdfast.kernel.decide.leases import hints_of
 from holdfast.kernel.decide.queued_steps import steps_in_queues
-from holdfast.kernel.decide.signals import tell_to_end
 from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.plan import Plan
 from holdfast.kernel.rates import Rates, queued_rates
 from holdfast.kernel.slots import holders, line_of
-from holdfast.kernel.state import Decision, Overdue, Reads, State, WaitingJobs, WaitingRuns
-from holdfast.kernel.transitions import DEADLINE_EXCEEDED
+from holdfast.kernel.state import Decision, Reads, State, WaitingJobs, WaitingRuns
 from holdfast.ports.changes import AddSlot, Change, UpdateJob, UpdateRun
 from holdfast.ports.clock import Ids
 from holdfast.ports.frozen import evolve
 from holdfast.ports.persistence import Waiting
-from holdfast.ports.records import TERMINAL, Job, JobState, Micros, RateName, Run, RunStatus, SlotName
+from holdfast.ports.records import Job, JobState, Micros, RateName, Run, RunStatus, SlotName
 from holdfast.ports.references import references_from
 from holdfast.ports.transport import Hint
 
@@ -137,6 +128,7 @@ def decide_claim_pending(
     limited: dict[str, None] = {}
     admitted = 0
     for run in runs:
+        state.current_run = run.key
         if run.status is not RunStatus.PENDING or (run.start_at is not None and run.start_at > now):
             continue
         if run.start_at is not None and run.concurrency_key is not None:
@@ -204,41 +196,3 @@ def _waiting_jobs(command: JobAdmit) -> WaitingJobs:
     return WaitingJobs(
         namespace=command.namespace, keys=command.keys, after=command.after, limit=command.limit
     )
-
-
-def reads_of_expire(command: RunExpire) -> Reads:
-    """Search for runs whose deadline has passed, and read the jobs that drive those that are functions."""
-    return Reads(search=Overdue(command.limit), drivers=True)
-
-
-def decide_expire(state: State, command: RunExpire, now: Micros, _: Ids) -> Decision[RunsExpired]:
-    """End them, or tell them to: a function cleans up first. Each is looked at again under its lock."""
-    changes: list[Change] = []
-    hints: list[Hint] = []
-    runs: dict[str, None] = {}
-    jobs: dict[str, None] = {}
-    expired = 0
-    for run in map(state.tables.runs.get, state.found[Overdue(command.limit)].runs):
-        is_over = run is None or run.status in TERMINAL or run.is_told_to_end
-        if run is None or is_over or run.deadline is None or run.deadline > now:
-            continue
-        draft = RunDraft(run, now)
-        error: dict[str, object] = {
-            "code": DEADLINE_EXCEEDED,
-            "message": "the run had not ended when its deadline passed",
-        }
-        if run.is_admitted and state.plan_of(run).function is not None:
-            told = {"reason": "its deadline has passed", "deadline": run.deadline}
-            tell_to_end(state, draft, run, told, error, now)
-        else:
-            draft.append("run.failed", data={**error, "deadline": run.deadline})
-            draft.end(RunStatus.FAILED, cancels=state.cancels_of(run), error=error)
-        changes.extend(draft.changes())
-        hints.extend(draft.hints)
-        runs.update(dict.fromkeys(draft.admits_runs))
-        jobs.update(dict.fromkeys(admits_jobs(state, run, draft)))
-        expired += 1
-    reply = RunsExpired(
-        expired=expired, more=expired >= command.limit, admits_runs=tuple(runs), admits_jobs=tuple(jobs)
-    )
-    return Decision(reply, tuple(changes), tuple(hints))

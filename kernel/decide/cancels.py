@@ -6,15 +6,14 @@ None of it changes how the run has ended, or goes on.
 from collections.abc import Mapping, Sequence
 
 from holdfast.kernel.commands import Failure, JobSettled
-from holdfast.kernel.decide.failures import failure_facts, policy_of, wait_of
+from holdfast.kernel.decide.failures import failure_facts, lost_for_good, policy_of, wait_of
 from holdfast.kernel.decide.leases import hints_of
 from holdfast.kernel.draft import RunDraft, rested
 from holdfast.kernel.plan import Plan
 from holdfast.kernel.state import Decision
-from holdfast.kernel.work import LOST_WORKER
 from holdfast.ports.changes import UpdateJob
 from holdfast.ports.frozen import evolve
-from holdfast.ports.records import STAGE_CANCEL_FAILED, STAGE_CANCELLED, Job, Micros, Run
+from holdfast.ports.records import STAGE_CANCEL_FAILED, STAGE_CANCELLED, Job, Micros, Run, losses_max
 
 
 def work_cancelled(
@@ -34,9 +33,9 @@ def cancel_failed(
     run: Run, plan: Plan, job: Job, failure: Failure, circumstances: Mapping[str, object], now: Micros
 ) -> Decision[JobSettled]:
     """Have it tried again after a while, of which nothing but the job tells; or note that it is given up."""
-    if failure.retryable and job.attempts < job.max_attempts:
+    if failure.retryable and job.tries < job.max_attempts:
         retry_at = now + wait_of(policy_of(plan, job, None), job, failure)
-        resting = rested(evolve(job, losses=0), retry_at, now, run.status)
+        resting = rested(job, retry_at, now, run.status)
         reply = JobSettled(status="settled", run_status=run.status, retry_at=retry_at)
         return Decision(reply, (UpdateJob(resting),), hints_of(resting))
     draft = RunDraft(run, now)
@@ -45,18 +44,20 @@ def cancel_failed(
 
 
 def free_lost_cancel(draft: RunDraft, job: Job, now: Micros) -> Sequence[UpdateJob]:
-    """Free a job whose holder is gone, or note that this was its last attempt.
+    """Free a job whose holder is gone, or note that it is given up: it was lost too often.
 
     Returns what changes besides the draft: an ended run's own row stays as it is while it is tried again.
     """
-    if job.attempts < job.max_attempts:
-        return (UpdateJob(rested(evolve(job, losses=job.losses + 1), now, now, draft.status)),)
-    message = f"the worker that held attempt {job.attempts} of {job.max_attempts} was lost"
-    _give_up(draft, job, Failure(code=LOST_WORKER, message=message), {})
+    lost = evolve(job, losses=job.losses + 1)
+    if lost.losses < losses_max(job.max_attempts):
+        return (UpdateJob(rested(lost, now, now, draft.status)),)
+    _give_up(draft, lost, lost_for_good(lost), {})
     return ()
 
 
 def _give_up(draft: RunDraft, job: Job, failure: Failure, circumstances: Mapping[str, object]) -> None:
     facts = {**failure_facts(job, failure), "key": job.waits_for, **circumstances}
+    if job.losses:
+        facts["losses"] = job.losses
     draft.append(STAGE_CANCEL_FAILED, node=job.node, item=job.item, epoch=job.epoch, data=facts)
     draft.pay(job)

@@ -158,6 +158,9 @@ def _tell_function(draft: RunDraft, node: str, child: Run, command: RunDeliver) 
             "code": f"child_{child.status}",
             "message": error.get("message") or error.get("code"),
         }
+        if "arguments" in error:
+            kept = ("type", "message", "code", "arguments")
+            told["error"] = {name: one for name, one in error.items() if name in kept}
     draft.append("child.failed", node=node, data=told)
 
 

@@ -11,6 +11,7 @@ from holdfast.kernel.commands import (
     JobsClaimed,
     JobsWoken,
     JobWakeDue,
+    passed_over,
 )
 from holdfast.kernel.decide.leases import attempt_of, hints_of, named_job
 from holdfast.kernel.draft import awake, leased
@@ -46,7 +47,7 @@ def decide_claim(state: State, command: JobClaim, now: Micros, _: Ids) -> Decisi
     pass_over = command.pass_over
     for key in found:
         job = state.tables.job(key)
-        if job is None or job.state is not JobState.QUEUED or job.attempts >= job.max_attempts:
+        if job is None or job.state is not JobState.QUEUED or job.tries >= job.max_attempts:
             continue
         if job.is_passed_over(pass_over):
             continue
@@ -99,6 +100,8 @@ def decide_claim_one(state: State, command: JobClaimOne, now: Micros, _: Ids) ->
         job = evolve(job, state=awake(job), wake_at=None)
         changes.append(UpdateJob(job))
     ignored = _why_ignored(job, command)
+    if ignored is None and _is_passed_over(state, job, command):
+        ignored = "suspect", _RETRY_LATER
     if ignored is not None:
         reason, retry_after = ignored
         if reason == "not_due" and job.wake_at is not None:
@@ -120,6 +123,15 @@ def decide_claim_one(state: State, command: JobClaimOne, now: Micros, _: Ids) ->
     return Decision(reply, (*changes, UpdateJob(claimed), *starts.changes()))
 
 
+def _is_passed_over(state: State, job: Job, command: JobClaimOne) -> bool:
+    """Return whether a job may not run beside what its session holds, as far as the command and its batch tell."""
+    if not job.losses:
+        return False
+    here = [one for one in state.tables.all_jobs() if one.session == command.session and one.losses]
+    beside = {command.pass_over, *(passed_over(one.losses) for one in here)}
+    return any(job.is_passed_over(one) for one in beside)
+
+
 def _is_due(job: Job, command: JobClaimOne, now: Micros) -> bool:
     """Return whether the job that a message names sleeps, and need not any more."""
     return (
@@ -128,14 +140,14 @@ def _is_due(job: Job, command: JobClaimOne, now: Micros) -> bool:
         and job.wake_at <= now
         and job.epoch == command.epoch
         and job.definition in command.definitions
-        and (job.attempts < job.max_attempts or job.waits_for_child)
+        and (job.tries < job.max_attempts or job.waits_for_child)
     )
 
 
 def _why_ignored(job: Job, command: JobClaimOne) -> tuple[IgnoredReason, Micros | None] | None:
     if job.definition not in command.definitions:
         return "unknown_code", _RETRY_LATER
-    is_used_up = job.attempts >= job.max_attempts and not job.waits_for_child
+    is_used_up = job.tries >= job.max_attempts and not job.waits_for_child
     if is_used_up and job.state is not JobState.LEASED:
         return "closed", None
     match job.state:

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import cast
 
-from holdfast.kernel.commands import Continued, Failure, JobSettled, Sent, SentOn
+from holdfast.kernel.commands import Continued, Failure, JobSettled, SentOn
 from holdfast.kernel.decide.admissions import INPUT_ROW, begin_run
+from holdfast.kernel.decide.handover import hand_on, handed_rows
 from holdfast.kernel.decide.records import block
 from holdfast.kernel.decide.runs import storing
-from holdfast.kernel.decide.signals import append_signals
 from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.plan import Plan
 from holdfast.kernel.state import Decision, State
@@ -16,6 +16,7 @@ from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, UnknownWorkflowError
 from holdfast.ports.frozen import evolve
 from holdfast.ports.json import parse
+from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.records import PUBLISHED, HistoryRow, Job, Micros, Run, RunStatus, rank_of
 from holdfast.ports.said import Scope
 
@@ -34,7 +35,7 @@ def continued(
     plan = former if former.base == known.fingerprint else known
     unseen = tuple(row for row in state.unseen[run.key] if row.number > goes_on.seen)
     before = _ended(run, goes_on, plan, now)
-    after = _begun(run, goes_on, plan, unseen, ids.new(), now)
+    after = _begun(state, run, goes_on, plan, unseen, ids.new(), now)
     reply = JobSettled(
         status="settled",
         run_status=before.status,
@@ -60,7 +61,13 @@ def _ended(run: Run, goes_on: Continued, plan: Plan, now: Micros) -> RunDraft:
 
 
 def _begun(
-    run: Run, goes_on: Continued, plan: Plan, unseen: tuple[HistoryRow, ...], key: str, now: Micros
+    state: State,
+    run: Run,
+    goes_on: Continued,
+    plan: Plan,
+    unseen: tuple[HistoryRow, ...],
+    key: str,
+    now: Micros,
 ) -> RunDraft:
     """Begin the next generation. It has the slot of the one before, is paused if that was, and cancelled if it was."""
     following = evolve(
@@ -83,15 +90,20 @@ def _begun(
         rerun_from=None,
         kept=None,
         children=0,
+        mailbox=None,
     )
     draft = RunDraft(following, now, is_new=True)
+    unread, updates = mailbox_from(run.mailbox), (*goes_on.updates, *_asked_since(unseen))
     facts: dict[str, object] = {"definition": plan.definition, "continues": run.generation}
+    if rows := handed_rows(unread) + len(updates):
+        facts["inbox"] = INPUT_ROW + rows
     row = draft.append("run.created", payload=goes_on.input, data=facts)
     assert row == INPUT_ROW
-    append_signals(draft, (*goes_on.signals, *_come_since(unseen)))
-    for update in (*goes_on.updates, *_asked_since(unseen)):
+    hand_on(state, draft, run, unread)
+    for update in updates:
         told: dict[str, object] = {"update": update.update, "again": update.again}
         told |= {} if update.key is None else {"key": update.key}
+        told |= {"checked": True} if update.checked else {}
         draft.append("update.received", payload=update.arguments, data=told)
     function = plan.function
     for shown in goes_on.published:
@@ -110,12 +122,6 @@ def _begun(
     return draft
 
 
-def _come_since(unseen: tuple[HistoryRow, ...]) -> Iterator[Sent]:
-    for row in unseen:
-        if row.type == "signal.received" and row.payload is not None:
-            yield Sent(channel=str(parse(row.data or "{}")["channel"]), payload=row.payload)
-
-
 def _asked_since(unseen: tuple[HistoryRow, ...]) -> Iterator[SentOn]:
     return (sent_on(row) for row in unseen if row.type == "update.received")
 
@@ -130,6 +136,7 @@ def sent_on(row: HistoryRow) -> SentOn:
         arguments=row.payload,
         again=row.number,
         key=None if key is None else str(key),
+        checked="checked" in facts,
     )
 
 

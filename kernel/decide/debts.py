@@ -70,8 +70,11 @@ def put_right(
     """Give work its job again. Returns what changes besides the draft."""
     for (name, item), row in debts.lacking.items():
         draft.open_cancel(stage_of(plan.node(name)), row, item, _key(state, run, name, item, row))
-    # One that nobody holds any more was lost in its last attempt, if that was the last: it gets another.
-    resting = (attrs.evolve(job, attempts=min(job.attempts, job.max_attempts - 1)) for job in debts.astray)
+    # One that nobody holds any more has failed in its last attempt, if that was the last: it gets another.
+    resting = (
+        attrs.evolve(job, attempts=min(job.attempts, job.losses + job.max_attempts - 1))
+        for job in debts.astray
+    )
     return (
         *(CloseJob(job.key) for job in debts.extra),
         *(UpdateJob(rested(job, now, now, run.status)) for job in resting),

@@ -10,10 +10,20 @@ from holdfast.kernel.commands import Failure
 from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.plan import Enough, MapPlan, Plan, RetryPolicy, StagePlan, stage_of
 from holdfast.kernel.progress import progress_from
+from holdfast.kernel.work import LOST_WORKER
 from holdfast.kernel.work import is_over as is_work_over
 from holdfast.ports.frozen import evolve
 from holdfast.ports.json import canonical
-from holdfast.ports.records import STAGE_FAILED, Job, JobKey, JobKind, Micros, Payload, RunStatus
+from holdfast.ports.records import (
+    STAGE_FAILED,
+    SUSPECT_AFTER,
+    Job,
+    JobKey,
+    JobKind,
+    Micros,
+    Payload,
+    RunStatus,
+)
 
 TIMEOUT_TOTAL: Final = "timeout_total"
 """The code of the failure of a job whose attempts together took too long."""
@@ -34,10 +44,11 @@ def fail_attempt(
 ) -> Micros | None:
     """Put the job to sleep until it is tried again, and return when; or end its stage as failed, and return None.
 
-    All attempts count, whatever they failed by: the policy that this failure falls under says whether there is another.
+    All attempts count that were not lost, whatever they failed by: the policy that this failure falls under says
+    whether there is another.
     """
     policy = policy_of(plan, job, failure.rule)
-    if not failure.retryable or job.attempts >= min(policy.attempts, job.max_attempts):
+    if not failure.retryable or job.tries >= min(policy.attempts, job.max_attempts):
         fail_stage(draft, plan, job, failure, circumstances)
         return None
     retry_at = now + wait_of(policy, job, failure)
@@ -46,8 +57,17 @@ def fail_attempt(
         return None
     details = {**failure_facts(job, failure), **circumstances, "retry_at": retry_at}
     draft.append("stage.retrying", node=job.node, item=job.item, epoch=job.epoch, data=details)
-    draft.rest_job(evolve(job, losses=0), retry_at)
+    draft.rest_job(job, retry_at)
     return retry_at
+
+
+def lost_for_good(job: Job) -> Failure:
+    """Return why a job is given up that was lost once more, with that loss counted."""
+    lost = f"the worker that held attempt {job.attempts} was lost"
+    if job.losses > SUSPECT_AFTER:
+        alone = job.losses - SUSPECT_AFTER
+        lost += f": {job.losses} were in all, the last {alone} beside nothing else that was lost before"
+    return Failure(code=LOST_WORKER, message=lost, retryable=False)
 
 
 def is_over(job: Job, at: Micros) -> bool:
@@ -68,7 +88,7 @@ def out_of_time(job: Job, last: Failure) -> Failure:
 def wait_of(policy: RetryPolicy, job: Job, failure: Failure) -> Micros:
     """Return how long to wait after an attempt that failed so: what it asked for itself, or what its policy says."""
     if failure.retry_after is None:
-        return backoff(policy, job.key, job.attempts)
+        return backoff(policy, job.key, job.tries)
     return min(max(failure.retry_after, 0), RETRY_AFTER_MAX)
 
 
@@ -108,6 +128,8 @@ def fail_stage(
         where["function"] = True
     error = {**facts, **where}
     draft.append("run.failed", data=error)
+    if failure.arguments is not None:
+        error["arguments"] = failure.arguments
     draft.end(RunStatus.FAILED, cancels=plan.cancels, error=error)
 
 

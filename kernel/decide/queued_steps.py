@@ -29,6 +29,7 @@ from holdfast.ports.records import (
     Micros,
     Payload,
     Run,
+    losses_max,
     step_of,
 )
 
@@ -133,11 +134,9 @@ def step_settled(
     match command.outcome:
         case StepGave(output=output):
             _end(state, draft, run, job, STEP_COMPLETED, circumstances, now, output=output)
-        case StepRaised(error=error, retry_at=int(at)) if job.attempts < job.max_attempts:
+        case StepRaised(error=error, retry_at=int(at)) if job.tries < job.max_attempts:
             retry_at = max(at, now)
-            _try_again(
-                state, draft, run, evolve(job, losses=0), {**circumstances, "error": parse(error)}, retry_at
-            )
+            _try_again(state, draft, run, job, {**circumstances, "error": parse(error)}, retry_at)
         case StepRaised(error=error):
             _end(state, draft, run, job, STEP_FAILED, {**circumstances, "error": parse(error)}, now)
         case other:
@@ -149,16 +148,16 @@ def step_settled(
 
 
 def free_lost_step(state: State, draft: RunDraft, run: Run, job: Job, now: Micros) -> bool:
-    """Free the job of a step whose holder is gone; return False if that was its last attempt: the step has failed."""
+    """Free the job of a step whose holder is gone; return False if it was lost too often: the step has failed."""
     raised = raised_from(StepLostError(step_of(job.definition) or "", job.attempts))
     error: dict[str, object] = {"type": raised.type, "message": raised.message, "code": raised.code}
-    if job.attempts < job.max_attempts:
-        lost = evolve(job, losses=job.losses + 1)
-        _try_again(state, draft, run, lost, {"error": error, "lost": True}, now)
+    lost = evolve(job, losses=job.losses + 1)
+    if lost.losses < losses_max(job.max_attempts):
+        _try_again(state, draft, run, lost, {"error": error, "lost": True, "losses": lost.losses}, now)
         return True
     if raised.arguments is not None:
         error["arguments"] = raised.arguments
-    _end(state, draft, run, job, STEP_FAILED, {"error": error, "lost": True}, now)
+    _end(state, draft, run, job, STEP_FAILED, {"error": error, "lost": True, "losses": lost.losses}, now)
     return False
 
 

@@ -1,5 +1,6 @@
 """Rules for durable functions: what their calls come to is recorded, and they rest while they wait."""
 
+from collections.abc import Sequence
 from typing import cast
 
 from holdfast.kernel.commands import (
@@ -25,11 +26,17 @@ from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.frozen import evolve
 from holdfast.ports.json import parse
+from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.records import (
+    CHANNEL_CLOSED,
     CLOCK_READ,
+    FUNCTION_BEGAN,
     HISTORY_LONG,
     PUBLISHED,
     RESULT_REFUSED,
+    SIGNAL_RECEIVED,
+    SIGNAL_REFUSED,
+    STEP_GIVEN,
     HistoryRow,
     Job,
     JobKey,
@@ -47,6 +54,8 @@ def reads_of_record(command: JobRecord) -> Reads:
     """Read the run, then the job, and the rows that the function has not been told."""
     if command.seen < 0:
         raise InvalidCommandError(f"seen is {command.seen}; it must be the number of a row, or 0")
+    if command.losses < 0:
+        raise InvalidCommandError(f"losses is {command.losses}; it must be a number of losses, or 0")
     key = named_job(command.job)
     names: list[RunName] = []
     jobs = [key]
@@ -76,9 +85,10 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
     held = held_job(state, command.job, command.epoch, command.namespace)
     if held is None:
         return Decision(JobRecorded(status="fenced"))
-    run, job = held
+    before, job = held
     if job.kind is not JobKind.DRIVE:
         raise InvalidCommandError(f"job {command.job} is of kind {job.kind}; only functions are recorded")
+    run = having_received(before, command.received)
     unseen = tuple(row for row in state.unseen[run.key] if row.number > command.seen)
     draft = RunDraft(run, now)
     known = {_named(row) for row in unseen}
@@ -102,6 +112,8 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
             queue_step(draft, job, recorded)
         elif recorded.job is not None:
             take_back_step(state, draft, job, recorded)
+        elif recorded.channel is not None:
+            _close(draft, job, recorded, unseen)
         elif recorded.child is None:
             _append(draft, job, recorded, command.host)
         elif (made := begin_child(state, draft, run, job, recorded, now, ids)) is not None:
@@ -114,12 +126,14 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
     reply = JobRecorded(
         status="recorded", rows=(*unseen, *draft.rows), run_status=run.status, admits_jobs=tuple(admits)
     )
-    changes: tuple[Change, ...] = (*draft.changes(), *more) if draft.rows else ()
+    is_changed = bool(draft.rows) or run.mailbox != before.mailbox
+    changes: tuple[Change, ...] = (*draft.changes(), *more) if is_changed else ()
     if any(row.type in UPDATE_ANSWERS for row in draft.rows):
         draft.hints.append(RunHint(run=run.key))  # somebody waits for that
-    if draft.rows and (job.losses or job.attempts > 1):
-        # It has come further than before, so what was lost until now is forgiven.
-        changes = (*changes, UpdateJob(evolve(job, attempts=1, losses=0)))
+    if draft.rows and (job.losses > command.losses or job.attempts > 1):
+        # It has come further than before: only what was lost and is still under way is held against it. It may not get
+        # to be a suspect here, where it may be beside others that were lost.
+        changes = (*changes, UpdateJob(evolve(job, attempts=1, losses=min(job.losses, command.losses))))
     return Decision(reply, changes, tuple(draft.hints))
 
 
@@ -127,7 +141,7 @@ def _named(row: HistoryRow) -> tuple[str, str, int]:
     facts = cast("dict[str, object]", parse(row.data or "{}"))
     if row.type == PUBLISHED:
         return row.type, str(facts.get("name")), cast("int", facts.get("number"))
-    if row.type == CLOCK_READ:
+    if row.type in (CLOCK_READ, FUNCTION_BEGAN, SIGNAL_REFUSED):
         return row.type, str(facts.get("row")), 1
     return row.type, str(facts.get("call")), cast("int", facts.get("attempt", 1))
 
@@ -140,6 +154,13 @@ def _append(draft: RunDraft, job: Job, recorded: Recorded, host: str) -> None:
     if recorded.type == CLOCK_READ:
         facts = {"row": int(recorded.call), "shown": recorded.started_at}
         draft.append(CLOCK_READ, node=job.node, epoch=job.epoch, data=facts)
+        return
+    if recorded.type == FUNCTION_BEGAN:
+        draft.append(FUNCTION_BEGAN, node=job.node, epoch=job.epoch, data={"row": int(recorded.call)})
+        return
+    if recorded.type == SIGNAL_REFUSED:
+        facts = {"row": int(recorded.call), **cast("dict[str, object]", parse(recorded.error or "{}"))}
+        draft.append(SIGNAL_REFUSED, node=job.node, epoch=job.epoch, data=facts)
         return
     facts = {"call": recorded.call}
     if recorded.step is not None:
@@ -155,21 +176,54 @@ def _append(draft: RunDraft, job: Job, recorded: Recorded, host: str) -> None:
         facts["started_at"] = recorded.started_at
     if recorded.undoes is not None:
         facts["undoes"] = recorded.undoes
+    if recorded.given is not None:
+        facts[STEP_GIVEN] = recorded.given
     if recorded.error is not None:
         facts["error"] = parse(recorded.error)
+    if recorded.losses:
+        facts |= {"lost": True, "losses": recorded.losses}
     draft.append(
         recorded.type, node=job.node, item=job.item, epoch=job.epoch, payload=recorded.output, data=facts
     )
 
 
-def park(run: Run, job: Job, parked: Parked, now: Micros) -> Decision[JobSettled]:
-    """Let a function rest, unless there are rows that it has not been told: then it is driven again at once."""
+def _close(draft: RunDraft, job: Job, recorded: Recorded, unseen: Sequence[HistoryRow]) -> None:
+    """Close a channel, unless a message has come for it that the function has not been told: then it hears of that.
+
+    Whoever sends to it from here on is refused. Both is decided under the lock of the run.
+    """
+    channel = recorded.channel
+    assert channel is not None
+    for row in unseen:
+        facts = cast("dict[str, object]", parse(row.data or "{}"))
+        if row.type == SIGNAL_RECEIVED and facts["channel"] == channel:
+            return
+    told: dict[str, object] = {"call": recorded.call, "channel": channel}
+    if recorded.site:
+        told["site"] = recorded.site
+    draft.append(CHANNEL_CLOSED, node=job.node, epoch=job.epoch, data=told)
+    draft.keep_mailbox(draft.mailbox.close(channel))
+
+
+def having_received(run: Run, numbers: Sequence[int]) -> Run:
+    """Return a run whose function has received the messages in these rows."""
+    if run.mailbox is None or not numbers:
+        return run
+    return evolve(run, mailbox=mailbox_from(run.mailbox).received(numbers).to_text())
+
+
+def park(before: Run, run: Run, job: Job, parked: Parked, now: Micros) -> Decision[JobSettled]:
+    """Let a function rest, unless there are rows that it has not been told: then it is driven again at once.
+
+    `before` is its run as it was before what it has received was taken into account.
+    """
     wake_at = None if parked.wake_at is None else max(parked.wake_at, now)
     if parked.seen < run.last_row:
         wake_at = now
-    resting = rested(evolve(job, attempts=0, losses=0), wake_at, now, run.status)
+    resting = rested(evolve(job, attempts=0, losses=parked.losses), wake_at, now, run.status)
     reply = JobSettled(status="settled", run_status=run.status, retry_at=wake_at)
-    return Decision(reply, (UpdateJob(resting),), hints_of(resting))
+    received = RunDraft(run, now).changes() if run.mailbox != before.mailbox else ()
+    return Decision(reply, (*received, UpdateJob(resting)), hints_of(resting))
 
 
 def result_refused(run: Run, job: Job, failure: Failure, now: Micros) -> Decision[JobSettled]:
@@ -181,17 +235,21 @@ def result_refused(run: Run, job: Job, failure: Failure, now: Micros) -> Decisio
     return Decision(reply, (*draft.changes(), UpdateJob(resting)), (*draft.hints, *hints_of(resting)))
 
 
-def function_cancelled(state: State, run: Run, job: str, now: Micros) -> RunDraft:
-    """End a run whose function was told to end, and has."""
-    if not run.is_told_to_end or run.error is None:
-        raise InvalidCommandError(f"nobody has cancelled the run of job {job}: its function has failed")
-    error = cast("dict[str, object]", parse(run.error))
+def function_cancelled(state: State, run: Run, reason: str, now: Micros) -> RunDraft:
+    """End a run whose function was told to end, and has; or has ended so by itself, for a reason of its own."""
+    told = run.error if run.is_told_to_end else None
+    error: dict[str, object] = {"code": "cancelled", "message": reason}
+    if told is not None:
+        error = cast("dict[str, object]", parse(told))
     draft = RunDraft(run, now)
     if error["code"] == DEADLINE_EXCEEDED:
         draft.append("run.failed", data={**error, "deadline": run.deadline})
         status = RunStatus.FAILED
     else:
-        draft.append("run.cancelled", data={"reason": error["message"]} if error["message"] else None)
+        facts: dict[str, object] = {"reason": error["message"]} if error["message"] else {}
+        if told is None:
+            facts["raised"] = True
+        draft.append("run.cancelled", data=facts or None)
         status = RunStatus.CANCELLED
     draft.end(status, cancels=state.cancels_of(run), error=error)
     return draft
@@ -200,12 +258,34 @@ def function_cancelled(state: State, run: Run, job: str, now: Micros) -> RunDraf
 def block(
     state: State, run: Run, job: Job, failure: Failure, now: Micros, circumstances: dict[str, object]
 ) -> Decision[JobSettled]:
-    """Hold a function that can't go on until somebody has resumed its run."""
+    """Hold what can't go on until somebody has resumed its run."""
     draft = RunDraft(run, now)
-    block_run(state, draft, job, failure, now, circumstances)
+    if job.kind is JobKind.DRIVE:
+        block_run(state, draft, job, failure, now, circumstances)
+    else:
+        _block_stage(state, draft, job, failure, now, circumstances)
     return Decision(
         JobSettled(status="settled", run_status=draft.status), draft.changes(), tuple(draft.hints)
     )
+
+
+def _block_stage(
+    state: State,
+    draft: RunDraft,
+    job: Job,
+    failure: Failure,
+    now: Micros,
+    circumstances: dict[str, object],
+) -> None:
+    """Block the run of a stage, with all of its jobs that nobody has. The attempt does not count: no body was done."""
+    facts = {**failure_facts(job, failure), **circumstances}
+    draft.append("run.blocked", node=job.node, item=job.item, epoch=job.epoch, data=facts)
+    if draft.status is not RunStatus.BLOCKED:  # another stage may have come before
+        draft.block()
+    draft.rest_job(evolve(job, attempts=max(0, job.attempts - 1)), now)
+    for other in state.tables.jobs.get(draft.run_key, {}).values():
+        if other.state in (JobState.QUEUED, JobState.SLEEPING) and not other.is_debt:
+            draft.rest_job(other, None if other.waits_for_child else other.wake_at or now)
 
 
 def block_run(
@@ -220,7 +300,7 @@ def block_run(
     facts = {**failure_facts(job, failure), **circumstances}
     draft.append("run.blocked", node=job.node, item=job.item, epoch=job.epoch, data=facts)
     draft.block()
-    draft.rest_job(evolve(job, attempts=0, losses=0), now)
+    draft.rest_job(evolve(job, attempts=0), now)  # what it was suspected of it still is
     for step in steps_in_queues(state, draft.run_key):
         if step.state is not JobState.LEASED:
             draft.rest_job(step, step.wake_at or now)

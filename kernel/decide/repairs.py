@@ -11,7 +11,6 @@ from holdfast.kernel.decide.sessions import free_lost
 from holdfast.kernel.draft import RunDraft, Waits
 from holdfast.kernel.plan import MapPlan, NodePlan, Plan, StagePlan, stage_of
 from holdfast.kernel.progress import (
-    UNREADABLE,
     MapProgress,
     NodeProgress,
     Progress,
@@ -22,7 +21,6 @@ from holdfast.kernel.progress import (
 from holdfast.kernel.state import Decision, Reads, State, Unsound
 from holdfast.ports.changes import AddJob, Change, CloseJob
 from holdfast.ports.clock import Ids
-from holdfast.ports.errors import UnknownPlanError
 from holdfast.ports.frozen import evolve
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import CompletedRow
@@ -68,17 +66,11 @@ def decide_repair(state: State, command: RunRepair, now: Micros, _: Ids) -> Deci
         jobs = [job for job in state.tables.jobs.get(key, {}).values() if not job.is_debt]
         # How many jobs it has is what was found to be wrong: from here on it is what there is.
         draft = RunDraft(evolve(run, open_jobs=len(jobs)), now)
-        try:
-            if run.status in TERMINAL:
-                made = _cleared(state, run, jobs, now, tell=command.tell)
-            else:
-                made = _mended(draft, state, run, jobs, command, now)
-        except UnknownPlanError:
-            if command.run is not None:
-                raise
-            continue
-        except UNREADABLE:  # nobody can tell what it lacks, and the others are to be repaired
-            continue
+        state.current_run = key
+        if run.status in TERMINAL:
+            made = _cleared(state, run, jobs, now, tell=command.tell)
+        else:
+            made = _mended(draft, state, run, jobs, command, now)
         if made:
             changes.extend(made)
             hints.extend(draft.hints)

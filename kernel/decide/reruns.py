@@ -7,6 +7,7 @@ from attrs import frozen
 from holdfast.kernel.commands import RunRerun, RunRerunFrom
 from holdfast.kernel.decide.admissions import admits_jobs, begin_run
 from holdfast.kernel.decide.children import taken_over
+from holdfast.kernel.decide.handover import append_again, append_start
 from holdfast.kernel.decide.runs import is_older, named_run, storing
 from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.forks import Fork, open_children, planned_fork
@@ -17,7 +18,17 @@ from holdfast.ports.changes import Change
 from holdfast.ports.clock import Ids
 from holdfast.ports.frozen import evolve
 from holdfast.ports.json import parse
-from holdfast.ports.records import TERMINAL, JobKey, Micros, Run, RunName, RunStatus, rank_of
+from holdfast.ports.mailboxes import Mailbox, mailbox_from
+from holdfast.ports.records import (
+    SIGNAL_RECEIVED,
+    TERMINAL,
+    JobKey,
+    Micros,
+    Run,
+    RunName,
+    RunStatus,
+    rank_of,
+)
 from holdfast.ports.references import kept_rows_text, references_text
 
 
@@ -52,6 +63,8 @@ def decide_rerun(state: State, command: RunRerunFrom, now: Micros, ids: Ids) -> 
     run = _next_generation(before, plan, begins, ids.new(), now)
     draft = RunDraft(run, now, is_new=True)
     facts = {"definition": plan.definition, "rerun_of": before.generation, **begins.facts}
+    if begins.fork is not None and begins.fork.begins_anew:
+        facts["inbox"] = run.first_row + len(begins.fork.told_again) + _later_starts(before, begins.fork)
     if command.reason:
         facts["reason"] = command.reason
     # Copied, so that a generation has what it was given in its first row like any other.
@@ -59,7 +72,7 @@ def decide_rerun(state: State, command: RunRerunFrom, now: Micros, ids: Ids) -> 
     assert row == run.first_row
     children: tuple[Change, ...] = ()
     if begins.fork is not None:
-        children = _carry_on(state, draft, run, begins.fork)
+        children = _carry_on(state, draft, before, run, begins.fork)
     if run.status is not RunStatus.PENDING:
         begin_run(draft, plan, run)
     ended = None if before.status in TERMINAL else _ended(state, before, command, run.generation, now)
@@ -127,9 +140,24 @@ def _planned_fork(state: State, before: Run, plan: Plan, command: RunRerunFrom) 
     )
 
 
-def _carry_on(state: State, draft: RunDraft, run: Run, fork: Fork) -> tuple[Change, ...]:
-    """Tell the generation what others brought after its point, and take over the runs that it has started."""
+def _carry_on(state: State, draft: RunDraft, before: Run, run: Run, fork: Fork) -> tuple[Change, ...]:
+    """Tell the generation what others brought after its point, and take over the runs that it has started.
+
+    What of the messages that it keeps it has received is known once it was told them. Those that the generation before
+    had not received still come with their starts.
+    """
+    starts = mailbox_from(before.mailbox).starts
+    history = state.histories[before.key]
+    kept_starts = {number: row for number, row in starts.items() if number < fork.row}
+    draft.keep_mailbox(Mailbox(unread=fork.kept_messages, starts=kept_starts, closed=fork.closed_channels))
+    known: dict[int, int] = {row: row for row in starts.values() if row < fork.row}
     for row in fork.told_again:
+        if row.type == SIGNAL_RECEIVED:
+            start = starts.get(row.number)
+            if start is not None and start not in known:
+                known[start] = append_start(draft, history[start - 1])
+            append_again(draft, row, start=None if start is None else known[start])
+            continue
         facts: dict[str, object] = {**cast("dict[str, object]", parse(row.data or "{}")), "again": row.number}
         draft.append(row.type, node=row.node, payload=row.payload, data=facts)
     changes: tuple[Change, ...] = ()
@@ -139,6 +167,11 @@ def _carry_on(state: State, draft: RunDraft, run: Run, fork: Fork) -> tuple[Chan
             draft.count_child()
         changes += taken_over(child, JobKey(run.key, 1)).changes
     return changes
+
+
+def _later_starts(before: Run, fork: Fork) -> int:
+    """Return how many starts are told again with the messages that came with them."""
+    return len({row for row in mailbox_from(before.mailbox).starts.values() if row >= fork.row})
 
 
 def _next_generation(before: Run, plan: Plan, begins: _Begins, key: str, now: Micros) -> Run:
@@ -169,6 +202,7 @@ def _next_generation(before: Run, plan: Plan, begins: _Begins, key: str, now: Mi
         rerun_of=before.key,
         rerun_from=begins.start,
         kept=begins.kept,
+        mailbox=None,
     )
 
 

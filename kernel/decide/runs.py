@@ -19,19 +19,30 @@ from holdfast.kernel.commands import (
     RunTransitioned,
 )
 from holdfast.kernel.decide.admissions import INPUT_ROW, admits_jobs
-from holdfast.kernel.decide.opening import NOT_BEGUN, Opening, opening_of
+from holdfast.kernel.decide.creation import created_facts, new_run
+from holdfast.kernel.decide.handover import hand_on, handed_rows
+from holdfast.kernel.decide.opening import opening_of
 from holdfast.kernel.decide.said import annotations_at_start
-from holdfast.kernel.decide.signals import append_signals, ask_to_end, check_signals, receive
+from holdfast.kernel.decide.signals import (
+    StartToKeep,
+    append_signals,
+    ask_to_end,
+    check_signals,
+    receive,
+)
 from holdfast.kernel.draft import RunDraft, hint_of
 from holdfast.kernel.names import check_name
 from holdfast.kernel.overrides import overridden
-from holdfast.kernel.plan import DEFAULT_QUEUE, Plan
+from holdfast.kernel.plan import Plan
 from holdfast.kernel.progress import progress_from
+from holdfast.kernel.starts import is_kept, start_facts
 from holdfast.kernel.state import NOTHING, Decision, Reads, State
 from holdfast.ports.changes import AddJob, AppendHistory, Change, CreateRun, StorePlan
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, RunExistsError, RunNotFoundError, UnknownWorkflowError
+from holdfast.ports.frozen import evolve
 from holdfast.ports.json import canonical
+from holdfast.ports.mailboxes import EMPTY, mailbox_from
 from holdfast.ports.records import (
     HELD,
     TERMINAL,
@@ -43,7 +54,6 @@ from holdfast.ports.records import (
     Run,
     RunName,
     RunStatus,
-    rank_of,
 )
 from holdfast.ports.transport import Hint, RunHint
 
@@ -56,10 +66,11 @@ _OfGeneration: TypeAlias = RunCancel | RunTerminate | RunPause | RunResume | Run
 
 
 def reads_of_create(command: RunCreate) -> Reads:
-    """Read whoever has the id, if one is asked for."""
+    """Read whoever has the id, if one is asked for, with the messages that it has not received."""
     if command.id is None:
         return NOTHING
-    return Reads(names=(RunName(command.namespace, command.id),), drivers=bool(command.signals))
+    name = RunName(command.namespace, command.id)
+    return Reads(names=(name,), drivers=bool(command.signals), messages=(name,))
 
 
 def decide_create(state: State, command: RunCreate, now: Micros, ids: Ids) -> Decision[RunCreated]:
@@ -77,13 +88,17 @@ def decide_create(state: State, command: RunCreate, now: Micros, ids: Ids) -> De
         made = (*storing(state, plan), *made, *annotations_at_start(run, command.annotations, ids))
         return Decision(RunCreated(**_names(run), status=run.status, created=True), made, told)
     if known is not None and _is_given(command, known):
-        return _given(state, command, known, now)
+        return _given(state, command, plan, known, now)
     replaced = None if known is None or known.status in TERMINAL else _replaced(state, known, now)
-    run = _new_run(command, plan, known, now, ids)
+    run = new_run(command, plan, known, now, ids)
     draft = RunDraft(run, now, is_new=True)
-    row = draft.append("run.created", payload=command.input, data=_facts(command, plan, run))
+    unread = EMPTY if known is None or plan.function is None else mailbox_from(known.mailbox)
+    facts = created_facts(command, plan, run, messages=handed_rows(unread) + len(command.signals))
+    row = draft.append("run.created", payload=command.input, data=facts)
     assert row == INPUT_ROW
-    append_signals(draft, command.signals)
+    if known is not None:
+        hand_on(state, draft, known, unread)
+    messages = append_signals(draft, command.signals, key=command.idempotency_key)
     if run.status is not RunStatus.PENDING:
         begin(draft, plan, row)
     changes: tuple[Change, ...] = draft.changes()
@@ -95,19 +110,27 @@ def decide_create(state: State, command: RunCreate, now: Micros, ids: Ids) -> De
         owes = owes or replaced.owes
     changes = (*storing(state, plan), *changes, *annotations_at_start(run, command.annotations, ids))
     reply = RunCreated(
-        **_names(run), status=draft.status, created=True, admits_runs=runs, admits_jobs=jobs, owes=owes
+        **_names(run),
+        status=draft.status,
+        created=True,
+        admits_runs=runs,
+        admits_jobs=jobs,
+        owes=owes,
+        messages=messages,
     )
     return Decision(reply, changes, hints)
 
 
-def _given(state: State, command: RunCreate, known: Run, now: Micros) -> Decision[RunCreated]:
-    """Answer with a run that is there. It gets the signals, too."""
+def _given(state: State, command: RunCreate, plan: Plan, known: Run, now: Micros) -> Decision[RunCreated]:
+    """Answer with a run that is there. It gets the signals, too, with the start where that would run it again."""
     reply = RunCreated(**_names(known), status=known.status, created=False)
     if not command.signals:
         return Decision(reply)
     draft = RunDraft(known, now)
-    receive(state, draft, known, command.signals, now)
-    return Decision(reply, draft.changes(), tuple(draft.hints))
+    start = StartToKeep(command.input, start_facts(command, plan)) if is_kept(command) else None
+    messages = receive(state, draft, known, command.signals, now, key=command.idempotency_key, start=start)
+    stored = () if start is None else storing(state, plan)
+    return Decision(evolve(reply, messages=messages), (*stored, *draft.changes()), tuple(draft.hints))
 
 
 def new_child(
@@ -124,10 +147,10 @@ def new_child(
     begun = _begun(command, plan, now, ids, parent=parent, close_policy=close_policy)
     if begun is not None:
         return Decision((), (*storing(state, plan), *begun[1]), begun[2])
-    run = _new_run(command, plan, None, now, ids, parent=parent, close_policy=close_policy)
+    run = new_run(command, plan, None, now, ids, parent=parent, close_policy=close_policy)
     draft = RunDraft(run, now, is_new=True)
     row = draft.append(
-        "run.created", payload=command.input, data={**_facts(command, plan, run), "parent": parent}
+        "run.created", payload=command.input, data={**created_facts(command, plan, run), "parent": parent}
     )
     assert row == INPUT_ROW
     begin(draft, plan, row)
@@ -153,10 +176,10 @@ def _begun(
     opening = opening_of(plan)
     if opening is None:
         return None
-    run = _new_run(command, plan, None, now, ids, opening=opening, parent=parent, close_policy=close_policy)
+    run = new_run(command, plan, None, now, ids, opening=opening, parent=parent, close_policy=close_policy)
     facts = opening.facts
     if parent is not None or run.deadline is not None:
-        told = _facts(command, plan, run)
+        told = created_facts(command, plan, run)
         facts = canonical(told if parent is None else {**told, "parent": parent})
     row = HistoryRow(
         run=run.key, number=INPUT_ROW, type="run.created", at=now, payload=command.input, data=facts
@@ -212,62 +235,6 @@ def _replaced(state: State, run: Run, now: Micros) -> RunDraft:
     return draft
 
 
-def _new_run(
-    command: RunCreate,
-    plan: Plan,
-    known: Run | None,
-    now: Micros,
-    ids: Ids,
-    *,
-    opening: Opening = NOT_BEGUN,
-    parent: str | None = None,
-    close_policy: ClosePolicy = ClosePolicy.CANCEL,
-) -> Run:
-    key = ids.new()
-    start_at = command.start_at if command.start_at is not None and command.start_at > now else None
-    waits = start_at is not None or command.concurrency_key is not None
-    return Run(
-        key=key,
-        namespace=command.namespace,
-        id=key if command.id is None else command.id,
-        generation=1 if known is None else known.generation + 1,
-        workflow=plan.workflow,
-        version=plan.version,
-        plan=plan.fingerprint,
-        status=RunStatus.PENDING if waits else RunStatus.RUNNING,
-        queue=command.queue or DEFAULT_QUEUE,
-        priority=command.priority,
-        rank=rank_of(start_at or now, command.priority),
-        created_at=now,
-        updated_at=now,
-        last_row=opening.rows,
-        last_job=len(opening.jobs),
-        open_jobs=len(opening.jobs),
-        progress=opening.progress,
-        attributes=command.attributes,
-        start_at=start_at,
-        deadline=None if command.deadline is None else (start_at or now) + command.deadline,
-        concurrency_key=command.concurrency_key,
-        concurrency_limit=None if command.concurrency_key is None else command.concurrency_limit,
-        parent=parent,
-        close_policy=close_policy,
-    )
-
-
-def _facts(command: RunCreate, plan: Plan, run: Run) -> dict[str, object]:
-    """Return what the history says of how a run was created."""
-    told = {
-        "start_at": command.start_at,
-        "deadline": run.deadline,
-        "concurrency_key": run.concurrency_key,
-        "concurrency_limit": run.concurrency_limit,
-    }
-    return {
-        "definition": plan.definition,
-        **{name: value for name, value in told.items() if value is not None},
-    }
-
-
 def _both(some: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*some, *others)))
 
@@ -292,7 +259,7 @@ def decide_cancel(state: State, command: RunCancel, now: Micros, _: Ids) -> Deci
 
 
 def decide_terminate(state: State, command: RunTerminate, now: Micros, _: Ids) -> Decision[RunEnded]:
-    """End the run, unless it has ended."""
+    """End the run, unless it has ended; also if its plan can't be read, of which work to be cancelled is not known."""
     return _end(state, command, "run.terminated", now)
 
 
@@ -360,15 +327,17 @@ def _end(state: State, command: RunCancel | RunTerminate, kind: str, now: Micros
     if run.status in TERMINAL or is_older(run, command):
         return Decision(RunEnded(status=run.status, changed=False))
     draft = RunDraft(run, now)
+    draft.keep_mailbox(draft.mailbox.without_starts())
     draft.append(kind, data=_reason(command.reason))
     error: dict[str, object] = {"code": kind.removeprefix("run."), "message": command.reason}
-    draft.end(RunStatus.CANCELLED, cancels=state.cancels_of(run), error=error)
+    has_plan = isinstance(command, RunCancel) or state.has_plan(run)
+    draft.end(RunStatus.CANCELLED, cancels=state.cancels_of(run) if has_plan else {}, error=error)
     reply = RunEnded(
         status=draft.status,
         changed=True,
         owes=draft.owes,
         admits_runs=draft.admits_runs,
-        admits_jobs=admits_jobs(state, run, draft),
+        admits_jobs=admits_jobs(state, run, draft) if has_plan else (),
     )
     return Decision(reply, draft.changes(), (RunHint(run=run.key),))
 

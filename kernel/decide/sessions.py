@@ -16,7 +16,7 @@ from holdfast.kernel.commands import (
     SessionRenewed,
 )
 from holdfast.kernel.decide.cancels import free_lost_cancel
-from holdfast.kernel.decide.failures import fail_attempt, fail_stage, is_over, out_of_time
+from holdfast.kernel.decide.failures import fail_stage, is_over, lost_for_good, out_of_time
 from holdfast.kernel.decide.leases import hints_of
 from holdfast.kernel.decide.queued_steps import free_lost_step
 from holdfast.kernel.decide.records import block_run
@@ -27,7 +27,18 @@ from holdfast.ports.changes import AddDuty, Change, PutDuty, PutSession
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import SessionLostError
 from holdfast.ports.frozen import evolve
-from holdfast.ports.records import TERMINAL, Duty, Job, JobKind, JobState, Micros, Run, Session, SessionState
+from holdfast.ports.records import (
+    TERMINAL,
+    Duty,
+    Job,
+    JobKind,
+    JobState,
+    Micros,
+    Run,
+    Session,
+    SessionState,
+    losses_max,
+)
 from holdfast.ports.transport import Hint
 
 
@@ -94,7 +105,7 @@ def reads_of_reap_stale(command: LeaseReapStale) -> Reads:
 
 
 def decide_reap_stale(state: State, command: LeaseReapStale, now: Micros, _: Ids) -> Decision[LeasesReaped]:
-    """Queue the jobs whose holder is gone; fail the runs of those that have used up their attempts.
+    """Queue the jobs whose holder is gone; fail the runs of those that were lost too often.
 
     Each job is looked at again under its lock: its holder may have settled it since the search.
     """
@@ -103,6 +114,7 @@ def decide_reap_stale(state: State, command: LeaseReapStale, now: Micros, _: Ids
     freed = dead = 0
     lost = sorted(state.found[Lost(command.limit)].jobs)
     for key, keys in groupby(lost, lambda job_key: job_key.run):
+        state.current_run = key
         run = state.tables.runs.get(key)
         if run is None:
             continue
@@ -133,7 +145,7 @@ def _is_orphan(state: State, job: Job) -> bool:
 
 
 def free_lost(state: State, draft: RunDraft, run: Run, job: Job, now: Micros) -> bool:
-    """Free a job whose holder is gone; return False if that was its last attempt, with which its stage has failed."""
+    """Free a job whose holder is gone; return False if it was lost too often, and its stage has failed with that."""
     if job.kind is JobKind.STEP:
         return free_lost_step(state, draft, run, job, now)
     plan = state.plan_of(run)
@@ -141,16 +153,17 @@ def free_lost(state: State, draft: RunDraft, run: Run, job: Job, now: Micros) ->
         message = f"{job.attempts} workers in a row were lost with it, and it came no further"
         block_run(state, draft, job, Failure(code=LOST_WORKER, message=message), now, {})
         return False
-    if job.attempts >= job.max_attempts:
-        message = f"the worker that held attempt {job.attempts} of {job.max_attempts} was lost"
-        fail_attempt(draft, plan, job, Failure(code=LOST_WORKER, message=message), now, {})
+    lost = evolve(job, losses=job.losses + 1)
+    if job.kind is not JobKind.DRIVE and lost.losses >= losses_max(job.max_attempts):
+        fail_stage(draft, plan, lost, lost_for_good(lost), {})
         return False
     if is_over(job, now):
         message = f"the worker that held attempt {job.attempts} was lost"
         fail_stage(draft, plan, job, out_of_time(job, Failure(code=LOST_WORKER, message=message)), {})
         return False
-    draft.append("stage.lost", node=job.node, item=job.item, epoch=job.epoch, data={"attempt": job.attempts})
-    draft.rest_job(evolve(job, losses=job.losses + 1), now)
+    facts: dict[str, object] = {"attempt": job.attempts, "losses": lost.losses}
+    draft.append("stage.lost", node=job.node, item=job.item, epoch=job.epoch, data=facts)
+    draft.rest_job(lost, now)
     return True
 
 

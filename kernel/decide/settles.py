@@ -31,8 +31,15 @@ from holdfast.kernel.decide.continuing import continued
 from holdfast.kernel.decide.failures import fail_attempt, fail_stage
 from holdfast.kernel.decide.leases import attempt_of, held_job, hints_of, named_job
 from holdfast.kernel.decide.queued_steps import step_settled
-from holdfast.kernel.decide.records import block, function_cancelled, park, result_refused
+from holdfast.kernel.decide.records import (
+    block,
+    function_cancelled,
+    having_received,
+    park,
+    result_refused,
+)
 from holdfast.kernel.decide.said import keys_said, said_before, said_changes
+from holdfast.kernel.decide.successors import successor
 from holdfast.kernel.decide.suspensions import checked, suspended
 from holdfast.kernel.draft import RunDraft, Taker
 from holdfast.kernel.plan import MapPlan
@@ -61,12 +68,12 @@ from holdfast.ports.records import (
 PAGE_BYTES_MAX: Final = 32_768
 PAGE_ITEMS_MAX: Final = 100
 _OUTCOMES: Final[dict[JobKind, tuple[type[Outcome], ...]]] = {
-    JobKind.STAGE: (Completed, Suspended, Failed),
-    JobKind.EXPAND: (Expanded, Failed),
-    JobKind.TEST: (Tested, Failed),
-    JobKind.CHECK: (Completed, NotYet, Failed),
+    JobKind.STAGE: (Completed, Suspended, Failed, Blocked),
+    JobKind.EXPAND: (Expanded, Failed, Blocked),
+    JobKind.TEST: (Tested, Failed, Blocked),
+    JobKind.CHECK: (Completed, NotYet, Failed, Blocked),
     JobKind.CANCEL: (Cancelled, Failed),
-    JobKind.CHILD: (Started, Failed),
+    JobKind.CHILD: (Started, Failed, Blocked),
     JobKind.DELIVER: (),
     JobKind.DRIVE: (Completed, Failed, Cancelled, Parked, Blocked, Continued),
     JobKind.STEP: (StepGave, StepRaised),
@@ -83,6 +90,7 @@ def reads_of_settle(command: JobSettle) -> Reads:
     key = named_job(command.job)
     sessions = () if command.take_next is None else (command.take_next,)
     outcome = command.outcome
+    may_end = isinstance(outcome, Completed | Failed | Cancelled)
     names = (RunName(command.namespace, outcome.run_id),) if isinstance(outcome, Started) else ()
     goes_on = outcome if isinstance(outcome, Continued) else None
     return Reads(
@@ -95,6 +103,8 @@ def reads_of_settle(command: JobSettle) -> Reads:
         said_keys=keys_said(command),
         said=(key.run,) if goes_on else (),
         unseen=((key.run, goes_on.seen),) if goes_on else (),
+        messages=(key.run,) if goes_on else (),
+        kept_starts=(key.run,) if may_end else (),
     )
 
 
@@ -103,14 +113,14 @@ def decide_settle(state: State, command: JobSettle, now: Micros, ids: Ids) -> De
     held = held_job(state, command.job, command.epoch, command.namespace)
     if held is None:
         return Decision(JobSettled(status="fenced"))
-    run, job = held
+    before, job = held
     has_failed = isinstance(command.outcome, Failed | StepRaised)
     if not isinstance(command.outcome, _OUTCOMES[job.kind]):
         raise InvalidCommandError(
             f"job {command.job} is of kind {job.kind}; it can't be settled as {type(command.outcome).__name__}"
         )
     _check_events(command)
-    decision = _ended(state, command, run, job, now, ids)
+    decision = _ended(state, command, before, job, now, ids)
     if command.said:
         known = said_before(state)
         said = said_changes(job, command.epoch, command.said, ids, known, artifacts=not has_failed)
@@ -133,15 +143,16 @@ def _check_events(command: JobSettle) -> None:
 
 
 def _ended(
-    state: State, command: JobSettle, run: Run, job: Job, now: Micros, ids: Ids
+    state: State, command: JobSettle, before: Run, job: Job, now: Micros, ids: Ids
 ) -> Decision[JobSettled]:
+    run = having_received(before, command.received)
     match command.outcome:
         case Completed(output=output):
-            return _completed(state, command, run, job, output, now)
+            return _completed(state, command, run, job, output, now, ids)
         case ResultRefused(failure=failure) if job.kind is JobKind.DRIVE:
             return result_refused(run, job, failure, now)
         case Failed(failure=failure):
-            return _failed(state, command, run, job, failure, now)
+            return _failed(state, command, run, job, failure, now, ids)
         case Expanded(items=items):
             return _expanded(state, command, run, job, items, now)
         case Tested(passed=passed):
@@ -154,14 +165,15 @@ def _ended(
             return _settled(state, run, draft, retry_at=retry_at)
         case NotYet(check_after=check_after):
             return _checked(state, command, run, job, None, check_after, now)
-        case Cancelled() if job.kind is JobKind.DRIVE:
-            return _settled(state, run, function_cancelled(state, run, command.job, now))
+        case Cancelled(reason=reason) if job.kind is JobKind.DRIVE:
+            draft = function_cancelled(state, run, reason, now)
+            return _succeeded(state, run, draft, _settled(state, run, draft), now, ids)
         case Cancelled():
             return work_cancelled(run, job, _circumstances(command), now)
         case Started():
             return _started(state, command, run, job, command.outcome, now, ids)
         case Parked():
-            return park(run, job, command.outcome, now)
+            return park(before, run, job, command.outcome, now)
         case Continued():
             return continued(state, run, job, command.outcome, now, ids)
         case StepGave() | StepRaised():
@@ -171,7 +183,7 @@ def _ended(
 
 
 def _completed(
-    state: State, command: JobSettle, run: Run, job: Job, output: Payload, now: Micros
+    state: State, command: JobSettle, run: Run, job: Job, output: Payload, now: Micros, ids: Ids
 ) -> Decision[JobSettled]:
     draft = RunDraft(run, now, taker=_taker(state, command, job))
     facts: dict[str, object] = {"attempt": job.attempts, "job": job.number, **_circumstances(command)}
@@ -188,7 +200,7 @@ def _completed(
     )
     draft.close_job(job)
     stage_completed(draft, state.plan_of(run), progress_from(run.progress), job, row)
-    return _settled(state, run, draft, row=row)
+    return _succeeded(state, run, draft, _settled(state, run, draft, row=row), now, ids)
 
 
 def _expanded(
@@ -248,7 +260,7 @@ def _started(
 
 
 def _failed(
-    state: State, command: JobSettle, run: Run, job: Job, failure: Failure, now: Micros
+    state: State, command: JobSettle, run: Run, job: Job, failure: Failure, now: Micros, ids: Ids
 ) -> Decision[JobSettled]:
     if job.kind is JobKind.CHECK and failure.retryable:
         return _checked(state, command, run, job, failure, None, now)
@@ -256,7 +268,7 @@ def _failed(
         return cancel_failed(run, state.plan_of(run), job, failure, _told(command, failure), now)
     draft = RunDraft(run, now)
     retry_at = fail_attempt(draft, state.plan_of(run), job, failure, now, _told(command, failure))
-    return _settled(state, run, draft, retry_at=retry_at)
+    return _succeeded(state, run, draft, _settled(state, run, draft, retry_at=retry_at), now, ids)
 
 
 def _checked(
@@ -321,6 +333,22 @@ def _settled(
         admits_jobs=admits_jobs(state, run, draft),
     )
     return Decision(reply, (*draft.changes(), *more), tuple(draft.hints))
+
+
+def _succeeded(
+    state: State, run: Run, draft: RunDraft, settled: Decision[JobSettled], now: Micros, ids: Ids
+) -> Decision[JobSettled]:
+    """Add the next generation to what a settle comes to, if a message that nobody has received came with a start."""
+    if run.mailbox is None:
+        return settled
+    begun = successor(state, run, draft, now, ids)
+    runs = tuple(dict.fromkeys((*settled.reply.admits_runs, *begun.reply.runs)))
+    jobs = tuple(dict.fromkeys((*settled.reply.admits_jobs, *begun.reply.jobs)))
+    return Decision(
+        evolve(settled.reply, admits_runs=runs, admits_jobs=jobs),
+        (*settled.changes, *begun.changes),
+        (*settled.hints, *begun.hints),
+    )
 
 
 def _page_size(items: tuple[Payload, ...]) -> int:

@@ -10,13 +10,36 @@ from holdfast.kernel.plan import Plan
 from holdfast.kernel.progress import driver_of
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.clock import Ids
-from holdfast.ports.errors import InvalidCommandError, RunNotFoundError, SignalRefusedError
-from holdfast.ports.frozen import evolve
-from holdfast.ports.records import TERMINAL, JobKind, JobState, Micros, Run, RunName, RunStatus
+from holdfast.ports.errors import (
+    ChannelClosedError,
+    InvalidCommandError,
+    RunNotFoundError,
+    SignalRefusedError,
+)
+from holdfast.ports.frozen import evolve, frozen
+from holdfast.ports.records import (
+    START_RECEIVED,
+    TERMINAL,
+    JobKind,
+    JobState,
+    Micros,
+    Payload,
+    Run,
+    RunName,
+    RunStatus,
+)
 from holdfast.ports.transport import RunHint
 
 CHANNEL_MAX: Final = 128
 """How many characters the name of a channel may have."""
+
+
+@frozen
+class StartToKeep:
+    """A start that is kept with messages: its input, and the rest of what its row tells."""
+
+    payload: Payload
+    facts: Mapping[str, object]
 
 
 def reads_of_signal(command: RunSignal) -> Reads:
@@ -33,18 +56,37 @@ def decide_signal(state: State, command: RunSignal, now: Micros, _: Ids) -> Deci
         why = f"generation {command.generation} was meant, and {run.generation} is the newest"
         raise SignalRefusedError(run.id, why)
     draft = RunDraft(run, now)
-    receive(state, draft, run, (command.signal,), now)
+    receive(state, draft, run, (command.signal,), now, key=command.idempotency_key)
     reply = RunSignalled(run=run.key, number=draft.rows[-1].number, status=run.status)
     return Decision(reply, draft.changes(), tuple(draft.hints))
 
 
-def receive(state: State, draft: RunDraft, run: Run, signals: Sequence[Sent], now: Micros) -> None:
-    """Append messages to the history of a run that is there, and wake its function. SignalRefusedError."""
+def receive(
+    state: State,
+    draft: RunDraft,
+    run: Run,
+    signals: Sequence[Sent],
+    now: Micros,
+    *,
+    key: str | None = None,
+    start: StartToKeep | None = None,
+) -> tuple[int, ...]:
+    """Append messages to the history of a run that is there, and wake its function; return the numbers of their rows.
+
+    With a `start`, which is kept with them, the next generation may begin by it: so they may also be for channels that
+    this one has closed. `key` is the idempotency key under which they were sent.
+    SignalRefusedError; ChannelClosedError.
+    """
     check_signals(state.plan_of(run), run.id, signals)
     if run.status in TERMINAL:
         raise SignalRefusedError(run.id, f"it has ended, as {run.status}")
-    append_signals(draft, signals)
+    closed = draft.mailbox.closed
+    if start is None and (refused := next((one for one in signals if one.channel in closed), None)):
+        raise ChannelClosedError(run.id, refused.channel)
+    row = None if start is None else draft.append(START_RECEIVED, payload=start.payload, data=start.facts)
+    numbers = append_signals(draft, signals, key=key, start=row)
     wake_driver(state, draft, run, now)
+    return numbers
 
 
 def check_signals(plan: Plan, run_id: str, signals: Sequence[Sent]) -> None:
@@ -59,10 +101,20 @@ def check_signals(plan: Plan, run_id: str, signals: Sequence[Sent]) -> None:
             )
 
 
-def append_signals(draft: RunDraft, signals: Sequence[Sent]) -> None:
-    """Append messages to the history."""
-    for signal in signals:
-        draft.append("signal.received", payload=signal.payload, data={"channel": signal.channel})
+def append_signals(
+    draft: RunDraft, signals: Sequence[Sent], *, key: str | None = None, start: int | None = None
+) -> tuple[int, ...]:
+    """Append messages to the history, which came with the start of that row; return the numbers of theirs."""
+    return tuple(draft.append_message(one.payload, _facts_of(one, key), start=start) for one in signals)
+
+
+def _facts_of(signal: Sent, key: str | None) -> dict[str, object]:
+    facts: dict[str, object] = {"channel": signal.channel}
+    if signal.checked:
+        facts["checked"] = True
+    if key is not None:
+        facts["key"] = key
+    return facts
 
 
 def wake_driver(state: State, draft: RunDraft, run: Run, now: Micros) -> None:
@@ -89,6 +141,7 @@ def ask_to_end(state: State, run: Run, reason: str, now: Micros) -> Decision[Run
     if run.is_told_to_end:
         return Decision(RunEnded(status=run.status, changed=False))
     draft = RunDraft(run, now)
+    draft.keep_mailbox(draft.mailbox.without_starts())
     told = {"reason": reason} if reason else None
     tell_to_end(state, draft, run, told, {"code": "cancelled", "message": reason}, now)
     return Decision(RunEnded(status=draft.status, changed=True), draft.changes(), tuple(draft.hints))

@@ -32,6 +32,7 @@ def decide_reap_silent(state: State, command: JobReapSilent, now: Micros, _: Ids
     freed = dead = 0
     silent = sorted(state.found[_searched(command)].jobs)
     for key, keys in groupby(silent, lambda job_key: job_key.run):
+        state.current_run = key
         run = state.tables.runs.get(key)
         if run is None or run.status in TERMINAL:
             continue

@@ -77,13 +77,14 @@ def checked(
         why = "" if failure is None else f"; the last check failed: {failure.type} {failure.message}"
         return Failure(code=GAVE_UP, message=f"the external work was not done in time{why}")
     if failure is None:
-        attempts, wait = 0, check_after or job.check_after
+        attempts, losses, wait = 0, 0, check_after or job.check_after
     else:
-        attempts, wait = job.attempts, wait_of(policy_of(plan, job, None), job, failure)
-        if attempts >= job.max_attempts:
-            attempts, wait = 0, max(wait, job.check_after)
+        attempts, losses = job.attempts, job.losses
+        wait = wait_of(policy_of(plan, job, None), job, failure)
+        if job.tries >= job.max_attempts:
+            attempts, losses, wait = 0, 0, max(wait, job.check_after)
     until = now if job.wake_at is not None else _next(now + wait, job.give_up_at)
-    return rested(evolve(job, attempts=attempts, losses=0), until, now, run.status)
+    return rested(evolve(job, attempts=attempts, losses=losses), until, now, run.status)
 
 
 def _next(at: Micros, give_up_at: Micros | None) -> Micros:

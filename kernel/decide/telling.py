@@ -5,7 +5,7 @@ from holdfast.kernel.decide.admissions import admits_jobs
 from holdfast.kernel.decide.signals import ask_to_end, receive
 from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.state import Decision, State
-from holdfast.ports.errors import SignalRefusedError
+from holdfast.ports.errors import ChannelClosedError, SignalRefusedError
 from holdfast.ports.records import TERMINAL, Job, Micros, Run, RunName, RunStatus
 
 
@@ -35,6 +35,8 @@ def tell_child(
             told = Decision((), its.changes(), tuple(its.hints))
         except SignalRefusedError as error:
             facts["message"] = error.why
+            if isinstance(error, ChannelClosedError):
+                facts["closed"] = True
     draft.append(recorded.type, node=job.node, data=facts)
     return told
 
@@ -47,6 +49,7 @@ def _cancelled(state: State, child: Run, reason: str, now: Micros) -> Decision[t
         asked = ask_to_end(state, child, reason, now)
         return Decision((), asked.changes, asked.hints)
     draft = RunDraft(child, now)
+    draft.keep_mailbox(draft.mailbox.without_starts())
     draft.append("run.cancelled", data={"reason": reason} if reason else None)
     error: dict[str, object] = {"code": "cancelled", "message": reason}
     draft.end(RunStatus.CANCELLED, cancels=state.cancels_of(child), error=error)

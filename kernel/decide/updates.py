@@ -43,6 +43,8 @@ def decide_update(state: State, command: RunUpdate, now: Micros, _: Ids) -> Deci
     facts: dict[str, object] = {"update": command.update}
     if command.idempotency_key is not None:
         facts["key"] = command.idempotency_key
+    if command.checked:
+        facts["checked"] = True
     number = draft.append("update.received", payload=command.arguments, data=facts)
     wake_driver(state, draft, run, now)
     reply = RunUpdated(run=run.key, number=number, status=run.status)

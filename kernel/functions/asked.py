@@ -1,5 +1,6 @@
 """What a durable function asks for, and what it is told: plain values on both sides of its machine."""
 
+from contextvars import Context
 from typing import TypeAlias
 
 import attrs
@@ -15,7 +16,7 @@ class StepAsked:
     `call` names this call in its run, the same in every replay. `step` is the step's name, `arguments` the JSON text of
     what it was called with, `definition` what was called, for whoever runs it. `site` is where: `<file>:<line>`.
     `undoes` is the call that it takes back, if it does that: then it must not fail for good. `queue` is where it is
-    done, if that is as a job of its own.
+    done, if that is as a job of its own. `context` has what the function had set of context variables, None if nothing.
     """
 
     call: str
@@ -25,6 +26,7 @@ class StepAsked:
     site: str = ""
     undoes: str = ""
     queue: str | None = None
+    context: Context | None = attrs.field(default=None, eq=False, repr=False)
 
     @property
     def what(self) -> str:
@@ -73,6 +75,7 @@ class TellAsked:
     """A run that was started is to be told something. `call` and `site` as in StepAsked.
 
     It is sent the JSON text `text` through a channel; without a channel it is cancelled, with this text as reason.
+    `checked` as in SignalReceived.
     """
 
     call: str
@@ -80,6 +83,7 @@ class TellAsked:
     channel: str | None = None
     text: str = ""
     site: str = ""
+    checked: bool = False
 
     @property
     def what(self) -> str:
@@ -87,15 +91,30 @@ class TellAsked:
         return _told_words(self.run, is_cancel=self.channel is None)
 
 
-Asked: TypeAlias = StepAsked | TimerAsked | ChildAsked | TellAsked
+@frozen(kw_only=True)
+class CloseAsked:
+    """A channel is to be closed, if no message has come for it that is not told. `call` and `site` as in StepAsked."""
+
+    call: str
+    channel: str
+    site: str = ""
+
+    @property
+    def what(self) -> str:
+        """What was asked for, in words."""
+        return f"the close of channel {self.channel!r}"
+
+
+Asked: TypeAlias = StepAsked | TimerAsked | ChildAsked | TellAsked | CloseAsked
 
 
 @frozen(kw_only=True)
 class StepQueued:
-    """A step was put into a queue."""
+    """A step was put into a queue. `given` is what it is called with, if what takes it back is to have that."""
 
     call: str
     step: str
+    given: str | None = None
 
     @property
     def what(self) -> str:
@@ -105,11 +124,12 @@ class StepQueued:
 
 @frozen(kw_only=True)
 class StepCompleted:
-    """A step gave this: the JSON text of its result."""
+    """A step gave this: the JSON text of its result. `given` as in StepQueued."""
 
     call: str
     step: str
     output: str
+    given: str | None = None
 
     @property
     def what(self) -> str:
@@ -119,11 +139,12 @@ class StepCompleted:
 
 @frozen(kw_only=True)
 class StepFailed:
-    """A step failed for good. `error` is what it raised, as far as it could be kept."""
+    """A step failed for good. `error` is what it raised, as far as it could be kept. `given` as in StepQueued."""
 
     call: str
     step: str
     error: "Raised"
+    given: str | None = None
 
     @property
     def what(self) -> str:
@@ -166,6 +187,8 @@ class ChildTold:
     run: str
     is_cancel: bool = False
     error: str | None = None
+    closed: str | None = None
+    """The channel that the run has closed, if that is why."""
 
     @property
     def what(self) -> str:
@@ -174,30 +197,52 @@ class ChildTold:
 
 
 @frozen(kw_only=True)
+class ChannelClosed:
+    """A channel was closed: no message comes through it any more."""
+
+    call: str
+    channel: str
+
+    @property
+    def what(self) -> str:
+        """What was recorded, in words."""
+        return f"the close of channel {self.channel!r}"
+
+
+@frozen(kw_only=True)
 class ChildEnded:
-    """A run that was started has ended: the JSON text of what it gave, or why it gave nothing."""
+    """A run that was started has ended: the JSON text of what it gave, or why it gave nothing.
+
+    `error` is what it has raised, as far as it could be kept.
+    """
 
     run: str
     output: str | None = None
     is_cancelled: bool = False
     message: str = ""
+    error: "Raised | None" = None
 
 
 @frozen(kw_only=True)
 class SignalReceived:
-    """A message has come for a channel: its JSON text."""
+    """A message has come for a channel: its JSON text, and whether its sender knew what the channel takes."""
 
     channel: str
     text: str
+    checked: bool = False
 
 
 @frozen(kw_only=True)
 class UpdateReceived:
-    """Somebody has asked for an update, by its name: the JSON text of its arguments. `call` names it in its run."""
+    """Somebody has asked for an update, by its name: the JSON text of its arguments. `call` names it in its run.
+
+    `checked` says that it was known what it takes when it was stored.
+    """
 
     call: str
     update: str
     arguments: str
+    checked: bool = False
 
 
 @frozen(kw_only=True)
@@ -207,7 +252,7 @@ class Cancelling:
     reason: str = ""
 
 
-Answer: TypeAlias = StepCompleted | StepFailed | TimerFired | ChildStarted | ChildTold
+Answer: TypeAlias = StepCompleted | StepFailed | TimerFired | ChildStarted | ChildTold | ChannelClosed
 """What comes of a call."""
 
 Told: TypeAlias = Answer | StepQueued | ChildEnded | SignalReceived | UpdateReceived | Cancelling
@@ -259,6 +304,15 @@ class Published:
     text: str
 
 
+@frozen(kw_only=True)
+class Refused:
+    """A message that the function was not given, by the number of its row, for it is not what its channel takes."""
+
+    number: int
+    channel: str
+    why: str
+
+
 @frozen
 class Returned:
     """The function has returned: the JSON text of what.
@@ -281,7 +335,7 @@ class Failed:
 class GoesOn:
     """The function has asked to go on as a new generation of its run: as this workflow, with this JSON text as input.
 
-    `unread` are the numbers of the rows with messages that it has not taken, and updates that it has not begun with.
+    `unread` are the numbers of the rows with updates that it has not begun with.
     """
 
     workflow: str
@@ -299,7 +353,8 @@ class Turn:
 
     `asked` is new since the turn before, in the order in which it was asked for; `dropped` are the calls in which
     nobody is interested any more. `patches` are names that it has asked for the first time, and was told yes: that is
-    to be recorded before anything else is done. `answers` are what updates have come to, `published` what is shown.
+    to be recorded before anything else is done, as are the messages that are `refused`. `answers` are what updates have
+    come to, `published` what is shown.
     `read_clock` is whether the function has looked at what its clock shows.
     """
 
@@ -308,6 +363,7 @@ class Turn:
     patches: tuple[str, ...] = ()
     answers: tuple[Answered, ...] = ()
     published: tuple[Published, ...] = ()
+    refused: tuple[Refused, ...] = ()
     read_clock: bool = False
     ended: Ended | None = None
 

@@ -8,14 +8,15 @@ are numbered within their task: what a call is named does not depend on what oth
 import asyncio
 import sys
 from asyncio import current_task
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import Context, copy_context
+from math import inf
 from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack, cast
 
 from typing_extensions import override
 
-from holdfast.kernel.functions.asked import Answered, Asked, GoesOn, Published, TimerAsked
+from holdfast.kernel.functions.asked import Answered, Asked, GoesOn, Published, Refused, TimerAsked
 from holdfast.kernel.functions.children import Children
 from holdfast.kernel.functions.frames import call_site, caller, given_together, is_wait_for
 from holdfast.kernel.functions.inboxes import Inboxes
@@ -25,7 +26,12 @@ from holdfast.kernel.functions.publications import Publications
 from holdfast.kernel.functions.sagas import Saga
 from holdfast.kernel.functions.tasks import Numbers, RunFuture, RunTask, RunTimer
 from holdfast.kernel.functions.updates import Updates
-from holdfast.ports.errors import NotDurableError, RestlessError
+from holdfast.ports.errors import (
+    InvalidValueError,
+    NotDurableError,
+    RestlessError,
+    UnreadableValueError,
+)
 from holdfast.ports.records import Micros
 
 T = TypeVar("T")
@@ -36,6 +42,11 @@ CALLBACKS_MAX: Final = 100_000
 """How many callbacks may run before the loop has nothing left to do."""
 TIMER_MAX: Final = 1_000 * 366 * 86_400
 """How many seconds ahead a timer may be set: a thousand years."""
+_OF_OTHERS: Final = "an asyncio object that was made outside of it"
+_SHARED: Final = "is shared by several runs, or with a step, and no replay could repeat what they do with it"
+_OWN: Final = "Make it in the function that uses it; between runs use messages"
+_NOTHING: Final[Mapping[str, str]] = {}
+"""Shared by the many functions that have nothing of a kind: an empty dict of its own takes 64 bytes."""
 _CLOSES_MAX: Final = 100
 _KEPT_MIN: Final = 16
 _REFUSALS_MAX: Final = 1_000
@@ -55,6 +66,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
 
     __slots__ = (
         "_began_at",
+        "_cancels",
         "_function",
         "_generators",
         "_has_returned",
@@ -78,23 +90,26 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         "_waiting",
         "asked",
         "dropped",
+        "fault",
+        "given",
         "goes_on",
         "is_cancelling",
         "is_evicted",
         "is_looked_at",
         "is_replaying",
+        "row",
         "seed",
         "speaker",
         "turn",
         "was_read",
     )
 
-    inboxes = Part(lambda loop: Inboxes(loop.create_future))
+    inboxes = Part(lambda loop: Inboxes(loop.create_future, loop.halt))
     children = Part(lambda loop: Children(loop.create_future))
     saga = Part(lambda _: Saga())
     patches = Part(lambda _: Patches())
     publications = Part(lambda _: Publications())
-    updates = Part(lambda loop: Updates(loop.begin))
+    updates = Part(lambda loop: Updates(loop.begin, loop.halt))
 
     def __init__(self, *, began_at: Micros, seed: str) -> None:
         self.seed = seed
@@ -112,6 +127,12 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         """Whether somebody looks at the function from outside: then nothing of it may change."""
         self.goes_on: GoesOn | None = None
         """As what the run goes on, once the function has asked for that: then no more of its code runs."""
+        self.fault: Exception | None = None
+        """Why no more of the function's code may run: what it is told can't be read."""
+        self.given: Mapping[str, str] = _NOTHING
+        """What steps were called with, by their calls, as far as what takes them back is to have it."""
+        self.row = 0
+        """The number of the row that it is told."""
         self.is_cancelling = False
         """Whether the function was told to end."""
         self._began_at = began_at
@@ -121,6 +142,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         self._ready: list[asyncio.Handle] = []
         """What is to run, in order. A list, for those of functions that rest are empty, and a deque never is small."""
         self._made = 0
+        self._cancels: tuple[tuple[RunTask[Any], Any], ...] = ()
         self._tasks: list[RunTask[Any]] = []
         self._function: RunTask[Any] | None = None
         self._has_returned = False
@@ -179,6 +201,18 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         )
 
     @property
+    def awaited_channels(self) -> tuple[str, ...]:
+        """The names of the channels from which it awaits messages."""
+        inboxes = self._made_inboxes
+        return () if inboxes is None else inboxes.awaited
+
+    @property
+    def awaited_children(self) -> tuple[str, ...]:
+        """The ids of the runs whose ends it awaits."""
+        children = self._made_children
+        return () if children is None else children.awaited
+
+    @property
     def has_returned(self) -> bool:
         """Whether the function itself has ended, though some of its tasks may not have."""
         return self._has_returned or (self._function is not None and self._function.done())
@@ -218,7 +252,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         self.turn += 1
         try:
             for handle in ready:  # what is added to a list while it is gone through comes too
-                if self.goes_on is not None:
+                if self.goes_on is not None or self.fault is not None:
                     break
                 if ran == CALLBACKS_MAX:
                     raise RestlessError(CALLBACKS_MAX)
@@ -231,7 +265,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
             self.turn += 1
         # What has ended needs no strong reference. That is looked at so seldom that it costs nothing.
         if len(self._tasks) + len(self._generators) > self._kept_max:
-            self._tasks = [task for task in self._tasks if not task.done()]
+            self._tasks = [task for task in self._tasks if not task.done() or _has_unseen(task)]
             self._generators = [one for one in self._generators if cast("Any", one).ag_frame is not None]
             self._kept_max = 2 * self.kept + _KEPT_MIN
 
@@ -278,16 +312,26 @@ class FunctionLoop(asyncio.AbstractEventLoop):
     @property
     def has_only_asked(self) -> bool:
         """Whether nothing has come of a turn but what was asked for."""
+        inboxes = self._made_inboxes
         parts = self._made_patches or self._made_updates or self._made_publications
-        return parts is None and not self.dropped and self.goes_on is None
+        if inboxes is not None and inboxes.refused:
+            return False
+        return parts is None and not self.dropped and self.goes_on is None and self.fault is None
 
-    def take_said(self) -> tuple[tuple[str, ...], tuple[Answered, ...], tuple[Published, ...]]:
-        """Return the patches, answers to updates and published values that are new since this was called last."""
+    def take_said(
+        self,
+    ) -> tuple[tuple[str, ...], tuple[Answered, ...], tuple[Published, ...], tuple[Refused, ...]]:
+        """Return what is new since this was called last.
+
+        Patches, answers to updates, published values, and messages that were passed over.
+        """
         patches, updates, publications = self._made_patches, self._made_updates, self._made_publications
+        inboxes = self._made_inboxes
         return (
             () if patches is None else patches.take(),
             () if updates is None else updates.take(),
             () if publications is None else publications.take(),
+            () if inboxes is None else inboxes.take_refused(),
         )
 
     # Calls ----------------------------------------------------------------------------------------------------------
@@ -319,11 +363,35 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         """What would have been asked for by the calls that nobody has awaited."""
         return [asked for asked, _ in self._unawaited.values()]
 
+    def cancel_soon(self, task: RunTask[Any], msg: Any | None, /) -> None:
+        """See `CancelsTogether`."""
+        self._cancels = (*self._cancels, (task, msg))
+
+    def _cancel_together(self) -> None:
+        cancels, self._cancels = self._cancels, ()
+        for task, msg in sorted(cancels, key=lambda one: one[0].number):
+            task.cancel_now(msg)
+
+    def keep_given(self, call: str, arguments: str) -> None:
+        """Keep what a step was called with, for what takes it back."""
+        if self.given is _NOTHING:
+            self.given = {}
+        cast("dict[str, str]", self.given)[call] = arguments
+
+    @property
+    def failures(self) -> Sequence[tuple[str, BaseException]]:
+        """What tasks have raised that nobody has asked for it, each with the name of what the task runs."""
+        tasks = [
+            task for task in self._tasks if task.done() and task is not self._function and _has_unseen(task)
+        ]
+        return [(_name_of(task), cast("BaseException", task.exception())) for task in tasks]
+
     def ask(self, asked: Asked) -> "asyncio.Future[Any]":
         """Have something asked for; return the future of what comes of it."""
         if self.is_evicted or self.is_looked_at:
             self._check()
-        self._unawaited.pop(asked.call, None)
+        if self._unawaited.pop(asked.call, None) is not None and not self._unawaited:
+            self._unawaited.clear()  # an empty dict that had members before is four times as large
         self.asked.append(asked)
         # One of asyncio's own, which a task awaits in a fraction of the time: only the call itself ever has it, and no
         # set. It counts as any other, for in which order a set has its members hangs on their numbers.
@@ -331,6 +399,21 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         future: asyncio.Future[Any] = asyncio.Future(loop=self)
         self._waiting[asked.call] = future
         return future
+
+    def halt(self, what: str, row: int | None, error: Exception) -> None:
+        """Run no more of the function's code: a value of its history, which is in this row, can't be read.
+
+        What no value is to blame for, a fault of the codec's, stays as it is.
+        """
+        if self.fault is None:
+            if isinstance(error, InvalidValueError):
+                error = UnreadableValueError(what, row, error.problems)
+            self.fault = error
+
+    async def never(self) -> NoReturn:
+        """Wait for what does not come. Once it is halted nothing is raised here that code could catch."""
+        await self.create_future()
+        raise AssertionError("a function that is halted was run on")
 
     def publish(self, name: str, text: str) -> None:
         """Show a value, by its JSON text. It takes no number from the calls: it may be added to a function any time."""
@@ -397,6 +480,14 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         """Do nothing: what asyncio looks at then is not the run's."""
 
     @override
+    def get_task_factory(self) -> None:
+        """Return None: tasks are made as the loop makes them."""
+
+    @override
+    def get_exception_handler(self) -> None:
+        """Return None: there is none, as `call_exception_handler` says."""
+
+    @override
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Do nothing: when asyncio would tell of a task that nobody asked depends on when it is collected."""
 
@@ -411,8 +502,13 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         *args: *Arguments,
         context: Context | None = None,
     ) -> asyncio.Handle:
+        running = asyncio._get_running_loop()
+        if running is not self and running is not None:
+            raise NotDurableError(_OF_OTHERS, _SHARED, _OWN)
         if self.is_evicted or self.is_looked_at:
             self._check()
+        if self._cancels:
+            self._cancel_together()
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
@@ -436,10 +532,12 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         self._check()
-        if not when - self.time() <= TIMER_MAX:
+        if not when - self.time() <= TIMER_MAX and when != inf:
             raise ValueError(f"a timer is set for in {when - self.time():g} s; it must be within 1,000 years")
         timer = RunTimer(when, callback, args, self, context)
         timer.call = ""
+        if when == inf:
+            return timer  # as anyio sleeps for ever: nothing is asked for, and nothing comes
         if when <= self.time():
             self._ready.append(timer)
             return timer
@@ -594,6 +692,24 @@ def _closing(generator: AsyncGenerator[Any, Any]) -> Callable[[], object]:
             raise RuntimeError("async generator ignored GeneratorExit")
 
     return close
+
+
+def explained(error: BaseException) -> BaseException:
+    """Return an error that says what to do about it, where it is one of asyncio's that does not."""
+    if isinstance(error, RuntimeError) and "is bound to a different event loop" in str(error):
+        known = NotDurableError(_OF_OTHERS, _SHARED, _OWN)
+        known.__cause__ = error
+        return known
+    return error
+
+
+def _has_unseen(task: RunTask[Any]) -> bool:
+    """Whether a task has failed, and nobody has asked for that: what asyncio tells of when such a task is collected."""
+    return bool(getattr(task, "_log_traceback", False))
+
+
+def _name_of(task: RunTask[Any]) -> str:
+    return str(getattr(task.get_coro(), "__qualname__", task.get_name())).rpartition("<locals>.")[2]
 
 
 def _leave_alone(_: object) -> None:

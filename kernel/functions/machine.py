@@ -15,12 +15,14 @@ from holdfast.kernel.functions.asked import (
     Answer,
     Asked,
     Cancelling,
+    ChannelClosed,
     ChildAsked,
     ChildEnded,
     ChildStarted,
     ChildTold,
     Ended,
     Failed,
+    Raised,
     Returned,
     Row,
     SignalReceived,
@@ -35,10 +37,19 @@ from holdfast.kernel.functions.asked import (
     UpdateReceived,
 )
 from holdfast.kernel.functions.frames import waits_at
-from holdfast.kernel.functions.loop import CancelledError, Evicted, FunctionLoop, check_thread, new_loop
-from holdfast.kernel.functions.raising import error_from
+from holdfast.kernel.functions.inboxes import Message
+from holdfast.kernel.functions.loop import (
+    CancelledError,
+    Evicted,
+    FunctionLoop,
+    check_thread,
+    explained,
+    new_loop,
+)
+from holdfast.kernel.functions.raising import error_from, error_words
 from holdfast.kernel.functions.tasks import RunTask
 from holdfast.ports.errors import (
+    ChannelClosedError,
     ChildRefusedError,
     CompensationError,
     DebuggerLeftError,
@@ -47,13 +58,16 @@ from holdfast.ports.errors import (
     RestlessError,
     SignalRefusedError,
     StorageRefusedError,
+    UnreadMessagesError,
 )
-from holdfast.ports.records import STEP_COMPLETED, HistoryRow, Micros
+from holdfast.ports.records import STEP_COMPLETED, STEP_GIVEN, HistoryRow, Micros
 
 T = TypeVar("T")
 Known: TypeAlias = tuple[HistoryRow, Mapping[str, Any]]
 """A row, and what its JSON tells."""
 
+_NOTHING: Final[Mapping[str, Asked]] = {}
+"""Shared by all functions that have forgotten nothing: an empty dict of its own takes 64 bytes."""
 _IN_MEMORY: Final["set[FunctionMachine]"] = set()
 """What must not be collected: code that tidies up would run then, and take its steps for ordinary functions."""
 
@@ -67,6 +81,11 @@ class FunctionMachine:
         began_at: When the run began.
         seed: What it draws is a function of this.
     """
+
+    # Those of a function that has ended are set then: most are in memory while they rest, and take less without.
+    failures: Sequence[tuple[str, BaseException]] = ()
+    """What its tasks had raised when it ended that nobody has asked for, with the names of what the tasks ran."""
+    _cancelled_with: tuple[object, ...] = ()
 
     def __init__(
         self,
@@ -83,10 +102,10 @@ class FunctionMachine:
         self._context = Context()
         self._task: RunTask[object] | None = None
         self._open: dict[str, Asked] = {}
-        self._forgotten: dict[str, Asked] = {}
+        self._forgotten: Mapping[str, Asked] = _NOTHING
         self._is_over = False
         self._late: tuple[int, ...] = ()
-        """The numbers of the messages and updates that have come since it ended."""
+        """The numbers of the updates that have come since it ended."""
         self._is_given_up = False
         self._undoing: RunTask[None] | None = None
         self._exit: BaseException | None = None
@@ -135,6 +154,16 @@ class FunctionMachine:
         return self._loop.waits_for_others
 
     @property
+    def awaited_channels(self) -> tuple[str, ...]:
+        """The names of the channels from which it awaits messages."""
+        return self._loop.awaited_channels
+
+    @property
+    def awaited_children(self) -> tuple[str, ...]:
+        """The ids of the runs whose ends it awaits."""
+        return self._loop.awaited_children
+
+    @property
     def waits_at(self) -> Sequence[str]:
         """Where its tasks wait, as people name it, in the order in which they were made."""
         found = (waits_at(task.get_coro()) for task in self._loop.tasks())
@@ -153,13 +182,27 @@ class FunctionMachine:
 
     @property
     def late(self) -> tuple[int, ...]:
-        """The numbers of the rows with messages and updates that were told to it after it had ended."""
+        """The numbers of the rows with updates that were told to it after it had ended."""
         return self._late
+
+    @property
+    def received(self) -> list[int]:
+        """The numbers of the rows with messages that it has received; whoever drives it takes out what is recorded."""
+        inboxes = FunctionLoop.inboxes.of(self._loop)
+        return [] if inboxes is None else inboxes.taken
 
     @property
     def is_ending(self) -> bool:
         """Whether it was told to end, or takes back what it did."""
         return self.is_cancelled or self._undoing is not None
+
+    def refuse_signal(self, number: int) -> None:
+        """Have the message of this row passed over when it is told: so it was when it was read first."""
+        self._loop.inboxes.pass_over(number)
+
+    def refuse_update(self, call: str, rejected: Raised) -> None:
+        """Have an update rejected when it is told, for its arguments could not be read when it was begun first."""
+        self._loop.updates.rejected[call] = rejected
 
     def begin(
         self,
@@ -168,12 +211,14 @@ class FunctionMachine:
         patches: Collection[str] = (),
         shown: Micros | None = None,
         refused: str = "",
+        inbox: Sequence[Row] = (),
     ) -> Turn:
         """Call the function and run it until it waits. RuntimeError if an event loop runs in this thread.
 
         `patches` are those that are recorded in all of its history, `more` whether there are rows to tell it. `shown`
         is what its clock shows then, if not `began_at`. `refused` says why the store does not keep what it gives, if it
-        was asked to before: so it fails then, and takes back what it did.
+        was asked to before: so it fails then, and takes back what it did. `inbox` are the messages and updates that are
+        there when it begins: its clock does not show an earlier time then.
         """
         function, self._function = self._function, None  # its arguments are the function's alone from here on
         assert function is not None
@@ -183,6 +228,9 @@ class FunctionMachine:
             self._loop.patches.know(patches)
         if refused:
             self._gave = StorageRefusedError(refused)
+        for row in inbox:
+            self._loop.set_clock(row.at)
+            self._put(row)
         self._task = self._loop.begin(function(), self._context)
         return self._turn(more) if shown is None else self._turn_at(shown, more)
 
@@ -195,34 +243,50 @@ class FunctionMachine:
             NondeterminismError: The row is about what it did not ask for.
             DebuggerLeftError: A debugger that stood in it was left.
             CompensationError: It has failed, and can't take back what it did.
+            UnreadableValueError: A value of its history is not what it takes. None of its code has run on.
         """
         check_thread()
         self._loop.set_clock(row.at)
-        self.rows = row.number
+        self.rows = self._loop.row = row.number
         match row.told:
             case StepCompleted() as told:  # most rows are that
                 if self._expected(row, told) is not None:
                     del self._open[told.call]
+                    self._take_given(told)
                     self._loop.answer(told.call, told.output)
             case Cancelling(reason=reason):
                 self._cancel(reason)
-            case SignalReceived(channel=channel, text=text):
-                self._late += (row.number,) if self._is_over else ()
-                self._loop.inboxes.put(channel, text, row.number)
+            case SignalReceived() | UpdateReceived():
+                self._put(row)
             case ChildEnded() as ended:
-                self._loop.children.end(ended, wakes=not self._is_over)
-            case UpdateReceived() as update:
-                if self._is_over:
-                    self._late += (row.number,)
-                else:
-                    self._loop.updates.receive(update, row.number)
+                self._loop.children.end(ended, row.number, wakes=not self._is_over)
+            case ChannelClosed(channel=channel) as closed:
+                self._loop.inboxes.close(channel)
+                if self._expected(row, closed) is not None:
+                    del self._open[closed.call]
+                    self._loop.answer(closed.call, None)
             case StepQueued() as queued:
                 self._expected(row, queued)
+                self._take_given(queued)
             case told:
                 if (asked := self._expected(row, told)) is not None:
                     del self._open[told.call]
                     self._answer(asked, told)
         return self._turn(more) if row.shown is None else self._turn_at(row.shown, more)
+
+    def _put(self, row: Row) -> None:
+        """Put a message or an update where the function finds it."""
+        match row.told:
+            case SignalReceived() as signal:
+                message = Message(row.number, signal.channel, signal.text, signal.checked)
+                for call in self._loop.inboxes.put(message):
+                    if call in self._open:
+                        self._loop.fail(call, UnreadMessagesError(signal.channel))
+                        self._loop.dropped.append(call)
+            case UpdateReceived() as update if not self._is_over:
+                self._loop.updates.receive(update, row.number)
+            case _:
+                self._late += (row.number,)
 
     def feed_steps(
         self, rows: Sequence[Known], place: int, *, past: int, apart: Collection[int]
@@ -255,11 +319,13 @@ class FunctionMachine:
                 ):
                     break
                 place += 1
-                self.rows = number
+                self.rows = loop.row = number
                 loop.set_clock(row.at)
                 loop.was_read = False
                 loop.is_replaying = number < past
                 del open_[call]
+                if STEP_GIVEN in facts:
+                    loop.keep_given(call, facts[STEP_GIVEN])
                 loop.answer(call, output)
                 try:
                     loop.run_until_quiet_here()
@@ -306,6 +372,16 @@ class FunctionMachine:
         """
         self._is_given_up = self._loop.is_evicted = True
 
+    def _forget(self, asked: Mapping[str, Asked]) -> None:
+        """Note that nobody waits for what was asked for. What comes of it all the same changes nothing."""
+        if self._forgotten is _NOTHING:
+            self._forgotten = {}
+        cast("dict[str, Asked]", self._forgotten).update(asked)
+
+    def _take_given(self, told: StepCompleted | StepFailed | StepQueued) -> None:
+        if told.given is not None:
+            self._loop.keep_given(told.call, told.given)
+
     def _cancel(self, reason: str) -> None:
         assert self._task is not None
         self.is_cancelled = self._loop.is_cancelling = True
@@ -326,7 +402,7 @@ class FunctionMachine:
         except HoldfastError as error:
             self._fault = error
         except Exception as error:  # noqa: BLE001  # whatever it is, somebody has to look at it
-            self._fault = CompensationError("what it did", f"{type(error).__name__}: {error}")
+            self._fault = CompensationError("what it did", error_words(error))
 
     def _expected(self, row: Row, told: Answer | StepQueued) -> Asked | None:
         """Return what was asked for by the call that a row is about; None if that was dropped."""
@@ -363,9 +439,12 @@ class FunctionMachine:
                 self._loop.fail(asked.call, ChildRefusedError(run, error))
             case TellAsked(), ChildTold(error=None):
                 self._loop.answer(asked.call, None)
+            case TellAsked(), ChildTold(run=run, closed=str(channel)):
+                self._loop.fail(asked.call, ChannelClosedError(run, channel))
             case TellAsked(), ChildTold(run=run, error=str(error)):
                 self._loop.fail(asked.call, SignalRefusedError(run, error))
             case StepAsked(), StepFailed(error=raised):
+                self._take_given(told)
                 self._loop.fail(asked.call, error_from(raised))
             case _:
                 raise AssertionError(f"{told} answers {asked}")
@@ -391,6 +470,7 @@ class FunctionMachine:
         if self._is_given_up:
             self.evict()
             raise Evicted
+        self._check_fault()
         if self._is_waiting and not loop.dropped:
             return self._waiting()
         if _left_debugger(self._error):
@@ -399,23 +479,24 @@ class FunctionMachine:
             loop.saga.is_under_way = True
             self._undoing = loop.begin(self._compensate(loop.tasks()), self._context, path="undo")
             self._run_until_quiet()
-        if self._fault is not None:
-            raise self._fault
+        self._check_fault()
         asked = {one.call: one for one in loop.asked}
         self._open.update(asked)
         dropped: list[str] = []
         for call in loop.dropped:
             if (one := self._open.pop(call, None)) is not None:
-                self._forgotten[call] = one
+                self._forget({call: one})
                 if asked.pop(call, None) is None:
                     dropped.append(call)
-        patches, answers, published = loop.take_said()
+        patches, answers, published, refused = loop.take_said()
         loop.asked.clear()
         loop.dropped.clear()
         ended = self._end()
         if ended is not None:
+            if failures := loop.failures:
+                self.failures = failures
             # Tasks that were not waited for end with the function. What they wait for, nobody is interested in.
-            self._forgotten.update(self._open)
+            self._forget(self._open)
             dropped += (call for call in self._open if call not in asked)
             self._open.clear()
             asked.clear()
@@ -426,9 +507,15 @@ class FunctionMachine:
             patches=patches,
             answers=answers,
             published=published,
+            refused=refused,
             read_clock=loop.was_read,
             ended=ended,
         )
+
+    def _check_fault(self) -> None:
+        """Raise why it can't go on, if it can't."""
+        if (fault := self._loop.fault or self._fault) is not None:
+            raise fault
 
     def _waiting(self) -> Turn:
         """Return what has come of a turn after which the function waits, if nothing was dropped: so most turns end."""
@@ -438,9 +525,14 @@ class FunctionMachine:
             loop.asked.clear()
             for one in asked:
                 self._open[one.call] = one
-        patches, answers, published = loop.take_said()
+        patches, answers, published, refused = loop.take_said()
         return Turn(
-            asked=asked, patches=patches, answers=answers, published=published, read_clock=loop.was_read
+            asked=asked,
+            patches=patches,
+            answers=answers,
+            published=published,
+            refused=refused,
+            read_clock=loop.was_read,
         )
 
     @property
@@ -448,7 +540,8 @@ class FunctionMachine:
         """Whether the function waits: it has neither ended nor asked to go on as a new generation."""
         task = self._task
         assert task is not None
-        return not task.done() and self._exit is None and self._loop.goes_on is None
+        loop = self._loop
+        return not task.done() and self._exit is None and loop.goes_on is None and loop.fault is None
 
     def _run_until_quiet(self) -> None:
         self._run(self._loop.run_until_quiet)
@@ -466,7 +559,12 @@ class FunctionMachine:
         """Keep what the function has given, if it has: that is encoded where no loop runs."""
         task = self._task
         assert task is not None
-        if task.done() and self._gave is None and not task.cancelled() and task.exception() is None:
+        if task.done() and task.cancelled():
+            try:
+                task.result()
+            except CancelledError as error:  # asyncio gives it once with what it was raised with
+                self._cancelled_with = self._cancelled_with or error.args
+        elif task.done() and self._gave is None and task.exception() is None:
             try:
                 self._gave = self._encode(task.result())
             except Exception as error:  # noqa: BLE001  # a user's class may do anything when it is encoded
@@ -487,7 +585,8 @@ class FunctionMachine:
             return self._exit
         if not task.done() or task.cancelled():
             return None
-        return task.exception() or (self._gave if isinstance(self._gave, Exception) else None)
+        raised = task.exception()
+        return explained(raised) if raised else self._gave if isinstance(self._gave, Exception) else None
 
     def _end(self) -> Ended | None:
         """Return how the function has ended, if it has."""
@@ -500,12 +599,12 @@ class FunctionMachine:
             return Failed(self._exit)
         if (goes_on := self._loop.goes_on) is not None:
             self._is_over = True
-            return attrs.evolve(goes_on, unread=(*self._loop.inboxes.left, *self._loop.updates.left))
+            return attrs.evolve(goes_on, unread=self._loop.updates.left)
         if not task.done():
             return None
         self._is_over = True
         if task.cancelled():
-            return Failed(CancelledError())
+            return Failed(CancelledError(*self._cancelled_with))
         if (raised := self._error) is not None:
             return Failed(raised)
         assert isinstance(self._gave, str)

@@ -25,6 +25,9 @@ class Due:
     takes_unknown: bool = True
     future: "asyncio.Future[str] | None" = None
     output: str | None = None
+    read: Callable[[str, int], Coroutine[Any, Any, object]] | None = None
+    """Reads what the step gave, given the number of its row. If it can't be read the function is halted."""
+    row: int = 0
 
 
 class Saga:
@@ -58,11 +61,22 @@ class Saga:
     async def compensate(self) -> None:
         """Take back what is due, the last of it first. CompensationError if that can't be done."""
         self.is_under_way = True
+        for due in self._due:  # all are looked at before anything is taken back
+            if due.read is not None and (output := _known(due)) is not None:
+                await due.read(output, due.row)
         while self._due:
             due = self._due.pop()
             if due.output is not None or due.takes_unknown or await _has_happened(due):
                 with suppress(StepResultError):  # it is taken back, and nobody asks for what that gave
                     await due.undo(due.output)
+
+
+def _known(due: Due) -> str | None:
+    """Return what a step gave, if that is known by now."""
+    future = due.future
+    if due.output is None and future is not None and future.done() and not future.cancelled():
+        return None if future.exception() else future.result()
+    return due.output
 
 
 async def _has_happened(due: Due) -> bool:

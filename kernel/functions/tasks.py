@@ -1,13 +1,32 @@
 """Tasks and futures that hash by the number in which they were made: a set of them has one order on every Python."""
 
 import asyncio
-from collections.abc import Coroutine
+import sys
+from collections.abc import Callable, Coroutine
 from contextvars import Context
-from typing import Any, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar, cast
 
 from typing_extensions import override
 
+from holdfast.ports.errors import NotDurableError
+
 T = TypeVar("T")
+
+
+_OF_THREADS: Final = "WorkerThread.stop"
+"""What anyio has a task call in the end that uses a thread of its own: there is no other place to refuse that."""
+
+
+_OF_SCOPES: Final = "_deliver_cancellation"
+"""What anyio cancels tasks in. Whenever it has, the last that it does is to have the loop call it again."""
+
+
+class CancelsTogether(Protocol):
+    """A loop that cancels tasks in the order in which they were made."""
+
+    def cancel_soon(self, task: "RunTask[Any]", msg: Any | None, /) -> None:
+        """Have a task cancelled before anything else is made to run."""
+        ...
 
 
 class Numbers:
@@ -62,6 +81,32 @@ class RunTask(asyncio.Task[T]):
         self.numbers = numbers
         super().__init__(coroutine, loop=loop, name=name or f"Task-{numbers.path}", context=context)
         self._number = number
+
+    @property
+    def number(self) -> int:
+        """In which it was made."""
+        return self._number
+
+    @override
+    def cancel(self, msg: Any | None = None) -> bool:
+        # anyio cancels the tasks of nested scopes in the order of these scopes' addresses. What it cancels in one go is
+        # cancelled at its end, in the order in which the tasks were made.
+        frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]  # `inspect` takes longer
+        if frame.f_code.co_name == _OF_SCOPES and not self.done():
+            cast("CancelsTogether", self.get_loop()).cancel_soon(self, msg)
+            return True
+        return super().cancel(msg)
+
+    def cancel_now(self, msg: Any | None) -> None:
+        """Cancel it."""
+        super().cancel(msg)
+
+    @override
+    def add_done_callback(self, fn: "Callable[[Self], object]", /, *, context: Context | None = None) -> None:
+        if getattr(fn, "__qualname__", "") == _OF_THREADS:
+            fn(self)  # ends the thread, which has been given nothing to do yet
+            raise NotDurableError("anyio.to_thread.run_sync")
+        super().add_done_callback(fn, context=context)
 
     @override
     def __hash__(self) -> int:

@@ -5,13 +5,18 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context, copy_context
 from typing import Any, Final, Protocol, TypeAlias
 
-from holdfast.kernel.functions.asked import Answered, UpdateReceived
+from holdfast.kernel.functions.asked import Answered, Raised, UpdateReceived
 from holdfast.kernel.functions.raising import raised_from
+from holdfast.ports.errors import InvalidValueError
 
 Handler: TypeAlias = Callable[[str], Coroutine[Any, Any, str]]
 """What carries out an update: from the JSON text of its arguments, by name, to that of its reply."""
 
 _NOWHERE: Final = "the function has exposed nothing that takes it"
+
+
+class NowhereError(LookupError):
+    """Nothing that the function has exposed takes an update."""
 
 
 class RejectedError(Exception):
@@ -20,6 +25,10 @@ class RejectedError(Exception):
     def __init__(self, reason: Exception) -> None:
         super().__init__(str(reason))
         self.reason = reason
+
+
+class UnreadableError(RejectedError):
+    """The arguments of an update can't be read."""
 
 
 class Begin(Protocol):
@@ -33,7 +42,8 @@ class Begin(Protocol):
 class Updates:
     """Keeps what has come before anything was exposed, and has the rest carried out, in the order in which it came.
 
-    `begin` makes a task of the loop that the function runs on, with a path in its tree of tasks.
+    `begin` makes a task of the loop that the function runs on, with a path in its tree of tasks; `halt` has the
+    function halted.
     """
 
     __slots__ = (
@@ -41,15 +51,20 @@ class Updates:
         "_begin",
         "_context",
         "_early",
+        "_halt",
         "_handlers",
         "_is_closed",
         "_is_quiet",
         "_under_way",
         "exposed",
+        "rejected",
     )
 
-    def __init__(self, begin: Begin) -> None:
+    def __init__(self, begin: Begin, halt: Callable[[str, int | None, Exception], None]) -> None:
         self._begin = begin
+        self._halt = halt
+        self.rejected: dict[str, Raised] = {}
+        """The calls of which it is recorded that their arguments could not be read: they are not begun again."""
         self._context = Context()
         self._handlers: dict[str, Handler] = {}
         self._early: dict[int, UpdateReceived] = {}
@@ -109,8 +124,8 @@ class Updates:
     def _begin_early(self) -> None:
         if self._handlers and not self._is_closed:
             early, self._early = self._early, {}
-            for one in early.values():
-                self._carry_out(one)
+            for number, one in early.items():
+                self._carry_out(one, number)
 
     def take(self) -> tuple[Answered, ...]:
         """Return what has come of updates since this was called last, in order."""
@@ -118,25 +133,31 @@ class Updates:
         self._answers.clear()
         return answers
 
-    def _carry_out(self, update: UpdateReceived) -> None:
+    def _carry_out(self, update: UpdateReceived, number: int) -> None:
         handler = self._handlers.get(update.update)
-        if handler is None:
-            self._answers.append(Answered(call=update.call, rejected=raised_from(LookupError(_NOWHERE))))
+        if (rejected := self.rejected.get(update.call)) is not None:
+            self._answers.append(Answered(call=update.call, rejected=rejected))
+        elif handler is None:
+            self._answers.append(Answered(call=update.call, rejected=raised_from(NowhereError(_NOWHERE))))
         else:
             self._under_way += 1
-            self._begin(self._answered(update, handler), self._context.copy(), path=update.call)
+            self._begin(self._answered(update, handler, number), self._context.copy(), path=update.call)
 
-    async def _answered(self, update: UpdateReceived, handler: Handler) -> None:
+    async def _answered(self, update: UpdateReceived, handler: Handler, number: int) -> None:
         try:
-            await self._carried_out(update, handler)
+            await self._carried_out(update, handler, number)
         finally:
             self._under_way -= 1
             if not self._under_way and self._is_quiet is not None and not self._is_quiet.done():
                 self._is_quiet.set_result(None)
 
-    async def _carried_out(self, update: UpdateReceived, handler: Handler) -> None:
+    async def _carried_out(self, update: UpdateReceived, handler: Handler, number: int) -> None:
         try:
             output = await handler(update.arguments)
+        except UnreadableError as error:
+            if update.checked or not isinstance(error.reason, InvalidValueError):
+                self._halt(f"the arguments of update {update.update!r}", number, error.reason)
+            answer = Answered(call=update.call, rejected=raised_from(error.reason))
         except RejectedError as error:
             answer = Answered(call=update.call, rejected=raised_from(error.reason))
         except asyncio.CancelledError as error:

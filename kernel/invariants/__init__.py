@@ -8,8 +8,9 @@ database, part by part.
     assert check(Snapshot(runs=..., jobs=..., history=..., plans=..., sessions=...)) == []
 
 The names of the invariants are those of the design: S1 (epochs), S4 (outputs stay), S5 (legal transitions), S6
-(truthful ends), S7 (no orphans), S8 (attempts), S9 (order of stages), S10 (limits), S11 (rate limits), C1 (nothing
-after the end), T1 (nothing early), T3 (nothing forgotten), L1 (nothing left behind), O1 (numbered history).
+(truthful ends), S7 (no orphans), S8 (attempts), S9 (order of stages), S10 (limits), S11 (rate limits), S12 (losses
+with workers), C1 (nothing after the end), M1 (no message lost), T1 (nothing early), T3 (nothing forgotten), L1
+(nothing left behind), O1 (numbered history).
 """
 
 from holdfast.kernel.invariants.late import overdue

@@ -2,16 +2,17 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import chain, pairwise, takewhile
+from itertools import chain, pairwise
 from operator import attrgetter
 from typing import Final
 
 from holdfast.kernel.invariants.histories import ENDS, Item, Phase, Seen, fact, look, phase_of
+from holdfast.kernel.invariants.loss_rules import losses_are_counted, suspects_are_alone
+from holdfast.kernel.invariants.mailboxes import mailbox_fits, messages_go_on
 from holdfast.kernel.invariants.queue_rules import step_epochs, steps_are_counted, steps_have_jobs
 from holdfast.kernel.invariants.snapshots import Snapshot, as_snapshot
 from holdfast.kernel.invariants.violations import Violation
 from holdfast.kernel.plan import MapPlan, stage_of
-from holdfast.kernel.progress import UNREADABLE
 from holdfast.ports.json import canonical
 from holdfast.ports.records import (
     HELD,
@@ -26,9 +27,11 @@ from holdfast.ports.records import (
     RunName,
     RunStatus,
     SlotName,
+    losses_max,
 )
 from holdfast.ports.references import KeptRows, Reference, of_run, reference_text, references_from
 from holdfast.ports.tables import Tables
+from holdfast.ports.unreadable import PARSE_ERRORS
 
 _GENERATION: Final = attrgetter("namespace", "id", "generation")
 
@@ -42,8 +45,9 @@ def check(store: Snapshot | Tables, *, runs: Collection[str] | None = None) -> l
     snapshot = as_snapshot(store)
     everything = snapshot.runs.keys() | snapshot.jobs.keys() | snapshot.history.keys()
     keys = everything if runs is None else everything.intersection(runs)
-    of_several = [*_generations(snapshot), *_children(snapshot)]
-    return [*of_several, *_one_by_one(snapshot, keys), *_slots(snapshot), *_rates(snapshot)]
+    of_several = [*_generations(snapshot), *_children(snapshot), *messages_go_on(snapshot)]
+    of_all = [*_slots(snapshot), *_rates(snapshot), *suspects_are_alone(snapshot)]
+    return [*of_several, *_one_by_one(snapshot, keys), *of_all]
 
 
 def check_part(part: Snapshot | Tables, runs: Collection[str]) -> list[Violation]:
@@ -55,7 +59,7 @@ def check_part(part: Snapshot | Tables, runs: Collection[str]) -> list[Violation
     snapshot = as_snapshot(part)
     everything = snapshot.runs.keys() | snapshot.jobs.keys() | snapshot.history.keys()
     keys = everything.intersection(runs)
-    of_several = (*_generations(snapshot), *_children(snapshot))
+    of_several = (*_generations(snapshot), *_children(snapshot), *messages_go_on(snapshot))
     return [*(one for one in of_several if one.where in keys), *_one_by_one(snapshot, keys)]
 
 
@@ -75,7 +79,7 @@ def _one_by_one(snapshot: Snapshot, keys: Collection[str]) -> list[Violation]:
             seen = looked[key] = look(run, plan, snapshot)
             found += [Violation(name, key, what) for name, rule in _RULES for what in rule(seen)]
             found += [Violation("S4", key, what) for what in _kept(seen, snapshot, looked)]
-        except UNREADABLE as error:
+        except PARSE_ERRORS as error:
             what = f"its rows say what can't be: {type(error).__name__}: {error}"
             found.append(Violation("S4", key, what))
     return found
@@ -188,7 +192,8 @@ def _children(snapshot: Snapshot) -> Iterator[Violation]:
 def _numbered(seen: Seen) -> Iterator[str]:
     """O1: the history is numbered without gaps, from 1 or from behind what is kept of generations before, by time."""
     numbers = [row.number for row in seen.history]
-    if numbers != list(range(seen.run.first_row, seen.run.last_row + 1)):
+    first, last = seen.run.first_row, seen.run.last_row
+    if len(numbers) != last + 1 - first or numbers != list(range(first, last + 1)):
         yield f"its rows are {_short(numbers)}, its row says that the last is {seen.run.last_row}"
     if seen.history and seen.history[0].type != "run.created":
         yield f"its history begins with {seen.history[0].type}"
@@ -293,8 +298,8 @@ def _left(seen: Seen) -> Iterator[str]:
             yield f"job {job.number} asks for the code of {job.definition} in {job.namespace}"
         is_held = job.state is JobState.LEASED
         most = place.plan.cancels.get(job.node, 0)
-        if job.max_attempts != most or not is_held <= job.attempts <= most - (not is_held):
-            yield f"job {job.number} is {job.state} with {job.attempts} of {job.max_attempts} attempts of {most}"
+        if job.max_attempts != most or not is_held <= job.tries <= most - (not is_held):
+            yield f"job {job.number} is {job.state} with {job.tries} of {job.max_attempts} attempts of {most}"
         match job.state:
             case JobState.LEASED:
                 fine = job.session in seen.sessions and job.leased_at is not None and job.wake_at is None
@@ -400,8 +405,8 @@ def _attempts(seen: Seen) -> Iterator[str]:
             and (None if job.rate_limit is None else (job.rate_limit, job.rate_period)) != said
         ):
             yield f"of job {job.number} {job.rate_limit} may start in {job.rate_period}; its plan says otherwise"
-        if not is_held <= job.attempts <= job.max_attempts - (not is_held):
-            yield f"job {job.number} is {job.state} with {job.attempts} of {job.max_attempts} attempts"
+        if not is_held <= job.tries <= job.max_attempts - (not is_held):
+            yield f"job {job.number} is {job.state} with {job.tries} of {job.max_attempts} attempts"
         if job.attempts > job.epoch:
             yield f"job {job.number} has {job.attempts} attempts in {job.epoch} claims"
         if phase in (Phase.CHECK, Phase.DRIVE):  # attempts that only found nothing to do yet leave no row
@@ -409,15 +414,17 @@ def _attempts(seen: Seen) -> Iterator[str]:
         ended = [row for row in ends.get(((job.node, job.item), phase), ()) if row.type != "stage.expanded"]
         if not seen.is_repaired and len(ended) != job.attempts - is_held:
             yield f"job {job.number} counts {job.attempts} attempts, and {len(ended)} of them ended"
-        lost = len(list(takewhile(lambda row: row.type == "stage.lost", reversed(ended))))
+        lost = sum(row.type == "stage.lost" for row in ended)
         if not seen.is_repaired and lost != job.losses:
-            yield f"job {job.number} counts {job.losses} losses in a row, and there were {lost}"
+            yield f"job {job.number} counts {job.losses} losses, and there were {lost}"
     for (item, phase), rows in ends.items():
         numbers = [fact(row, "attempt") for row in rows if row.type != "stage.expanded"]
         most = _attempts_max(seen, item[0], phase)
         leave_rows = phase not in (Phase.CHECK, Phase.DRIVE)
         if not seen.is_repaired and leave_rows and numbers != list(range(1, len(numbers) + 1)):
             yield f"the attempts of {_named(item)} that ended are {numbers}"
+        if phase is not Phase.DRIVE:
+            most += losses_max(most) - 1
         if any(number > most for number in numbers):
             yield f"{_named(item)} may be tried {most} times; the attempts that ended are {numbers}"
 
@@ -468,8 +475,10 @@ _RULES: Final[Sequence[tuple[str, Callable[[Seen], Iterator[str]]]]] = (
     ("S7", steps_have_jobs),
     ("S8", steps_are_counted),
     ("S8", _attempts),
+    ("S12", losses_are_counted),
     ("S9", _in_order),
     ("T1", _on_time),
+    ("M1", mailbox_fits),
 )
 
 

@@ -1,7 +1,6 @@
 """What must be true of the steps that functions have put into queues."""
 
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
 from typing import cast
 
 from holdfast.kernel.invariants.histories import Seen
@@ -55,7 +54,8 @@ def steps_are_counted(seen: Seen) -> Iterator[str]:
     for step in seen.queued[0]:
         numbers = [number_in(row, "attempt") for row in step.tries]
         most = number_in(step.queued, "max_attempts")
-        if numbers != list(range(1, len(numbers) + 1)) or len(numbers) > most:
+        counted = sum(not number_in(row, "lost") for row in step.tries)
+        if numbers != list(range(1, len(numbers) + 1)) or counted > most:
             yield f"the attempts of job {step.job} that ended are {numbers}, of {most}"
         if (job := jobs.get(step.job)) is not None:
             yield from _counted(job, step.tries)
@@ -63,16 +63,16 @@ def steps_are_counted(seen: Seen) -> Iterator[str]:
 
 def _counted(job: Job, tries: Sequence[HistoryRow]) -> Iterator[str]:
     is_held = job.state is JobState.LEASED
-    if not is_held <= job.attempts <= job.max_attempts - (not is_held) or job.attempts > job.epoch:
+    if not is_held <= job.tries <= job.max_attempts - (not is_held) or job.attempts > job.epoch:
         yield (
-            f"job {job.number} is {job.state} with {job.attempts} of {job.max_attempts} attempts"
+            f"job {job.number} is {job.state} with {job.tries} of {job.max_attempts} attempts"
             f" in {job.epoch} claims"
         )
     if len(tries) != job.attempts - is_held:
         yield f"job {job.number} counts {job.attempts} attempts, and {len(tries)} of them ended"
-    lost = len(list(takewhile(lambda row: number_in(row, "lost"), reversed(tries))))
+    lost = sum(number_in(row, "lost") for row in tries)
     if lost != job.losses:
-        yield f"job {job.number} counts {job.losses} losses in a row, and there were {lost}"
+        yield f"job {job.number} counts {job.losses} losses, and there were {lost}"
 
 
 def step_epochs(seen: Seen) -> Iterator[str]:

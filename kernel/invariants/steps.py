@@ -11,7 +11,9 @@ from holdfast.kernel.invariants.snapshots import Snapshot, as_snapshot
 from holdfast.kernel.invariants.violations import Violation
 from holdfast.kernel.progress import progress_from
 from holdfast.kernel.transitions import RUN_TRANSITIONS
+from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.records import (
+    SIGNAL_RECEIVED,
     TERMINAL,
     HistoryRow,
     Job,
@@ -97,6 +99,7 @@ def check_step(
         found += (Violation("S5", key, what) for what in _run_steps(run, new.runs[key], commands))
         found += (Violation("S4", key, what) for what in _output_steps(run, new.runs[key]))
         found += (Violation("S1", key, what) for what in _job_steps(run, old, new, commands))
+        found += (Violation("M1", key, what) for what in _message_steps(run, new.runs[key], now, commands))
     found += _going_on(old, new)
     for fingerprint, plan in old.plans.items():
         if new.plans.get(fingerprint, plan) != plan:
@@ -168,6 +171,24 @@ def _output_steps(before: Run, after: Run) -> Iterator[str]:
             is_same = (node.map.total, node.map.first_row) == (later.map.total, later.map.first_row)
             if not is_same or later.map.ended < node.map.ended or later.map.next < node.map.next:
                 yield f"the counters of {name!r} went from {node.map} to {later.map}"
+
+
+def _message_steps(
+    before: Run, after: Run, history: Sequence[HistoryRow], commands: int | None
+) -> Iterator[str]:
+    """M1: what has come is unread until it is received, and never again after that."""
+    if (before.mailbox, before.last_row) == (after.mailbox, after.last_row):
+        return
+    new = {
+        row.number for row in history[before.last_row - before.first_row + 1 :] if row.type == SIGNAL_RECEIVED
+    }
+    then, now = mailbox_from(before.mailbox), mailbox_from(after.mailbox)
+    if again := set(now.unread) - set(then.unread) - new:
+        yield f"the messages {sorted(again)} were received, and are unread"
+    if commands == 1 and (lost := new - set(now.unread)):
+        yield f"the messages {sorted(lost)} have come, and nobody can have received them"
+    if not set(then.closed) <= set(now.closed):
+        yield f"it had closed {then.closed}, and now {now.closed}"
 
 
 def _job_steps(run: Run, old: Snapshot, new: Snapshot, commands: int | None) -> Iterator[str]:

@@ -1,22 +1,22 @@
-"""Values as they are stored: canonical JSON text, written and read by declared type.
+"""Values as they are stored: compact JSON text, written and read by declared type.
 
-What is stored under a type comes back equal: nothing is coerced, dropped or made up, and what JSON can't hold is
-refused with its place in the value. Objects are written with all their fields, bytes in base64, times in ISO 8601,
-timedeltas in microseconds, enums by value. Pickle is never used, so a stored value can run no code.
+What is stored under a type comes back equal and alike: of the same classes, dicts in their order, times in their zones.
+Nothing is coerced, dropped or made up, and what would not come back so is refused with its place in the value. Objects
+are written with all their fields, bytes in base64, times in ISO 8601, timedeltas in microseconds, enums by value.
+Pickle is never used, so a stored value can run no code.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import itemgetter
 from typing import Any, Final, TypeVar, cast, overload
 
 from typing_extensions import TypeForm
 
 from holdfast.kernel.values.building import codec_for
-from holdfast.kernel.values.codec import Convert, Misfit, Problem
+from holdfast.kernel.values.codec import Codec, Convert, Misfit, Problem
 from holdfast.kernel.values.forms import Form, plain, show
-from holdfast.kernel.values.plain_json import MAX_DEPTH, check_data
+from holdfast.kernel.values.plain_json import MAX_DEPTH, check_data, first_difference
 from holdfast.ports.errors import HoldfastError, InvalidValueError, UnstorableValueError
-from holdfast.ports.json import TEXTS, canonical, parse
+from holdfast.ports.json import TEXTS, compact, parse
 
 __all__ = ["MAX_DEPTH", "MAX_VALUE_BYTES", "Fields", "check", "check_type", "decode", "encode"]
 
@@ -27,18 +27,19 @@ MAX_VALUE_BYTES: Final = 16 * 1024 * 1024
 
 
 def encode(value: object, form: Form, *, max_bytes: int = MAX_VALUE_BYTES) -> str:
-    """Return the canonical JSON text of a value that was declared as `form`.
+    """Return the compact JSON text of a value that was declared as `form`.
 
     Raises:
         InvalidValueError: The value is not of that type; it lists every problem with its place.
-        UnstorableValueError: It is of that type, but JSON can't hold it, or its text is longer than `max_bytes`.
+        UnstorableValueError: It is of that type, but JSON can't hold it, its own class would not give it back as it
+            is, or its text is longer than `max_bytes`.
         DefinitionError: No value of that type can be stored.
     """
     codec = codec_for(form)
     data: object = None
     try:
         data = codec.encode(value)
-        text = canonical(data)
+        text = compact(data)
     except Misfit as error:
         raise _refused(error, form) from None
     except RecursionError:
@@ -46,11 +47,13 @@ def encode(value: object, form: Form, *, max_bytes: int = MAX_VALUE_BYTES) -> st
     except ValueError:  # NaN, an infinity or an endless integer: find out where
         _check(data, form)
         raise
-    if _may_be_refused(text):
+    if (len(text) > MAX_DEPTH or "\\u" in text) and _may_be_refused(text):
         _check(data, form)
     if len(text) > max_bytes:
         reason = f"its text has {len(text):,} bytes, more than {max_bytes:,}; store it as a blob"
         raise UnstorableValueError("$", reason)
+    if codec.checks:
+        _check_back(text, codec, form)
     return text
 
 
@@ -62,21 +65,22 @@ class Fields:
         forms: The types of its fields, by name.
     """
 
-    __slots__ = ("_form", "_names", "_parts")
+    __slots__ = ("_checks", "_form", "_names", "_parts")
 
     def __init__(self, form: Form, forms: Mapping[str, Form]) -> None:
         self._form = form
         self._names = tuple(forms)
-        places = sorted(enumerate(self._names), key=itemgetter(1))
-        self._parts = tuple((f"{canonical(name)}:", place, *_writer(forms[name])) for place, name in places)
+        self._parts = tuple((f"{compact(name)}:", *_writer(one)) for name, one in forms.items())
+        self._checks = codec_for(form).checks
 
     def encode(self, values: Sequence[object]) -> str:
-        """Return the canonical JSON text of an object that has these values, one for each field. As `encode`."""
+        """Return the compact JSON text of an object that has these values, one for each field. As `encode`."""
+        if self._checks:
+            return encode(self._named(values), self._form)
         text, before = "", "{"
         try:
-            for key, place, cls, write, convert in self._parts:
-                value = values[place]
-                text += before + key + (write(value) if type(value) is cls else canonical(convert(value)))
+            for (key, cls, write, convert), value in zip(self._parts, values, strict=True):
+                text += before + key + (write(value) if type(value) is cls else compact(convert(value)))
                 before = ","
         except (Misfit, RecursionError, ValueError):
             return encode(self._named(values), self._form)  # that says what is wrong, and where
@@ -95,7 +99,7 @@ def _writer(form: Form) -> tuple[type | None, Callable[[Any], str], Convert]:
     convert = codec_for(form).encode
     cls = plain(form)
     known = TEXTS.get(cls) if isinstance(cls, type) else None
-    return (None, canonical, convert) if known is None else (cast("type", cls), known, convert)
+    return (None, compact, convert) if known is None else (cast("type", cls), known, convert)
 
 
 @overload
@@ -129,6 +133,22 @@ def check(value: object, form: Form, *, max_bytes: int = MAX_VALUE_BYTES) -> Non
 def check_type(form: Form) -> None:
     """Raise DefinitionError if values of this type can't be stored."""
     codec_for(form)
+
+
+def _check_back(text: str, codec: Codec, form: Form) -> None:
+    """UnstorableValueError if what comes back of a text is no longer written so: a constructor has changed it."""
+    try:
+        data = codec.encode(codec.decode(parse(text)))
+    except Misfit as error:
+        first = error.problems[0]
+        raise UnstorableValueError("$" + first.path, f"it can't be read again: {first.reason}") from None
+    if compact(data) != text:
+        path = first_difference(parse(text), data)
+        raise UnstorableValueError(
+            "$" + path,
+            f"it would come back changed: what makes {show(form)} does not give its fields back as they were; store"
+            " what its __init__ (a converter, __post_init__) is given, or declare another type",
+        )
 
 
 def _may_be_refused(text: str) -> bool:

@@ -3,6 +3,8 @@
 import enum
 from typing import Final, cast
 
+import attrs
+
 from holdfast.kernel.values.classes import class_codec, named_tuple_codec, typed_dict_codec
 from holdfast.kernel.values.codec import Codec, Kind
 from holdfast.kernel.values.containers import (
@@ -50,37 +52,65 @@ def codec_for(form: Form) -> Codec:
     except TypeError:
         raise DefinitionError(f"{show(form)} can't be stored: its arguments are not hashable") from None
     builder = _Builder()
-    codec = builder.codec_of(form, "")
-    _CODECS.update(builder.made)
-    _CODECS[form] = codec
-    return codec
+    builder.codec_of(form, "")
+    _CODECS.update(builder.finished())
+    _CODECS[form] = _CODECS[plain(form)]
+    return _CODECS[form]
 
 
 class _Builder:
     """Builds one codec with those of all its parts."""
 
     def __init__(self) -> None:
-        self.made: dict[Form, Codec] = {}
+        self._made: dict[Form, Codec] = {}
         self._open: dict[Form, _Later] = {}
+        self._parts: dict[Form, set[Form]] = {}
+        """What the codecs that are built here are made of."""
+        self._path: list[Form] = []
+
+    def finished(self) -> dict[Form, Codec]:
+        """Return the codecs that were built, each told whether one that it is made of has to be checked."""
+        return {
+            form: attrs.evolve(codec, checks=True) if not codec.checks and self._checks(form) else codec
+            for form, codec in self._made.items()
+        }
+
+    def _checks(self, form: Form) -> bool:
+        seen, waiting = {form}, [form]
+        while waiting:
+            one = waiting.pop()
+            codec = _CODECS.get(one) or self._made.get(one)
+            if codec is not None and codec.checks:
+                return True
+            new = self._parts.get(one, set()) - seen
+            seen |= new
+            waiting += new
+        return False
 
     def codec_of(self, form: Form, where: str) -> Codec:
         """Return the codec of a part; `where` names the part in an error."""
-        form = plain(form)
-        known = _CODECS.get(form) or self.made.get(form)
+        try:
+            form = plain(form)
+        except NameError as error:
+            raise _refused(form, where, _undefined(error)) from None
+        if self._path:
+            self._parts.setdefault(self._path[-1], set()).add(form)
+        known = _CODECS.get(form) or self._made.get(form)
         if known is not None:
             return known
         if form in self._open:
-            return self._open[form].codec(where)
+            return self._open[form].codec()
         later = self._open[form] = _Later(form)
+        self._path.append(form)
         try:
             codec = self._build(form)
         except TypeError as error:
             raise _refused(form, where, str(error)) from None
         except NameError as error:
-            reason = f"{error} when the program runs; define or import it, outside `if TYPE_CHECKING:`"
-            raise _refused(form, where, reason) from None
+            raise _refused(form, where, _undefined(error)) from None
         del self._open[form]
-        later.found = self.made[form] = codec
+        self._path.pop()
+        later.found = self._made[form] = codec
         return codec
 
     def _build(self, form: Form) -> Codec:
@@ -112,24 +142,14 @@ class _Builder:
 
 
 class _Later:
-    """Stands in for the codec of a class inside itself, as the children of a tree are."""
+    """Stands in for the codec of a type inside itself, as the children of a tree are."""
 
     def __init__(self, form: Form) -> None:
         self._form = form
         self.found: Codec | None = None
 
-    def codec(self, where: str) -> Codec:
-        kinds = self._kinds()
-        if kinds is None:
-            raise _refused(self._form, where, "only a class may hold itself; write `object` for any JSON")
-        return Codec(self._encode, self._decode, kinds, (cast("type", origin_of(self._form)),))
-
-    def _kinds(self) -> frozenset[Kind] | None:
-        if is_named_tuple(self._form):
-            return frozenset({"array"})
-        if is_class_with_fields(self._form):
-            return frozenset({"object"})
-        return None
+    def codec(self) -> Codec:
+        return Codec(self._encode, self._decode, _kinds(self._form), _classes(self._form))
 
     def _encode(self, value: object) -> object:
         return self._whole().encode(value)
@@ -142,9 +162,38 @@ class _Later:
         return self.found
 
 
+def _kinds(form: Form) -> frozenset[Kind]:
+    """Return the kinds of JSON that values of a type are stored as, before its codec is built."""
+    form = plain(form)
+    origin = origin_of(form)
+    if form in PLAIN_FORMS:
+        return PLAIN_JSON.kinds
+    if form in SCALARS:
+        return SCALARS[form].kinds
+    if is_literal(form):
+        return literal_codec(form).kinds
+    if len(several := members(form)) > 1:
+        return frozenset[Kind]().union(*map(_kinds, several))
+    if isinstance(origin, type) and issubclass(origin, enum.Enum):
+        return enum_codec(origin).kinds
+    is_array = origin in LISTS or origin in SETS or origin is tuple or is_named_tuple(form)
+    return frozenset({"array"}) if is_array else frozenset({"object"})
+
+
+def _classes(form: Form) -> tuple[type, ...]:
+    """Return the classes of a type that holds itself, before its codec is built."""
+    if is_typed_dict(form):
+        return (dict,)
+    return tuple(cast("type", origin_of(each)) for each in members(form))
+
+
 def _refused(form: Form, where: str, reason: str) -> DefinitionError:
     place = f"{where}: " if where else ""
     return DefinitionError(f"{place}{show(form)} can't be stored: {reason}")
+
+
+def _undefined(error: NameError) -> str:
+    return f"{error} when the program runs; define or import it, outside `if TYPE_CHECKING:`"
 
 
 def _advice(form: Form) -> str:
@@ -159,6 +208,8 @@ def _advice(form: Form) -> str:
         "Collection",
     ):
         return "write list[...] for many values"
+    if name in ("defaultdict", "ChainMap", "UserDict", "MappingProxyType", "mappingproxy"):
+        return "declare dict[...] and give dict(value)"
     if name in ("Awaitable", "Coroutine", "Future"):
         return "write `async def` and what it gives when awaited"
     if type(form).__name__ == "TypeVar":

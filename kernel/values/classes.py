@@ -15,7 +15,9 @@ from holdfast.kernel.values.codec import (
     misfit,
     quoted,
     segment,
+    unlike,
 )
+from holdfast.kernel.values.constructors import check_constructor, may_change_fields
 from holdfast.kernel.values.forms import Field, Form, origin_of, show
 
 CodecOf: TypeAlias = Callable[[Form, str], Codec]
@@ -27,18 +29,22 @@ class _Part:
     key: str
     argument: str
     required: bool
+    late: bool
     encode: Convert
     decode: Convert
 
 
 def class_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -> Codec:
-    """Return the codec of an attrs class or dataclass: an object with all fields that its constructor takes.
+    """Return the codec of an attrs class or dataclass: an object with all its fields.
 
-    A subclass is not stored as its parent, for what it adds would be lost.
+    A subclass is not stored as its parent, for what it adds would be lost. TypeError if it can't be made of its fields.
     """
     cls = cast("type", origin_of(form))
+    check_constructor(cls, fields)
     parts = _parts(form, fields, codec_of)
     encoders = tuple((part.key, part.encode) for part in parts)
+    given = tuple((part.key, part.argument) for part in parts if not part.late)
+    late = tuple(part.key for part in parts if part.late)
 
     def encode(value: object) -> object:
         if type(value) is not cls:
@@ -46,18 +52,23 @@ def class_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -> Cod
             raise misfit(f"{described(value)} is no {show(form)}{hint}")
         try:
             return {key: encode_part(getattr(value, key)) for key, encode_part in encoders}
-        except Misfit:
+        except (Misfit, AttributeError):
             raise _first_problem(parts, lambda key: getattr(value, key)) from None
 
     def decode(data: object) -> object:
         found = _decode_object(data, parts, form)
-        arguments = {part.argument: found[part.key] for part in parts if part.key in found}
+        arguments = {argument: found[key] for key, argument in given if key in found}
         try:
-            return cls(**arguments)
+            made = cls(**arguments)
         except Exception as error:  # a validator of the user's may raise anything
             raise misfit(f"{show(form)} refuses it: {type(error).__name__}: {error}") from error
+        for key in late:
+            if key in found:
+                object.__setattr__(made, key, found[key])
+        return made
 
-    return Codec(encode, decode, frozenset({"object"}), (cls,))
+    checks = may_change_fields(cls, fields)
+    return Codec(encode, decode, frozenset({"object"}), (cls,), checks)
 
 
 def typed_dict_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -> Codec:
@@ -67,8 +78,8 @@ def typed_dict_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -
     required = frozenset(part.key for part in parts if part.required)
 
     def encode(value: object) -> object:
-        if not isinstance(value, dict):
-            raise misfit(f"{described(value)} is no {show(form)}")
+        if type(value) is not dict:
+            raise unlike(value, dict, show(form))
         items = cast("dict[str, object]", value)
         if items.keys() != required:
             for key in required - items.keys():
@@ -81,7 +92,8 @@ def typed_dict_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -
             raise _first_problem((by_key[key] for key in items), items.__getitem__) from None
 
     def decode(data: object) -> object:
-        return _decode_object(data, parts, form)
+        found = _decode_object(data, parts, form)
+        return {key: found[key] for key in cast("dict[str, object]", data)}
 
     return Codec(encode, decode, frozenset({"object"}), (dict,))
 
@@ -89,11 +101,12 @@ def typed_dict_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -
 def named_tuple_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -> Codec:
     """Return the codec of a NamedTuple: an array, as for any tuple."""
     cls = cast("type", origin_of(form))
+    check_constructor(cls, fields)
     parts = _parts(form, fields, codec_of)
 
     def encode(value: object) -> object:
-        if not isinstance(value, cls):
-            raise misfit(f"{described(value)} is no {show(form)}")
+        if type(value) is not cls:
+            raise unlike(value, cls, show(form))
         try:
             return [part.encode(getattr(value, part.key)) for part in parts]
         except Misfit:
@@ -106,15 +119,19 @@ def named_tuple_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) 
         if len(items) != len(parts):
             raise misfit(f"{len(parts)} items are expected for {show(form)}, not {len(items)}")
         found = _decode_object({part.key: item for part, item in zip(parts, items, strict=True)}, parts, form)
-        return cls(**found)
+        try:
+            return cls(**found)
+        except Exception as error:  # a class of the user's may raise anything
+            raise misfit(f"{show(form)} refuses it: {type(error).__name__}: {error}") from error
 
-    return Codec(encode, decode, frozenset({"array"}), (cls,))
+    checks = may_change_fields(cls, fields)
+    return Codec(encode, decode, frozenset({"array"}), (cls,), checks)
 
 
 def _parts(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -> tuple[_Part, ...]:
     def part(field: Field) -> _Part:
         codec = codec_of(field.form, f"{show(form)}.{field.key}")
-        return _Part(field.key, field.argument, field.required, codec.encode, codec.decode)
+        return _Part(field.key, field.argument, field.required, field.late, codec.encode, codec.decode)
 
     return tuple(part(field) for field in fields)
 
@@ -151,4 +168,6 @@ def _first_problem(parts: Iterable[_Part], value_of: Callable[[str], object]) ->
             part.encode(value_of(part.key))
         except Misfit as error:
             return Misfit(*error.inside(segment(part.key)))
+        except AttributeError:
+            return Misfit(Problem(segment(part.key), "it has not been set"))
     raise AssertionError("a value became storable while it was encoded")

@@ -42,12 +42,14 @@ class Codec:
 
     `encode` turns a value into JSON data and `decode` turns it back; both raise `Misfit`. `kinds` are the kinds of JSON
     that it is stored as and `classes` the classes its values have, which is how the members of a union are told apart.
+    `checks` says that only a look can tell whether a value comes back as it is: code of the user's makes a part of it.
     """
 
     encode: Convert
     decode: Convert
     kinds: frozenset[Kind]
     classes: tuple[type, ...]
+    checks: bool = False
 
 
 @attrs.frozen
@@ -82,6 +84,17 @@ def misfit(reason: str) -> Misfit:
 def unstorable(reason: str) -> Misfit:
     """Return the error for a value that is of its type, but that JSON can't hold."""
     return Misfit(Problem("", reason, fits=True))
+
+
+def unlike(value: object, cls: type, name: str) -> Misfit:
+    """Return the error for a value that is not of just this class, called `name`: what is stored comes back as that."""
+    if isinstance(value, bool) or not isinstance(value, cls):
+        return misfit(f"{described(value)} is no {name}")
+    own = type(value).__name__
+    return misfit(
+        f"{described(value)} is of a subclass of {cls.__name__}, and would come back as {name}; "
+        f"declare it as {own}, or give it as {name}"
+    )
 
 
 def segment(key: object) -> str:

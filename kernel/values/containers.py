@@ -1,6 +1,6 @@
 """Codecs for lists, tuples, sets, dicts and unions."""
 
-from collections import abc
+from collections import Counter, OrderedDict, abc, deque
 from collections.abc import Callable, Iterable
 from typing import Final, cast
 
@@ -21,6 +21,8 @@ from holdfast.kernel.values.codec import (
     misfit,
     quoted,
     segment,
+    unlike,
+    unstorable,
 )
 from holdfast.kernel.values.forms import (
     Form,
@@ -39,9 +41,9 @@ from holdfast.kernel.values.forms import (
 from holdfast.kernel.values.plain_json import PLAIN_FORMS
 from holdfast.ports.json import canonical
 
-LISTS: Final = frozenset({list, abc.Sequence, abc.MutableSequence})
+LISTS: Final = frozenset({list, abc.Sequence, abc.MutableSequence, deque})
 SETS: Final = frozenset({set, frozenset, abc.Set, abc.MutableSet})
-DICTS: Final = frozenset({dict, abc.Mapping, abc.MutableMapping})
+DICTS: Final = frozenset({dict, abc.Mapping, abc.MutableMapping, OrderedDict, Counter})
 
 _INT: Final[frozenset[Kind]] = frozenset({"int"})
 _STRING: Final[frozenset[Kind]] = frozenset({"string"})
@@ -50,17 +52,21 @@ _CONVERTER: Final = Converter()
 
 
 def list_codec(form: Form, codec_of: CodecOf) -> Codec:
-    """Return the codec of a list or sequence. What is declared as a Sequence comes back as a list."""
+    """Return the codec of a list, a deque or a sequence. What is declared as a Sequence is a list."""
     cls = cast("type", origin_of(form))
     item = codec_of(item_of(form), f"an item of {show(form)}")
+    made: type = deque if cls is deque else list
 
     def encode(value: object) -> object:
-        if not isinstance(value, cls) or isinstance(value, str | bytes):
-            raise misfit(f"{described(value)} is no {show(form)}")
+        if type(value) is not made:
+            raise _other(value, cls, made, form)
+        if made is deque and cast("deque[object]", value).maxlen is not None:
+            raise unstorable("its maxlen would be lost; give a deque without, or declare a list")
         return _each(item.encode, cast("Iterable[object]", value))
 
     def decode(data: object) -> object:
-        return _each_of_array(item.decode, data, form)
+        items = _each_of_array(item.decode, data, form)
+        return deque(items) if made is deque else items
 
     return Codec(encode, decode, frozenset({"array"}), (cls,))
 
@@ -69,17 +75,17 @@ def set_codec(form: Form, codec_of: CodecOf) -> Codec:
     """Return the codec of a set: an array, sorted so that equal sets are stored alike."""
     cls = cast("type", origin_of(form))
     item = codec_of(item_of(form), f"an item of {show(form)}")
-    make = frozenset[object] if cls is frozenset else set[object]
+    made: type = frozenset if cls is frozenset else set
 
     def encode(value: object) -> object:
-        if not isinstance(value, cls):
-            raise misfit(f"{described(value)} is no {show(form)}")
+        if type(value) is not made:
+            raise _other(value, cls, made, form)
         return sorted(_each(item.encode, cast("Iterable[object]", value)), key=_sort_key)
 
     def decode(data: object) -> object:
         items = _each_of_array(item.decode, data, form)
         try:
-            return make(items)
+            return made(items)
         except TypeError as error:
             raise misfit(f"its items can't be in a set: {error}") from None
 
@@ -92,8 +98,8 @@ def tuple_codec(form: Form, codec_of: CodecOf) -> Codec:
     codecs = tuple(codec_of(item, f"an item of {show(form)}") for item in items)
 
     def encode(value: object) -> object:
-        if not isinstance(value, tuple):
-            raise misfit(f"{described(value)} is no {show(form)}")
+        if type(value) is not tuple:
+            raise unlike(value, tuple, show(form))
         given = cast("tuple[object, ...]", value)
         if endless:
             return _each(codecs[0].encode, given)
@@ -113,9 +119,14 @@ def tuple_codec(form: Form, codec_of: CodecOf) -> Codec:
 
 
 def dict_codec(form: Form, codec_of: CodecOf) -> Codec:
-    """Return the codec of a dict: an object. TypeError if its keys are not stored as strings or integers."""
+    """Return the codec of a dict: an object, in its order. TypeError if its keys are not stored as strings or integers.
+
+    What is declared as a Mapping is a dict.
+    """
     cls = cast("type", origin_of(form))
-    key_form, item_form = cast("tuple[Form, Form]", arguments(form) or (str, object))
+    made: type = cls if cls in (OrderedDict, Counter) else dict
+    given = arguments(form) or (str, object)
+    key_form, item_form = cast("tuple[Form, Form]", (*given, int) if cls is Counter else given)[:2]
     key = codec_of(key_form, f"a key of {show(form)}")
     item = codec_of(item_form, f"a value of {show(form)}")
     if key.kinds == _INT:
@@ -124,14 +135,15 @@ def dict_codec(form: Form, codec_of: CodecOf) -> Codec:
         raise TypeError("the keys of a stored dict are strings or integers")
 
     def encode(value: object) -> object:
-        if not isinstance(value, cls):
-            raise misfit(f"{described(value)} is no {show(form)}")
+        if type(value) is not made:
+            raise _other(value, cls, made, form)
         return _pairs(key.encode, item.encode, cast("abc.Mapping[object, object]", value))
 
     def decode(data: object) -> object:
         if type(data) is not dict:
             raise misfit(f"an object is expected for {show(form)}, not {described_json(data)}")
-        return _pairs(key.decode, item.decode, cast("dict[object, object]", data))
+        pairs = _pairs(key.decode, item.decode, cast("dict[object, object]", data))
+        return pairs if made is dict else made(pairs)
 
     return Codec(encode, decode, frozenset({"object"}), (cls,))
 
@@ -157,8 +169,9 @@ def union_codec(form: Form, codec_of: CodecOf) -> Codec:
                 raise TypeError(f"{show(owners[kind])} and {show(member)} are both stored as {kind}")
             owners[kind] = member
             decoders[kind] = decode_class if decode_class and member in classes else codec.decode
-    if "float" in decoders:
-        decoders.setdefault("int", decoders["float"])
+    if "float" in decoders and "int" not in decoders:
+        decoders["int"] = decoders["float"]
+        encoders.setdefault(int, encoders[float])
 
     def encode(value: object) -> object:
         known = encoders.get(type(value))
@@ -207,15 +220,27 @@ def _by_fields(classes: list[Form], codecs: dict[Form, Codec]) -> Convert:
 
     def decode(data: object) -> object:
         try:
-            chosen = choose(data)
+            chosen = known.get(choose(data))
         except (KeyError, ValueError):
             chosen = None
-        codec = codecs.get(known.get(chosen))
+        codec = codecs.get(_by_required_fields(classes, data) if chosen is None else chosen)
         if codec is None:
             raise misfit(f"its fields are those of none of {', '.join(show(each) for each in classes)}")
         return codec.decode(data)
 
     return decode
+
+
+def _by_required_fields(classes: list[Form], data: object) -> Form:
+    """Return the only one of these whose required fields an object has; None if that is none, or several.
+
+    What cattrs tells classes apart by may be a field with a default, which data need not have.
+    """
+    given = frozenset(cast("dict[str, object]", data)) if isinstance(data, dict) else frozenset[str]()
+    fitting = [
+        form for form in classes if {field.key for field in fields_of(form) if field.required} <= given
+    ]
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def _known_to_cattrs(form: Form) -> Form:
@@ -240,6 +265,16 @@ def _integer_keys(key: Codec) -> Codec:
         return key.decode(number)
 
     return Codec(lambda value: str(key.encode(value)), decode, _STRING, key.classes)
+
+
+def _other(value: object, cls: type, made: type, form: Form) -> Misfit:
+    """Return the error for a value that is not of the one class as which it would come back."""
+    if not isinstance(value, cls) or isinstance(value, str | bytes):
+        return misfit(f"{described(value)} is no {show(form)}")
+    return misfit(
+        f"{described(value)} would come back as a {made.__name__}; declare it as {type(value).__name__}, or give a"
+        f" {made.__name__}"
+    )
 
 
 def _array(data: object, form: Form) -> list[object]:

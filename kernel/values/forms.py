@@ -4,6 +4,7 @@ A *form* is anything that may stand in an annotation: a class, `list[int]`, `int
 """
 
 import dataclasses
+import sys
 import types
 import typing
 from collections import abc
@@ -26,12 +27,16 @@ _MODEL_MODULES: Final = ("pydantic.main", "pydantic.v1.main")
 
 @attrs.frozen
 class Field:
-    """One stored field of a class. `key` names it in JSON, `argument` is what the class's constructor calls it."""
+    """One stored field of a class. `key` names it in JSON, `argument` is what the class's constructor calls it.
+
+    One that is `late` is not given to the constructor, but set afterwards.
+    """
 
     key: str
     argument: str
     form: Form
     required: bool
+    late: bool = False
 
 
 def plain(form: Form) -> Form:
@@ -49,9 +54,19 @@ def plain(form: Form) -> Form:
             value = cast("Form", getattr(origin, "__value__", None))
             form = _substitute(value, dict(zip(names, arguments(form), strict=True)))
         elif type(form).__name__ == "TypeAliasType":
-            form = cast("Form", getattr(form, "__value__", None))
+            form = _aliased(form)
         else:
             return form
+
+
+def _aliased(alias: Form) -> Form:
+    """Return what an alias stands for, its strings read in its module: it may name itself. NameError."""
+    value: object = getattr(alias, "__value__", None)
+    module = sys.modules.get(str(getattr(alias, "__module__", "")))
+    holder = types.SimpleNamespace(__annotations__={"value": value})
+    return typing_extensions.get_type_hints(holder, vars(module) if module else None, include_extras=True)[
+        "value"
+    ]
 
 
 def origin_of(form: Form) -> Form:
@@ -118,6 +133,8 @@ def item_of(form: Form) -> Form:
 def fields_of(form: Form) -> tuple[Field, ...]:
     """Return the stored fields of an attrs class, dataclass, NamedTuple, TypedDict or model, in their order.
 
+    What the constructor does not take is stored if it counts when two instances are compared.
+
     Raises:
         NameError: An annotation names what its module does not have when the program runs.
     """
@@ -130,8 +147,8 @@ def fields_of(form: Form) -> tuple[Field, ...]:
     hints = cast("dict[str, Form]", typing_extensions.get_type_hints(origin, include_extras=True))
     variables = _variables(form)
 
-    def field(key: str, argument: str, *, required: bool) -> Field:
-        return Field(key, argument, _substitute(hints.get(key, object), variables), required)
+    def field(key: str, argument: str, *, required: bool, late: bool = False) -> Field:
+        return Field(key, argument, _substitute(hints.get(key, object), variables), required, late)
 
     if is_typed_dict(form):
         required = cast("frozenset[str]", getattr(origin, "__required_keys__", None) or frozenset())
@@ -141,15 +158,25 @@ def fields_of(form: Form) -> tuple[Field, ...]:
         return tuple(field(name, name, required=True) for name in names)
     if attrs.has(origin):
         return tuple(
-            field(each.name, each.alias or each.name, required=each.default is attrs.NOTHING)
+            field(
+                each.name,
+                each.alias or each.name,
+                required=each.init and each.default is attrs.NOTHING,
+                late=not each.init,
+            )
             for each in attrs.fields(origin)
-            if each.init
+            if each.init or each.eq
         )
     missing = dataclasses.MISSING
     return tuple(
-        field(each.name, each.name, required=each.default is missing and each.default_factory is missing)
+        field(
+            each.name,
+            each.name,
+            required=each.init and each.default is missing and each.default_factory is missing,
+            late=not each.init,
+        )
         for each in dataclasses.fields(origin)
-        if each.init
+        if each.init or each.compare
     )
 
 

@@ -11,13 +11,15 @@ pydantic is optional, and slow to import. Whoever has a model has imported it, s
 
 import dataclasses
 import sys
+from collections import deque
 from collections.abc import Mapping
+from datetime import datetime, time
 from typing import Any, Final, Protocol, cast
 
 from holdfast.kernel.values.codec import KINDS, Codec, Misfit, Problem, described, misfit, segment, unstorable
 from holdfast.kernel.values.forms import MODEL_MARK, Form, is_model, model_fields, origin_of, show
 from holdfast.kernel.values.plain_json import MAX_DEPTH, check_data
-from holdfast.ports.json import canonical
+from holdfast.ports.json import canonical, compact
 
 PYDANTIC_MIN: Final = (2, 11)
 """The first that can be told, call by call, to go by the names of fields instead of their aliases."""
@@ -139,7 +141,7 @@ def _misfit_at(path: list[object], reason: str) -> Misfit:
 
 
 def _read(adapter: _Adapter, data: object, form: Form) -> object:
-    text = canonical(data)
+    text = compact(data)
     try:
         return adapter.validate_json(text, strict=True, by_alias=False, by_name=True)
     except Exception as error:  # a validator of the user's may raise anything
@@ -166,11 +168,15 @@ def _problem(error: Mapping[str, Any], data: object) -> Problem:
 
 
 def _check_same(given: object, back: object) -> None:
-    """Raise Misfit if what comes back is not what was given, but for private attributes."""
+    """Raise Misfit if what comes back is not what was given, and alike, but for private attributes."""
     parts, parts_back = _children(given), _children(back)
-    if type(given) is type(back) and (parts or parts_back):
+    if type(given) is not type(back):
+        raise unstorable(f"{described(given)} would come back as {described(back)}")
+    if parts or parts_back:
         if parts.keys() != parts_back.keys():
             raise unstorable(f"{described(given)} would come back with other parts")
+        if [(key, type(key)) for key in parts] != [(key, type(key)) for key in parts_back]:
+            raise unstorable(f"{described(given)} would come back in another order, or with other keys")
         for key, part in parts.items():
             try:
                 _check_same(part, parts_back[key])
@@ -178,13 +184,34 @@ def _check_same(given: object, back: object) -> None:
                 raise Misfit(*error.inside(segment(key))) from None
         return
     try:
-        if given == back:
+        if given == back and _is_alike(given, back):
             return
     except Exception as error:  # a class of the user's may raise anything
         raise unstorable(f"{described(given)} can't be compared: {type(error).__name__}: {error}") from error
-    if type(given) is type(back):
-        raise unstorable(f"{described(given)} would not come back equal")
-    raise unstorable(f"{described(given)} would come back as {described(back)}")
+    if isinstance(given, datetime | time):
+        raise unstorable(
+            "a model keeps of a time zone only its offset; give `.astimezone(UTC)`, or keep the zone's key in a field"
+        )
+    raise unstorable(f"{described(given)} would not come back equal")
+
+
+def _is_alike(given: Any, back: Any) -> bool:
+    """Whether two values that are equal are so in what does not count for that: the zone of a time, say."""
+    match given, back:
+        case (datetime(), datetime()) | (time(), time()):
+            zone = given.tzinfo
+            return (
+                given.replace(tzinfo=None) == back.replace(tzinfo=None)
+                and given.fold == back.fold
+                and (zone is None or zone.utcoffset(None) is not None)  # that is a fixed offset
+            )
+        case deque(), deque():
+            return given.maxlen == back.maxlen
+        case ((set() | frozenset()), (set() | frozenset())):
+            kinds = {one: type(one) for one in cast("set[object]", back)}
+            return all(kinds[one] is type(one) for one in cast("set[object]", given))
+        case _:
+            return True
 
 
 def _with_sorted_sets(value: object, data: object) -> object:

@@ -5,6 +5,7 @@ from typing import Any, Final, cast
 
 from holdfast.kernel.values.codec import KINDS, Codec, Misfit, described, quoted, segment, unstorable
 from holdfast.kernel.values.forms import Form
+from holdfast.ports.json import compact
 
 PLAIN_FORMS: Final[frozenset[Form]] = frozenset({object, Any})
 """What is declared so takes any JSON."""
@@ -17,19 +18,20 @@ _SCALARS: Final = frozenset({type(None), bool, int, float, str})
 
 def _encode(value: object) -> object:
     """Return the value as it is; Misfit if JSON would not give the same back."""
-    if isinstance(value, list):
+    kind = type(value)
+    if kind in _SCALARS:
+        return value
+    if kind is list:
         for index, item in enumerate(cast("list[object]", value)):
             if type(item) not in _SCALARS:
                 _encode_item(index, item)
-        return cast("object", value)
-    if isinstance(value, dict):
+        return value
+    if kind is dict:
         for key, item in cast("dict[object, object]", value).items():
-            if not isinstance(key, str):
+            if type(key) is not str:
                 raise unstorable(f"the key {quoted(key)} is {described(key)}; in plain JSON keys are strings")
             if type(item) not in _SCALARS:
                 _encode_item(key, item)
-        return cast("object", value)
-    if value is None or isinstance(value, str | int | float):
         return value
     raise unstorable(f"{described(value)} is not plain JSON; declare its type")
 
@@ -72,6 +74,22 @@ def check_data(data: object, depth: int = 0) -> None:
             int.__repr__(data)
         except ValueError:
             raise unstorable("the integer has more digits than Python converts") from None
+
+
+def first_difference(one: object, other: object) -> str:
+    """Return the path of the innermost first place at which two JSON data differ, the order of keys counting."""
+    parts, others = _parts(one), _parts(other)
+    if list(parts) == list(others):
+        for key, part in parts.items():
+            if compact(part) != compact(others[key]):
+                return segment(key) + first_difference(part, others[key])
+    return ""
+
+
+def _parts(data: object) -> dict[object, object]:
+    if isinstance(data, dict):
+        return cast("dict[object, object]", data)
+    return dict(enumerate(cast("list[object]", data))) if isinstance(data, list) else {}
 
 
 def _check_text(text: str) -> None:

@@ -6,8 +6,8 @@ import enum
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
-from pathlib import Path, PurePath, PurePosixPath
-from typing import Final, TypeAlias, TypeVar
+from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
+from typing import Final, TypeAlias, TypeVar, cast
 from uuid import UUID
 
 from holdfast.kernel.values.codec import (
@@ -19,9 +19,11 @@ from holdfast.kernel.values.codec import (
     described_json,
     misfit,
     quoted,
+    unlike,
     unstorable,
 )
 from holdfast.kernel.values.forms import Form, arguments, show
+from holdfast.kernel.values.zones import read_moment, write_moment
 
 T = TypeVar("T")
 
@@ -32,24 +34,37 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 def enum_codec(cls: type[enum.Enum]) -> Codec:
     """Return the codec of an enum: its members are stored by value. TypeError if a value is no string or int."""
-    stored = {_class_of(member.value) for member in cls}
-    if not stored or not stored <= {str, int}:
+    members = tuple(cls.__members__.values())
+    stored = {_class_of(_value_of(member)) for member in members} or {int}
+    if not stored <= {str, int} or not (members or issubclass(cls, enum.Flag)):
         raise TypeError("the values of a stored enum are strings or integers")
+    for member in members:
+        if _member(cls, _value_of(member)) is not member:
+            raise TypeError(f"its value does not give {member} back")
 
     def encode(value: object) -> object:
         if not isinstance(value, cls):
             raise misfit(f"{described(value)} is no {show(cls)}")
-        return value.value
+        return _value_of(value)
 
     def decode(data: object) -> object:
-        if type(data) in stored:
-            try:
-                return cls(data)
-            except ValueError:
-                pass
+        if type(data) in stored and (member := _member(cls, data)) is not None:
+            return member
         raise misfit(f"{quoted(data)} is no {show(cls)}")
 
     return Codec(encode, decode, frozenset(KINDS[each] for each in stored), (cls,))
+
+
+def _value_of(member: enum.Enum) -> object:
+    """Return what a member is called by, whatever its class makes of `value`."""
+    return cast("object", member._value_)
+
+
+def _member(cls: type[enum.Enum], value: object) -> enum.Enum | None:
+    try:
+        return cls(value)
+    except Exception:  # noqa: BLE001  # a `_missing_` of the user's may raise anything
+        return None
 
 
 def literal_codec(form: Form) -> Codec:
@@ -85,15 +100,13 @@ def _class_of(value: object) -> type:
     return type(value)
 
 
-def _primitive(cls: type[T], exact: Callable[[T], T]) -> Codec:
-    """Return the codec of what JSON has itself. `exact` takes the subclass off a value."""
+def _primitive(cls: type) -> Codec:
+    """Return the codec of what JSON has itself."""
 
     def encode(value: object) -> object:
         if type(value) is cls:
             return value
-        if isinstance(value, cls) and not isinstance(value, bool):
-            return exact(value)
-        raise misfit(f"{described(value)} is no {cls.__name__}")
+        raise unlike(value, cls, cls.__name__)
 
     def decode(data: object) -> object:
         if type(data) is cls:
@@ -118,39 +131,28 @@ def _constant_none() -> Codec:
 
 
 def _encode_float(value: object) -> object:
-    if type(value) is float:
+    if type(value) is float or type(value) is int:  # an int may be given for a float, and stays one
         return value
-    if isinstance(value, float):
-        return float(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        try:
-            number = float(value)
-        except OverflowError:
-            number = None
-        if number == value:
-            return number
-        raise unstorable("the integer is too large for a float")
-    raise misfit(f"{described(value)} is no float")
+    raise unlike(value, float, "float")
 
 
 def _decode_float(data: object) -> object:
-    if type(data) is float:
+    if type(data) is float or type(data) is int:
         return data
-    if type(data) is int:
-        try:
-            return float(data)
-        except OverflowError:
-            raise misfit("the integer is too large for a float") from None
     raise misfit(f"a number is expected, not {described_json(data)}")
 
 
 def _text_codec(cls: type[T], write: Callable[[T], str], read: Callable[[str], T], what: str) -> Codec:
-    """Return the codec of a class that is stored as a string. `what` describes that string."""
+    """Return the codec of a class that is stored as a string. `what` describes that string.
+
+    What is made of a Path is of the class that this system has for it.
+    """
+    exact: type = type(cls()) if issubclass(cls, PurePath) else cls
 
     def encode(value: object) -> object:
-        if not isinstance(value, cls):
-            raise misfit(f"{described(value)} is no {cls.__name__}")
-        return write(value)
+        if type(value) is not exact:
+            raise unlike(value, cls, cls.__name__)
+        return write(cast("T", value))
 
     def decode(data: object) -> object:
         if type(data) is not str:
@@ -166,19 +168,17 @@ def _text_codec(cls: type[T], write: Callable[[T], str], read: Callable[[str], T
 def _read_datetime(text: str) -> datetime:
     if "T" not in text:  # fromisoformat takes a date for midnight
         raise ValueError(text)
-    return datetime.fromisoformat(text)
-
-
-def _write_date(value: date) -> str:
-    if isinstance(value, datetime):
-        raise misfit("a datetime is no date; give `.date()`")
-    return date.isoformat(value)
+    return datetime.fromisoformat(text) if text[-1] != "]" else read_moment(text, datetime.fromisoformat)
 
 
 def _write_time(value: time) -> str:
     if value.tzinfo is not None and value.utcoffset() is None:
         raise unstorable("the offset of a time in this zone depends on the date; give a datetime")
-    return time.isoformat(value)
+    return write_moment(value)
+
+
+def _read_time(text: str) -> time:
+    return time.fromisoformat(text) if text[-1:] != "]" else read_moment(text, time.fromisoformat)
 
 
 def _write_decimal(value: Decimal) -> str:
@@ -203,8 +203,8 @@ def _read_bytes(text: str) -> bytes:
 
 
 def _encode_timedelta(value: object) -> object:
-    if not isinstance(value, timedelta):
-        raise misfit(f"{described(value)} is no timedelta")
+    if type(value) is not timedelta:
+        raise unlike(value, timedelta, "timedelta")
     return value // _MICROSECOND
 
 
@@ -219,19 +219,20 @@ def _decode_timedelta(data: object) -> object:
 
 SCALARS: Final[dict[Form, Codec]] = {
     type(None): _constant_none(),
-    bool: _primitive(bool, bool),
-    int: _primitive(int, int),
-    str: _primitive(str, str.__str__),
+    bool: _primitive(bool),
+    int: _primitive(int),
+    str: _primitive(str),
     float: Codec(_encode_float, _decode_float, frozenset({"float"}), (float,)),
     bytes: _text_codec(bytes, _write_bytes, _read_bytes, "a base64 string"),
-    datetime: _text_codec(datetime, datetime.isoformat, _read_datetime, "an ISO 8601 date and time"),
-    date: _text_codec(date, _write_date, date.fromisoformat, "an ISO 8601 date"),
-    time: _text_codec(time, _write_time, time.fromisoformat, "an ISO 8601 time"),
+    datetime: _text_codec(datetime, write_moment, _read_datetime, "an ISO 8601 date and time"),
+    date: _text_codec(date, date.isoformat, date.fromisoformat, "an ISO 8601 date"),
+    time: _text_codec(time, _write_time, _read_time, "an ISO 8601 time"),
     timedelta: Codec(_encode_timedelta, _decode_timedelta, frozenset({"int"}), (timedelta,)),
     Decimal: _text_codec(Decimal, _write_decimal, _read_decimal, "a decimal number in a string"),
     UUID: _text_codec(UUID, str, UUID, "a UUID"),
     Path: _text_codec(Path, str, Path, "a path"),
     PurePath: _text_codec(PurePath, str, PurePath, "a path"),
     PurePosixPath: _text_codec(PurePosixPath, str, PurePosixPath, "a path"),
+    PureWindowsPath: _text_codec(PureWindowsPath, str, PureWindowsPath, "a path"),
 }
 """The codecs that need no more than the class."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from holdfast.hosts.infos import RunEvent, RunInfo
     from holdfast.hosts.interceptors import Batch, BodyCall, Interceptor
     from holdfast.hosts.log_bridge import AttemptLogHandler, ReplayFilter
+    from holdfast.hosts.messages import MessageInfo
     from holdfast.hosts.process.worker import Worker, WorkerStats
     from holdfast.hosts.run_histories import RunHistory
     from holdfast.hosts.serverless.host import JobOutcome, ServerlessHost
@@ -60,11 +61,15 @@ if TYPE_CHECKING:
     from holdfast.kernel.commands import RunRerun
     from holdfast.kernel.previews import RerunPreview
     from holdfast.ports.errors import (
+        ChannelClosedError,
         ChildRefusedError,
         CompensationError,
         ContinueRefusedError,
+        DefinitionError,
         GiveUp,
         HoldfastError,
+        InvalidArgumentError,
+        InvalidValueError,
         NondeterminismError,
         NotDurableError,
         NotExposedError,
@@ -73,12 +78,20 @@ if TYPE_CHECKING:
         RestlessError,
         RetryAfter,
         RunCancelledError,
+        RunExistsError,
         RunFailedError,
+        RunNotFoundError,
         SignalRefusedError,
         StepFailedError,
         StepLostError,
         StepResultError,
         TransactionEndedError,
+        UnavailableError,
+        UnknownChannelError,
+        UnknownWorkflowError,
+        UnreadableInputError,
+        UnreadableValueError,
+        UnreadMessagesError,
         UpdateFailedError,
         UpdateLostError,
         UpdateRefusedError,
@@ -101,11 +114,13 @@ __all__ = [
     "BulkResult",
     "Call",
     "Channel",
+    "ChannelClosedError",
     "ChildRefusedError",
     "ChildRun",
     "CompensationError",
     "ContinueRefusedError",
     "Definition",
+    "DefinitionError",
     "Diagnosis",
     "Engine",
     "ExternalStage",
@@ -114,10 +129,13 @@ __all__ = [
     "HoldfastError",
     "Inbox",
     "Interceptor",
+    "InvalidArgumentError",
+    "InvalidValueError",
     "ItemFailure",
     "JobMessage",
     "JobOutcome",
     "LogLine",
+    "MessageInfo",
     "NoTransactionError",
     "Node",
     "NondeterminismError",
@@ -142,10 +160,12 @@ __all__ = [
     "RetryAfter",
     "RunCancelledError",
     "RunEvent",
+    "RunExistsError",
     "RunFailedError",
     "RunHandle",
     "RunHistory",
     "RunInfo",
+    "RunNotFoundError",
     "RunRerun",
     "RunStatus",
     "Scope",
@@ -164,6 +184,12 @@ __all__ = [
     "SyncRunHandle",
     "Tolerate",
     "TransactionEndedError",
+    "UnavailableError",
+    "UnknownChannelError",
+    "UnknownWorkflowError",
+    "UnreadMessagesError",
+    "UnreadableInputError",
+    "UnreadableValueError",
     "Update",
     "UpdateCall",
     "UpdateFailedError",
@@ -216,6 +242,7 @@ _WHERE: Final = {
         "holdfast.hosts.sync_handles": ("SyncRunHandle",),
         "holdfast.hosts.hearing": ("LogLine", "ProgressInfo"),
         "holdfast.hosts.infos": ("RunEvent", "RunInfo"),
+        "holdfast.hosts.messages": ("MessageInfo",),
         "holdfast.hosts.interceptors": ("Batch", "BodyCall", "Interceptor"),
         "holdfast.hosts.log_bridge": ("AttemptLogHandler", "ReplayFilter"),
         "holdfast.hosts.run_histories": ("RunHistory",),
@@ -264,11 +291,15 @@ _WHERE: Final = {
         "holdfast.kernel.commands": ("RunRerun",),
         "holdfast.kernel.previews": ("RerunPreview",),
         "holdfast.ports.errors": (
+            "ChannelClosedError",
             "ChildRefusedError",
             "CompensationError",
             "ContinueRefusedError",
+            "DefinitionError",
             "GiveUp",
             "HoldfastError",
+            "InvalidArgumentError",
+            "InvalidValueError",
             "NoTransactionError",
             "NondeterminismError",
             "NotDurableError",
@@ -277,12 +308,20 @@ _WHERE: Final = {
             "RestlessError",
             "RetryAfter",
             "RunCancelledError",
+            "RunExistsError",
             "RunFailedError",
+            "RunNotFoundError",
             "SignalRefusedError",
             "StepFailedError",
             "StepLostError",
             "StepResultError",
             "TransactionEndedError",
+            "UnavailableError",
+            "UnknownChannelError",
+            "UnknownWorkflowError",
+            "UnreadMessagesError",
+            "UnreadableInputError",
+            "UnreadableValueError",
             "UpdateFailedError",
             "UpdateLostError",
             "UpdateRefusedError",
@@ -298,7 +337,8 @@ _WHERE: Final = {
 def __getattr__(name: str) -> object:
     module = _WHERE.get(name)
     if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        hint = f"; all errors are in {__name__}.errors" if name.endswith("Error") else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
     value: object = getattr(import_module(module), name)
     globals()[name] = value
     return value

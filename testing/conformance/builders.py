@@ -74,6 +74,7 @@ class RunFields(TypedDict, total=False):
     close_policy: ClosePolicy
     children: int
     rank: Micros
+    mailbox: str | None
 
 
 class JobFields(TypedDict, total=False):

@@ -47,6 +47,8 @@ class Kind(StrEnum):
     """The blob store does not take a blob."""
     CLOCK_DRIFT = "clock_drift"
     """The clocks of the process run too fast, or too slowly, from its beginning to its end."""
+    POISON = "poison"
+    """A step that kills its worker does, also when nothing else goes wrong any more."""
 
 
 WRITE: Final = (
@@ -89,6 +91,7 @@ _LIKELY: Final[Mapping[Kind, float]] = {
     Kind.DEPLOY: 0.02,
     Kind.BLOB_FAILS: 0.35,
     Kind.CLOCK_DRIFT: 0.5,
+    Kind.POISON: 1.0,
 }
 """How likely each kind is at a point where it can fire, in a seed that has much of it. Of drift: in each process."""
 
@@ -170,6 +173,15 @@ class Faults:
             return False
         self.fired.append(Fired(process, 0, kind))
         return True
+
+    def kills(self, process: str, point: int, now: int) -> bool:
+        """Whether a step that kills its worker does so here. In a seed in which they do, all do."""
+        fires = self.strengths.get(Kind.POISON, 0.0) > 0 and not self._is_left_out(
+            Kind.POISON, (process, point), now
+        )
+        if fires:
+            self.fired.append(Fired(process, point, Kind.POISON))
+        return fires
 
     def _bounds_of(self, among: Sequence[Kind]) -> list[tuple[float, Kind]]:
         bounds: list[tuple[float, Kind]] = []

@@ -20,6 +20,8 @@ from holdfast.ports.tables import Tables
 from holdfast.testing.simulation.asked import asking
 from holdfast.testing.simulation.callings import PATIENT
 from holdfast.testing.simulation.functions import GO, draw_function
+from holdfast.testing.simulation.letters import draw_box
+from holdfast.testing.simulation.poison import draw_poison
 from holdfast.testing.simulation.processes import Deed
 from holdfast.testing.simulation.programs import Program, mixed
 from holdfast.testing.simulation.tally import Tally
@@ -28,6 +30,10 @@ _SECOND: Final = 1_000_000
 _YEARS: Final = timedelta(days=900)
 _SHARE: Final = 0.5
 """In how many of all seeds there are functions."""
+_POISONED: Final = 0.4
+"""In how many of those there are functions whose steps kill their workers."""
+_BOXES: Final = 0.5
+"""In how many of these is one that letters are sent to, which ends again and again."""
 
 
 @attrs.frozen(kw_only=True)
@@ -83,6 +89,7 @@ def draw_functions(random: Random) -> Functions:
     beside = Random()  # what was added later moves nothing that is drawn here
     beside.setstate(random.getstate())
     errand = _draw_errand(beside, "errand")
+    box = draw_box(Random(beside.random())) if beside.random() < _BOXES else None
     programs = [draw_function(random, name, tally, errand) for name in ("first", "second")]
     sleeper = _draw_sleeper(random, "sleeper")
     runs = [
@@ -95,13 +102,29 @@ def draw_functions(random: Random) -> Functions:
         for number in range(random.choice((1, 2, 3)))
     ]
     deeds = [deed for run in runs for deed in _sending(random, run)]
+    if beside.random() < _POISONED:
+        programs.append(draw_poison(beside, "poisoned"))
+        runs += [
+            Planned(
+                id=f"poisoned-{number}",
+                program=programs[-1],
+                number=beside.randrange(1_000),
+                at=beside.randrange(8 * _SECOND),
+            )
+            for number in range(beside.choice((1, 1, 2)))
+        ]
     for run in runs:
         if run.program.is_asked:
             deeds += asking(cast("Workflow[[int], int]", run.program.workflow), run.id, run.at)
     if random.random() < 0.3:
         deeds += _sleeping(random, sleeper)
     workflows: list[Definition[object]] = [*(one.workflow for one in programs), sleeper, errand.workflow]
-    return Functions(programs=[*programs, errand], runs=runs, deeds=deeds, workflows=workflows, tally=tally)
+    programs.append(errand)
+    if box is not None:
+        programs.append(box[0])
+        workflows.append(box[0].workflow)
+        deeds += box[1]
+    return Functions(programs=programs, runs=runs, deeds=deeds, workflows=workflows, tally=tally)
 
 
 def _draw_errand(draw: Random, name: str) -> Program:

@@ -34,13 +34,14 @@ from holdfast.testing.simulation.callings import PATIENT, Calling, draw_calling,
 from holdfast.testing.simulation.fibers import spend
 from holdfast.testing.simulation.programs import Model, Program, mixed
 from holdfast.testing.simulation.sharing import Rows
+from holdfast.testing.simulation.steps import HOPELESS, HOPELESS_TRIES
 from holdfast.testing.simulation.store import CHARGES, NEEDED
 from holdfast.testing.simulation.tally import Naps, Tally
 
 _BIG: Final = 70_000
 _MODULUS: Final = 1_000_003
 
-_HASTY: Final = Retry(attempts=3, wait=timedelta(seconds=0.5))
+_HASTY: Final = Retry(attempts=HOPELESS_TRIES, wait=timedelta(seconds=0.5))
 
 Go: TypeAlias = Callable[[int], Awaitable[int]]
 """A part of a function: from number to number."""
@@ -254,7 +255,7 @@ class _Draft:
         @self._decorator(name, _HASTY)(timeout=timedelta(seconds=2))
         async def refuse(number: int) -> int:
             await asyncio.sleep(3_600.0 if hangs else 0.0)
-            raise ValueError("never")
+            raise ValueError(HOPELESS)
 
         async def careful(number: int) -> int:
             try:

@@ -7,6 +7,7 @@ from typing import Final, cast
 from holdfast.hosts.inputs import Inputs
 from holdfast.hosts.payloads import Payloads
 from holdfast.kernel.invariants import Violation, check
+from holdfast.kernel.unreadable import unreadable_of
 from holdfast.ports.json import parse
 from holdfast.ports.records import HistoryRow, Micros, Run, RunStatus, Sink
 from holdfast.ports.references import reference_from
@@ -29,6 +30,7 @@ def wrong_at_end(world: World) -> list[Violation]:
         *(Violation("L1", "-", what) for what in world.scenario.at_end(tables)),
         *replayed(world, tables),
         *_stored(world, tables),
+        *_unreadable(world, tables),
     ]
 
 
@@ -109,6 +111,12 @@ def _missing(world: World, tables: Tables, sink: Sink, run: Run) -> list[int]:
 
 def _facts(row: HistoryRow) -> Mapping[str, object]:
     return cast("Mapping[str, object]", parse(row.data or "{}"))
+
+
+def _unreadable(world: World, tables: Tables) -> Iterator[Violation]:
+    """R1: nothing that is stored is taken for what can't be read."""
+    for one in unreadable_of(world.store.inner, tuple(tables.runs)):
+        yield Violation("R1", one.run, f"{one.table}.{one.column}: {one.why}")
 
 
 def _stored(world: World, tables: Tables) -> Iterator[Violation]:

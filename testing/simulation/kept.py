@@ -14,6 +14,8 @@ KEPT: Final[Mapping[int, str]] = {
     454408: "a function whose result the store refused failed, and took back nothing of what it had done",
     451448: "a host whose store had been slow to say what time it was had a function sleep too short",
     451870: "a host that had stood still had a function sleep too short",
+    10758: "a function whose beginning was kept by a fork began with messages that had come since",
+    10266: "the rule of losses took what a fork had kept of a step's tries for tries that had never begun",
     4005060: "a try that was lost was not counted by a host with a clock that was behind, and begun again",
 }
 """What each of them found, in the workload of that day. What is drawn for a seed changes with the workload."""

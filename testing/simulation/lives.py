@@ -108,6 +108,14 @@ class Life(Process):
         elif kind is Kind.CRASH:
             self.crash()
 
+    def meet_poison(self) -> None:
+        """Die of what a step does, if it does."""
+        self.check()
+        self._points += 1
+        if self._faults.kills(self.name, self._points, self.hub.now):
+            self.say(f"FAULT {Kind.POISON} at point {self._points}")
+            self.crash()
+
     def jump(self, drawn: float) -> None:
         """Set the wall clock forward or back."""
         self.skew += int((2 * drawn - 1) * JUMP_MAX)

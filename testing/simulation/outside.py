@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from holdfast.kernel.plan import Plan, plan_from_json
+from holdfast.kernel.work import LOST_WORKER
 from holdfast.ports.json import parse
 from holdfast.ports.records import (
     STAGE_CANCEL_FAILED,
@@ -14,6 +15,7 @@ from holdfast.ports.records import (
     TERMINAL,
     HistoryRow,
     Run,
+    losses_max,
 )
 from holdfast.ports.tables import Tables
 
@@ -57,9 +59,11 @@ class Outside:
 
     def _wrong_of(self, key: str, plan: Plan, rows: Mapping[str, HistoryRow]) -> Iterator[str]:
         if STAGE_CANCEL_FAILED in rows:
-            tried = _fact(rows[STAGE_CANCEL_FAILED], "attempt")
-            if tried != plan.cancels[rows[STAGE_CANCEL_FAILED].node or ""]:
-                yield f"the cancelling of {key} was given up after {tried} attempts"
+            row = rows[STAGE_CANCEL_FAILED]
+            most, losses = plan.cancels[row.node or ""], cast("int", _fact(row, "losses") or 0)
+            tried = cast("int", _fact(row, "attempt")) - losses
+            if losses != losses_max(most) if _fact(row, "code") == LOST_WORKER else tried != most:
+                yield f"the cancelling of {key} was given up after {tried} attempts and {losses} losses"
         elif STAGE_CANCELLED not in rows:
             yield f"{key} was left, and nobody says what became of it"
         elif key not in self._cancelled:

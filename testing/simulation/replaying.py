@@ -4,7 +4,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, Final, cast
 
+from holdfast.hosts.functions.beginnings import last_there
 from holdfast.hosts.functions.drive import Drive
+from holdfast.hosts.functions.telling import known_from
 from holdfast.hosts.inputs import Inputs
 from holdfast.hosts.payloads import Payloads
 from holdfast.kernel.authoring.functions import Workflow
@@ -21,9 +23,12 @@ from holdfast.kernel.functions.asked import (
 from holdfast.kernel.functions.machine import FunctionMachine, Known
 from holdfast.kernel.invariants import Violation
 from holdfast.ports.json import parse
+from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.records import (
     CLOCK_READ,
+    FUNCTION_BEGAN,
     RESULT_REFUSED,
+    SIGNAL_RECEIVED,
     STAGE_COMPLETED,
     HistoryRow,
     Micros,
@@ -34,6 +39,8 @@ from holdfast.ports.tables import Tables
 from holdfast.testing.simulation.steps import Begun
 from holdfast.testing.simulation.worlds import World
 
+_DECIDES: Final = frozenset({CLOCK_READ, FUNCTION_BEGAN, RESULT_REFUSED})
+"""The types of the rows that say how it went: whoever takes over before one of them may go otherwise."""
 _PREFIXES: Final = 2
 """At how many places of each history somebody else takes over in the replay, beside the beginning."""
 
@@ -80,6 +87,7 @@ class _Replay:
         else:
             yield from noted.early
             yield from self._of_end(drive)
+            yield from self._of_messages(frozenset(noted.received))
             yield from _unasked(begun, noted.steps)
             yield from self._taken_over(noted.asks)
         drive.close()
@@ -99,9 +107,10 @@ class _Replay:
     def _taken_over(self, asks: Mapping[int, Sequence[object]]) -> Iterator[tuple[str, str]]:
         """Yield where somebody who takes over at some row waits for something else than who has gone on."""
         draw = Random(self._run.key)
+        there = last_there(known_from(self._rows))
         for at in sorted(draw.sample(range(len(self._rows) + 1), min(_PREFIXES, len(self._rows) + 1))):
-            if any(row.type in (CLOCK_READ, RESULT_REFUSED) for row in self._rows[at:]):
-                continue  # whoever takes over before that may read another time, and gives what may be kept
+            if at < there or any(row.type in _DECIDES for row in self._rows[at:]):
+                continue  # before that it may read another time, give what may be kept, or begin with less
             noted, drive = self._opened(self._rows[:at])
             waits, did = noted.asks[noted.row], asks[noted.row]
             if waits != did:
@@ -134,6 +143,17 @@ class _Replay:
             if raised not in (run.error or ""):
                 yield "S6", f"it failed, with {run.error}, and its function raises {raised}"
 
+    def _of_messages(self, received: Collection[int]) -> Iterator[tuple[str, str]]:
+        """M1: yield what the store takes for received and the function has not; or not, if that has ended."""
+        unread = mailbox_from(self._run.mailbox).unread
+        sent = {row.number for row in self._rows if row.type == SIGNAL_RECEIVED}
+        known = sent.difference(unread)
+        if wrong := sorted(known.difference(received)):
+            yield "M1", f"the messages {wrong} are received, and its function has not"
+        has_ended = any(row.type in (STAGE_COMPLETED, "stage.failed", "run.continued") for row in self._own)
+        if has_ended and (wrong := sorted(set(received) - known)):
+            yield "M1", f"the messages {wrong} are unread, and its function has received them"
+
 
 class _Noted:
     """A machine, of which is noted what it waits for after each row, and which timers have fired before their time."""
@@ -149,9 +169,17 @@ class _Noted:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._machine, name)
 
-    def begin(self, *, more: bool, patches: Sequence[str], shown: Micros | None, refused: str) -> Turn:
+    def begin(
+        self,
+        *,
+        more: bool,
+        patches: Sequence[str],
+        shown: Micros | None,
+        refused: str,
+        inbox: Sequence[Row],
+    ) -> Turn:
         """See `FunctionMachine.begin`."""
-        turn = self._machine.begin(more=more, patches=patches, shown=shown, refused=refused)
+        turn = self._machine.begin(more=more, patches=patches, shown=shown, refused=refused, inbox=inbox)
         self._note()
         return turn
 

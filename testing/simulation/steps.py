@@ -11,6 +11,10 @@ from holdfast.ports.json import parse
 from holdfast.ports.records import HistoryRow, Job, JobState, Micros, Run
 
 _ENDS: Final = frozenset({"step.completed", "step.failed", "step.cancelled", "timer.fired"})
+HOPELESS: Final = "never"
+HOPELESS_TRIES: Final = 3
+"""What a step raises each time that never succeeds, and how often it is tried."""
+
 _OF_CALLS: Final = _ENDS | {"step.retrying", "step.queued"}
 
 
@@ -40,6 +44,7 @@ class _Call:
     is_queued: bool = False
     ended: str = ""
     tries: int = 0
+    losses: int = 0
     retry_at: Micros = 0
 
 
@@ -67,12 +72,17 @@ class Steps:
         if row.type == "step.queued":
             if call.is_queued and not call.is_undo:
                 yield Violation("S7", row.run, f"{where}: it was put into a queue before")
-            call.is_queued, call.tries, call.ended, call.retry_at = True, 0, "", 0
+            call.is_queued, call.tries, call.losses, call.ended, call.retry_at = True, 0, 0, "", 0
             return
         if call.ended:
             yield Violation("S4", row.run, f"{where}: it is {call.ended} already")
         if row.type not in ("timer.fired", "step.cancelled"):
             call.tries += 1
+            call.losses += "lost" in facts
+            error = cast("dict[str, object]", facts.get("error") or {})
+            counted = call.tries - call.losses
+            if row.type == "step.failed" and error.get("message") == HOPELESS and counted != HOPELESS_TRIES:
+                yield Violation("S8", row.run, f"{where}: it is given up after {counted} tries that count")
             if facts["attempt"] != call.tries:
                 yield Violation(
                     "S8", row.run, f"{where}: try {facts['attempt']} is recorded as number {call.tries}"

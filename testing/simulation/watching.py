@@ -5,6 +5,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeGuard, cast
 
+import attrs
+
 from holdfast.kernel.commands import (
     JobHeartbeat,
     JobRecord,
@@ -20,6 +22,7 @@ from holdfast.ports.changes import (
     AddJob,
     AddNote,
     AppendHistory,
+    BlockRun,
     CancelWork,
     Change,
     CloseJob,
@@ -48,6 +51,7 @@ from holdfast.ports.records import (
     job_key,
 )
 from holdfast.ports.tables import Tables
+from holdfast.ports.unreadable import unreadable_columns
 from holdfast.testing.simulation.rights import dangling, unentitled
 from holdfast.testing.simulation.steps import Begun, Steps
 from holdfast.testing.simulation.store import Commit
@@ -147,6 +151,8 @@ class Watch:
             if isinstance(change, AppendHistory):
                 for violation in (*self.steps.recorded(change.row), *_blocked(change.row)):
                     self.found(violation.invariant, violation.where, violation.what)
+            for violation in _unreadable(change):
+                self.found(violation.invariant, violation.where, violation.what)
         self._guarded(commit.changes)
         self._fenced(commit)
         self._claimed(tables, commit.changes)
@@ -349,6 +355,23 @@ class Watch:
 def _tells_to_end(change: Change) -> TypeGuard[AppendHistory]:
     """Whether a change tells a function to end, which wakes it whenever that is."""
     return isinstance(change, AppendHistory) and change.row.type == "run.cancelling"
+
+
+def _unreadable(change: Change) -> Iterator[Violation]:
+    """R1: what is written is not taken for what can't be read."""
+    match change:
+        case CreateRun(run) | UpdateRun(run):
+            where, found = run.key, unreadable_columns(Run, attrs.asdict(run, recurse=False))
+        case AddJob(job) | UpdateJob(job):
+            where, found = job.key.text, unreadable_columns(Job, attrs.asdict(job, recurse=False))
+        case AppendHistory(row):
+            columns = attrs.asdict(row, recurse=False) | {"payload": None, "blob": None}
+            where, found = f"{row.run}.{row.number}", unreadable_columns(HistoryRow, columns)
+        case BlockRun(key):
+            where, found = key, iter([("*", "it was blocked because something can't be read")])
+        case _:
+            return
+    yield from (Violation("R1", where, f"{name}: {why}") for name, why in found)
 
 
 def _blocked(row: HistoryRow) -> Iterator[Violation]:

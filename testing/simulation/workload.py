@@ -13,7 +13,7 @@ from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.authoring.options import Retry, StartOptions
 from holdfast.ports.clock import instant
 from holdfast.ports.records import Run, RunStatus
-from holdfast.testing.simulation import asked
+from holdfast.testing.simulation import asked, letters
 from holdfast.testing.simulation.fibers import START
 from holdfast.testing.simulation.function_runs import Functions, Planned, draw_functions
 from holdfast.testing.simulation.outside import Outside
@@ -79,6 +79,7 @@ def draw_workload(random: Random) -> tuple[Scenario, Sizes]:
             *outside.wrong(tables),
             *functions.tally.wrong(tables),
             *asked.wrong(tables),
+            *letters.wrong(tables),
         ],
     )
     return scenario, sizes

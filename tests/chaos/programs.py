@@ -15,6 +15,7 @@ from tests.chaos.book import book, work_seconds, written_down
 from tests.chaos.faults import reach
 from tests.chaos.functions import booking, errand, purchase, reminder, saving, survey, trip
 from tests.chaos.outside import Outside
+from tests.chaos.poison import live_on, swallow_beside
 
 PATIENT: Final = Retry(attempts=50, wait=timedelta(0))
 """For runs that are to be completed however often their workers are killed."""
@@ -394,6 +395,8 @@ WORKFLOWS: Final[Mapping[str, Definition[Any]]] = {
         DEPLOYED_2,
         LETTER_1,
         LETTER_2,
+        live_on,
+        swallow_beside,
         booking,
         errand,
         purchase,

@@ -16,6 +16,7 @@ from holdfast.kernel.functions.asked import (
     Asked,
     Cancelling,
     ChildAsked,
+    CloseAsked,
     Ended,
     Failed,
     GoesOn,
@@ -31,6 +32,7 @@ from holdfast.kernel.functions.asked import (
     TimerFired,
     Told,
 )
+from holdfast.ports.json import canonical, parse
 from tests.unit.kernel.functions.corpus import CORPUS, WHEN_SENT
 from tests.unit.kernel.functions.player import Played, play
 
@@ -82,26 +84,34 @@ def asked_data(asked: Asked) -> list[object]:
     """Return what must never change of what was asked for."""
     match asked:
         case StepAsked():
-            return [asked.call, asked.step, asked.arguments]
+            return [asked.call, asked.step, _text(asked.arguments)]
         case TimerAsked():
             return [asked.call, asked.at]
         case ChildAsked():
-            return [asked.call, asked.workflow, asked.version, asked.input, asked.run, asked.parent_end]
+            given = _text(asked.input)
+            return [asked.call, asked.workflow, asked.version, given, asked.run, asked.parent_end]
         case TellAsked():
             return [asked.call, asked.run, asked.channel, asked.text]
+        case CloseAsked():
+            return [asked.call, asked.channel]
 
 
 def ended_text(ended: Ended | None) -> str:
     """Return how a function has ended, in words."""
     match ended:
         case Returned(output):
-            return f"returned {output}"
+            return f"returned {_text(output)}"
         case Failed(error):
             return f"raised {type(error).__name__}({', '.join(map(repr, error.args))})"
         case GoesOn(workflow=name, input=given):
-            return f"goes on as {name} with {given}"
+            return f"goes on as {name} with {_text(given)}"
         case None:
             return "waits"
+
+
+def _text(text: str) -> str:
+    """Return the text of a value as it is compared: the order of keys says nothing of what was asked for."""
+    return canonical(parse(text))
 
 
 def rows_from(data: dict[str, Any]) -> list[Row]:

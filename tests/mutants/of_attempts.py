@@ -164,20 +164,20 @@ OF_ATTEMPTS: Final = (
         edits=(
             Edit(
                 "kernel/decide/failures.py",
-                "job.attempts >= min(policy.attempts, job.max_attempts)",
-                "job.attempts > min(policy.attempts, job.max_attempts)",
+                "job.tries >= min(policy.attempts, job.max_attempts)",
+                "job.tries > min(policy.attempts, job.max_attempts)",
             ),
         ),
     ),
     Mutant(
         name="lost-for-ever",
-        breaks="a job whose last attempt was lost with its worker is queued again",
-        caught_by=("S8",),
+        breaks="a job that was lost with its workers as often as it may be is queued again",
+        caught_by=("S8", "S12"),
         edits=(
             Edit(
                 "kernel/decide/sessions.py",
-                "if job.attempts >= job.max_attempts:",
-                "if job.attempts > job.max_attempts:",
+                "lost.losses >= losses_max(job.max_attempts):",
+                "lost.losses > losses_max(job.max_attempts):",
             ),
         ),
     ),
@@ -188,8 +188,8 @@ OF_ATTEMPTS: Final = (
         edits=(
             Edit(
                 "kernel/decide/failures.py",
-                "draft.rest_job(evolve(job, losses=0), retry_at)",
-                "draft.rest_job(evolve(job, losses=0), now)",
+                "draft.rest_job(job, retry_at)",
+                "draft.rest_job(job, now)",
             ),
         ),
     ),
@@ -254,7 +254,7 @@ OF_ATTEMPTS: Final = (
         caught_by=("S6",),
         edits=(
             Edit(
-                "kernel/decide/admissions.py",
+                "kernel/decide/deadlines.py",
                 "run.deadline is None or run.deadline > now:",
                 "(run.deadline or run.updated_at) > now:",
             ),

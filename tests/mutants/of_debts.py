@@ -11,7 +11,7 @@ OF_DEBTS: Final = (
         caught_by=("C2",),
         edits=(
             Edit(
-                "kernel/decide/admissions.py",
+                "kernel/decide/deadlines.py",
                 "draft.end(RunStatus.FAILED, cancels=state.cancels_of(run), error=error)",
                 "draft.end(RunStatus.FAILED, cancels={}, error=error)",
             ),

@@ -54,8 +54,8 @@ OF_FUNCTIONS: Final = (
         edits=(
             Edit(
                 "hosts/functions/opening.py",
-                "seen=0 if history else 1, now=body.parts.trusted_now())",
-                "seen=0 if history else 1, now=None)",
+                "now, begins = body.parts.trusted_now(), body.attempt.epoch == 1",
+                "now, begins = None, body.attempt.epoch == 1",
             ),
         ),
     ),
@@ -126,8 +126,8 @@ OF_FUNCTIONS: Final = (
         edits=(
             Edit(
                 "hosts/functions/driving.py",
-                "            if one.at is None or one.at <= now:\n                del self._later",
-                "            if True:\n                del self._later",
+                "            if (one.at is None or one.at <= now) and (one.is_begun or not one.losses):\n",
+                "            if one.is_begun or not one.losses:\n",
             ),
         ),
     ),
@@ -138,7 +138,7 @@ OF_FUNCTIONS: Final = (
         edits=(
             Edit(
                 "hosts/functions/driving.py",
-                "if self._body.attempt.losses and not drive.is_over:",
+                "if self._body.attempt.attempt > 1 and not drive.is_over:",
                 "if False:",
             ),
         ),
@@ -167,7 +167,7 @@ OF_FUNCTIONS: Final = (
         caught_by=("L1",),
         edits=(
             Edit(
-                "kernel/decide/admissions.py",
+                "kernel/decide/deadlines.py",
                 "        if run.is_admitted and state.plan_of(run).function is not None:",
                 "        if False:",
             ),
@@ -264,12 +264,12 @@ OF_FUNCTIONS: Final = (
         edits=(
             Edit(
                 "kernel/decide/records.py",
-                "    if draft.rows and (job.losses or job.attempts > 1):",
+                "    if draft.rows and (job.losses > command.losses or job.attempts > 1):",
                 "    if draft.rows and job.attempts > 1_000:",
             ),
             Edit(
                 "kernel/decide/records.py",
-                "rested(evolve(job, attempts=0, losses=0), wake_at, now, run.status)",
+                "rested(evolve(job, attempts=0, losses=parked.losses), wake_at, now, run.status)",
                 "rested(job, wake_at, now, run.status)",
             ),
         ),
@@ -293,7 +293,7 @@ OF_FUNCTIONS: Final = (
         edits=(
             Edit(
                 "hosts/functions/cache.py",
-                "attempt.epoch == rested.epoch + 1 and not attempt.losses and rested.code is code",
+                "attempt.epoch == rested.epoch + 1 and attempt.attempt == 1 and rested.code is code",
                 "rested.code is code",
             ),
             Edit(

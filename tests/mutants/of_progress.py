@@ -92,9 +92,9 @@ OF_PROGRESS: Final = (
         edits=(
             Edit(
                 "kernel/decide/sessions.py",
-                "    draft.rest_job(evolve(job, losses=job.losses + 1), now)\n",
+                "    draft.rest_job(lost, now)\n",
                 "    kind = JobKind.STAGE if job.kind is JobKind.CHECK else job.kind\n"
-                "    draft.rest_job(evolve(job, losses=job.losses + 1, kind=kind), now)\n",
+                "    draft.rest_job(evolve(lost, kind=kind), now)\n",
             ),
         ),
     ),
@@ -129,8 +129,8 @@ OF_PROGRESS: Final = (
         edits=(
             Edit(
                 "kernel/state.py",
-                "        plan = self.plans.get(run.plan)\n",
-                "        plan = self.workflows.get((run.workflow, None)) or self.plans.get(run.plan)\n",
+                "        return self.plan_named(run.plan)\n",
+                "        return self.workflows.get((run.workflow, None)) or self.plan_named(run.plan)\n",
             ),
         ),
     ),
@@ -184,8 +184,8 @@ OF_PROGRESS: Final = (
         edits=(
             Edit(
                 "hosts/process/calls.py",
-                "            except UnavailableError:\n                self._is_in_doubt = True\n",
-                "            except UnavailableError:\n",
+                "            except STORE_ERRORS:\n                self._is_in_doubt = True\n",
+                "            except STORE_ERRORS:\n",
             ),
         ),
     ),

@@ -78,7 +78,7 @@ OF_RUNS: Final = (
         caught_by=("S10",),
         edits=(
             Edit(
-                "kernel/decide/runs.py",
+                "kernel/decide/creation.py",
                 "waits = start_at is not None or command.concurrency_key is not None",
                 "waits = start_at is not None",
             ),
@@ -119,7 +119,7 @@ OF_RUNS: Final = (
         caught_by=("T3", "W1"),
         edits=(
             Edit(
-                "kernel/decide/admissions.py",
+                "kernel/decide/deadlines.py",
                 "run.deadline is None or run.deadline > now:",
                 "run.deadline is None or run.deadline < now:",
             ),

@@ -13,7 +13,7 @@ CANARY_SEEDS = 30
 """It is found long before that; if it is not, the simulator has lost what finds it."""
 
 SAMPLE = (
-    "release-without-epoch",
+    "heartbeat-without-epoch",
     "rerun-keeps-what-it-runs",
     "rerun-beside-the-old",
     "told-before-delivered",

@@ -366,9 +366,8 @@ class JobModel:
 
     @property
     def is_suspect(self) -> bool:
-        """Whether it was lost with a worker, and this is (if nobody holds it, would be) its last attempt."""
-        attempt = self.attempts + (self.holder is None)
-        return self.losses > 0 and attempt >= self.run.attempts_max(self.task)
+        """Whether it was lost with two workers or more."""
+        return self.losses >= 2
 
     @property
     def pass_over(self) -> PassOver:

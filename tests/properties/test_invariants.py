@@ -196,7 +196,7 @@ BROKEN: list[tuple[str, str, Damage]] = [
     ("S8", "an attempt was counted that was not", _job(NEW, attempts=1, epoch=1)),
     ("S8", "more attempts than claims", _job(NEW, attempts=1)),
     ("S8", "attempts that are not one after the other", _row(1, data='{"attempt":2}')),
-    ("S8", "an attempt beyond the last", _row(2, data='{"attempt":4}')),
+    ("S8", "an attempt beyond the last", _row(2, data='{"attempt":8}')),
     ("S8", "losses were counted that were not", _job(NEW, losses=1)),
     ("S9", "a stage was done before its turn", _row(2, node="z")),
     ("S9", "a job before its turn", _job(NEW, node="z")),

@@ -482,12 +482,16 @@ class KernelMachine(RuleBasedStateMachine):
                 if not job.is_live:
                     continue
                 job.holder = job.wake_at = None
-                if job.attempts >= job.run.attempts_max(job.task):
-                    tried = f"attempt {job.attempts} of {job.run.attempts_max(job.task)}"
-                    job.run.fail(job.task, f"the worker that held {tried} was lost")
+                job.losses += 1
+                most = job.run.attempts_max(job.task)
+                if job.losses >= (1 if most == 1 else max(most, 5)):
+                    message = f"the worker that held attempt {job.attempts} was lost"
+                    if job.losses > 2:
+                        alone = f"the last {job.losses - 2} beside nothing else that was lost before"
+                        message += f": {job.losses} were in all, {alone}"
+                    job.run.fail(job.task, message)
                     dead += 1
                 else:
-                    job.losses += 1
                     freed += 1
             assert answer == LeasesReaped(sessions=0, freed=freed, dead=dead)
 
@@ -556,7 +560,7 @@ class KernelMachine(RuleBasedStateMachine):
         job.attempts += 1
         job.holder = session.id
         assert (attempt.epoch, attempt.attempt) == (job.epoch, job.attempts)
-        assert attempt.attempt <= attempt.max_attempts == job.run.attempts_max(task)
+        assert attempt.attempt - attempt.losses <= attempt.max_attempts == job.run.attempts_max(task)
         assert self._value(attempt.run, attempt.input) == job.run.gets(task)
         self.claimed.append(attempt)
         assert attempt.pass_over is pass_over is job.pass_over
@@ -796,10 +800,10 @@ class KernelMachine(RuleBasedStateMachine):
                 event("a test was made")
                 job.run.test(job.task, passed=passed)
             case Failed(failure=failure):
-                if failure.retryable and job.attempts < job.run.attempts_after(job.task, failure.rule):
+                tries = job.attempts - job.losses
+                if failure.retryable and tries < job.run.attempts_after(job.task, failure.rule):
                     assert answer.retry_at is not None
                     job.wake_at = answer.retry_at if answer.retry_at > self.now else None
-                    job.losses = 0
                 else:
                     assert answer.retry_at is None
                     job.run.fail(job.task, "m")
@@ -880,14 +884,14 @@ class KernelMachine(RuleBasedStateMachine):
         if self._gives_up(job, suspension, "; the last check failed:  m"):
             return
         event("a check failed")
-        is_spent = job.attempts >= job.run.attempts_max(job.task)
+        is_spent = job.attempts - job.losses >= job.run.attempts_max(job.task)
         at = answer.retry_at
         assert at is not None
         assert not was_woken or at == self.now
         if is_spent and not was_woken:
             assert at >= min(self.now + suspension.check_after, suspension.give_up_at or at)
-        job.losses = 0
-        job.attempts = 0 if is_spent else job.attempts
+        if is_spent:
+            job.attempts = job.losses = 0
         job.wake_at = at if at > self.now else None
 
     def _opened_check(self, run: RunModel, task: Task) -> JobModel:

@@ -24,7 +24,7 @@ from tests.unit.kernel.world import SECOND, World, completing, pipeline, stage
 
 _RATES = st.builds(
     RatePlan,
-    limit=st.sampled_from([1, 2, 3, 7, 101]),
+    limit=st.sampled_from([1, 2, 3, 7, 101, 200, 250]),
     per_us=st.sampled_from([SECOND, 7 * SECOND, 60 * SECOND]),
 )
 _OFTEN = ("start", "claim", "wait")

@@ -66,6 +66,7 @@ def test_the_wheel_holds_every_file_of_the_packages_and_nothing_else(dist: Path)
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     assert names == {f"holdfast/{name}" for name in _package_files()} | {
         "holdfast/__init__.py",
+        "holdfast/errors.py",
         "holdfast/py.typed",
     }
 
@@ -74,7 +75,12 @@ def test_the_sdist_holds_what_the_wheel_is_built_from_and_the_tests(dist: Path) 
     (sdist,) = dist.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {*_package_files(), "src/holdfast/__init__.py", "src/holdfast/py.typed"} <= names
+    assert {
+        *_package_files(),
+        "src/holdfast/__init__.py",
+        "src/holdfast/errors.py",
+        "src/holdfast/py.typed",
+    } <= names
     assert {"pyproject.toml", "README.md", "LICENSE", "PKG-INFO"} <= names
     assert {"tests/conftest.py", "tools/purity.py"} <= names
     assert not {name for name in names if name.startswith((".cache", ".venv", ".git/"))}

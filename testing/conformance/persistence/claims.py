@@ -7,7 +7,7 @@ from attrs import evolve
 
 from holdfast.ports.changes import AddJob, CloseJob, CloseJobs, UpdateJob
 from holdfast.ports.persistence import Persistence
-from holdfast.ports.records import Job, JobKey, JobState, PassOver
+from holdfast.ports.records import Job, JobKey, JobKind, JobState, PassOver
 from holdfast.testing.conformance.builders import NOW, a_job, a_key, a_leased_job
 from holdfast.testing.conformance.persistence.case import (
     PersistenceCase,
@@ -55,8 +55,8 @@ class Claims(PersistenceCase):
         assert claimable(store, a_lane(definitions=())) == []
 
     def test_jobs_that_were_lost_are_passed_over_if_that_is_asked_for(self, store: Persistence) -> None:
-        """A suspect has one attempt left besides. What is passed over takes nobody's place."""
-        suspect = a_job(1, 1, losses=1, attempts=2, max_attempts=3)
+        """A suspect was lost twice or more. What is passed over takes nobody's place."""
+        suspect = a_job(1, 1, losses=2, attempts=2, max_attempts=3)
         lost_once = a_job(1, 2, losses=1, attempts=1, max_attempts=3)
         last_try = a_job(1, 3, losses=0, attempts=2, max_attempts=3)
         only_try = a_job(1, 4, losses=0, attempts=0, max_attempts=1)
@@ -67,18 +67,21 @@ class Claims(PersistenceCase):
         assert [last_try, only_try] == claimable(store, a_lane(2), pass_over=PassOver.LOST)
 
     def test_what_is_passed_over_follows_every_change(self, store: Persistence) -> None:
-        """A job becomes a suspect by being lost once more, and none at all by having failed of itself."""
+        """A job becomes a suspect by being lost once more, whatever attempts it has left, and a driven one as well."""
         job = a_job(losses=1, attempts=1, max_attempts=3)
-        put_jobs(store, job)
+        driven = a_job(1, 2, losses=1, attempts=1, max_attempts=10, kind=JobKind.DRIVE)
+        put_jobs(store, job, driven)
         for losses, attempts, left in (
             (2, 2, {PassOver.NOTHING}),
             (1, 1, {PassOver.NOTHING, PassOver.SUSPECTS}),
+            (2, 9, {PassOver.NOTHING}),
+            (1, 2, {PassOver.NOTHING, PassOver.SUSPECTS}),
             (0, 2, set(PassOver)),
         ):
-            changed = evolve(job, losses=losses, attempts=attempts)
-            put(store, UpdateJob(changed))
+            changed = [evolve(one, losses=losses, attempts=attempts) for one in (job, driven)]
+            put(store, *map(UpdateJob, changed))
 
-            assert left == {how for how in PassOver if claimable(store, a_lane(), pass_over=how) == [changed]}
+            assert left == {how for how in PassOver if claimable(store, a_lane(2), pass_over=how) == changed}
 
     def test_other_queues_are_left_alone(self, store: Persistence) -> None:
         """A lane takes from its own queue only."""

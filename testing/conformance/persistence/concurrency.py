@@ -38,7 +38,7 @@ from holdfast.ports.persistence import (
     RunsByKey,
     Transaction,
 )
-from holdfast.ports.records import Job, JobState, News, RunName
+from holdfast.ports.records import Job, JobState, News, Run, RunName, RunStatus
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
     NOW,
@@ -203,6 +203,37 @@ class Concurrency(PersistenceCase):
 
         fingerprints = [change.plan.fingerprint for change in plans]
         assert len(ask(store, lambda tx: tx.plans(fingerprints))) == 20
+
+    @pytest.mark.parametrize("how", ["latest_runs", "runs"])
+    def test_who_waits_for_a_run_finds_what_was_committed_meanwhile(
+        self, store: Persistence, how: str
+    ) -> None:
+        """The newest generation, too, that was not there when the wait began."""
+        put_run(store, a_run(id="order"))
+        found: list[Run] = []
+
+        def wait() -> None:
+            name = RunName(NAMESPACE, "order")
+
+            def look(tx: Transaction) -> Sequence[Run]:
+                return tx.latest_runs([name]) if how == "latest_runs" else tx.runs([a_key(1)])
+
+            found.extend(store.transact(look))
+
+        def rerun(tx: Transaction) -> None:
+            (before,) = tx.latest_runs([RunName(NAMESPACE, "order")])
+            waiting.start()
+            waiting.join(_MOMENT_SECONDS)
+            again = a_run(2, id="order", generation=2)
+            tx.apply([UpdateRun(evolve(before, status=RunStatus.COMPLETED, ended_at=NOW)), CreateRun(again)])
+
+        waiting = Thread(target=wait, daemon=True)
+        store.transact(rerun)
+        waiting.join(DEADLINE_SECONDS)
+
+        (run,) = found
+        expected = (a_key(2), RunStatus.RUNNING) if how == "latest_runs" else (a_key(1), RunStatus.COMPLETED)
+        assert (run.key, run.status) == expected
 
     def test_nobody_reads_what_is_not_committed(self, store: Persistence) -> None:
         """A change that is rolled back was never seen, by a question nor by another transaction."""

@@ -12,12 +12,14 @@ from holdfast.testing.conformance.persistence.jobs import JobReads
 from holdfast.testing.conformance.persistence.maintenance import Maintenance
 from holdfast.testing.conformance.persistence.queries import Queries
 from holdfast.testing.conformance.persistence.removals import Removals
+from holdfast.testing.conformance.persistence.retention import Retention
 from holdfast.testing.conformance.persistence.retries import Retries
 from holdfast.testing.conformance.persistence.runs import RunReads
 from holdfast.testing.conformance.persistence.said import SaidOfRuns
 from holdfast.testing.conformance.persistence.sinks import Sinks
 from holdfast.testing.conformance.persistence.slots import Slots
 from holdfast.testing.conformance.persistence.suspensions import Suspensions
+from holdfast.testing.conformance.persistence.unreadable import UnreadableRuns
 from holdfast.testing.conformance.persistence.values import Values
 
 
@@ -40,7 +42,9 @@ class PersistenceContract(
     CancelledWork,
     Children,
     Removals,
+    Retention,
     Inspecting,
+    UnreadableRuns,
 ):
     """Every promise of `Persistence` and `Transaction`. Derive a test class and define `make_persistence`.
 

@@ -66,6 +66,7 @@ FULL_RUN = Run(
     parent=f"{a_key(6)}.3",
     close_policy=ClosePolicy.ABANDON,
     children=2,
+    mailbox='{"unread":[[3,5]]}',
 )
 """A run with every field set."""
 
@@ -86,6 +87,19 @@ class RunReads(PersistenceCase):
 
         assert [a_run()] == ask(store, lambda tx: tx.runs([a_key(1)]))
         assert (a_run().parent, a_run().close_policy, a_run().children) == (None, ClosePolicy.CANCEL, 0)
+
+    def test_what_is_unread_of_a_run_changes_with_its_rows(self, store: Persistence) -> None:
+        """A mailbox is written with a message, and with what has received it."""
+        put(store, CreateRun(a_run()))
+        for number, unread in ((1, '{"unread":[[1,1]]}'), (2, '{"unread":[[1,2]]}'), (3, None)):
+            run = a_run(last_row=number, updated_at=number, mailbox=unread)
+
+            def work(tx: Transaction, run: Run = run) -> None:
+                tx.runs([run.key])
+                tx.apply([UpdateRun(run)])
+
+            store.transact(work)
+            assert ask(store, lambda tx: tx.runs([a_key(1)])) == [run]
 
     @pytest.mark.parametrize("policy", ClosePolicy)
     def test_every_close_policy_is_read_as_it_was_stored(

@@ -90,5 +90,5 @@ def test_a_check_of_open_runs_writes_nothing_and_reads_each_history_once(
     assert (within.commits, within.written) == (0, 0)
     histories = [times for sql, times in within.sent.items() if "history" in sql]
     assert sum(histories) == 5
-    # Is there a schema, and two lists: the newest and the oldest.
-    assert within.queries == 5 + 3
+    # Of each run its history and its jobs. Is there a schema, and two lists: the newest and the oldest.
+    assert within.queries == 2 * 5 + 3

@@ -79,7 +79,7 @@ def ended(engine: Engine) -> None:
     host = ServerlessHost(engine)
     while host.process_available_jobs(max_jobs=RUNS, concurrency=RUNS).completed:
         pass
-    assert {status.value for status in engine.sync.count()} == {"completed"}
+    assert {status.value for status, number in engine.sync.count().items() if number} == {"completed"}
 
 
 def test_a_run_of_one_step_leaves_one_row_and_its_four_events(

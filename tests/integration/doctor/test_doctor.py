@@ -174,13 +174,20 @@ def test_all_findings_are_counted_and_some_are_listed(scene: Scene) -> None:
         scene.engine.doctor(limit=-1)
 
 
-def test_every_namespace_is_looked_at(scene: Scene) -> None:
+def test_it_looks_at_its_own_namespace_and_at_others_if_it_is_told_to(scene: Scene) -> None:
     other = Engine.open(scene.url, workflows=ALL, namespace="tenant-2")
     try:
+        before = scene.engine.doctor().runs
         other.sync.start(SIMPLE(1), id="theirs")
         scene.sql("DELETE FROM holdfast_jobs WHERE run = '{theirs}'")
-        (finding,) = scene.engine.doctor(repair=True).findings
+        own = scene.engine.doctor(repair=True)
+        assert (own.findings, own.runs) == ((), before)
+        (theirs,) = other.sync.doctor().findings
+        assert (theirs.namespace, theirs.run_id, theirs.repaired) == ("tenant-2", "theirs", False)
+        both = scene.engine.doctor(repair=True, all_namespaces=True)
+        (finding,) = both.findings
         assert (finding.namespace, finding.run_id, finding.repaired) == ("tenant-2", "theirs", True)
+        assert both.runs == before + 1
     finally:
         other.core.close()
 

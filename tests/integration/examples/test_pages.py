@@ -114,7 +114,8 @@ def _run(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         if block.language == "python":
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
-                exec(compile(block.code, f"{_name(page)}, line {block.line}", "exec"), scope)
+                # As if it were a module of a reader's: pages show where in it a function waits.
+                exec(compile(block.code, f"{page.stem}.py", "exec"), scope)
             assert printed.getvalue() == (block.shown or ""), f"the block at line {block.line}"
 
 
@@ -324,6 +325,7 @@ def _cli_commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Co
         "remove",
         "wake",
         "signal",
+        "messages",
         "query",
         "update",
         "why",

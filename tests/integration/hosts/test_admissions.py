@@ -205,7 +205,7 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_stored(
     with engine.sync, pytest.raises(InvalidArgumentError, match=message):
         engine.sync.start(SIMPLE(1), **options)
 
-    assert engine.core.stores.persistence.read(CountAll(engine.core.namespace)).runs == {}
+    assert engine.core.adapters.persistence.read(CountAll(engine.core.namespace)).runs == {}
 
 
 # Ids that are taken ---------------------------------------------------------------------------------------------

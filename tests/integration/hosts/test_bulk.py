@@ -28,6 +28,11 @@ def statuses(engine: Engine) -> dict[str, str]:
     return {run.id: str(run.status) for run in engine.sync.runs()}
 
 
+def some(counts: dict[RunStatus, int]) -> dict[RunStatus, int]:
+    """Return those of which there are any."""
+    return {status: number for status, number in counts.items() if number}
+
+
 def test_runs_are_paused_resumed_and_cancelled_by_filter(open_engine: OpenEngine) -> None:
     engine = started(open_engine(SIMPLE, TEXT), "a", "b")
     engine.sync.start(TEXT("x"), id="t", attributes={"who": "me"})
@@ -56,8 +61,8 @@ def test_failed_runs_are_run_again(open_engine: OpenEngine) -> None:
     # The newest generations have not failed, so to repeat it does nothing.
     assert engine.sync.rerun_all() == BulkResult()
     assert [run.info().generation for run in runs] == [2, 2, 2]
-    assert engine.sync.count() == {RunStatus.RUNNING: 4}
-    assert engine.sync.count(all_generations=True) == {RunStatus.RUNNING: 4, RunStatus.FAILED: 3}
+    assert some(engine.sync.count()) == {RunStatus.RUNNING: 4}
+    assert some(engine.sync.count(all_generations=True)) == {RunStatus.RUNNING: 4, RunStatus.FAILED: 3}
     result = engine.sync.rerun_all("nowhere", status="running", workflow=FAILING)
     assert (result.changed, result.refused, result.seen) == (0, 3, 3)
     assert [(one.id, one.code) for one in result.refusals] == [(f"f{n}", "rerun_refused") for n in range(3)]

@@ -254,7 +254,7 @@ async def test_nothing_under_way_is_lost(open_engine: OpenEngine, what: str, sai
         run = await engine.start(hasty(what), id="x")
         with anyio.fail_after(SOON):
             if what == "cancelled":
-                await until(lambda: len(engine.sync.handle(hasty, "x").why()) > 0)
+                await until(lambda: engine.sync.handle(hasty, "x").info().status == "running")
                 await run.cancel()
             assert said in await run.result()
     sound(engine)

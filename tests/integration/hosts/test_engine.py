@@ -22,6 +22,7 @@ from holdfast.kernel.commands import RunCreate
 from holdfast.ports.errors import (
     CommandError,
     DefinitionError,
+    EngineClosedError,
     HoldfastError,
     IdempotencyConflictError,
     InvalidArgumentError,
@@ -234,11 +235,12 @@ def test_runs_are_counted_by_status(open_engine: OpenEngine) -> None:
     for call in (SIMPLE(1), SIMPLE(1), FAILING(1)):
         engine.start(call)
 
-    assert engine.count() == {RunStatus.RUNNING: 3, RunStatus.CANCELLED: 1}
+    none = dict.fromkeys(RunStatus, 0)
+    assert engine.count() == {**none, RunStatus.RUNNING: 3, RunStatus.CANCELLED: 1}
     assert engine.count(workflow=SIMPLE, status="running") == {"running": 2}
     assert engine.count(status=["failed", "cancelled"]) == {"failed": 0, "cancelled": 1}
-    assert engine.count(attributes={"who": "me"}) == {"cancelled": 1}
-    assert engine.count(attributes={"who": "you"}) == {}
+    assert engine.count(attributes={"who": "me"}) == {**none, RunStatus.CANCELLED: 1}
+    assert engine.count(attributes={"who": "you"}) == none
 
 
 def test_more_runs_than_fit_on_a_page_are_listed_each_once(open_engine: OpenEngine) -> None:
@@ -460,13 +462,13 @@ async def test_when_the_engine_is_closed_nobody_waits_on(open_engine: OpenEngine
     async def wait() -> None:
         try:
             await handle.result(timeout=SOON)
-        except RuntimeError as error:
+        except EngineClosedError as error:
             told.append(error)
 
     def wait_in_thread() -> None:
         try:
             engine.sync.handle(SIMPLE, other.id).result(timeout=SOON)
-        except RuntimeError as error:
+        except EngineClosedError as error:
             told.append(error)
 
     async with anyio.create_task_group() as group:

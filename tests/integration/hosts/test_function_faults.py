@@ -5,7 +5,7 @@ import gc
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import Workflow, workflow
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.steps import step
-from holdfast.kernel.commands import JobRecorded
+from holdfast.kernel.commands import JobRecord, JobRecorded
 from holdfast.kernel.functions.machine import FunctionMachine, in_memory
 from holdfast.ports.errors import RunFailedError, UnavailableError
 from holdfast.ports.records import Payload, RunStatus
@@ -260,7 +260,7 @@ class _Drive:
         self.took = 0
         self.error = error
 
-    def take(self, _: JobRecorded, *, now: int) -> None:
+    def take(self, _: JobRecorded, *, now: int, received: Collection[int] = ()) -> None:
         self.took += 1
         if self.error is not None:
             raise self.error
@@ -274,7 +274,7 @@ async def test_what_has_been_sent_is_waited_for_whoever_is_cancelled() -> None:
 
     async def one(number: int) -> None:
         drive: Any = _Drive()
-        command: Any = None
+        command = JobRecord(job="r.1", epoch=1, seen=0)
         with scopes[number]:
             try:
                 await recorder.record(kernel, drive, command, lambda: 0)
@@ -303,7 +303,7 @@ async def test_a_function_that_can_not_take_what_is_recorded_is_the_only_one_to_
     answers: dict[int, object] = {}
 
     async def one(number: int) -> None:
-        command: Any = None
+        command = JobRecord(job="r.1", epoch=1, seen=0)
         try:
             answers[number] = await recorder.record(kernel, drives[number], command, lambda: 0)
         except TypeError as error:

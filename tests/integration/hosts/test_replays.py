@@ -25,12 +25,12 @@ from holdfast.kernel.authoring.steps import step
 from holdfast.ports.errors import (
     InvalidArgumentError,
     InvalidHistoryError,
-    InvalidValueError,
     NondeterminismError,
     RestlessError,
     RunFailedError,
     SchemaError,
     UnknownWorkflowError,
+    UnreadableValueError,
 )
 from tests.integration.hosts.waiting import until
 
@@ -294,7 +294,7 @@ def test_an_input_that_does_not_fit_any_more_is_told(recorded: dict[str, RunHist
     async def takes_a_number(order: int) -> list[int]:
         return [order]
 
-    with pytest.raises(InvalidValueError):
+    with pytest.raises(UnreadableValueError, match=r"row 1 .*: \$\.order: an integer is expected"):
         replay(recorded["returned"], takes_a_number)
 
 
@@ -400,7 +400,7 @@ def test_an_input_or_a_version_that_the_code_has_not_is_told(store: Stores) -> N
         return order[0]
 
     (found,) = looked_at(store, takes_a_list, workflow=takes_a_list, limit=1)
-    assert found.verdict is Verdict.FAILS
+    assert (found.verdict, found.row) == (Verdict.BLOCKED, 1)
     (found,) = looked_at(store, workflow(name="remind", version="2")(unable), workflow="remind", limit=1)
     assert found.verdict is Verdict.NO_CODE
 

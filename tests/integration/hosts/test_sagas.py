@@ -337,3 +337,58 @@ async def test_terminate_cleans_nothing_up(open_engine: OpenEngine) -> None:
             await run.result()
     assert DONE == []
     sound(engine)
+
+
+# Functions that end as cancelled by themselves --------------------------------------------------------------------
+
+
+@step
+async def take_seat(row: str) -> str:
+    do("seat", row)
+    return row
+
+
+@take_seat.compensate
+async def leave_seat(row: str) -> None:
+    do("leave", row)
+
+
+@workflow
+async def gives_up(reason: str) -> None:
+    await take_seat("7A")
+    raise asyncio.CancelledError(*([reason] if reason else []))
+
+
+@workflow
+async def waits_for_one_that_gives_up() -> str:
+    try:
+        await gives_up("the shop is closed")
+    except RunCancelledError as error:
+        return str(error)
+    return "it did not"
+
+
+@pytest.mark.parametrize("reason", ["the shop is closed", ""])
+async def test_one_that_raises_its_own_cancellation_ends_as_cancelled(
+    open_engine: OpenEngine, reason: str
+) -> None:
+    engine = open_engine(gives_up)
+    async with engine, Worker(engine):
+        run = await engine.start(gives_up(reason), id="a")
+        with anyio.fail_after(SOON), pytest.raises(RunCancelledError) as caught:
+            await run.result()
+        assert reason in str(caught.value)
+        assert (await run.info()).status is RunStatus.CANCELLED
+        last = (await run.history())[-1]
+        assert (last.type, last.data.get("reason", "")) == ("run.cancelled", reason)
+        assert DONE == ["seat 7A", "leave 7A"]
+        assert check(snapshot_of(engine.core.stores.persistence, [engine.core.namespace])) == []
+        replayed = replay(await run.export_history(), gives_up)
+        assert replayed.as_recorded
+
+
+async def test_who_waits_for_such_a_child_is_told_that_it_was_cancelled(open_engine: OpenEngine) -> None:
+    engine = open_engine(gives_up, waits_for_one_that_gives_up)
+    async with engine, Worker(engine):
+        with anyio.fail_after(SOON):
+            assert "the shop is closed" in await engine.run(waits_for_one_that_gives_up())

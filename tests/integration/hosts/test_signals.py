@@ -249,22 +249,24 @@ async def test_who_can_have_no_message(open_engine: OpenEngine) -> None:
         await engine.start(ask(), signals="approval")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
-async def test_what_is_not_of_the_channel_is_an_error_that_a_function_can_take(
-    open_engine: OpenEngine,
-) -> None:
-    engine = open_engine(tolerant)
-    run = await engine.start(tolerant(), id="x")
-    await run.signal(Signal("approval", '"what?"'))
+async def test_what_is_not_of_the_channel_is_passed_over_with_a_row(open_engine: OpenEngine) -> None:
+    engine = open_engine(makes_its_channel)
+    run = await engine.start(makes_its_channel(), id="x")
+    malformed = await run.signal(Signal("approval", '"what?"'))
     await run.signal(approval(Decision(True, "ann")))
     async with Worker(engine):
         with anyio.fail_after(SOON):
             assert await run.result() == "ann"
+    (refused,) = [event for event in await run.history() if event.type == "signal.refused"]
+    assert (refused.data["row"], refused.data["channel"]) == (2, "approval")
+    assert "an object is expected for Decision, not a string" in str(refused.data["message"])
+    first, second = await run.messages()
+    assert (first.state, first.why) == ("refused", refused.data["message"])
+    assert (second.state, second.why) == ("received", None)
+    assert await run.message(malformed) == first
 
 
 @workflow
-async def tolerant() -> str:
-    while True:
-        try:
-            return (await approval.receive()).by
-        except InvalidValueError:
-            continue
+async def makes_its_channel() -> str:
+    """Receive from what nobody can know who only looks at the code."""
+    return (await Channel("approval", Decision).receive()).by

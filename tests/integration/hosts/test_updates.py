@@ -302,7 +302,7 @@ async def test_what_has_become_wrong_meanwhile_is_rejected_when_it_is_carried_ou
     with pytest.raises(UpdateRejectedError, match="it is at e4 already"):
         await run.update(Board.move_to("e4"))  # it is to be there by then
     async with Worker(engine):
-        await until(lambda: engine.sync.handle(game, "x").row().last_row == 5)
+        await until(lambda: engine.sync.handle(game, "x").row().last_row == 6)
     assert replies[0].look() == '"a1"'
     with pytest.raises(UpdateRejectedError, match="it is at e4 already"):
         replies[1].look()
@@ -458,8 +458,8 @@ async def test_what_nothing_takes_is_rejected(open_engine: OpenEngine) -> None:
         for one in (told, bad)
     ]
     async with Worker(engine):
-        await until(lambda: engine.sync.handle(game, "x").row().last_row == 5)
-    with pytest.raises(UpdateRejectedError, match="exposed nothing that takes it"):
+        await until(lambda: engine.sync.handle(game, "x").row().last_row == 6)
+    with pytest.raises(NotExposedError, match="exposed nothing that takes it"):
         replies[0].look()
     with pytest.raises(UpdateRejectedError, match="InvalidValueError") as raised:
         replies[1].look()

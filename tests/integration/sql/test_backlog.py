@@ -12,7 +12,7 @@ import pytest
 from holdfast.adapters.sql.asking import PREPARED_AFTER, Statements
 from holdfast.adapters.sql.dialects import PostgresDialect, SqliteDialect, encode_rows
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.adapters.sql.postgres import connection_settings
+from holdfast.adapters.sql.settings import connection_settings
 from holdfast.adapters.sql.statements import Reads, reads_for
 from holdfast.ports.changes import AddJob, CreateRun
 from holdfast.ports.persistence import Lane

@@ -123,11 +123,16 @@ def test_a_transaction_that_changed_nothing_needs_no_answer(proxy: Proxy, store:
     assert len(tries) == 1
 
 
-def test_receipts_are_pruned_after_an_hour(store: SqlPersistence, postgres_database: str) -> None:
-    store.transact(Appending())
+def test_receipts_are_pruned_after_an_hour_and_not_before(
+    store: SqlPersistence, postgres_database: str
+) -> None:
+    for _ in range(2):
+        store.transact(Appending())
     with psycopg.connect(postgres_database, autocommit=True) as connection:
+        connection.execute("UPDATE holdfast_receipts SET at = at - 3590000000")
+        assert store.prune_receipts() == 0
         connection.execute(
-            "UPDATE holdfast_receipts SET at = at - 3601000000 "
+            "UPDATE holdfast_receipts SET at = at - 11000000 "
             "WHERE id IN (SELECT min(id) FROM holdfast_receipts)"
         )
 

@@ -106,7 +106,7 @@ def test_so_does_what_it_asks_for_once_it_has_taken_a_message_that_came_before_i
         assert run.result() == "X"
         (note,) = notes_of(run.export_history().rows)
         assert note is not None
-        assert '"row":2' in note
+        assert '"row":0' in note
         assert replay(run.export_history(), told).as_recorded
 
 

@@ -32,11 +32,11 @@ def rested(job: str, epoch: int = 1) -> tuple[Rested, FakeDrive]:
     return Rested(job=job, epoch=epoch, code=CODE, drive=cast("Any", drive)), drive
 
 
-def attempt(job: str, epoch: int = 2, losses: int = 0) -> Attempt:
+def attempt(job: str, epoch: int = 2, losses: int = 0, number: int = 1) -> Attempt:
     fields: dict[str, Any] = {
         one.name: None for one in attrs.fields(Attempt) if one.default is attrs.NOTHING and one.init
     }
-    fields |= {"job": job, "epoch": epoch, "losses": losses, "kind": JobKind.DRIVE}
+    fields |= {"job": job, "epoch": epoch, "losses": losses, "attempt": number, "kind": JobKind.DRIVE}
     return Attempt(**fields)
 
 
@@ -50,12 +50,20 @@ def test_who_claims_it_next_goes_on_with_it() -> None:
     assert not drive.is_closed
 
 
+def test_a_suspect_that_has_rested_is_gone_on_with() -> None:
+    """It has come to rest since it was lost: what it waits for is a step's next try."""
+    cache = FunctionCache(2)
+    one, _ = rested("a.1")
+    cache.keep(one)
+    assert cache.take(attempt("a.1", losses=2), CODE) is one.drive
+
+
 @pytest.mark.parametrize(
     ("claimed", "code"),
     [
         (attempt("a.1", epoch=3), CODE),
         (attempt("a.1", epoch=1), CODE),
-        (attempt("a.1", losses=1), CODE),
+        (attempt("a.1", losses=1, number=2), CODE),
         (attempt("a.1"), OTHER_CODE),
     ],
     ids=["somebody has claimed it since", "an epoch that is over", "a worker was lost", "other code"],

@@ -10,7 +10,7 @@ from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.hosts.payloads import INLINE_MAX, Payloads, Place
 from holdfast.kernel.authoring.decorators import each, stage
 from holdfast.kernel.authoring.pipelines import Pipeline
-from holdfast.kernel.commands import Failed
+from holdfast.kernel.commands import Blocked, Failed
 from holdfast.ports.blobs import BlobStore
 from holdfast.ports.changes import AddItems, AppendHistory, CreateRun
 from holdfast.ports.errors import (
@@ -327,7 +327,7 @@ def test_beside_a_stage_that_takes_none_only_what_others_take_is_read() -> None:
     assert len(question.wanted) == 1
 
 
-def test_an_input_that_is_not_of_the_stage_s_type_fails_the_attempt_for_good() -> None:
+def test_an_input_that_is_not_of_the_stage_s_type_blocks_the_run() -> None:
     """The code of a stage may have changed since the run began."""
 
     @stage(name="double")
@@ -342,8 +342,11 @@ def test_an_input_that_is_not_of_the_stage_s_type_fails_the_attempt_for_good() -
         body.arguments()
 
     outcome = body.failed(raised.value)
-    assert isinstance(outcome, Failed)
-    assert (outcome.failure.code, outcome.failure.retryable) == ("invalid_value", False)
+    assert isinstance(outcome, Blocked)
+    assert outcome.failure.code == "unreadable_input"
+    assert outcome.failure.message.startswith(
+        "the input of stage 'double', row 1 of the history, can't be read"
+    )
 
 
 # Blobs that can't be had ----------------------------------------------------------------------------------------

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.hosts.mentions import steps_within
-from holdfast.kernel.authoring.steps import step
+from holdfast import Engine, Worker, start_child, step, workflow
+from holdfast.hosts.mentions import steps_within, with_children, workflows_within
+from holdfast.testing import World
 
 
 @step(queue="gpu")
@@ -90,3 +91,57 @@ def test_one_in_a_dict_or_a_closure_is_found() -> None:
 def test_a_function_without_any_has_none() -> None:
     assert list(steps_within(nothing)) == []
     assert list(steps_within(through_itself)) == []
+
+
+@workflow
+async def parcel(order: int) -> int:
+    return order
+
+
+@workflow
+async def ship(order: int) -> int:
+    child = await start_child(parcel(order))
+    return await child.result()
+
+
+@workflow
+async def sell(order: int) -> int:
+    return await ship(order)
+
+
+@workflow
+async def rings() -> int:
+    return await rings() if NOTHING else 0
+
+
+def test_the_workflows_that_a_function_starts_are_found() -> None:
+    assert list(workflows_within(sell.function)) == [ship]
+    assert list(workflows_within(parcel.function)) == []
+    assert with_children([sell]) == [sell, ship, parcel]
+    assert with_children([rings]) == [rings]
+
+
+def test_of_one_name_and_version_the_one_that_was_given_counts() -> None:
+    function: Any = parcel.function
+    other: Any = workflow(name="ship")(function)
+    assert with_children([sell, other]) == [sell, other]
+
+
+def test_a_worker_says_which_children_its_engine_lacks(caplog: pytest.LogCaptureFixture) -> None:
+    Worker(Engine.open("memory://", workflows=[sell, parcel]))
+    assert [one.getMessage() for one in caplog.records] == [
+        (
+            "sell@1 mentions ship@1, which this engine does not have: its runs wait for a worker that has it; add it to"
+            " Engine.open(..., workflows=[...]) if that is to be this one"
+        )
+    ]
+
+
+def test_a_worker_whose_engine_has_all_children_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    Worker(Engine.open("memory://", workflows=[sell, ship, parcel, rings]))
+    assert not caplog.records
+
+
+def test_a_world_knows_children_by_itself() -> None:
+    with World() as world:
+        assert world.run(sell(3)) == 3

@@ -162,6 +162,22 @@ async def test_maintenance_removes_what_is_kept_no_longer(monkeypatch: pytest.Mo
     assert list(bench.engine.sync.runs()) == []
 
 
+async def test_a_run_is_kept_from_its_end_on_and_not_from_its_creation() -> None:
+    """One that took a year is there for as long as one that took a second."""
+    bench = Bench(WIDE, blobs=MemoryBlobStore())
+    bench.start(WIDE("slow"), id="slow")
+    bench.clock.advance(400 * DAY)
+    await bench.drain()
+    retention = timedelta(days=9)
+    bench.clock.advance(retention)
+
+    Maintenance(bench.core, lease=30, retention=retention).prune()
+    assert [info.id for info in bench.engine.sync.runs()] == ["slow"]
+    bench.clock.advance(timedelta(seconds=1))
+    Maintenance(bench.core, lease=30, retention=retention).prune()
+    assert list(bench.engine.sync.runs()) == []
+
+
 async def test_what_can_not_be_removed_yet_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(removing, "AT_ONCE", 1)
     bench = Bench(WIDE, PARENT, blobs=MemoryBlobStore())

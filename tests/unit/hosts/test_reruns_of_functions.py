@@ -490,7 +490,7 @@ def test_messages_that_came_after_the_point_are_told_again() -> None:
         run.rerun_from(fetch)
         assert run.result() == ["one", "two", "three"]
         again = [event.data for event in run.history() if event.type == "signal.received"]
-        assert again == [{"channel": "words", "again": 4}, {"channel": "words", "again": 5}]
+        assert again == [{"channel": "words", "checked": True, "again": number} for number in (4, 5)]
         sound(world)
 
 

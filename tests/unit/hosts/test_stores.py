@@ -13,9 +13,9 @@ from holdfast.hosts.stores import (
     open_scheduler,
     open_stores,
     open_transport,
-    without_secrets,
 )
 from holdfast.ports.errors import InvalidUrlError
+from holdfast.ports.urls import shown_url
 
 
 def test_memory_is_a_store_of_its_own_each_time() -> None:
@@ -124,13 +124,16 @@ def test_a_scheduler_of_no_known_form_is_refused(url: str) -> None:
     ("url", "shown"),
     [
         ("postgresql://u:p@h/d", "postgresql://***@h/d"),
-        ("postgresql://h/d?password=p&x=1", "postgresql://h/d?password=***&x=1"),
+        (
+            "postgresql://h/d?password=p&x=1&sslmode=require",
+            "postgresql://h/d?password=***&***&sslmode=require",
+        ),
         ("postgresql://h/d", "postgresql://h/d"),
         ("memory://", "memory://"),
     ],
 )
 def test_urls_are_shown_without_secrets(url: str, shown: str) -> None:
-    assert without_secrets(url) == shown
+    assert shown_url(url) == shown
 
 
 def test_a_process_is_named_by_its_machine_and_number() -> None:

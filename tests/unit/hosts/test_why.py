@@ -5,6 +5,7 @@ from typing import Any
 import attrs
 import pytest
 
+from holdfast.hosts.functions.waits import OpenStep, Waits
 from holdfast.hosts.why import Circumstances, Reason, reasons
 from holdfast.ports.records import (
     HistoryRow,
@@ -81,13 +82,88 @@ def test_a_body_that_runs_is_told_with_its_host_since_when_and_which_attempt() -
 
 
 @pytest.mark.parametrize(
-    "changes", [{"state": SessionState.DEAD}, {"expires_at": NOW - 1}], ids=["dead", "late"]
+    ("changes", "how"),
+    [
+        ({"state": SessionState.DEAD}, "which is not heard of any more"),
+        (
+            {"expires_at": NOW - 40 * SECOND},
+            "which was last heard of before its lease ran out, 40s ago (at 2025-12-31 23:59:20Z)",
+        ),
+    ],
+    ids=["dead", "late"],
 )
-def test_a_holder_that_is_gone_is_told(changes: dict[str, Any]) -> None:
+def test_a_worker_that_is_gone_is_named_with_when_it_was_last_heard_of(
+    changes: dict[str, Any], how: str
+) -> None:
     held = job(state=JobState.LEASED, session="s", leased_at=NOW, attempts=1)
     code, text = one(held, holders={"s": attrs.evolve(HOLDER, **changes)})
     assert code == "lost"
-    assert "not heard of" in text
+    assert how in text
+
+
+def drive_job(**changes: Any) -> Job:
+    return job(kind=JobKind.DRIVE, node="pay", **changes)
+
+
+@pytest.mark.parametrize(
+    ("waits", "wake_at", "expected"),
+    [
+        (Waits(channels=("approval",)), None, "waits for a message in channel 'approval'."),
+        (
+            Waits(channels=("a", "b"), sites=("pay.py:3 in pay",)),
+            NOW + 60 * SECOND,
+            "(at pay.py:3 in pay) waits for a message in one of the channels 'a', 'b'; without that it goes on in 1m",
+        ),
+        (Waits(children=("pay/1",)), None, "waits for the end of run 'pay/1', which is paused."),
+        (
+            Waits(children=("1", "2", "3", "4", "5"), channels=("a",)),
+            None,
+            "waits for a message in channel 'a', and for the ends of the runs '1', '2', '3' and 2 more.",
+        ),
+        (
+            Waits(has_timers=True, sites=("pay.py:9 in pay",)),
+            NOW + 60 * SECOND,
+            "(at pay.py:9 in pay) sleeps: it goes",
+        ),
+        (
+            Waits(sites=("pay.py:9 in pay",)),
+            None,
+            "(at pay.py:9 in pay) waits for what comes from outside: a message",
+        ),
+        (None, NOW + 60 * SECOND, "sleeps, or waits no longer than so for a message: it goes on in 1m"),
+    ],
+)
+def test_a_parked_function_names_what_it_waits_for_and_where(
+    waits: Waits | None, wake_at: int | None, expected: str
+) -> None:
+    asleep = drive_job(state=JobState.SLEEPING, wake_at=wake_at)
+    children = {"pay/1": run(id="pay/1", status=RunStatus.PAUSED)}
+    code, text = one(asleep, waits=waits, children=children)
+    assert code == "waits"
+    assert f"Function 'pay' {expected}" in text
+
+
+def test_the_steps_that_a_worker_does_are_named_with_their_tries() -> None:
+    held = drive_job(state=JobState.LEASED, session="s", leased_at=NOW - 90 * SECOND)
+    charge = OpenStep(
+        call="1", step="charge", site="pay.py:3", attempt=2, attempts=5, since=NOW - 30 * SECOND
+    )
+    later = attrs.evolve(charge, call="2", retry_at=NOW + 1)
+    more = [attrs.evolve(charge, call=str(call)) for call in range(3, 7)]
+    reasons_ = told(held, holders={"s": HOLDER}, waits=Waits(steps=(charge, later, *more)))
+    assert [reason.code for reason in reasons_] == ["body", "step", "step", "step", "step"]
+    assert reasons_[1].text == (
+        "Step 'charge' (call 1, pay.py:3) has been under way for 30s or longer: try 2 of 5."
+    )
+    assert reasons_[-1].text == "So have 2 more steps."
+
+
+def test_the_steps_of_a_worker_that_is_gone_were_under_way() -> None:
+    held = drive_job(state=JobState.LEASED, session="s", leased_at=NOW - 90 * SECOND)
+    charge = OpenStep(call="1", step="charge", site="", attempt=1, attempts=3, since=NOW - 90 * SECOND)
+    gone = attrs.evolve(HOLDER, expires_at=NOW - 1)
+    _, step = told(held, holders={"s": gone}, waits=Waits(steps=(charge,)))
+    assert step.text == "Step 'charge' (call 1) was under way there: try 1 of 3."
 
 
 def test_a_retry_is_told_with_its_time_and_the_last_error() -> None:

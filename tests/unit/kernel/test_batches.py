@@ -38,8 +38,8 @@ from holdfast.ports.errors import (
     RunNotFoundError,
     SessionLostError,
     StorageRefusedError,
-    UnknownPlanError,
     UnknownWorkflowError,
+    UnreadableRowError,
 )
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import OwedJobs, Persistence, Query, Transaction
@@ -196,9 +196,10 @@ def test_a_run_without_a_plan_harms_nobody_in_its_batch() -> None:
 
     refused, settled = world.kernel.dispatch_many((completing(first), completing(second)))
 
-    assert isinstance(refused, UnknownPlanError)
+    assert isinstance(refused, UnreadableRowError)
+    assert (refused.run, refused.column) == (world.run("x").key, "plan")
     assert field(settled, "status") == "settled"
-    assert world.run("x").status == "running"
+    assert world.run("x").status == "blocked"
 
 
 # Bounds -----------------------------------------------------------------------------------------------------------
@@ -250,11 +251,14 @@ def test_the_values_of_settles_are_counted(kind: str) -> None:
         "completed": Completed(output=payload(half)),
         "expanded": Expanded(items=(payload(half[::2]), payload(half[::2]))),
         "failed": Failed(
-            failure=Failure(code="c", message=half[::2], traceback=half[::2] + "x", retryable=False)
+            failure=Failure(code="c", message="m", arguments=f'"{"x" * 900_000}"', retryable=False)
         ),
         "blob": Completed(output=Payload(blob="some/key")),
     }
-    for _ in range(3):
+    of_failures = (
+        BATCH_BYTES_MAX // 900_000
+    )  # no more of an error is stored than that, so there are more of them
+    for _ in range(3 * of_failures if kind == "failed" else 3):
         world.create(None)
     attempts = world.claim(world.open())
     _choosy(world).batches.clear()

@@ -30,7 +30,7 @@ from holdfast.kernel.plan import Enough, Plan, plan_from_json
 from holdfast.ports.changes import AddJob, CloseJob, UpdateJob
 from holdfast.ports.errors import InvalidCommandError, NothingToWakeError, RemoveRefusedError
 from holdfast.ports.json import parse
-from holdfast.ports.records import TERMINAL, HistoryRow, Job, JobKind, JobState, RunStatus
+from holdfast.ports.records import LOSSES_MIN, TERMINAL, HistoryRow, Job, JobKind, JobState, RunStatus
 from tests.unit.kernel.world import (
     SECOND,
     World,
@@ -139,7 +139,7 @@ def test_work_that_was_not_done_in_time_is_cancelled() -> None:
 
 def test_work_whose_check_kills_all_its_workers_is_cancelled() -> None:
     world, _ = _suspended()
-    for _ in range(3):
+    for _ in range(LOSSES_MIN):
         _check(world, world.open())
         world.lose()
 
@@ -373,11 +373,11 @@ def test_it_is_given_up_at_once_if_it_says_so() -> None:
     assert [row.type for row in _paid(world)] == ["stage.cancel_failed"]
 
 
-def test_a_lost_worker_costs_an_attempt_and_the_last_one_is_told() -> None:
+def test_lost_workers_are_counted_and_the_last_one_is_told() -> None:
     world, _ = _suspended()
     world.do(RunCancel(run_id="x"))
     ended = world.run()
-    for losses in (1, 2):
+    for losses in range(1, LOSSES_MIN):
         world.claim_one(world.open())
         reaped = world.lose()
         assert (reaped.freed, reaped.dead, _job(world).losses) == (1, 0, losses)

@@ -10,6 +10,7 @@ from holdfast.kernel.commands import (
     Completed,
     Continued,
     JobClaim,
+    JobSettle,
     JobSettled,
     NamedValue,
     Parked,
@@ -41,11 +42,10 @@ def sent(number: int) -> Sent:
     return Sent(channel="c", payload=payload(number))
 
 
-def go_on(world: World, attempt: Attempt, *unread: int, seen: int = 1, workflow: str = "w") -> JobSettled:
-    """Have it go on, with messages that it has not received."""
-    signals = tuple(map(sent, unread))
-    outcome = Continued(workflow=workflow, version="1", input=payload({"n": 2}), seen=seen, signals=signals)
-    return world.settle(attempt, outcome)
+def go_on(world: World, attempt: Attempt, *received: int, seen: int = 1, workflow: str = "w") -> JobSettled:
+    """Have it go on, when it has received the messages in these rows."""
+    outcome = Continued(workflow=workflow, version="1", input=payload({"n": 2}), seen=seen)
+    return world.do(JobSettle(job=attempt.job, epoch=attempt.epoch, outcome=outcome, received=received))
 
 
 def channels(world: World) -> list[object]:
@@ -91,8 +91,12 @@ def test_what_was_sent_meanwhile_is_not_lost() -> None:
     attempt = driven(world)
     for number in (1, 2, 3):
         world.do(RunSignal(run_id="x", signal=sent(number)))
-    go_on(world, attempt, 1, seen=2)
-    assert channels(world) == [payload(1), payload(2), payload(3)]
+    go_on(world, attempt, 3, seen=3)
+    assert channels(world) == [payload(1), payload(3)]
+    assert [row.data for row in world.history()[1:]] == [
+        '{"again":2,"channel":"c"}',
+        '{"again":4,"channel":"c"}',
+    ]
 
 
 def test_updates_that_nobody_has_begun_with_and_what_is_shown_go_on() -> None:

@@ -18,10 +18,12 @@ from holdfast.kernel.commands import (
     RunExpire,
     RunPause,
     RunResume,
+    RunSignal,
     RunTerminate,
+    Sent,
 )
 from holdfast.ports.errors import InvalidCommandError
-from holdfast.ports.records import JobKind, JobState, RunStatus
+from holdfast.ports.records import JobKind, JobState, Payload, RunStatus
 from tests.unit.kernel.world import SECOND, World, payload, pipeline, stage
 
 
@@ -192,6 +194,33 @@ def test_a_function_of_a_paused_run_is_held_where_it_parks() -> None:
     assert job.state is JobState.HELD
     world.do(RunResume(run_id="x"))
     assert world.jobs()[0].state is JobState.SLEEPING
+
+
+@pytest.mark.parametrize("wakes_in", [None, 3_600], ids=["for ever", "with a timeout"])
+def test_a_message_to_a_paused_function_is_heard_as_soon_as_the_run_is_resumed(
+    wakes_in: int | None,
+) -> None:
+    """And not when the timeout is over for which it slept."""
+    world = function()
+    attempt = driven(world)
+    wake_at = None if wakes_in is None else world.now + wakes_in * SECOND
+    world.settle(attempt, Parked(seen=1, wake_at=wake_at))
+    world.do(RunPause(run_id="x"))
+    world.do(RunSignal(run_id="x", signal=Sent(channel="letters", payload=Payload(inline="1"))))
+    world.do(RunResume(run_id="x"))
+    world.wake_due()
+    assert world.claim_one(world.open()).job == attempt.job
+
+
+def test_a_paused_function_without_a_message_sleeps_on_until_its_time() -> None:
+    world = function()
+    attempt = driven(world)
+    world.settle(attempt, Parked(seen=1, wake_at=world.now + 3_600 * SECOND))
+    world.do(RunPause(run_id="x"))
+    world.do(RunResume(run_id="x"))
+    assert world.wake_due() == 0
+    world.wait(3_600)
+    assert world.wake_due() == 1
 
 
 def test_its_end_is_the_end_of_its_run() -> None:

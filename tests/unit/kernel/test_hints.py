@@ -4,6 +4,7 @@ import pytest
 
 from holdfast.kernel.commands import Command, RunCancel, RunCreate, RunTerminate
 from holdfast.ports.errors import UnavailableError
+from holdfast.ports.records import LOSSES_MIN
 from holdfast.ports.transport import JobHint, RunHint
 from holdfast.testing.faults import Fault, FaultPlan, FaultyPersistence
 from tests.unit.kernel.world import SECOND, World, completing, each, payload, pipeline, stage
@@ -57,7 +58,7 @@ def test_the_end_of_a_run_is_announced_however_it_ends(world: World) -> None:
 
 def test_a_run_that_dies_with_its_workers_is_announced(world: World) -> None:
     world.create()
-    for _ in range(3):
+    for _ in range(LOSSES_MIN):
         _heard(world)
         world.claim_one(world.open())
         world.lose()

@@ -35,8 +35,8 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
     (
         c.RunCreate(workflow="w", input=Payload(inline='{"é":1}')),
         (
-            '{"annotations":[],"attributes":null,"concurrency_key":null,"concurrency_limit":1,"deadline":null,"id":null,'
-            '"idempotency_key":null,"if_active":null,"if_ended":null,"if_exists":"error",'
+            '{"annotations":[],"attributes":null,"concurrency_key":null,"concurrency_limit":1,"deadline":null,'
+            '"given":null,"id":null,"idempotency_key":null,"if_active":null,"if_ended":null,"if_exists":"error",'
             '"input":{"blob":null,"inline":"{\\"\\u00e9\\":1}"},"namespace":"default","overrides":[],'
             '"priority":0,"queue":null,"signals":[],"start_at":null,"type":"run.create","version":null,"workflow":"w"}'
         ),
@@ -51,13 +51,14 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         c.RunSignal(run_id="x", signal=c.Sent(channel="approval", payload=Payload(inline="5"))),
         (
             f'{{"generation":null,{BASE},"run_id":"x","signal":{{"channel":"approval",'
-            '"payload":{"blob":null,"inline":"5"}},"type":"run.signal"}'
+            '"checked":false,"given":null,"payload":{"blob":null,"inline":"5"}},"type":"run.signal"}'
         ),
     ),
     (
         c.RunUpdate(run_id="x", update="Board.move_to", arguments=Payload(inline='{"field":"e4"}')),
         (
-            f'{{"arguments":{{"blob":null,"inline":"{{\\"field\\":\\"e4\\"}}"}},"generation":null,{BASE},'
+            '{"arguments":{"blob":null,"inline":"{\\"field\\":\\"e4\\"}"},"checked":false,"generation":null,'
+            f'"given":null,{BASE},'
             '"run_id":"x","type":"run.update","update":"Board.move_to"}'
         ),
     ),
@@ -96,7 +97,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
     (
         c.RunDeliver(job="r.2", parent="q.1", failure=c.Failure(code="blob_missing", message="gone")),
         (
-            '{"failure":{"code":"blob_missing","message":"gone","retry_after":null,"retryable":true,"rule":null,'
+            '{"failure":{"arguments":null,"code":"blob_missing","message":"gone","retry_after":null,"retryable":true,"rule":null,'
             '"traceback":"","type":""},"idempotency_key":null,"job":"r.2","namespace":"default",'
             '"output":null,"parent":"q.1","type":"run.deliver"}'
         ),
@@ -118,26 +119,26 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         ),
         (
             f'{{{SETTLE}{{"check_after":5,"give_up_at":null,"key":"k","kind":"Suspended",'
-            '"state":{"blob":null,"inline":"1"}},"said":[],"started_at":null,"take_next":null,"type":"job.settle"}'
+            '"state":{"blob":null,"inline":"1"}},"received":[],"said":[],"started_at":null,"take_next":null,"type":"job.settle"}'
         ),
     ),
     (
         c.JobSettle(job="r.1", epoch=2, outcome=c.NotYet()),
         (
             f'{{{SETTLE}{{"check_after":null,"kind":"NotYet"}},'
-            '"said":[],"started_at":null,"take_next":null,"type":"job.settle"}'
+            '"received":[],"said":[],"started_at":null,"take_next":null,"type":"job.settle"}'
         ),
     ),
     (
         c.JobSettle(job="r.1", epoch=2, outcome=c.Tested(passed=True)),
         (
             f'{{{SETTLE}{{"kind":"Tested","passed":true}},'
-            '"said":[],"started_at":null,"take_next":null,"type":"job.settle"}'
+            '"received":[],"said":[],"started_at":null,"take_next":null,"type":"job.settle"}'
         ),
     ),
     (
         c.JobSettle(job="r.1", epoch=2, outcome=c.Cancelled()),
-        f'{{{SETTLE}{{"kind":"Cancelled"}},"said":[],"started_at":null,"take_next":null,"type":"job.settle"}}',
+        f'{{{SETTLE}{{"kind":"Cancelled","reason":""}},"received":[],"said":[],"started_at":null,"take_next":null,"type":"job.settle"}}',
     ),
     (
         c.JobSettle(
@@ -148,7 +149,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         (
             f'{{{SETTLE}{{"close_policy":"cancel","input":{{"blob":null,"inline":"1"}},"kind":"Started",'
             '"run_id":"x/a","version":"1","workflow":"w"},'
-            '"said":[],"started_at":null,"take_next":null,"type":"job.settle"}'
+            '"received":[],"said":[],"started_at":null,"take_next":null,"type":"job.settle"}'
         ),
     ),
     (
@@ -166,14 +167,14 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         c.JobClaimOne(session="s", job="r.1", epoch=0, definitions=("w@1", "v@2")),
         (
             '{"definitions":["w@1","v@2"],"epoch":0,"idempotency_key":null,"job":"r.1","namespace":"default",'
-            '"session":"s","type":"job.claim_one"}'
+            '"pass_over":"nothing","session":"s","type":"job.claim_one"}'
         ),
     ),
     (
         c.JobSettle(job="r.1", epoch=2, outcome=c.Completed(output=Payload(blob="a/b"))),
         (
             f'{{{SETTLE}{{"kind":"Completed","output":{{"blob":"a/b","inline":null}}}},'
-            '"said":[],"started_at":null,"take_next":null,"type":"job.settle"}'
+            '"received":[],"said":[],"started_at":null,"take_next":null,"type":"job.settle"}'
         ),
     ),
     (
@@ -182,7 +183,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         ),
         (
             f'{{{SETTLE}{{"items":[{{"blob":null,"inline":"1"}}],"kind":"Expanded"}},'
-            '"said":[],"started_at":9,"take_next":"s","type":"job.settle"}'
+            '"received":[],"said":[],"started_at":9,"take_next":"s","type":"job.settle"}'
         ),
     ),
     (
@@ -193,8 +194,8 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             said=(c.Said(kind="progress", at=5, data="0.5"),),
         ),
         (
-            f'{{{SETTLE}{{"failure":{{"code":"e","message":"m","retry_after":null,"retryable":true,"rule":null,"traceback":"","type":""}},'
-            '"kind":"Failed"},"said":[{"at":5,"data":"0.5","kind":"progress"}],"started_at":null,'
+            f'{{{SETTLE}{{"failure":{{"arguments":null,"code":"e","message":"m","retry_after":null,"retryable":true,"rule":null,"traceback":"","type":""}},'
+            '"kind":"Failed"},"received":[],"said":[{"at":5,"data":"0.5","kind":"progress"}],"started_at":null,'
             '"take_next":null,"type":"job.settle"}'
         ),
     ),
@@ -207,7 +208,6 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
                 version="1",
                 input=Payload(inline="1"),
                 seen=4,
-                signals=(c.Sent(channel="go", payload=Payload(inline="2")),),
                 updates=(c.SentOn(update="B.add", arguments=Payload(inline="{}"), again=3, key="k"),),
                 published=(c.ShownOn(name="page", value=Payload(inline="7")),),
             ),
@@ -215,22 +215,22 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         (
             f'{{{SETTLE}{{"input":{{"blob":null,"inline":"1"}},"kind":"Continued",'
             '"published":[{"name":"page","value":{"blob":null,"inline":"7"}}],"seen":4,'
-            '"signals":[{"channel":"go","payload":{"blob":null,"inline":"2"}}],'
-            '"updates":[{"again":3,"arguments":{"blob":null,"inline":"{}"},"key":"k","update":"B.add"}],"version":"1","workflow":"w"},'
-            '"said":[],"started_at":null,"take_next":null,"type":"job.settle"}'
+            '"updates":[{"again":3,"arguments":{"blob":null,"inline":"{}"},"checked":false,"key":"k","update":"B.add"}],'
+            '"version":"1","workflow":"w"},'
+            '"received":[],"said":[],"started_at":null,"take_next":null,"type":"job.settle"}'
         ),
     ),
     (
         c.JobSettle(job="r.1", epoch=2, outcome=c.StepGave(output=Payload(inline="5"))),
         (
-            f'{{{SETTLE}{{"kind":"StepGave","output":{{"blob":null,"inline":"5"}}}},"said":[],"started_at":null,'
+            f'{{{SETTLE}{{"kind":"StepGave","output":{{"blob":null,"inline":"5"}}}},"received":[],"said":[],"started_at":null,'
             '"take_next":null,"type":"job.settle"}'
         ),
     ),
     (
         c.JobSettle(job="r.1", epoch=2, outcome=c.StepRaised(error="{}", retry_at=7)),
         (
-            f'{{{SETTLE}{{"error":"{{}}","kind":"StepRaised","retry_at":7}},"said":[],"started_at":null,'
+            f'{{{SETTLE}{{"error":"{{}}","kind":"StepRaised","retry_at":7}},"received":[],"said":[],"started_at":null,'
             '"take_next":null,"type":"job.settle"}'
         ),
     ),
@@ -257,12 +257,12 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             ),
         ),
         (
-            f'{{"epoch":2,"host":"",{BASE.partition(",")[0]},"job":"r.1",{BASE.partition(",")[2]},"rows":['
-            '{"attempt":1,"call":"1","child":null,"due":null,"error":null,"job":null,"output":null,'
+            f'{{"epoch":2,"host":"",{BASE.partition(",")[0]},"job":"r.1","losses":0,{BASE.partition(",")[2]},"received":[],"rows":['
+            '{"attempt":1,"call":"1","channel":null,"child":null,"due":null,"error":null,"given":null,"job":null,"losses":0,"output":null,'
             '"queued":{"attempts":3,"input":{"blob":null,"inline":"5"},"max_concurrency":2,"priority":-1,"queue":"gpu",'
             '"rate":{"by":null,"limit":60,"name":"model","per_us":7}},"retry_at":null,"site":"",'
             '"started_at":null,"step":"s","tells":null,"type":"step.queued","undoes":null},'
-            '{"attempt":1,"call":"2","child":null,"due":null,"error":null,"job":4,"output":null,"queued":null,'
+            '{"attempt":1,"call":"2","channel":null,"child":null,"due":null,"error":null,"given":null,"job":4,"losses":0,"output":null,"queued":null,'
             '"retry_at":null,"site":"","started_at":null,"step":null,"tells":null,"type":"step.cancelled",'
             '"undoes":null}],"seen":3,'
             '"type":"job.record"}'
@@ -280,9 +280,9 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             rows=(c.Recorded(type="step.completed", call="1", step="s", output=Payload(inline="5")),),
         ),
         (
-            f'{{"epoch":2,"host":"",{BASE.partition(",")[0]},"job":"r.1",{BASE.partition(",")[2]},"rows":['
-            '{"attempt":1,"call":"1","child":null,"due":null,"error":null,"job":null,'
-            '"output":{"blob":null,"inline":"5"},"queued":null,"retry_at":null,"site":"","started_at":null,"step":"s","tells":null,"type":"step.completed",'
+            f'{{"epoch":2,"host":"",{BASE.partition(",")[0]},"job":"r.1","losses":0,{BASE.partition(",")[2]},"received":[],"rows":['
+            '{"attempt":1,"call":"1","channel":null,"child":null,"due":null,"error":null,"given":null,"job":null,'
+            '"losses":0,"output":{"blob":null,"inline":"5"},"queued":null,"retry_at":null,"site":"","started_at":null,"step":"s","tells":null,"type":"step.completed",'
             '"undoes":null}],"seen":3,'
             '"type":"job.record"}'
         ),
@@ -314,8 +314,8 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
     (
         c.JobExecute(session="s", job="r.1", epoch=2),
         (
-            '{"epoch":2,"idempotency_key":null,"job":"r.1","lease":null,"namespace":"default","session":"s",'
-            '"type":"job.execute"}'
+            '{"epoch":2,"idempotency_key":null,"job":"r.1","lease":null,"namespace":"default",'
+            '"pass_over":"nothing","session":"s","type":"job.execute"}'
         ),
     ),
     (
@@ -384,7 +384,7 @@ REPLIES: list[tuple[object, str]] = [
     (
         c.RunCreated(run_id="x", run="r", generation=1, status=RunStatus.RUNNING, created=True),
         (
-            '{"admits_jobs":[],"admits_runs":[],"created":true,"generation":1,"owes":false,"run":"r","run_id":"x",'
+            '{"admits_jobs":[],"admits_runs":[],"created":true,"generation":1,"messages":[],"owes":false,"run":"r","run_id":"x",'
             '"status":"running"}'
         ),
     ),

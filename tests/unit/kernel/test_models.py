@@ -5,11 +5,13 @@ import enum
 import math
 import subprocess
 import sys
-from datetime import UTC, date, datetime, timedelta
+from collections import OrderedDict
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypedDict, TypeVar
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import attrs
 import pydantic
@@ -229,7 +231,7 @@ def test_a_model_of_everything_comes_back_equal() -> None:
     assert decode(encode(value, Everything), Everything) == value
 
 
-def test_the_text_is_canonical_with_fields_by_name_and_without_what_is_computed() -> None:
+def test_the_text_is_compact_with_fields_by_name_and_without_what_is_computed() -> None:
     item = Item(name="a", unitPrice=1, tags=frozenset("cab"))
 
     assert encode(item, Item) == '{"name":"a","price":1.0,"tags":["a","b","c"]}'
@@ -246,6 +248,48 @@ def test_sets_of_models_with_sets_are_stored_in_one_order() -> None:
         '{"items":{"1":[[{"name":"ab","price":1.0,"tags":["a","b"]},'
         '{"name":"xyz","price":1.0,"tags":["x","y","z"]}],2]}}'
     )
+
+
+class Moment(BaseModel):
+    at: datetime
+
+
+class Loose(BaseModel):
+    notes: dict[str, Any] = {}
+
+
+def test_dicts_in_a_model_keep_their_order() -> None:
+    back = decode(encode(Loose(notes={"z": {"y": 1, "x": 2}, "a": 1}), Loose), Loose)
+
+    assert str(back) == "notes={'z': {'y': 1, 'x': 2}, 'a': 1}"
+
+
+@pytest.mark.parametrize(
+    ("value", "path", "reason"),
+    [
+        (
+            Moment(at=datetime(2026, 7, 1, tzinfo=ZoneInfo("Europe/Rome"))),
+            r"\$\.at",
+            "of a time zone only its offset",
+        ),
+        (Moment(at=datetime(2026, 7, 1, fold=1, tzinfo=UTC)), r"\$\.at", "of a time zone only its offset"),
+        (Loose(notes={"a": Colour.RED}), r"\$\.notes\.a", "a Colour would come back as a str"),
+        (Loose(notes={"a": [True, (1,)]}), r"\$\.notes\.a\[1\]", "a tuple would come back as a list"),
+        (Loose(notes={"a": OrderedDict(b=1)}), r"\$\.notes\.a", "an OrderedDict would come back as a dict"),
+    ],
+)
+def test_what_a_model_would_not_give_back_alike_is_refused(value: BaseModel, path: str, reason: str) -> None:
+    with pytest.raises(UnstorableValueError, match=f"{path}: .*{reason}"):
+        encode(value, type(value))
+
+
+@pytest.mark.parametrize("zone", [None, UTC, timezone(timedelta(hours=2)), ZoneInfo("UTC")])
+def test_a_model_keeps_a_fixed_offset(zone: tzinfo | None) -> None:
+    value = Moment(at=datetime(2026, 7, 1, tzinfo=zone))
+
+    back = decode(encode(value, Moment), Moment)
+
+    assert (back.at, back.at.utcoffset()) == (value.at, value.at.utcoffset())
 
 
 def test_a_field_with_a_default_may_be_missing() -> None:

@@ -126,7 +126,7 @@ def test_a_field_that_is_new_to_a_command_does_not_make_it_another() -> None:
         ((GPU, StageOverride(stage="a")), "stage 'a' is named twice"),
         (
             (StageOverride(stage="a", retry=RetryPolicy(attempts=0)),),
-            "'a': attempts is 0; it must be from 1 to 100",
+            "'a': attempts is 0; it must be from 1 to 10,000",
         ),
         ((StageOverride(stage="a", retry=RetryPolicy(backoff=0.5)),), "backoff is 0.5"),
         ((StageOverride(stage="a", retry=RetryPolicy(jitter=float("nan"))),), "jitter is nan"),

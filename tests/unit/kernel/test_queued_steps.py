@@ -32,7 +32,7 @@ from holdfast.ports.changes import AddJob, CloseJob
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import Lane
-from holdfast.ports.records import Job, JobKind, JobState, RunStatus
+from holdfast.ports.records import Job, JobKind, JobState, RunStatus, losses_max
 from holdfast.ports.tables import Tables
 from holdfast.ports.transport import JobHint
 from tests.unit.kernel.test_functions import driven, function, parked, record
@@ -147,20 +147,34 @@ def test_it_is_never_tried_more_often_than_its_row_says() -> None:
     assert driver(world).state is JobState.QUEUED
 
 
-def test_a_loss_costs_an_attempt_and_the_last_one_fails_the_step() -> None:
-    world = resting(queue(attempts=2))
-    claim(world)
-    world.lose()
-    (job,) = steps(world)
-    assert (job.state, job.attempts, job.losses) == (JobState.QUEUED, 1, 1)
+@pytest.mark.parametrize(("attempts", "most"), [(1, 1), (2, 5), (6, 6)])
+def test_losses_are_counted_apart_and_the_last_one_fails_the_step(attempts: int, most: int) -> None:
+    world = resting(queue(attempts=attempts))
+    for losses in range(1, most):
+        claim(world)
+        world.lose()
+        (job,) = steps(world)
+        assert (job.state, job.attempts, job.losses) == (JobState.QUEUED, losses, losses)
+        facts = parse(world.history()[-1].data or "")
+        assert (facts["attempt"], facts["losses"]) == (losses, losses)
     claim(world)
     world.lose()
     assert steps(world) == []
-    assert world.events()[-2:] == ["step.retrying", "step.failed"]
+    assert world.events()[-most:] == [*["step.retrying"] * (most - 1), "step.failed"]
     error = parse(world.history()[-1].data or "")["error"]
     assert error["type"] == "holdfast.ports.errors.StepLostError"
     assert "arguments" in error
     assert driver(world).state is JobState.QUEUED
+
+
+def test_what_was_lost_leaves_a_step_all_its_attempts() -> None:
+    world = resting(queue(attempts=2))
+    for _ in range(3):
+        claim(world)
+        world.lose()
+    assert world.settle(claim(world), StepRaised(error=ERROR, retry_at=world.now)).retry_at is not None
+    assert world.settle(claim(world), StepRaised(error=ERROR, retry_at=world.now)).retry_at is None
+    assert world.events()[-1] == "step.failed"
 
 
 def test_an_attempt_that_is_given_back_does_not_count() -> None:
@@ -365,3 +379,10 @@ def test_an_answer_to_nobody_is_seen_by_the_checker() -> None:
     rows.append(attrs.evolve(rows[-1], number=len(rows) + 1))
     tables.runs[attempt.run] = attrs.evolve(tables.runs[attempt.run], last_row=len(rows))
     assert any("which is not its job" in violation.what for violation in check(tables))
+
+
+@pytest.mark.parametrize(
+    ("attempts", "most"), [(1, 1), (2, 5), (5, 5), (6, 6), (100, 100), (101, 100), (10_000, 100)]
+)
+def test_what_may_be_tried_often_is_given_up_after_a_hundred_losses(attempts: int, most: int) -> None:
+    assert losses_max(attempts) == most

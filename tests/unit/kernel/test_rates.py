@@ -1,6 +1,7 @@
 """Rate limits: in no span of the period do more jobs start than the limit says, and who waits is let in then."""
 
 import hashlib
+from bisect import bisect_left
 from datetime import timedelta
 from itertools import pairwise
 from typing import cast
@@ -27,8 +28,10 @@ from holdfast.kernel.commands import (
     admissions,
 )
 from holdfast.kernel.plan import Plan, RatePlan, RetryPolicy, StagePlan, plan_from_json
+from holdfast.kernel.rates import Starts
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.records import JobState, RateName
+from holdfast.testing.conformance.builders import a_job
 from tests.unit.kernel.world import SECOND, World, completing, each_of, payload, pipeline, stage
 
 MINUTE = 60 * SECOND
@@ -443,3 +446,19 @@ def test_starts_that_only_another_version_still_counts_are_kept_in_few_instants(
     stored = cast("dict[str, list[tuple[int, int]]]", parse(window.starts))
     assert len(stored["at"]) <= 10
     assert sum(many for _, many in stored["at"]) == 201
+
+
+@pytest.mark.parametrize("limit", [1, 99, 100, 101, 150, 200, 250, 999])
+def test_in_no_span_of_the_period_do_more_start_than_the_limit_says(limit: int) -> None:
+    """Whatever the limit: beyond a hundred, instants are rounded, and only to the later side."""
+    period = 10 * SECOND
+    limited = attrs.evolve(a_job(), rate_limit=limit, rate_period=period)
+    starts = Starts()
+    began: list[int] = []
+    for now in range(period // 100 - 1, 4 * period, period // 400 + 1):
+        for _ in range(min(starts.free(limited, now), limit // 7 + 1)):
+            starts = starts.with_one(limited, now)
+            began.append(now)
+    spans = (bisect_left(began, at + period) - place for place, at in enumerate(began))
+    assert max(spans) == limit
+    assert len(began) >= 2 * limit, "what is free is used"

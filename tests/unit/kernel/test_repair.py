@@ -17,9 +17,9 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.invariants import check
 from holdfast.kernel.plan import Enough
 from holdfast.ports.changes import AddJob, AppendHistory, CloseJob, CloseJobs, UpdateJob, UpdateRun
-from holdfast.ports.errors import InvalidCommandError, UnknownPlanError
+from holdfast.ports.errors import InvalidCommandError, UnreadableRowError
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.records import Job, JobKind, JobState, RunStatus
+from holdfast.ports.records import LOSSES_MIN, Job, JobKind, JobState, RunStatus
 from holdfast.ports.transport import JobHint
 from tests.unit.kernel.world import (
     SECOND,
@@ -524,15 +524,15 @@ def test_what_goes_on_in_a_paused_run_is_held() -> None:
 
 
 def test_a_job_leased_to_nobody_is_an_attempt_that_was_lost() -> None:
-    """It counts; and if it was the last one, the stage has failed as it would have with any lost worker."""
+    """It counts; and once it was lost too often, the stage has failed as it would have with any lost worker."""
     world = World(pipeline(stage("a", attempts=2)))
     world.create()
-    for attempt in (1, 2):
+    for losses in range(1, LOSSES_MIN + 1):
         world.claim_one(world.open())
         world.put(UpdateJob(attrs.evolve(world.jobs()[0], session="nobody")))
         _mend(world)
-        if attempt == 1:
-            assert (world.jobs()[0].state, world.jobs()[0].attempts) == (JobState.QUEUED, 1)
+        if losses < LOSSES_MIN:
+            assert (world.jobs()[0].state, world.jobs()[0].losses) == (JobState.QUEUED, losses)
 
     assert (world.run().status, parse(world.run().error or "")["code"]) == ("failed", "worker_lost")
 
@@ -585,7 +585,7 @@ def test_an_end_that_nobody_tells_any_more_is_told_again() -> None:
         assert world.do(RunRepair(run=world.run().key, tell=True)).repaired == ()
 
 
-def test_a_run_without_its_plan_is_passed_over_and_keeps_nobody_up() -> None:
+def test_a_run_without_its_plan_is_blocked_and_others_are_repaired() -> None:
     world = World(pipeline(stage("a")))
     world.create("bad")
     world.create("good")
@@ -597,7 +597,8 @@ def test_a_run_without_its_plan_is_passed_over_and_keeps_nobody_up() -> None:
     )
 
     assert world.kernel.dispatch(RunRepair()).repaired == ("good",)
-    with world.unchanged(), pytest.raises(UnknownPlanError):
+    assert world.run("bad").status == "blocked"
+    with pytest.raises(UnreadableRowError, match="no plan 'gone' is stored"):
         world.kernel.dispatch(RunRepair(run=_row_of.key))
 
 

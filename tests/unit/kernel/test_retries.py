@@ -297,6 +297,13 @@ def test_a_retry_that_begins_at_the_last_moment_is_one() -> None:
     assert world.run().status == "running"
 
 
+def test_a_retry_that_would_begin_when_the_time_is_over_is_none() -> None:
+    world = limited(10)
+    world.fail(world.claim_one(world.open()))
+
+    assert world.run().status == "failed"
+
+
 def test_what_has_no_attempt_left_did_not_run_out_of_time() -> None:
     world = limited(1, attrs.evolve(PATIENT, attempts=1))
     attempt = world.claim_one(world.open())

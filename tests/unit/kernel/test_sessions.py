@@ -155,7 +155,7 @@ def test_what_would_reap_the_living_is_refused(world: World, command: Command[ob
 # Reaping leases -------------------------------------------------------------------------------------------------
 
 
-def test_the_jobs_of_a_dead_session_are_free_again_and_the_attempt_counts(world: World) -> None:
+def test_the_jobs_of_a_dead_session_are_free_again_and_the_loss_counts(world: World) -> None:
     world.create()
     lost = world.claim_one(world.open())
     world.wait(5)
@@ -166,7 +166,8 @@ def test_the_jobs_of_a_dead_session_are_free_again_and_the_attempt_counts(world:
     assert (job.state, job.session, job.leased_at, job.wake_at) == (JobState.QUEUED, None, None, None)
     assert (job.attempts, job.epoch) == (1, 1)
     row = world.history()[-1]
-    assert (row.type, row.node, row.epoch, parse(row.data or "")) == ("stage.lost", "a", 1, {"attempt": 1})
+    assert (row.type, row.node, row.epoch) == ("stage.lost", "a", 1)
+    assert parse(row.data or "") == {"attempt": 1, "losses": 1}
     again = world.claim_one(world.open())
     assert (again.epoch, again.attempt) == (2, 2)
     with world.unchanged():
@@ -256,32 +257,60 @@ def test_no_more_jobs_are_freed_than_asked() -> None:
     assert [world.do(LeaseReapStale(limit=2)).freed for _ in range(4)] == [2, 2, 1, 0]
 
 
-def test_a_job_that_kills_every_worker_is_dead_after_exactly_its_attempts(world: World) -> None:
+@pytest.mark.parametrize(("attempts", "most"), [(1, 1), (2, 5), (3, 5), (6, 6)])
+def test_a_job_that_kills_every_worker_is_given_up_once_it_was_lost_so_often(
+    attempts: int, most: int
+) -> None:
+    """What may be tried once is never started twice; anything else is lost as a suspect, and more than once."""
+    world = World(pipeline(stage("a", attempts=attempts)))
     world.create()
     deaths: list[LeasesReaped] = []
     starts: list[int] = []
-    while attempts := world.claim(world.open()):
-        starts.append(attempts[0].attempt)
+    while claimed := world.claim(world.open()):
+        starts.append(claimed[0].attempt)
         deaths.append(world.lose())
 
-    assert starts == [1, 2, 3]
-    assert [(one.freed, one.dead) for one in deaths] == [(1, 0), (1, 0), (0, 1)]
+    assert starts == list(range(1, most + 1))
+    assert [(one.freed, one.dead) for one in deaths] == [*[(1, 0)] * (most - 1), (0, 1)]
     assert world.run().status == "failed"
     error = parse(world.run().error or "")
-    assert (error["code"], error["stage"], error["attempt"]) == ("worker_lost", "a", 3)
-    assert "3 of 3" in error["message"]
-    assert world.events() == ["run.created", "stage.lost", "stage.lost", "stage.failed", "run.failed"]
+    assert (error["code"], error["stage"], error["attempt"]) == ("worker_lost", "a", most)
+    assert (f"{most} were in all, the last {most - 2} beside nothing else" in error["message"]) is (most > 1)
+    lost = ["stage.lost"] * (most - 1)
+    assert world.events() == ["run.created", *lost, "stage.failed", "run.failed"]
 
 
-def test_losses_and_failures_share_the_same_attempts(world: World) -> None:
+def test_losses_use_up_no_attempt(world: World) -> None:
+    """A node that dies three times leaves three attempts for what goes wrong with the body itself."""
     world.create()
-    world.claim_one(world.open())
-    world.lose()
+    for _ in range(3):
+        world.claim_one(world.open())
+        assert world.lose().dead == 0
+    for attempt in (4, 5):
+        again = world.claim_one(world.open())
+        assert (again.attempt, again.max_attempts, again.losses) == (attempt, 3, 3)
+        assert world.fail(again).retry_at is not None
+        world.wait(3600)
+        world.wake_due()
     world.fail(world.claim_one(world.open()))
-    assert world.claim_one(world.open()).attempt == 3
-    assert world.lose().dead == 1
 
-    assert world.events() == ["run.created", "stage.lost", "stage.retrying", "stage.failed", "run.failed"]
+    kinds = ["stage.lost"] * 3 + ["stage.retrying"] * 2
+    assert world.events() == ["run.created", *kinds, "stage.failed", "run.failed"]
+
+
+def test_failures_leave_as_many_losses_as_there_were(world: World) -> None:
+    """What has failed once and is lost then is a suspect as late as what has not."""
+    world.create()
+    world.fail(world.claim_one(world.open()))
+    world.wait(3600)
+    world.wake_due()
+    for losses in (1, 2, 3, 4):
+        world.claim_one(world.open())
+        assert world.lose().dead == 0
+        assert (world.jobs()[0].losses, world.jobs()[0].is_suspect) == (losses, losses >= 2)
+    world.claim_one(world.open())
+
+    assert world.lose().dead == 1
 
 
 def test_poison_in_one_run_does_no_harm_to_another_of_the_same_session() -> None:
@@ -329,7 +358,7 @@ def test_a_session_opened_by_the_same_host_is_another(world: World) -> None:
 
 
 def _suspects(world: World, number: int) -> None:
-    """Runs whose only job was lost with its worker twice and has one attempt left."""
+    """Runs whose only job was lost with two workers."""
     for place in range(number):
         world.create(f"r{place}")
     for _ in range(2):
@@ -349,7 +378,7 @@ def test_a_claim_takes_one_suspect_at_most(world: World) -> None:
 
 
 def _lost_once(world: World, *runs: str) -> None:
-    """Runs whose only job was lost with its worker once and has two attempts left."""
+    """Runs whose only job was lost with one worker."""
     for run in runs:
         world.create(run)
     claim = JobClaim(session=world.open(), lanes=world.lanes(), limit=1_000, pass_over=PassOver.LOST)
@@ -394,7 +423,7 @@ def test_what_is_passed_over_takes_no_place(world: World, pass_over: PassOver, c
 
     assert _names(world, world.do(claim).attempts) == claimed
     assert world.do(claim).attempts == ()
-    assert len(world.claim(session)) == 1
+    assert len(world.claim(world.open())) == 1
 
 
 def test_what_a_session_holds_says_what_it_passes_over(world: World) -> None:
@@ -410,7 +439,7 @@ def test_what_a_session_holds_says_what_it_passes_over(world: World) -> None:
     assert passed_over_beside((lost, good, suspect)) is PassOver.LOST
 
 
-def test_a_job_is_no_suspect_while_it_has_attempts_to_lose(world: World) -> None:
+def test_a_job_that_was_lost_once_is_no_suspect(world: World) -> None:
     world.create()
     world.claim_one(world.open())
     world.lose()
@@ -418,14 +447,71 @@ def test_a_job_is_no_suspect_while_it_has_attempts_to_lose(world: World) -> None
     assert (world.jobs()[0].losses, world.jobs()[0].is_suspect) == (1, False)
 
 
-def test_a_job_whose_worker_lives_to_tell_is_no_suspect_any_more(world: World) -> None:
-    world.create()
-    world.claim_one(world.open())
-    world.lose()
+def test_a_suspect_that_fails_stays_one(world: World) -> None:
+    """Its worker lived to tell, this time; what kills now and then is found all the same."""
+    _suspects(world, 1)
     world.fail(world.claim_one(world.open()))
 
-    job = world.jobs()[0]
-    assert (job.attempts, job.losses, job.is_suspect) == (2, 0, False)
+    (job,) = world.jobs("r0")
+    assert (job.attempts, job.losses, job.is_suspect) == (3, 2, True)
+
+
+# Messages name their jobs ----------------------------------------------------------------------------------------
+
+
+def _named(
+    world: World, session: str, *runs: str, pass_over: PassOver = PassOver.NOTHING
+) -> list[Command[object]]:
+    jobs = [world.jobs(run)[0] for run in runs]
+    return [
+        JobClaimOne(
+            session=session, job=job.key.text, epoch=job.epoch, definitions=("w@1",), pass_over=pass_over
+        )
+        for job in jobs
+    ]
+
+
+def test_of_the_messages_of_one_batch_a_suspect_goes_with_none_that_was_lost(world: World) -> None:
+    _suspects(world, 2)
+    _lost_once(world, "lost")
+    world.create("good")
+    answers = world.send(*_named(world, world.open(), "r0", "good", "r1", "lost"))
+
+    assert [field(one, "ignored") for one in answers] == [None, None, "suspect", "suspect"]
+    assert [field(one, "retry_after") for one in answers[2:]] == [5_000_000, 5_000_000]
+
+
+def test_of_the_messages_of_one_batch_those_that_were_lost_once_go_together(world: World) -> None:
+    _suspects(world, 1)
+    for run in ("lost-1", "lost-2"):
+        world.create(run)
+    _lost_once(world)
+    answers = world.send(*_named(world, world.open(), "lost-1", "r0", "lost-2"))
+
+    assert [field(one, "ignored") for one in answers] == [None, "suspect", None]
+
+
+@pytest.mark.parametrize(
+    ("pass_over", "ignored"),
+    [
+        (PassOver.NOTHING, [None, None, None]),
+        (PassOver.SUSPECTS, ["suspect", None, None]),
+        (PassOver.LOST, ["suspect", "suspect", None]),
+    ],
+)
+def test_a_message_is_given_back_whose_job_may_not_run_beside_what_the_process_holds(
+    world: World, pass_over: PassOver, ignored: list[str | None]
+) -> None:
+    _suspects(world, 1)
+    _lost_once(world, "lost")
+    world.create("good")
+    answers = [
+        world.do(command)
+        for run in ("r0", "lost", "good")
+        for command in _named(world, world.open(), run, pass_over=pass_over)
+    ]
+
+    assert [field(one, "ignored") for one in answers] == ignored
 
 
 def test_a_suspect_that_is_given_back_stays_one(world: World) -> None:
@@ -450,7 +536,7 @@ def test_neighbours_of_a_job_that_kills_do_not_die_with_it(world: World) -> None
             world.send(*map(completing, attempts))
             world.do(SessionClose(session=session))
 
-    assert deaths == 3
+    assert deaths == 5
     statuses = {place: world.run(f"r{place}").status for place in range(10)}
     assert statuses.pop(4) == "failed"
     assert set(statuses.values()) == {"completed"}
@@ -461,8 +547,8 @@ def test_neighbours_of_a_job_that_kills_do_not_die_with_it(world: World) -> None
 def test_neighbours_with_fewer_attempts_than_a_job_that_kills_do_not_die_with_it(
     concurrency: int, poison_first: bool
 ) -> None:
-    """They are on their last attempt when it is not: it would take them with it if they ran beside it again."""
-    world = World(pipeline(stage("a", attempts=2)), pipeline(stage("a", attempts=3), workflow="poison"))
+    """It would take them with it if they ran beside it again and again."""
+    world = World(pipeline(stage("a", attempts=2)), pipeline(stage("a", attempts=7), workflow="poison"))
     for run in ("p", "n0", "n1", "n2", "n3") if poison_first else ("n0", "n1", "n2", "n3", "p"):
         world.create(run, workflow="poison" if run == "p" else "w")
     starts: list[int] = []
@@ -487,7 +573,7 @@ def test_neighbours_with_fewer_attempts_than_a_job_that_kills_do_not_die_with_it
             world.send(*map(completing, held))
             world.do(SessionClose(session=session))
 
-    assert starts == [1, 2, 3]
+    assert starts == [1, 2, 3, 4, 5, 6, 7]
     assert world.run("p").status == "failed"
     assert {world.run(f"n{place}").status for place in range(4)} == {"completed"}
 

@@ -25,7 +25,7 @@ from holdfast.kernel.plan import CheckPlan, Enough, RetryPolicy
 from holdfast.ports.changes import CloseJob
 from holdfast.ports.errors import InvalidCommandError, NothingToWakeError
 from holdfast.ports.json import parse
-from holdfast.ports.records import Job, JobKind, JobState, RunStatus
+from holdfast.ports.records import LOSSES_MIN, Job, JobKind, JobState, RunStatus
 from holdfast.ports.transport import JobHint
 from tests.unit.kernel.world import (
     SECOND,
@@ -332,7 +332,7 @@ def test_a_check_whose_workers_are_all_lost_ends_the_run() -> None:
     _suspended(world)
     world.wait(60)
     world.wake_due()
-    for attempt in (1, 2):
+    for attempt in range(1, LOSSES_MIN + 1):
         assert world.claim_one(world.open()).attempt == attempt
         world.lose()
 

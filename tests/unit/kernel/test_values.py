@@ -1,11 +1,12 @@
-"""Values and their canonical JSON: what is stored comes back equal, and what can't be stored says where and why."""
+"""Values and their JSON: what is stored comes back equal, and what can't be stored says where and why."""
 
 import dataclasses
 import enum
 import math
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from datetime import UTC, date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, NotRequired, TypedDict, TypeVar
@@ -16,6 +17,7 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typing_extensions import override
 
 from holdfast.kernel.values import MAX_DEPTH, check, check_type, decode, encode
 from holdfast.ports.errors import DefinitionError, InvalidValueError, UnstorableValueError
@@ -46,6 +48,20 @@ class Point(NamedTuple):
 class Row(TypedDict):
     a: int
     b: NotRequired[str]
+
+
+class Elsewhere(tzinfo):
+    @override
+    def utcoffset(self, dt: datetime | None) -> timedelta | None:
+        return None if dt is None else timedelta(hours=dt.month)
+
+    @override
+    def dst(self, dt: datetime | None) -> timedelta | None:
+        return None
+
+    @override
+    def tzname(self, dt: datetime | None) -> str | None:
+        return None
 
 
 @attrs.frozen
@@ -163,7 +179,7 @@ rows: st.SearchStrategy[object] = st.fixed_dictionaries({"a": integers}, optiona
 
 STRATEGIES: list[tuple[object, st.SearchStrategy[object]]] = [
     (int, integers),
-    (float, floats | st.integers(-(2**53), 2**53)),
+    (float, floats | integers),
     (bool, st.booleans()),
     (str, texts),
     (None, st.none()),
@@ -188,7 +204,7 @@ STRATEGIES: list[tuple[object, st.SearchStrategy[object]]] = [
     (Sequence[int], st.lists(integers)),
     (set[int], st.sets(integers)),
     (frozenset[Point], st.frozensets(st.builds(Point, integers, floats))),
-    (AbstractSet[str], st.frozensets(texts)),
+    (AbstractSet[str], st.sets(texts)),
     (dict[int, str], st.dictionaries(integers, texts)),
     (dict[date, int], st.dictionaries(st.dates(), integers)),
     (dict[Colour, int], st.dictionaries(st.sampled_from(Colour), integers)),
@@ -271,8 +287,8 @@ def test_a_class_of_everything_comes_back_equal_and_of_the_same_classes() -> Non
     assert back.choice is True
 
 
-def test_the_text_is_canonical() -> None:
-    assert encode({"b": 1, "a": [1.0, None]}, object) == '{"a":[1.0,null],"b":1}'
+def test_the_text_is_compact_with_keys_in_their_order_and_sets_sorted() -> None:
+    assert encode({"b": 1, "a": [1.0, None]}, object) == '{"b":1,"a":[1.0,null]}'
     assert encode({3, 1, 2}, set[int]) == "[1,2,3]"
 
 
@@ -286,22 +302,15 @@ def test_a_naive_datetime_stays_naive_and_an_aware_one_keeps_its_offset() -> Non
     assert decode(encode(aware, datetime), datetime).utcoffset() == timedelta(hours=2)
 
 
-def test_an_int_is_taken_where_a_float_is_declared() -> None:
-    assert encode(3, float) == "3.0"
-    assert decode("3", float) == 3.0
-
-
-def test_values_of_subclasses_of_str_and_int_are_stored_as_what_they_equal() -> None:
-    assert encode(Mode.FAST, str) == '"fast"'
-    assert encode(Level.LOW, int) == "1"
+def test_an_int_is_taken_where_a_float_is_declared_and_stays_one() -> None:
+    for form in (float, float | None, float | str):
+        assert type(decode(encode(3, form), form)) is int
+        assert type(decode(encode(3.0, form), form)) is float
+    assert decode(encode(10**400, float), float) == 10**400
 
 
 def test_a_field_with_a_default_may_be_missing() -> None:
     assert decode('{"text":"a"}', Page) == Page("a")
-
-
-def test_a_sequence_comes_back_as_a_list() -> None:
-    assert decode(encode((1, 2), Sequence[int]), Sequence[int]) == [1, 2]
 
 
 def test_a_literal_beside_its_own_type_is_that_type() -> None:
@@ -345,7 +354,31 @@ def endless() -> object:
         ({"b": "x"}, Row, "$", "the key 'a' of Row is missing"),
         ({"a": 1, "c": 1}, Row, "$", "Row has no key 'c'"),
         ({"a": "x"}, Row, "$.a", "a str is no int"),
-        (datetime(2026, 1, 1, tzinfo=UTC), date, "$", "a datetime is no date"),
+        (datetime(2026, 1, 1, tzinfo=UTC), date, "$", "declare it as datetime, or give it as date"),
+        (
+            Mode.FAST,
+            str,
+            "$",
+            "a Mode is of a subclass of str, and would come back as str; declare it as Mode",
+        ),
+        (Level.LOW, float, "$", "a Level is no float"),
+        (
+            (1, 2),
+            Sequence[int],
+            "$",
+            "a tuple would come back as a list; declare it as tuple, or give a list",
+        ),
+        (frozenset({1}), AbstractSet[int], "$", "a frozenset would come back as a set"),
+        (Point(1), tuple[int, float], "$", "a Point is of a subclass of tuple"),
+        (
+            OrderedDict[str, int](a=1),
+            dict[str, int],
+            "$",
+            "an OrderedDict would come back as a dict; declare it as OrderedDict",
+        ),
+        (Counter("a"), Mapping[str, int], "$", "a Counter would come back as a dict; declare it as Counter"),
+        (defaultdict(int, a=1), dict[str, int], "$", "a defaultdict would come back as a dict"),
+        (OrderedDict[str, object](a=1, b="x"), Row, "$", "is of a subclass of dict"),
         (object(), Page, "$", "an object is no Page"),
     ],
 )
@@ -371,8 +404,12 @@ def test_what_is_not_of_its_type_is_refused_with_its_place(
         ({"\ud800": 1}, dict[str, int], r"$['\ud800']", "surrogate"),
         (nested(MAX_DEPTH + 1), object, "$" + "[0]" * MAX_DEPTH, "inside each other"),
         (endless(), object, "$", "holds itself"),
-        (10**400, float, "$", "too large"),
-        (2**53 + 1, float, "$", "too large"),
+        (deque([1], 1), deque[int], "$", "its maxlen would be lost"),
+        ({"a": Mode.FAST}, object, "$.a", "a Mode is not plain JSON; declare its type"),
+        ([Level.LOW], object, "$[0]", "a Level is not plain JSON"),
+        ({Mode.FAST: 1}, object, "$", "the key <Mode.FAST: 'fast'> is a Mode"),
+        (OrderedDict[str, int](a=1), object, "$", "an OrderedDict is not plain JSON"),
+        (datetime(2026, 1, 1, tzinfo=Elsewhere()), datetime, "$", "its time zone is an Elsewhere"),
         ([{1: 2}], object, "$[0]", "the key 1 is an int"),
         ([(1, 2)], object, "$[0]", "a tuple is not plain JSON"),
         ([Page("a")], object, "$[0]", "a Page is not plain JSON"),
@@ -396,7 +433,7 @@ def test_all_that_is_not_of_its_type_is_told_at_once_and_before_what_cannot_be_s
     assert caught.value.problems == ("$[1]: an int is no str", "$[2]: None is no str")
 
     with pytest.raises(InvalidValueError) as caught:
-        encode([2**53 + 1, "a"], list[float])
+        encode([math.nan, "a"], list[float])
 
     assert caught.value.problems == ("$[1]: a str is no float",)
 

@@ -339,6 +339,8 @@ def test_old_temporary_files_are_removed_and_young_ones_left(root: Path) -> None
         path.write_bytes(b"half a blo")
     two_days_ago = young.stat().st_mtime - 2 * 24 * 3600
     os.utime(old, (two_days_ago, two_days_ago))
+    an_hour_ago = two_days_ago + 47 * 3600
+    os.utime(young, (an_hour_ago, an_hour_ago))
     FileBlobStore(root).put(KEY, b"data")
 
     assert [young] == list((root / ".tmp").iterdir())

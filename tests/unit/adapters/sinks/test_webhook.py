@@ -189,6 +189,8 @@ def test_a_secret_is_shown_nowhere(receiver: Receiver) -> None:
         "http://x/a b",
         "http://x/\r\nHost: y",
         "http://[::1/",
+        "http://a..b/",
+        f"http://{'a' * 64}.example/",
     ],
 )
 def test_what_is_no_url_to_post_to_is_refused_at_once(url: str) -> None:
@@ -257,6 +259,57 @@ def test_headers_that_can_not_be_sent_are_refused_and_not_shown(headers: Any) ->
         WebhookSink("http://x/", headers=headers)
 
     assert "s3cr" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "Host",
+            "content-length",
+            "Transfer-Encoding",
+            "CONNECTION",
+            "Keep-Alive",
+            "TE",
+            "Trailer",
+            "Upgrade",
+        ),
+        *("Expect", "Proxy-Connection", "Content-Type", "Content-Encoding", "Accept-Encoding"),
+        *("webhook-id", "Webhook-Timestamp", "WEBHOOK-SIGNATURE", "ce-id", "CE-Type"),
+        *("X Y", "X:Y", "X(Y)", "X,Y", "X/Y", "X=Y", "X@Y", '"X"', "X;Y", "[X]"),
+    ],
+)
+def test_headers_that_are_none_or_not_the_users_are_refused(name: str) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        WebhookSink("http://x/", headers={"X-A": "s3cret", name: "s3cret"})
+
+    assert caught.value.argument == "headers"
+    assert "s3cret" not in str(caught.value)
+
+
+def test_headers_are_each_there_once_and_not_too_many() -> None:
+    for headers in ({"X-A": "1", "x-a": "2"}, {"X-A": "y" * 9_000}, {f"X-{n}": "y" * 90 for n in range(90)}):
+        with pytest.raises(InvalidArgumentError, match="headers are not shown here"):
+            WebhookSink("http://x/", headers=headers)
+
+
+def test_headers_of_the_user_are_sent(receiver: Receiver) -> None:
+    given = {"authorization": "Bearer s3cret", "user-agent": "mine", "X-Tag!#$%&'*+.^_`|~": "a b"}
+    a_webhook(receiver.url, headers=given).emit([an_event()])
+    sent = receiver.requests[0].headers
+
+    assert given.items() <= sent.items()
+    assert [name for name in sent if name.lower() == "user-agent"] == ["user-agent"]
+
+
+def test_a_receiver_that_says_what_it_was_sent_gives_no_secret_away(receiver: Receiver) -> None:
+    receiver.answers = lambda request: Answer(500, body=f"{request.path} {dict(request.headers)}".encode())
+    sink = a_webhook(receiver.url + "/t0p5ecret?key=s3cret", headers={"Authorization": "Bearer s3same"})
+    with pytest.raises(SinkUnavailableError) as caught:
+        sink.emit([an_event()])
+
+    assert "Content-Type" in str(caught.value)
+    assert not any(secret in repr(sink) + str(caught.value) for secret in ("t0p5ecret", "s3cret", "s3same"))
 
 
 # Internal addresses ---------------------------------------------------------------------------------------------------

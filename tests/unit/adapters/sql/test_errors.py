@@ -4,11 +4,19 @@ import sqlite3
 
 import pytest
 
-from holdfast.adapters.sql.errors import NoRoomError, TransientError, from_sqlite, from_sqlstate
+from holdfast.adapters.sql.errors import (
+    NoRoomError,
+    TransientError,
+    from_connecting,
+    from_sqlite,
+    from_sqlstate,
+)
 from holdfast.adapters.sql.retry import CONFLICTS_MAX, Patience
 from holdfast.ports.errors import (
+    AccessDeniedError,
     ConflictError,
     HoldfastError,
+    InvalidUrlError,
     RefusedError,
     SchemaError,
     StorageFullError,
@@ -38,12 +46,46 @@ from holdfast.ports.errors import (
         ("54000", RefusedError),
         ("42P01", SchemaError),
         ("42703", SchemaError),
-        ("42501", UnavailableError),
+        ("42501", AccessDeniedError),
+        ("28P01", AccessDeniedError),
+        ("28000", AccessDeniedError),
+        ("3D000", SchemaError),
         ("XX000", UnavailableError),
     ],
 )
 def test_every_sqlstate_has_a_meaning(sqlstate: str | None, expected: type[HoldfastError]) -> None:
     assert expected is type(from_sqlstate(sqlstate, "it said so"))
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ('FATAL:  database "shop" does not exist', SchemaError),
+        ("FATAL:  no such database: shop", SchemaError),
+        ('FATAL:  password authentication failed for user "app"', AccessDeniedError),
+        ("FATAL:  SASL authentication failed", AccessDeniedError),
+        ("fe_sendauth: no password supplied", AccessDeniedError),
+        ('FATAL:  role "app" does not exist', AccessDeniedError),
+        ('FATAL:  role "app" is not permitted to log in', AccessDeniedError),
+        ('FATAL:  permission denied for database "shop"', AccessDeniedError),
+        ('FATAL:  no pg_hba.conf entry for host "10.0.0.1", user "app"', AccessDeniedError),
+        ('FATAL:  unrecognized configuration parameter "nothing"', InvalidUrlError),
+        ('invalid sslmode value: "evil"', InvalidUrlError),
+        ('root certificate file "/no/such/file" does not exist', InvalidUrlError),
+        ("connection refused", TransientError),
+        ('could not translate host name "db" to address: Name or service not known', TransientError),
+        ("FATAL:  the database system is starting up", TransientError),
+        ("FATAL:  sorry, too many clients already", TransientError),
+        ("server closed the connection unexpectedly", TransientError),
+        ("connection timeout expired", TransientError),
+        (
+            'Multiple connection attempts failed.\n- a: database "x" does not exist\n- b: connection refused',
+            TransientError,
+        ),
+    ],
+)
+def test_what_keeps_from_connecting_has_a_meaning(message: str, expected: type[HoldfastError]) -> None:
+    assert type(from_connecting(message)) is expected
 
 
 def sqlite_error(*statements: str) -> sqlite3.Error:

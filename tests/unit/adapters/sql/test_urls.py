@@ -2,11 +2,12 @@
 
 import subprocess
 import sys
+from urllib.parse import quote
 
 import pytest
 
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.adapters.sql.postgres import connection_settings
+from holdfast.adapters.sql.settings import connection_settings
 from holdfast.adapters.sql.sqlite import sqlite_path
 
 
@@ -51,7 +52,27 @@ def test_what_the_url_says_comes_before_our_own_settings() -> None:
     settings = connection_settings(url)
 
     assert (settings["application_name"], settings["connect_timeout"]) == ("mine", "9")
-    assert settings["options"].endswith("-cstatement_timeout=1")
+    options = settings["options"]
+    assert options.index("-c statement_timeout=5000") < options.index("-cstatement_timeout=1")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "-c standard_conforming_strings=off",
+        "--timezone=Asia/Tokyo -cdatestyle=German",
+        r"-c default_transaction_isolation=repeatable\ read",
+        "-cdefault_transaction_read_only=on",
+    ],
+)
+def test_what_must_be_ours_comes_after_what_the_url_says(options: str) -> None:
+    settings = connection_settings(f"postgresql://there/base?client_encoding=latin1&options={quote(options)}")
+
+    assert settings["client_encoding"] == "UTF8"
+    ours = settings["options"].partition(options)[2]
+    for word in options.replace("-c", "").replace("--", "").split():
+        name = word.partition("=")[0]
+        assert f"-c {name}=" in ours or "=" not in word
 
 
 def test_poolers_can_be_spared_session_settings() -> None:

@@ -123,7 +123,7 @@ def test_it_is_stepped_through_from_its_beginning(shop: CommandLine, tmp_path: P
 
 
 def test_why_and_show_say_where_it_is(shop: CommandLine) -> None:
-    assert "Function 'fulfil' sleeps" in shop("why", "fork_before:engine", "order-1").out
+    assert "(at fork_before.py:17 in fulfil) sleeps" in shop("why", "fork_before:engine", "order-1").out
     shown = shop("run", "show", "fork_before:engine", "order-1", "--json").json
     assert [(one["step"], one["kept_of"]) for one in shown["steps"]] == [("charge", 1), ("pack", None)]
     before = shop("run", "show", "fork_before:engine", "order-1", "--generation", "1", "--json").json

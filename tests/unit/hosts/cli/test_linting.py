@@ -46,7 +46,7 @@ def test_findings_are_told_as_json(holdfast: CommandLine) -> None:
     assert answer.json == holdfast("lint", "--format", "json").json
     document = answer.json
     first, _ = document.pop("findings")
-    assert document == {"files": 1, "workflows": 1, "functions": 1, "unreadable": []}
+    assert document == {"files": 1, "workflows": 1, "functions": 1, "warnings": [], "unreadable": []}
     assert first == {
         "code": "HF001",
         "title": "Reads the machine's clock",
@@ -73,6 +73,20 @@ def test_findings_are_told_as_annotations(holdfast: CommandLine, tmp_path: Path)
         "::error file=a%2Cb%25.py,line=6,col=5,endLine=6,title=HF001::`time.time` reads this machine's clock, and"
     )
     assert lines[2] == "::error file=broken%3A.py::line 1: '(' was never closed"
+
+
+def test_what_has_only_warnings_passes(holdfast: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "flows.py").write_text(FLOWS.replace("time.time()", "print()").replace("hash", "print"))
+    at = "flows.py:6:5: HF017 warning: `print` writes again in each replay: use logging"
+
+    answer = holdfast("lint")
+    assert (answer.code, answer.out.startswith(at)) == (Exit.OK, True)
+    assert answer.err == "1 workflow in 1 file: 2 warnings\n"
+    told = holdfast("lint", "--json").json
+    assert [one["code"] for one in told["warnings"]] == ["HF017", "HF017"]
+    assert told["findings"] == []
+    assert holdfast("lint", "--format", "github").out.startswith("::warning file=flows.py,line=6,")
+    assert holdfast("lint", "--ignore", "HF017").out == ""
 
 
 def test_codes_can_be_left_out(holdfast: CommandLine) -> None:

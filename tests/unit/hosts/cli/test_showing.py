@@ -155,8 +155,10 @@ def test_live_jobs_say_where_they_are(holdfast: CommandLine) -> None:
         0,
         None,
     )
-    text = holdfast("run", "show", "shop:engine", "order-1").out
+    text = holdfast("run", "show", "shop:engine", "order-1", "-v").out
     assert re.search(r"^ +1 +check +queued +0 +0/3 +in queue default$", text, re.MULTILINE)
+    text = holdfast("run", "show", "shop:engine", "order-1").out
+    assert re.search(r"^ +1 +check +queued +0/3 +in queue default$", text, re.MULTILINE), "epochs are for -v"
     assert re.search(r"^ship +waiting$", text, re.MULTILINE)
 
 

@@ -30,3 +30,33 @@ def test_a_run_that_is_not_there_is_not_found(holdfast: CommandLine) -> None:
 @pytest.mark.parametrize("words", [("a", "question", "yes"), ("a", "question")])
 def test_wrong_usage_is_told(holdfast: CommandLine, words: tuple[str, ...]) -> None:
     assert holdfast("run", "signal", "shop:engine", *words).code == 2
+
+
+def test_what_became_of_messages_is_listed(holdfast: CommandLine) -> None:
+    holdfast("run", "start", "shop:engine", "answer", "{}", "--id", "a")
+    for number in ("21", "22"):
+        holdfast("run", "signal", "shop:engine", "a", "question", number, "--idempotency-key", f"k{number}")
+    listed = holdfast("run", "messages", "shop:engine", "a", "--json")
+    assert [(one["number"], one["state"], one["key"]) for one in listed.json] == [
+        (2, "unread", "k21"),
+        (3, "unread", "k22"),
+    ]
+    holdfast.finish("a")
+    assert [
+        (one["number"], one["channel"], one["state"], one["has_start"])
+        for one in holdfast("run", "messages", "shop:engine", "a", "--json").json
+    ] == [(2, "question", "received", False), (3, "question", "left", False)]
+    shown = holdfast("run", "messages", "shop:engine", "a", "--unread").out
+    assert ("left" in shown, "received" in shown) == (True, False)
+    assert "1 not received" in holdfast("run", "show", "shop:engine", "a").out
+    assert holdfast("run", "show", "shop:engine", "a", "--json").json["unread"] == [3]
+    assert "1 message was never received (row 3" in holdfast("why", "shop:engine", "a").out
+    holdfast("run", "start", "shop:engine", "answer", "{}", "--id", "a", "--if-ended", "rerun")
+    again = holdfast("run", "messages", "shop:engine", "a", "--generation", "1", "--unread")
+    assert "handed on to generation 2" in again.out
+
+
+def test_a_run_without_messages_has_none_to_list(holdfast: CommandLine) -> None:
+    holdfast.start("x", id="a")
+    listed = holdfast("run", "messages", "shop:engine", "a")
+    assert (listed.code, listed.out) == (0, "")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.ports.json import parse
 from tests.unit.hosts.cli.conftest import CommandLine
 
 ORDER = '{"customer": "Ann", "items": ["a", "b"]}'
@@ -116,7 +117,11 @@ def test_waiting_gives_the_result_and_the_exit_code(holdfast: CommandLine) -> No
         )
     assert (good.code, good.out) == (0, '"A+B"\n')
     assert (bad.code, bad.json["status"], bad.json["result"]) == (1, "failed", None)
-    assert bad.err == ""
+    logged = [parse(line) for line in bad.err.splitlines()]  # by the worker of this process
+    assert [(one["level"], one["logger"]) for one in logged] == [
+        ("warning", "holdfast.runs"),
+        ("error", "holdfast.runs"),
+    ]
 
 
 @pytest.mark.parametrize(

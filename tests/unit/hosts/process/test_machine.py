@@ -333,7 +333,7 @@ def test_a_worker_without_code_claims_nothing_and_rests() -> None:
     assert driven.step(Woken(), after=1.0) == []
 
 
-SUSPECT, LOST = attempt(1, epoch=3, losses=1), attempt(2, epoch=2, losses=1)
+SUSPECT, LOST = attempt(1, epoch=3, losses=2), attempt(2, epoch=2, losses=1)
 
 
 @pytest.mark.parametrize(

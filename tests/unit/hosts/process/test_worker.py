@@ -1,5 +1,6 @@
 """The worker on a store in memory, on both kinds of event loop."""
 
+import asyncio
 import logging
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -26,8 +27,10 @@ from holdfast.hosts.stores import Stores
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.decorators import stage
+from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import LeaseReapStale, SessionClose
 from holdfast.kernel.invariants import check
 from holdfast.ports.clock import Clock
@@ -109,7 +112,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def jobs(engine: Engine) -> list[Job]:
-    store = engine.core.stores.persistence
+    store = engine.core.adapters.persistence
     assert isinstance(store, MemoryPersistence)
     return list(store.dump().all_jobs())
 
@@ -126,7 +129,7 @@ async def test_a_run_is_carried_out() -> None:
     assert (stats.phase, stats.running, stats.unsettled) == ("stopped", 0, 0)
     assert stats.claimed == stats.started == stats.settled == 1 + 1 + 30 + 1 + 1
     assert (stats.failed, stats.fenced, stats.released, stats.store_errors) == (0, 0, 0, 0)
-    assert check(snapshot_of(engine.core.stores.persistence, [engine.core.namespace])) == []
+    assert check(snapshot_of(engine.core.adapters.persistence, [engine.core.namespace])) == []
 
 
 async def test_what_was_stored_before_it_began_is_carried_out() -> None:
@@ -252,7 +255,7 @@ async def test_what_a_body_says_is_stored_while_it_runs() -> None:
     async with at_work(engine := engine_on(pipeline)):
         handle = await engine.start(pipeline(1))
         key = (await to_thread.run_sync(engine.sync.handle(pipeline, handle.id).row)).key
-        store = engine.core.stores.persistence
+        store = engine.core.adapters.persistence
         await until(lambda: len(store.read(NotesOf(key))) == 2)
         assert {note.kind for note in store.read(NotesOf(key))} == {"log", "progress"}
         go_on.set()
@@ -636,6 +639,17 @@ async def test_an_error_that_ends_it_later_is_raised_when_a_sync_block_ends_unle
 # The end --------------------------------------------------------------------------------------------------------
 
 
+async def drain_in_the_middle(engine: Engine, begun: anyio.Event, go_on: anyio.Event) -> None:
+    """Have a worker drain once a body has begun, which ends when it is told to go on after that."""
+    worker = Worker(engine)
+    async with anyio.create_task_group() as group:
+        group.start_soon(worker.serve)
+        await begun.wait()
+        worker.drain()
+        await until(lambda: worker.stats().phase == "draining")
+        go_on.set()
+
+
 async def test_when_it_drains_what_runs_may_end() -> None:
     begun, go_on = anyio.Event(), anyio.Event()
 
@@ -649,15 +663,39 @@ async def test_when_it_drains_what_runs_may_end() -> None:
     engine = engine_on(pipeline)
     handle = await engine.start(pipeline(1))
     with anyio.fail_after(10):
-        worker = Worker(engine)
-        async with anyio.create_task_group() as group:
-            group.start_soon(worker.serve)
-            await begun.wait()
-            worker.drain()
-            await until(lambda: worker.stats().phase == "draining")
-            go_on.set()
+        await drain_in_the_middle(engine, begun, go_on)
 
     assert (await handle.info()).status is RunStatus.COMPLETED
+
+
+@pytest.mark.parametrize("sleeps", [False, True])
+async def test_a_draining_worker_begins_no_step_and_another_worker_goes_on(*, sleeps: bool) -> None:
+    begun, go_on, done = anyio.Event(), anyio.Event(), list[int]()
+
+    @step
+    async def count(number: int) -> int:
+        begun.set()
+        await go_on.wait()
+        done.append(number)
+        return number
+
+    @workflow
+    async def counts() -> int:
+        total = await count(1)
+        if sleeps:
+            await asyncio.sleep(0.2)
+        return total + await count(2)
+
+    engine = engine_on(counts)
+    handle = await engine.start(counts())
+    with anyio.fail_after(10):
+        await drain_in_the_middle(engine, begun, go_on)
+        assert done == [1]
+        assert (await handle.info()).status is RunStatus.RUNNING
+        async with Worker(engine):
+            assert await handle.result() == 3
+    assert done == [1, 2]
+    assert check(snapshot_of(engine.core.adapters.persistence, [engine.core.namespace])) == []
 
 
 async def test_what_does_not_end_in_time_is_given_back_and_costs_no_attempt() -> None:

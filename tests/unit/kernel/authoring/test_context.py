@@ -24,9 +24,9 @@ from holdfast.ports.errors import (
     BlobMissingError,
     InvalidArgumentError,
     InvalidEventError,
-    InvalidValueError,
     OutputMissingError,
     StageCancelledError,
+    UnreadableInputError,
     UnstorableValueError,
 )
 from holdfast.ports.events import EVENT_BYTES_MAX
@@ -182,7 +182,7 @@ def test_asking_one_stage_for_many_outputs_names_the_other_method() -> None:
 
 
 def test_an_output_of_another_type_is_refused() -> None:
-    with pytest.raises(InvalidValueError, match=r"\$: an array is expected"):
+    with pytest.raises(UnreadableInputError, match=r"\$: an array is expected"):
         context(MemoryRuntime({"extract": StageOutputs(("3",))})).output_of(extract)
 
 
@@ -225,7 +225,7 @@ def test_where_nothing_was_said_there_is_the_default() -> None:
 
 
 def test_what_was_said_is_of_another_type() -> None:
-    with pytest.raises(InvalidValueError, match=r"\$: an integer is expected"):
+    with pytest.raises(UnreadableInputError, match=r"\$: an integer is expected"):
         context(MemoryRuntime(last='"a"')).last_heartbeat(int)
 
 

@@ -22,8 +22,8 @@ from holdfast.ports.errors import DefinitionError, InvalidArgumentError
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ({"attempts": 0}, "attempts is 0; it must be an integer from 1 to 100"),
-        ({"attempts": 101}, "attempts is 101"),
+        ({"attempts": 0}, "attempts is 0; it must be an integer from 1 to 10,000"),
+        ({"attempts": 10_001}, "attempts is 10001"),
         ({"attempts": True}, "attempts is True"),
         (
             {"wait": timedelta(seconds=-1)},

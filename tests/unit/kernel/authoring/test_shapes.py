@@ -206,7 +206,7 @@ def bad_config(ctx: StageContext[Iterator[int]]) -> int:
             without("return", plain),
             "stage 'it' does not say what it gives; write `-> str`, or `-> None` for nothing",
         ),
-        (without("self", method), "a stage is a function, not a method"),
+        (without("self", method), "a stage is a function, or a method of an object"),
         (any_first, "'page' is Any, which may be the context as well; write `object`"),
         (context_second, "the context 'ctx' must be its first parameter"),
         (required_keyword, "nobody fills 'must'; give it a default, or move it before `\\*`"),

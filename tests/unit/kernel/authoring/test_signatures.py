@@ -1,6 +1,7 @@
 """The arguments of a call as they are stored: those of most calls are written in a way of their own."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from enum import IntEnum
 from typing import Annotated
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast.kernel.authoring.signatures import CallForm, read_call_form
 from holdfast.kernel.values import MAX_DEPTH, encode
-from holdfast.ports.errors import InvalidValueError, UnstorableValueError
+from holdfast.ports.errors import DefinitionError, InvalidValueError, UnstorableValueError
 
 ANYTHING = st.recursive(
     st.none() | st.integers() | st.floats() | st.text() | st.binary() | st.booleans(),
@@ -91,14 +92,57 @@ def test_a_call_without_arguments_is_an_empty_object() -> None:
     assert NONE.encode((), {}) == "{}"
 
 
-def test_what_is_given_by_name_or_left_out_is_written_as_it_was_given() -> None:
+def test_what_is_left_out_is_written_as_the_default_that_it_has() -> None:
     assert SEVERAL.encode((1, None), {"length": timedelta(0), "a_text": "x"}) == (
-        '{"a_text":"x","anything":null,"length":0,"number":1}'
+        '{"number":1,"anything":null,"a_text":"x","length":0}'
     )
-    assert BY_NAME.encode((1,), {}) == '{"number":1}'
-    assert BY_NAME.encode((1,), {"text": "x"}) == '{"number":1,"text":"x"}'
+    assert BY_NAME.encode((1,), {}) == '{"text":"","number":1}'
+    assert BY_NAME.encode_given((1,), {}) == '{"number":1}'
+    assert BY_NAME.encode((1,), {"text": "x"}) == '{"text":"x","number":1}'
     with pytest.raises(TypeError):
         ONE.encode((1, 2), {})
+
+
+def test_what_was_stored_without_a_default_can_still_be_called() -> None:
+    args, kwargs = BY_NAME.given('{"number":1}')
+    assert by_name(*args, **kwargs) is None  # type: ignore[func-returns-value]
+    assert BY_NAME.recoded('{"number":1}') == '{"text":"","number":1}'
+
+
+def test_a_default_that_can_change_is_refused() -> None:
+    @dataclass
+    class Options:
+        depth: int = 1
+
+    def of_list(names: list[str] = []) -> None: ...  # noqa: B006
+    def of_dict(names: dict[str, int] = {}) -> None: ...  # noqa: B006
+    def of_set(names: set[int] = set()) -> None: ...  # noqa: B006
+    def of_class(options: Options = Options()) -> None: ...  # noqa: B008
+
+    for function in (of_list, of_dict, of_set, of_class):
+        with pytest.raises(
+            DefinitionError, match=r"it: parameter '\w+' has a default that can be changed.*= None"
+        ):
+            read_call_form(function, "it")
+
+
+def test_a_default_that_is_not_of_its_type_or_cannot_be_stored_is_refused() -> None:
+    def of_none(name: str = None) -> None: ...  # type: ignore[assignment]  # pyright: ignore[reportArgumentType]  # noqa: RUF013
+    def of_nan(size: float = float("nan")) -> None: ...
+
+    for function in (of_none, of_nan):
+        with pytest.raises(DefinitionError, match="has a default that can't be stored"):
+            read_call_form(function, "it")
+
+
+def test_defaults_that_do_not_change_are_taken() -> None:
+    def several(
+        a: int = 1, b: tuple[int, ...] = (), c: str | None = None, *rest: int, **more: int
+    ) -> None: ...
+
+    form = read_call_form(several, "it")
+    assert form.encode((), {}) == '{"a":1,"b":[],"c":null}'
+    assert form.encode((2, (3,), "x", 4), {"y": 5}) == '{"a":2,"b":[3],"c":"x","rest":[4],"more":{"y":5}}'
 
 
 def is_written_alike(form: CallForm, *args: object) -> None:

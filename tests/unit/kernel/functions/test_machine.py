@@ -1,15 +1,17 @@
 """What a function is told, what it may not do, and what its history must be about."""
 
 import asyncio
+import json
 import re
 from bdb import BdbQuit
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any
 
 import pytest
 
 from holdfast.kernel.authoring.child_runs import start_child
-from holdfast.kernel.authoring.functions import workflow
+from holdfast.kernel.authoring.functions import now, workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.functions import frames
 from holdfast.kernel.functions.asked import (
@@ -18,6 +20,7 @@ from holdfast.kernel.functions.asked import (
     ChildStarted,
     Failed,
     Raised,
+    Returned,
     Row,
     StepAsked,
     StepCompleted,
@@ -46,6 +49,34 @@ def give(number: int) -> int:
 
 def row(told: Told, number: int = 1, seconds: float = 1) -> Row:
     return Row(number=number, at=BEGAN_AT + int(seconds * 1_000_000), told=told, site="old.py:7")
+
+
+@workflow
+async def watches_the_clock() -> list[float]:
+    times = [now().timestamp()]
+    loop_times = [asyncio.get_running_loop().time()]
+    for _ in range(3):
+        await give(1)
+        times.append(now().timestamp())
+        loop_times.append(asyncio.get_running_loop().time())
+    assert loop_times == sorted(loop_times)
+    return times
+
+
+@pytest.mark.parametrize("seconds", [(2, 1, 3), (5, 5, -1), (-3, -2, -1)])
+def test_the_clock_of_a_function_never_goes_back(seconds: tuple[int, ...]) -> None:
+    """Rows are written by hosts whose clocks differ: one may be earlier than that before it."""
+    machine = new_machine(watches_the_clock())
+    machine.begin()
+    turn = None
+    for number, second in enumerate(seconds, 1):
+        told = StepCompleted(call=str(number), step="give", output="1")
+        turn = machine.feed(row(told, number, second))
+    assert turn is not None
+    assert isinstance(turn.ended, Returned), turn.ended
+    times = json.loads(turn.ended.output)
+    shown = [0, *accumulate(seconds, max, initial=0)][1:]
+    assert times == [BEGAN_AT / 1_000_000 + one for one in shown]
 
 
 def test_what_a_step_gives_comes_back_as_it_was_stored() -> None:
@@ -202,12 +233,25 @@ def test_what_reaches_out_is_refused_by_name(call: Any, named: str) -> None:
     assert "@step" in str(error)
 
 
-def test_a_timer_that_never_ends_is_refused() -> None:
+def test_a_timer_that_never_ends_asks_for_nothing() -> None:
     @workflow
-    async def for_ever() -> None:
-        await asyncio.sleep(float("inf"))
+    async def for_ever() -> str:
+        async with asyncio.timeout(5):
+            await asyncio.sleep(float("inf"))
+        return "never"
 
-    assert isinstance(play(for_ever()).error, ValueError)
+    machine = new_machine(for_ever())
+    (timer,) = machine.begin().asked
+    assert isinstance(timer, TimerAsked)
+    assert timer.at == machine.began_at + 5_000_000
+
+
+def test_a_timer_that_is_too_far_ahead_is_refused() -> None:
+    @workflow
+    async def too_long() -> None:
+        await asyncio.sleep(1_001 * 366 * 86_400)
+
+    assert isinstance(play(too_long()).error, ValueError)
 
 
 def test_a_loop_that_never_rests_blocks_and_says_so() -> None:

@@ -1,0 +1,122 @@
+"""Commands whose code is imported when they are run: for their help, and to complete a line, a description is enough.
+
+The descriptions are in `commands.json`, made of the commands themselves by `python -m tools.commands`, and a test
+compares them. To import the engine takes several times as long as all else that a help does.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, cast
+
+import click
+from typing_extensions import override
+
+DESCRIPTIONS: Final = Path(__file__).with_name("commands.json")
+_HELP: Final = frozenset({"-h", "--help"})
+
+
+class LateCommand(click.Command):
+    """A command by its description. `place` is `module:name` of the real one, which does all but show help.
+
+    What the command line's `obj` is, it is called with nothing before the real one is run.
+    """
+
+    def __init__(self, name: str, place: str, described: Mapping[str, Any]) -> None:
+        super().__init__(
+            name,
+            params=[_parameter(one) for one in described["params"]],
+            help=described["help"],
+            epilog=described["epilog"],
+        )
+        self._place = place
+
+    def load(self) -> click.Command:
+        """Import the real command."""
+        module, _, name = self._place.partition(":")
+        found: click.Command = getattr(import_module(module), name)
+        return found
+
+    @override
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        options = args[: args.index("--")] if "--" in args else args
+        if not _HELP.isdisjoint(options) or extra.get("resilient_parsing"):
+            return super().make_context(info_name, args, parent, **extra)
+        if parent is not None and callable(parent.obj):
+            parent.obj()
+        return self.load().make_context(info_name, args, parent, **extra)
+
+
+def late_commands(places: Mapping[str, str]) -> Iterator[tuple[str, click.Command]]:
+    """Yield the commands of these paths, as `run list`, each with its path. `places` are those of the real ones."""
+    described = _descriptions()
+    for path, place in places.items():
+        yield path, LateCommand(path.rpartition(" ")[2], place, described[path])
+
+
+def describe(command: click.Command) -> dict[str, object]:
+    """Return the description of a command."""
+    context = click.Context(command, info_name=command.name)
+    own = [one for one in command.params if isinstance(one, click.Option | click.Argument)]
+    return {
+        "help": command.help,
+        "epilog": command.epilog,
+        "params": [_described(one, context) for one in own],
+    }
+
+
+@cache
+def _descriptions() -> Mapping[str, Mapping[str, Any]]:
+    return cast("Mapping[str, Mapping[str, Any]]", json.loads(DESCRIPTIONS.read_text(encoding="utf-8")))
+
+
+def _described(parameter: click.Option | click.Argument, context: click.Context) -> dict[str, object]:
+    if isinstance(parameter, click.Argument):
+        return {
+            "name": parameter.name,
+            "metavar": parameter.make_metavar(context),
+            "nargs": parameter.nargs,
+            "required": parameter.required,
+        }
+    record = parameter.get_help_record(context)
+    described: dict[str, object] = {
+        "decls": [*_joined(parameter), parameter.name],
+        "help": "" if record is None else record[1],
+        "hidden": parameter.hidden,
+        "metavar": None if parameter.is_flag or parameter.count else parameter.make_metavar(context),
+        "is_flag": parameter.is_flag,
+        "multiple": parameter.multiple,
+        "choices": list(parameter.type.choices) if isinstance(parameter.type, click.Choice) else None,
+    }
+    return {name: value for name, value in described.items() if value}
+
+
+def _joined(option: click.Option) -> Sequence[str]:
+    """Return how an option is written, with its opposite if it has one."""
+    if not option.secondary_opts:
+        return option.opts
+    return [f"{one}/{other}" for one, other in zip(option.opts, option.secondary_opts, strict=True)]
+
+
+def _parameter(described: Mapping[str, Any]) -> click.Parameter:
+    if "decls" not in described:
+        return click.Argument(
+            [described["name"]],
+            metavar=described["metavar"],
+            nargs=described["nargs"],
+            required=described["required"],
+        )
+    make: Callable[..., click.Option] = click.Option
+    return make(
+        described["decls"],
+        help=described.get("help"),
+        hidden=described.get("hidden", False),
+        metavar=described.get("metavar"),
+        is_flag=described.get("is_flag", False),
+        multiple=described.get("multiple", False),
+        type=click.Choice(described["choices"]) if "choices" in described else None,
+    )

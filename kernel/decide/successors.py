@@ -1,0 +1,52 @@
+"""The rule for messages that came with starts: if a run ends without them, its next generation gets them."""
+
+from holdfast.kernel.advance import begin
+from holdfast.kernel.decide.creation import created_facts, new_run
+from holdfast.kernel.decide.handover import hand_on, handed_rows
+from holdfast.kernel.decide.said import annotations_at_start
+from holdfast.kernel.draft import RunDraft
+from holdfast.kernel.starts import kept_start
+from holdfast.kernel.state import Decision, State
+from holdfast.ports.clock import Ids
+from holdfast.ports.frozen import frozen
+from holdfast.ports.records import TERMINAL, Micros, Run, RunStatus
+from holdfast.ports.transport import Hint
+
+
+@frozen
+class Admits:
+    """The concurrency keys and the stages for which it is to be seen who may begin. See `RunCreated`."""
+
+    runs: tuple[str, ...] = ()
+    jobs: tuple[str, ...] = ()
+
+
+def successor(state: State, run: Run, ended: RunDraft, now: Micros, ids: Ids) -> Decision[Admits]:
+    """Store the next generation of a run that ends with a message unread which came with a start; else nothing.
+
+    It begins as the oldest of these messages says, and gets all that the one before has not received. Each start begins
+    one generation at most: so no function that never receives anything goes on for ever.
+    """
+    mailbox = ended.mailbox
+    if ended.status not in TERMINAL or not mailbox.starts:
+        return Decision(Admits())
+    for row in sorted(set(mailbox.starts.values())):
+        start = kept_start(state.messages[run.key, row])
+        if start.begins_after(ended.status):
+            break
+    else:
+        return Decision(Admits())
+    plan = state.plan_named(start.plan)
+    following = new_run(start.command, plan, run, now, ids)
+    draft = RunDraft(following, now, is_new=True)
+    facts = {
+        **created_facts(start.command, plan, following, messages=handed_rows(mailbox, row)),
+        "start": row,
+    }
+    first = draft.append("run.created", payload=start.command.input, data=facts)
+    hand_on(state, draft, run, mailbox, row)
+    if following.status is not RunStatus.PENDING:
+        begin(draft, plan, first)
+    said = annotations_at_start(following, start.command.annotations, ids)
+    hints: tuple[Hint, ...] = tuple(draft.hints)
+    return Decision(Admits(draft.admits_runs, draft.admits_jobs), (*draft.changes(), *said), hints)

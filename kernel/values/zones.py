@@ -1,0 +1,89 @@
+"""Datetimes and times as texts: ISO 8601, followed in brackets by what that has no place for, as in RFC 9557.
+
+`2026-10-25T02:30:00+01:00[Europe/Berlin][_fold=1]`: the zone by its key, so that sums go on through a change of the
+clocks; which of two equal wall times it is; and as `_name` what a fixed offset is called, if it was given a name.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, time, timedelta, timezone, tzinfo
+from typing import Final, TypeVar, cast
+from urllib.parse import quote, unquote
+from zoneinfo import ZoneInfo
+
+from holdfast.kernel.values.codec import described, misfit, unstorable
+
+Moment = TypeVar("Moment", datetime, time)
+
+_FOLD: Final = "_fold=1"
+_NAME: Final = "_name="
+
+
+def write_moment(value: datetime | time) -> str:
+    """Return the text of a datetime or time. Misfit if its zone is none that can be read again."""
+    zone = value.tzinfo
+    if zone is None or zone is UTC:
+        text = value.isoformat()
+    else:
+        tag = _tag(zone, value)
+        text = f"{value.isoformat()}{tag}"
+    return f"{text}[{_FOLD}]" if value.fold else text
+
+
+def _tag(zone: tzinfo, value: datetime | time) -> str:
+    """Return what a text says of a zone beside its offset."""
+    if type(zone) is ZoneInfo:
+        key = cast("str | None", zone.key)
+        if key is None or _zone_named(key) is None:
+            raise unstorable("its time zone has no key by which it could be found again; use ZoneInfo(key)")
+        return f"[{key}]"
+    try:
+        offset, name = zone.utcoffset(None), zone.tzname(None)
+        is_fixed = offset is not None and offset == value.utcoffset()
+    except Exception:  # noqa: BLE001  # a zone of the user's may do anything
+        is_fixed, offset, name = False, None, None
+    if not is_fixed or offset is None:
+        raise unstorable(
+            f"its time zone is {described(zone)}, which can't be found again; use zoneinfo.ZoneInfo, or give"
+            " `.astimezone(UTC)`"
+        )
+    usual = _fixed(offset).tzname(None)
+    return "" if name is None or name == usual else f"[{_NAME}{quote(name, safe='')}]"
+
+
+def read_moment(text: str, read: Callable[[str], Moment]) -> Moment:
+    """Return what a text with brackets stands for. `read` reads what is before them. ValueError, Misfit.
+
+    Where the zone has another offset by now than the text says, the wall time stays.
+    """
+    plain, *tags = text.removesuffix("]").replace("]", "").split("[")
+    value = read(plain)
+    fold = 0
+    for tag in tags:
+        if tag == _FOLD:
+            fold = 1
+        elif tag.startswith(_NAME):
+            offset = value.utcoffset()
+            if offset is None:
+                raise ValueError(text)
+            value = value.replace(tzinfo=timezone(offset, unquote(tag.removeprefix(_NAME))))
+        elif (zone := _zone_named(tag)) is None:
+            raise misfit(f"no time zone is known here as {tag!r}; install the package tzdata")
+        elif plain.endswith("Z") and isinstance(
+            value, datetime
+        ):  # of others: a moment, to be seen in that zone
+            value = value.astimezone(zone)
+            fold = value.fold
+        else:
+            value = value.replace(tzinfo=zone)
+    return value.replace(fold=fold)
+
+
+def _zone_named(key: str) -> ZoneInfo | None:
+    try:
+        return ZoneInfo(key)
+    except (KeyError, ValueError, OSError):
+        return None
+
+
+def _fixed(offset: timedelta) -> timezone:
+    return timezone(offset)

@@ -1,0 +1,32 @@
+"""Texts from anywhere, as they may be printed: nothing in them commands a terminal, is invisible, or begins a line."""
+
+import re
+from typing import Final
+
+# Categories Cc, Cf, Cs, Zl and Zp, and letters and marks that show nothing by themselves; tests compare with Unicode's.
+_HIDDEN: Final = (
+    r"\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5"
+    r"\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb"
+    r"\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+_IN_TEXT: Final = re.compile(f"[{_HIDDEN}]")
+_IN_LINE: Final = re.compile(rf"[\n{_HIDDEN}]")
+_LINE_END: Final = 0x0A
+_FOUR_DIGITS: Final = 0xFFFF
+
+
+def escape_text(text: str) -> str:
+    """Return a text with what is not to be printed in the form of Python's escapes; its tabs and lines are kept."""
+    return _IN_TEXT.sub(_escaped, text)
+
+
+def escape_line(text: str) -> str:
+    """Return a text as one line: as `escape_text`, and the ends of its lines are escaped too."""
+    return _IN_LINE.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if code == _LINE_END:
+        return "\\n"
+    return f"\\u{code:04x}" if code <= _FOUR_DIGITS else f"\\U{code:08x}"

@@ -1,0 +1,341 @@
+"""What of a run's stored rows can't be read, column by column: damaged, or written by a newer version.
+
+Rows are read without looking at each column: that would cost every step. Where one turned out not to be readable, and
+where somebody looks through a whole store, each column is looked at by these rules.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import StrEnum
+from types import NoneType
+from typing import Any, Final, NamedTuple, TypeAlias, cast, get_args
+
+import attrs
+
+from holdfast.ports.blobs import is_blob_key
+from holdfast.ports.errors import UnreadableRowError
+from holdfast.ports.json import parse
+from holdfast.ports.mailboxes import mailbox_from
+from holdfast.ports.records import (
+    HistoryRow,
+    ItemPage,
+    Job,
+    JobKind,
+    RateWindow,
+    Run,
+    Session,
+    SessionState,
+    Sink,
+    Stream,
+    StreamState,
+)
+from holdfast.ports.references import Reference, kept_rows_from, reference_from, references_from
+from holdfast.ports.texts import escape_line
+
+INSTANT_MAX: Final = 253_402_300_800_000_000
+"""The end of the year 9999: later instants are no datetimes."""
+NUMBER_MAX: Final = 2**60
+"""Numbers from here on can't be counted up from, or added to an instant, by every database."""
+_WHY_MAX: Final = 200
+
+PARSE_ERRORS: Final = (
+    OverflowError,
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    AttributeError,
+    RecursionError,
+    AssertionError,
+)
+"""What comes of data that is not what it should be."""
+
+
+class Unreadable(NamedTuple):
+    """A column of a row of a run that can't be read, and why. `run` is "" if it is no row of a run."""
+
+    table: str
+    run: str
+    column: str
+    why: str
+
+    @classmethod
+    def of(cls, error: UnreadableRowError) -> "Unreadable":
+        """Return what an error says."""
+        return cls(error.table, error.run, error.column, error.why)
+
+    @property
+    def error(self) -> UnreadableRowError:
+        """The error that says so."""
+        return UnreadableRowError(self.table, self.run, self.column, self.why)
+
+
+NO_SUCH_RUN: Final = "there is no row of this run"
+
+
+def first_of_each(found: Iterable[Unreadable]) -> tuple[Unreadable, ...]:
+    """Return one of each table, run and column, in their order."""
+    each = {one[:3]: one for one in sorted(found, reverse=True)}
+    return tuple(each[place] for place in sorted(each))
+
+
+def unreadable(record: Run | HistoryRow, error: Exception) -> UnreadableRowError:
+    """Return the error that says which column of a record can't be read, of which something is to be told."""
+    table = "holdfast_runs" if isinstance(record, Run) else "holdfast_history"
+    columns = attrs.asdict(record, recurse=False)
+    if isinstance(record, HistoryRow):
+        columns |= {"payload": None, "blob": None}
+    column, why = next(unreadable_columns(type(record), columns), ("*", f"{type(error).__name__}: {error}"))
+    return UnreadableRowError(table, record.key if isinstance(record, Run) else record.run, column, why)
+
+
+class RunOutline(NamedTuple):
+    """What is read of a run whose row may not be readable.
+
+    `status` is what stands in its row; `last_row` is the highest number of a row of its history, 0 if it has none.
+    """
+
+    key: str
+    namespace: str
+    id: str
+    workflow: str
+    version: str
+    status: str
+    last_row: int
+
+
+_Check: TypeAlias = Callable[[Any], str | None]
+"""Returns what is wrong with a value; None if nothing is."""
+
+_INSTANTS: Final = frozenset(
+    (
+        *(
+            "at",
+            "created_at",
+            "deadline",
+            "due_at",
+            "ended_at",
+            "expires_at",
+            "failed_at",
+            "first_claimed_at",
+        ),
+        *(
+            "give_up_at",
+            "heartbeat_by",
+            "leased_at",
+            "opened_at",
+            "parked_at",
+            "retry_at",
+            "since",
+            "start_at",
+        ),
+        *("succeeded_at", "updated_at", "wake_at", "wakes_at", "walked_at"),
+    )
+)
+
+
+def unreadable_columns(
+    kind: type[Run] | type[Job] | type[HistoryRow] | type[ItemPage], columns: Mapping[str, object]
+) -> Iterator[tuple[str, str]]:
+    """Yield the columns of a row that can't be read, each with the reason.
+
+    `columns` has a value for each field of such a record, as it is stored; of a history row `payload` and `blob`.
+    """
+    for name, check in _CHECKS[kind].items():
+        problem = check(columns[name])
+        if problem is not None:
+            yield name, problem
+    if kind is Job and (problem := _wrong_input(columns["kind"], columns["input"])) is not None:
+        yield "input", problem
+    if kind is HistoryRow and columns["payload"] is not None and columns["blob"] is not None:
+        yield "blob", "the row has a value, too"
+
+
+def replace_unreadable(
+    kind: type[Stream] | type[Sink] | type[RateWindow] | type[Session], columns: Mapping[str, object]
+) -> dict[str, Any]:
+    """Return the columns of a row, with harmless values for those that can't be read.
+
+    It is for rows that many runs share: to be without one would stop them all. A stream is delivered again, a sink gets
+    more than it asked for, a rate counts anew, and what a session holds is given to others.
+    """
+    checks, harmless = _CHECKS[kind], _HARMLESS[kind]
+    return {
+        name: harmless[name] if name in harmless and checks[name](value) is not None else value
+        for name, value in columns.items()
+    }
+
+
+def shown(value: object) -> str:
+    """Return a stored value as messages show it, in one line that is not too long."""
+    text = escape_line(repr(value))
+    return text if len(text) <= _WHY_MAX else f"{text[:_WHY_MAX]}..."
+
+
+def _of_enum(kind: type[StrEnum]) -> _Check:
+    known = frozenset(one.value for one in kind)
+
+    def check(value: object) -> str | None:
+        if isinstance(value, str) and value in known:
+            return None
+        return f"it is {shown(value)}, which this version does not know"
+
+    return check
+
+
+def _number(low: int, high: int) -> _Check:
+    def check(value: object) -> str | None:
+        if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
+            return None
+        return f"it is {shown(value)}, and no number from {low} to {high}"
+
+    return check
+
+
+def _text(value: object) -> str | None:
+    return None if isinstance(value, str) else f"it is {shown(value)}, and no text"
+
+
+def _optional(check: _Check) -> _Check:
+    return lambda value: None if value is None else check(value)
+
+
+def _that(reads: Callable[[str], object], what: str) -> _Check:
+    """Return a check that a text is read without an error by what reads it."""
+
+    def check(value: object) -> str | None:
+        try:
+            reads(cast("str", value))
+        except PARSE_ERRORS:
+            return f"it is {shown(value)}, and no {what}"
+        return None
+
+    return check
+
+
+def _object(text: str) -> dict[str, object]:
+    found: object = parse(text)
+    if not isinstance(found, dict):
+        raise TypeError("it is no object")
+    return cast("dict[str, object]", found)
+
+
+def _texts(text: str) -> None:
+    if not all(isinstance(one, str) for one in _object(text).values()):
+        raise TypeError("not all are texts")
+
+
+def _kept(text: str) -> None:
+    kept_rows_from(text)
+    for reference in references_from(text).values():
+        _check_reference(reference)
+
+
+def _options(text: str) -> None:
+    for names in cast("dict[str, list[object]]", _object(text)).values():
+        if not all(isinstance(name, str) for name in names):
+            raise TypeError("not all are texts")
+
+
+def _items(text: str) -> None:
+    for inline, blob in cast("list[tuple[object, object]]", parse(text)):
+        is_inline = isinstance(inline, str) and blob is None
+        if not is_inline and not (inline is None and isinstance(blob, str) and is_blob_key(blob)):
+            raise TypeError("it is neither a text nor the key of a blob")
+
+
+def _reference(text: str) -> None:
+    _check_reference(reference_from(text))
+
+
+def _check_reference(reference: Reference) -> None:
+    """Raise an error unless this is a reference (see `holdfast.ports.references`)."""
+    match reference:
+        case bool():
+            raise TypeError("it is no number")
+        case int() if 0 <= reference <= NUMBER_MAX:
+            return
+        case ("item", str(), int(), int()) | ("map" | "failures" | "partial", str(), int(), int()):
+            return
+        case ("list", *parts):
+            for part in parts:
+                _check_reference(cast("Reference", part))
+        case ("of", str(), there):
+            _check_reference(cast("Reference", there))
+        case _:
+            raise TypeError("it is no reference")
+
+
+def _wrong_input(kind: object, text: object) -> str | None:
+    """Return what is wrong with the input of a job: a reference, or the id of the job that is owed the end of a run."""
+    if kind == JobKind.DELIVER or text == "null":
+        return _that(parse, "JSON text")(text)
+    return _that(_reference, "reference to a value")(text)
+
+
+def _blob_key(value: object) -> str | None:
+    return None if isinstance(value, str) and is_blob_key(value) else f"{shown(value)} is no key of a blob"
+
+
+_OWN_CHECKS: Final[Mapping[type, Mapping[str, _Check]]] = {
+    Run: {
+        "progress": _that(_object, "JSON object"),
+        "result": _optional(_that(_reference, "reference to a value")),
+        "error": _optional(_that(_object, "JSON object")),
+        "attributes": _optional(_that(_texts, "JSON object of texts")),
+        "kept": _optional(_that(_kept, "list of rows, and no object of references")),
+        "mailbox": _optional(_that(mailbox_from, "mailbox")),
+        "rank": _number(-NUMBER_MAX, NUMBER_MAX),
+        "priority": _number(-NUMBER_MAX, NUMBER_MAX),
+    },
+    Job: dict.fromkeys(("rank", "priority"), _number(-NUMBER_MAX, NUMBER_MAX)),
+    HistoryRow: {"payload": _optional(_text), "data": _optional(_that(_object, "JSON object"))},
+    ItemPage: {"items": _that(_items, "list of items")},
+    Stream: {"skips": _optional(_that(_texts, "JSON object of texts"))},
+    Sink: {"options": _optional(_that(_options, "JSON object of lists"))},
+    RateWindow: {},
+    Session: {},
+}
+
+_HARMLESS: Final[Mapping[type, Mapping[str, object]]] = {
+    Stream: {
+        "news": 0,
+        "delivered": 0,
+        "state": StreamState.READY.value,
+        "attempts": 0,
+        "due_at": 0,
+        **dict.fromkeys(("holder", "refused", "failed_at", "parked_at", "error", "skips")),
+    },
+    Sink: {
+        "since": 0,
+        "created_at": 0,
+        "failures": 0,
+        **dict.fromkeys(("options", "retry_at", "succeeded_at", "walked_at", "error")),
+    },
+    RateWindow: {"wakes_at": None, "updated_at": 0},
+    Session: {"state": SessionState.DEAD.value, "expires_at": 0},
+}
+"""What stands for a column that can't be read, in rows that can do without it."""
+
+
+def _check_of(name: str, kind: object) -> _Check:
+    parts = get_args(kind) or (kind,)
+    (plain,) = (part for part in parts if part is not NoneType)
+    if isinstance(plain, type) and issubclass(plain, StrEnum):
+        check = _of_enum(plain)
+    elif plain is int:
+        check = _number(0, INSTANT_MAX if name in _INSTANTS else NUMBER_MAX)
+    else:
+        check = _text
+    return _optional(check) if NoneType in parts else check
+
+
+_CHECKS: Final[Mapping[type, Mapping[str, _Check]]] = {
+    kind: {
+        **{
+            field.name: own.get(field.name) or _check_of(field.name, field.type)
+            for field in attrs.fields(cast("type[attrs.AttrsInstance]", kind))
+        },
+        **({"blob": _optional(_blob_key)} if kind is HistoryRow else {}),
+    }
+    for kind, own in _OWN_CHECKS.items()
+}

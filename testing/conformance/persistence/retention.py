@@ -1,0 +1,99 @@
+"""What a store promises about rows that are kept for a time: until then all of them, and then none."""
+
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+from attrs import evolve
+
+from holdfast.ports.changes import AddNews, AddRate, AddSink, Change, PutSession, StoreReply
+from holdfast.ports.persistence import Persistence, Transaction
+from holdfast.ports.records import JobState, News, RateWindow, SessionState
+from holdfast.testing.conformance.builders import (
+    NAMESPACE,
+    NOW,
+    SECOND,
+    a_job,
+    a_key,
+    a_reply,
+    a_run,
+    a_session,
+    a_sink,
+)
+from holdfast.testing.conformance.persistence.case import PersistenceCase, ask, put, put_run
+
+BEFORE: Final = NOW
+_DEAD: Final = a_session(state=SessionState.DEAD)
+_WINDOW: Final = RateWindow(namespace=NAMESPACE, name="api", updated_at=NOW)
+
+OLD: Final[dict[str, tuple[Change, Callable[[Transaction], int]]]] = {
+    "a reply": (
+        StoreReply(a_reply(created_at=BEFORE - 1)),
+        lambda tx: len(tx.replies([(NAMESPACE, "key-1")])),
+    ),
+    "a dead session": (
+        PutSession(evolve(_DEAD, expires_at=BEFORE - 1)),
+        lambda tx: len(tx.sessions([_DEAD.id], lock=False)),
+    ),
+    "a count of starts": (
+        AddRate(evolve(_WINDOW, updated_at=BEFORE - 1)),
+        lambda tx: len(tx.rates([_WINDOW.rate_name], lock=False)),
+    ),
+}
+"""What is as old as it has to be to be removed, and how many of it are there."""
+
+YOUNG: Final[dict[str, tuple[Change, Callable[[Transaction], int]]]] = {
+    "a reply": (StoreReply(a_reply(created_at=BEFORE)), OLD["a reply"][1]),
+    "a dead session": (PutSession(evolve(_DEAD, expires_at=BEFORE)), OLD["a dead session"][1]),
+    "an open session that has expired long ago": (
+        PutSession(a_session(expires_at=BEFORE - 1_000 * SECOND)),
+        OLD["a dead session"][1],
+    ),
+    "a count of starts": (AddRate(_WINDOW), OLD["a count of starts"][1]),
+    "a stream whose sink is there": (
+        AddSink(a_sink()),
+        lambda tx: len(tx.due_streams(a_sink().sink_name, NOW, 9)),
+    ),
+}
+"""What is one microsecond too young, or is kept whatever its age is."""
+
+
+class Retention(PersistenceCase):
+    """`prune`: both sides of each bound."""
+
+    @pytest.mark.parametrize("what", OLD)
+    def test_what_is_older_than_the_bound_is_removed(self, store: Persistence, what: str) -> None:
+        """And counted, once."""
+        change, count = OLD[what]
+        put(store, change)
+
+        assert store.transact(count) == 1
+        assert store.prune(BEFORE) == 1
+        assert store.transact(count) == 0
+        assert store.prune(BEFORE) == 0
+
+    @pytest.mark.parametrize("what", YOUNG)
+    def test_what_is_not_older_than_the_bound_stays(self, store: Persistence, what: str) -> None:
+        """To the microsecond."""
+        put_run(store, a_run())
+        change, count = YOUNG[what]
+        put(store, change)
+        if what == "a stream whose sink is there":
+            put(store, AddNews(News(sink=a_sink().key, run=a_key(1), news=1, at=BEFORE - 1_000 * SECOND)))
+
+        assert store.prune(BEFORE) == 0
+        assert store.transact(count) == 1
+
+    @pytest.mark.parametrize("state", [JobState.LEASED, JobState.QUEUED])
+    def test_a_dead_session_that_holds_a_job_stays(self, store: Persistence, state: JobState) -> None:
+        """Until its jobs are freed: who holds a job could not be told otherwise."""
+        holder = evolve(_DEAD, expires_at=BEFORE - 1_000 * SECOND)
+        is_held = state is JobState.LEASED
+        put(store, PutSession(holder))
+        put_run(
+            store, a_run(), a_job(state=state, session=holder.id if is_held else None, epoch=1, attempts=1)
+        )
+
+        assert store.prune(BEFORE) == (0 if is_held else 1)
+        found = ask(store, lambda tx: tx.sessions([holder.id], lock=False))
+        assert [session.id for session in found] == ([holder.id] if is_held else [])

@@ -1,0 +1,65 @@
+"""An engine that was used before a fork is used in the children too: by programs that fork for real."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHILDREN = 8
+
+REFUSED = """
+import os, sys
+from holdfast import Engine, workflow
+from holdfast.ports.errors import ForkedStoreError
+
+@workflow
+async def nothing() -> None: ...
+
+engine = Engine.open(sys.argv[1], workflows=[nothing])
+engine.sync.start(nothing())
+def fork() -> int:
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    try:
+        engine.sync.start(nothing())
+    except ForkedStoreError as error:
+        print(error, flush=True)
+        os._exit(0)
+    finally:
+        os._exit(1)
+
+if sys.argv[2] == "in a transaction":
+    with engine.core.stores.persistence._database.shared(5):
+        code = fork()
+else:
+    code = fork()
+engine.sync.start(nothing())
+sys.exit(code)
+"""
+
+
+def _run(*arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, check=False, timeout=100
+    )
+    assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
+    return done.stdout
+
+
+def test_children_use_the_engine_that_their_parent_goes_on_using(url: str, namespace: str) -> None:
+    if url == "memory://":
+        pytest.skip("it lives in one process")
+    out = _run("-m", "tests.integration.hosts.forking", url, namespace, str(CHILDREN))
+    runs, completed = [int(word) for word in out.split() if word.isdigit()]
+    assert runs == completed >= 2 + 3 * CHILDREN
+
+
+def test_a_child_of_a_process_that_used_memory_is_refused() -> None:
+    assert "seen nowhere else" in _run("-c", REFUSED, "memory://", "-")
+
+
+def test_a_child_that_was_forked_in_a_transaction_of_sqlite_is_refused(tmp_path: Path) -> None:
+    out = _run("-c", REFUSED, f"sqlite:///{tmp_path}/runs.db", "in a transaction")
+    assert "in the middle of a transaction" in out
