@@ -102,6 +102,8 @@ def open_stores(
     carries = open_transport(transport)
     kind = url.partition(":")[0].partition("+")[0]
     if kind == "memory":
+        if url != "memory://":
+            raise InvalidUrlError(f"{shown_url(url)!r}: a store in memory has no name; use memory://")
         memory = MemoryPersistence()
         return Stores(
             persistence=memory,

@@ -28,12 +28,16 @@ CONFIG_MAX: Final = 65_536
 _KEY_OF_STORE_MAX: Final = 8_000
 """How long the keys of runs, jobs and sessions may be, and namespaces: users never choose the former, and engines look
 at the latter. They are far shorter. But what can be read of a damaged row must not keep others from being told of."""
+_MESSAGE_MAX: Final = 1_048_576
+"""How long a job's key may be in a message: one that is made up is a message of no job, and holds up no others."""
 _PLACE_MAX: Final = 1_000
 _ERROR_MAX: Final = 4_000
 _RAISED_MAX: Final = 1_000_000
 """How long the JSON text of an error may be, with its causes and members. Hosts shorten it to a part of that."""
 
 TEXTS: Final[Mapping[str, int]] = {
+    "JobClaimOne/job": _MESSAGE_MAX,
+    "JobExecute/job": _MESSAGE_MAX,
     "actor/id": NAME_MAX,
     "actor/kind": NAME_MAX,
     "actor/version": NAME_MAX,

@@ -162,6 +162,7 @@ def connect(
 
 def _given(url: str) -> dict[str, Any]:
     """Return what a URL says. The driver's own errors quote passwords, so that they are not even the cause of ours."""
+    _check_printable(url)  # the driver reads no further than a NUL
     scheme, _, rest = url.partition("://")
     try:
         given = conninfo_to_dict(f"{scheme.partition('+')[0]}://{rest}")
@@ -180,11 +181,16 @@ def _given(url: str) -> dict[str, Any]:
     return given
 
 
+def _check_printable(text: str) -> None:
+    if _CONTROL.search(text):
+        raise ValueError("it has characters that can't be printed: a line end, say")
+
+
 def _check(given: dict[str, Any]) -> None:
     """ValueError for what no server would be asked for, or what can't be ours. It shows no values."""
     texts = {name: str(value) for name, value in given.items()}
-    if any(map(_CONTROL.search, texts.values())):
-        raise ValueError("it has characters that can't be printed: a line end, say")
+    for text in texts.values():
+        _check_printable(text)
     hosts, ports = texts.get("host", "").split(","), texts.get("port", "").split(",")
     if not all(map(_HOST.fullmatch, hosts)):
         raise ValueError(f"the host in it can't be: {_ESCAPE}")

@@ -332,8 +332,7 @@ def _sync_body(manner: Manner) -> Stage[int, int]:
         while left > 0 and not ctx.cancelled:
             spend(min(left, 1.5))
             left -= 1.5
-            if "heartbeat" in manner.says and not _hangs(manner, ctx):
-                ctx.heartbeat(number)
+            _say_on(manner, ctx, number)
         ctx.check_cancelled()
         _fail(manner, ctx)
         return mixed(manner.salt, number)
@@ -349,8 +348,7 @@ def _async_body(manner: Manner) -> Stage[int, int]:
         while left > 0:
             await asyncio.sleep(min(left, 1.5))
             left -= 1.5
-            if "heartbeat" in manner.says and not _hangs(manner, ctx):
-                ctx.heartbeat(number)
+            _say_on(manner, ctx, number)
         _fail(manner, ctx)
         return mixed(manner.salt, number)
 
@@ -393,6 +391,16 @@ def _say(manner: Manner, ctx: StageContext, number: int) -> None:
         ctx.heartbeat(number)
     if "ai" in says:
         ctx.ai.record(topic="numbers", model="abacus", input_tokens=1, output_tokens=1)
+
+
+def _say_on(manner: Manner, ctx: StageContext, number: int) -> None:
+    """Say what a body says again and again. A host that stood still has some of it left for an attempt that is over."""
+    if "heartbeat" in manner.says and not _hangs(manner, ctx):
+        ctx.heartbeat(number)
+    if "log" in manner.says:
+        ctx.log("goes on", number=number)
+    if "progress" in manner.says:
+        ctx.progress(1, 2, "half")
 
 
 def _external(work: Elsewhere, outside: Outside) -> ExternalStage[int, int, None, list[int]]:

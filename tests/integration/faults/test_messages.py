@@ -108,26 +108,28 @@ def test_a_message_that_was_made_up_changes_nothing(site: Site) -> None:
     before = site.snapshot()
     key = job.key
 
-    for job_id, epoch, outcome in [
-        (key.text, 1, STALE),
-        (key.text, 2**53, STALE),
-        (key.text, 2**80, STALE),
-        (f"{key.run}.2", 0, CLOSED),
-        (f"{key.run}.9999999999", 0, CLOSED),
-        (f"{key.run.lower()}.1", 0, CLOSED),
-        ("nobody.1", 0, CLOSED),
-        ("' OR 1=1 --.1", 0, CLOSED),
-        ("\x00.1", 0, CLOSED),
-        ("\ud800.1", 0, CLOSED),
-        (f"{'x' * 10_000}.1", 0, CLOSED),
-    ]:
-        assert host.handle_job(JobMessage(job_id=job_id, epoch=epoch)) == outcome, (job_id, epoch)
+    made_up = [
+        (JobMessage(job_id=key.text, epoch=1), STALE),
+        (JobMessage(job_id=key.text, epoch=2**53), STALE),
+        (JobMessage(job_id=key.text, epoch=2**80), STALE),
+        (JobMessage(job_id=f"{key.run}.2", epoch=0), CLOSED),
+        (JobMessage(job_id=f"{key.run}.9999999999", epoch=0), CLOSED),
+        (JobMessage(job_id=f"{key.run.lower()}.1", epoch=0), CLOSED),
+        (JobMessage(job_id="nobody.1", epoch=0), CLOSED),
+        (JobMessage(job_id="' OR 1=1 --.1", epoch=0), CLOSED),
+        (JobMessage(job_id="\x00.1", epoch=0), CLOSED),
+        (JobMessage(job_id="\ud800.1", epoch=0), CLOSED),
+        (JobMessage(job_id=f"{'x' * 10_000}.1", epoch=0), CLOSED),
+    ]
+    for one, outcome in made_up:
+        assert host.handle_job(one) == outcome, one
     for message in ("{}", '{"job_id": 1, "epoch": 0}', f'{{"job_id": "{key.text}", "epoch": -1}}', "\ud800"):
         with pytest.raises(InvalidMessageError):
             host.handle_job(message)
 
     assert site.snapshot() == before
-    assert host.handle_job(JobMessage(job_id=key.text, epoch=0)) == COMPLETED
+    together = [*made_up, (JobMessage(job_id=key.text, epoch=0), COMPLETED)]
+    assert host.handle_jobs([one for one, _ in together]) == [outcome for _, outcome in together]
 
 
 def test_a_message_of_another_namespace_changes_nothing(site: Site) -> None:

@@ -15,7 +15,7 @@ from holdfast.ports.urls import shown_url
 
 GOOD: Final = (
     "postgresql://u:p@127.0.0.1:1/d?sslmode=require&options=-cwork_mem%3D1",
-    "sqlite:////tmp/a.db?timeout=1",
+    "sqlite:////tmp/a.db",
     "memory://",
     "s3://bucket/prefix",
     "file:///a/folder",

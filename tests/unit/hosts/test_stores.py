@@ -18,6 +18,12 @@ from holdfast.ports.errors import InvalidUrlError
 from holdfast.ports.urls import shown_url
 
 
+@pytest.mark.parametrize("url", ["memory://name", "memory:", "memory:///a?b=c"])
+def test_memory_has_no_name(url: str) -> None:
+    with pytest.raises(InvalidUrlError, match="use memory://"):
+        open_stores(url)
+
+
 def test_memory_is_a_store_of_its_own_each_time() -> None:
     one, other = open_stores("memory://"), open_stores("memory://")
 

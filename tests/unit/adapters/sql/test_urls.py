@@ -17,7 +17,7 @@ from holdfast.adapters.sql.sqlite import sqlite_path
         ("sqlite:///some.db", "some.db"),
         ("sqlite:////tmp/some.db", "/tmp/some.db"),
         ("sqlite:///a%20b.db", "a b.db"),
-        ("sqlite:///some.db?timeout=1", "some.db"),
+        ("sqlite:///a%3Fb%23c.db", "a?b#c.db"),
     ],
 )
 def test_a_url_names_a_file(url: str, path: str) -> None:
@@ -30,6 +30,18 @@ def test_a_url_names_a_file(url: str, path: str) -> None:
 def test_other_urls_are_refused_with_a_hint(url: str) -> None:
     with pytest.raises(ValueError, match="sqlite:///"):
         SqlPersistence(url)
+
+
+@pytest.mark.parametrize("url", ["sqlite:///some.db?mode=ro", "sqlite:///some.db#1"])
+def test_what_a_url_of_sqlite_can_not_say_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="no parameters"):
+        SqlPersistence(url)
+
+
+@pytest.mark.parametrize("url", ["postgresql://h/te\0st", "postgresql://h/test\0", "postgresql://h/te\nst"])
+def test_a_name_is_not_cut_off_where_the_driver_stops_to_read(url: str) -> None:
+    with pytest.raises(ValueError, match="can't be printed"):
+        connection_settings(url)
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgresql+psycopg", "postgres"])
