@@ -34,7 +34,7 @@ def _converter() -> cattrs.Converter:
 
     converter.register_structure_hook_func(_is_tuple, structure_list)
     for union, tag in ((Outcome, "kind"), (Change, "change"), (Hint, "hint")):
-        configure_tagged_union(union, converter, tag_name=tag, tag_generator=_class_name)
+        configure_tagged_union(union, converter, tag_name=tag, tag_generator=_tag_of)
     return converter
 
 
@@ -53,8 +53,9 @@ def _is_tuple(kind: Any) -> bool:
     return get_origin(kind) is tuple
 
 
-def _class_name(kind: type) -> str:
-    return kind.__name__
+def _tag_of(kind: Any) -> str:
+    """Return the tag that a class has in JSON. It outlives the name of the class."""
+    return cast("str", kind.tag)
 
 
 def to_data(value: object, kind: Any = None) -> Any:  # JSON is any of its types

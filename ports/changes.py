@@ -1,7 +1,7 @@
 """What a decision asks a store to write: a closed set of changes, and their net effect over a batch."""
 
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import attrs
 
@@ -35,6 +35,7 @@ from holdfast.ports.said import AiCall, Annotation, Artifact
 class CreateRun:
     """Add a run."""
 
+    tag: ClassVar[str] = "create_run"
     run: Run
 
 
@@ -42,6 +43,7 @@ class CreateRun:
 class UpdateRun:
     """Make a run that exists look like this."""
 
+    tag: ClassVar[str] = "update_run"
     run: Run
 
 
@@ -49,6 +51,7 @@ class UpdateRun:
 class AddJob:
     """Add a job."""
 
+    tag: ClassVar[str] = "add_job"
     job: Job
 
 
@@ -56,6 +59,7 @@ class AddJob:
 class UpdateJob:
     """Make a job that exists look like this."""
 
+    tag: ClassVar[str] = "update_job"
     job: Job
 
 
@@ -63,6 +67,7 @@ class UpdateJob:
 class CloseJob:
     """Take a job out of the table."""
 
+    tag: ClassVar[str] = "delete_job"
     key: JobKey
 
 
@@ -70,6 +75,7 @@ class CloseJob:
 class CancelWork:
     """Make each job of a run that checks external work of this node one that cancels it, as `cancelling` says."""
 
+    tag: ClassVar[str] = "cancel_external_work"
     run: str
     node: str
     attempts: int
@@ -79,6 +85,7 @@ class CancelWork:
 class CloseJobs:
     """Take all jobs of a run out of the table, but for those that cancel external work."""
 
+    tag: ClassVar[str] = "delete_jobs"
     run: str
 
 
@@ -86,6 +93,7 @@ class CloseJobs:
 class CloseNode:
     """Take all jobs of a run out of the table that are of this node, but for those that cancel external work."""
 
+    tag: ClassVar[str] = "delete_jobs_of_node"
     run: str
     node: str
 
@@ -98,6 +106,7 @@ class BlockRun:
     of a kind that is known, are left to the workers that hold them.
     """
 
+    tag: ClassVar[str] = "block_run"
     run: str
     at: Micros
     last_row: int | None
@@ -107,6 +116,7 @@ class BlockRun:
 class RemoveRun:
     """Take a run that has no jobs out of the store, with everything that hangs on it, and these streams of its."""
 
+    tag: ClassVar[str] = "delete_run"
     run: str
     streams: tuple[StreamKey, ...] = ()
 
@@ -115,6 +125,7 @@ class RemoveRun:
 class AppendHistory:
     """Add a history row."""
 
+    tag: ClassVar[str] = "append_history"
     row: HistoryRow
 
 
@@ -122,6 +133,7 @@ class AppendHistory:
 class AddItems:
     """Add a page of what a map goes over."""
 
+    tag: ClassVar[str] = "add_map_items"
     page: ItemPage
 
 
@@ -129,6 +141,7 @@ class AddItems:
 class StorePlan:
     """Store a plan; nothing happens if it is there."""
 
+    tag: ClassVar[str] = "store_plan"
     plan: PlanRow
 
 
@@ -136,6 +149,7 @@ class StorePlan:
 class StoreReply:
     """Remember what a command with an idempotency key was answered."""
 
+    tag: ClassVar[str] = "store_reply"
     reply: Reply
 
 
@@ -143,6 +157,7 @@ class StoreReply:
 class PutSession:
     """Add a session, or make it look like this."""
 
+    tag: ClassVar[str] = "put_session"
     session: Session
 
 
@@ -150,6 +165,7 @@ class PutSession:
 class PutDuty:
     """Make a duty that exists look like this."""
 
+    tag: ClassVar[str] = "update_leader"
     duty: Duty
 
 
@@ -157,6 +173,7 @@ class PutDuty:
 class AddDuty:
     """Add a duty that nobody has had yet."""
 
+    tag: ClassVar[str] = "add_leader"
     duty: Duty
 
 
@@ -164,6 +181,7 @@ class AddDuty:
 class AddSlot:
     """Add the row that is locked whenever somebody is given one of these slots."""
 
+    tag: ClassVar[str] = "add_concurrency_limit"
     slot: SlotName
 
 
@@ -171,6 +189,7 @@ class AddSlot:
 class AddRate:
     """Add the row in which the starts of a rate limit are counted."""
 
+    tag: ClassVar[str] = "add_rate_limit"
     window: RateWindow
 
 
@@ -178,6 +197,7 @@ class AddRate:
 class UpdateRate:
     """Make the row look like this in which the starts of a rate limit are counted."""
 
+    tag: ClassVar[str] = "update_rate_limit"
     window: RateWindow
 
 
@@ -185,6 +205,7 @@ class UpdateRate:
 class AddNote:
     """Add what an attempt said."""
 
+    tag: ClassVar[str] = "add_attempt_output"
     note: Note
 
 
@@ -192,6 +213,7 @@ class AddNote:
 class AddSink:
     """Add a sink of events."""
 
+    tag: ClassVar[str] = "add_sink"
     sink: Sink
 
 
@@ -199,6 +221,7 @@ class AddSink:
 class UpdateSink:
     """Make a sink that exists look like this."""
 
+    tag: ClassVar[str] = "update_sink"
     sink: Sink
 
 
@@ -206,6 +229,7 @@ class UpdateSink:
 class RemoveSink:
     """Take a sink out of the table. Its streams are of no use any more."""
 
+    tag: ClassVar[str] = "delete_sink"
     key: str
 
 
@@ -213,6 +237,7 @@ class RemoveSink:
 class UpdateStream:
     """Make a stream that exists look like this."""
 
+    tag: ClassVar[str] = "update_stream"
     stream: Stream
 
 
@@ -220,6 +245,7 @@ class UpdateStream:
 class AddNews:
     """Let a sink's host know of a run's rows. The stream is made if there is none; it never goes back."""
 
+    tag: ClassVar[str] = "advance_streams"
     news: News
 
 
@@ -227,6 +253,7 @@ class AddNews:
 class AddAnnotation:
     """Add what was said of a run."""
 
+    tag: ClassVar[str] = "add_annotation"
     annotation: Annotation
 
 
@@ -234,6 +261,7 @@ class AddAnnotation:
 class AddArtifact:
     """Add an artifact of an attempt."""
 
+    tag: ClassVar[str] = "add_artifact"
     artifact: Artifact
 
 
@@ -241,6 +269,7 @@ class AddArtifact:
 class AddAiCall:
     """Add a call of a model. Nothing happens if the run has it, or has that result of that batch, already."""
 
+    tag: ClassVar[str] = "add_ai_call"
     call: AiCall
 
 

@@ -1,7 +1,7 @@
 """How processes hear that there is something to do. Only hints: the store is asked before anything is done."""
 
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import attrs
 
@@ -12,6 +12,7 @@ from holdfast.ports.frozen import frozen
 class JobHint:
     """There may be a job to claim. `epoch` is the one that the job had when this was sent."""
 
+    tag: ClassVar[str] = "job"
     job: str
     epoch: int
     queue: str
@@ -21,6 +22,7 @@ class JobHint:
 class RunHint:
     """A run may have ended. `run` is its key."""
 
+    tag: ClassVar[str] = "run"
     run: str
 
 

@@ -136,6 +136,7 @@ class Failure:
 class Completed:
     """The body gave this."""
 
+    tag: ClassVar[str] = "completed"
     output: Payload
 
 
@@ -143,6 +144,7 @@ class Completed:
 class Expanded:
     """The map goes over these."""
 
+    tag: ClassVar[str] = "map_expanded"
     items: tuple[Payload, ...]
 
 
@@ -150,6 +152,7 @@ class Expanded:
 class Failed:
     """The body failed."""
 
+    tag: ClassVar[str] = "failed"
     failure: Failure
 
 
@@ -162,6 +165,7 @@ class ResultRefused(Failed):
 class StepGave:
     """The step of a queue gave this."""
 
+    tag: ClassVar[str] = "step_completed"
     output: Payload
 
 
@@ -169,6 +173,7 @@ class StepGave:
 class StepRaised:
     """The step of a queue raised: `error` is the JSON text of what. Without `retry_at` it is not tried again."""
 
+    tag: ClassVar[str] = "step_failed"
     error: str
     retry_at: Micros | None = None
 
@@ -177,6 +182,7 @@ class StepRaised:
 class Tested:
     """The test of a group said so: do its first node, or the other one."""
 
+    tag: ClassVar[str] = "condition_evaluated"
     passed: bool
 
 
@@ -187,6 +193,7 @@ class Suspended:
     A check that is made at `give_up_at` or later is the last one. `key` names the work for whoever wakes the check.
     """
 
+    tag: ClassVar[str] = "suspended"
     state: Payload
     check_after: Micros
     give_up_at: Micros | None = None
@@ -197,6 +204,7 @@ class Suspended:
 class NotYet:
     """The work elsewhere is not done. It is checked again after as many microseconds, or as before."""
 
+    tag: ClassVar[str] = "not_ready"
     check_after: Micros | None = None
 
 
@@ -207,6 +215,7 @@ class Cancelled:
     Of a function: it has ended as one that is cancelled does. `reason` is its own, where nobody has told it to end.
     """
 
+    tag: ClassVar[str] = "cancelled"
     reason: str = ""
 
 
@@ -214,6 +223,7 @@ class Cancelled:
 class Started:
     """The stage is a run of another pipeline: it is created with this, and its parent waits for its end."""
 
+    tag: ClassVar[str] = "child_started"
     run_id: str
     workflow: str
     version: str
@@ -228,6 +238,7 @@ class Parked:
     `wake_at` is when time is to go on for it; None: it waits for what somebody else brings. `losses` as in JobRecord.
     """
 
+    tag: ClassVar[str] = "waiting"
     seen: int
     wake_at: Micros | None = None
     losses: int = 0
@@ -279,6 +290,7 @@ class Continued:
     shows, and what the new generation shows until it shows something else.
     """
 
+    tag: ClassVar[str] = "continued_as_new"
     workflow: str
     version: str
     input: Payload
@@ -291,6 +303,7 @@ class Continued:
 class Blocked:
     """The function can't go on until an operator has done something, as `failure` says: its run is blocked."""
 
+    tag: ClassVar[str] = "blocked"
     failure: Failure
 
 

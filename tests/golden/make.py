@@ -35,7 +35,7 @@ def _name(recording: Recording) -> str:
     outcome: str = command.get("outcome", {}).get("kind", "")
     fenced = "fenced" if reply.get("status") == "fenced" else ""
     taken = "next" if reply.get("next") else ""
-    parts = (command["type"], outcome.lower(), _of_function(command), fenced, taken)
+    parts = (command["type"], outcome, _of_function(command), fenced, taken)
     return "-".join(part for part in parts if part)
 
 

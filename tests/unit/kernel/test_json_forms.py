@@ -118,27 +118,27 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             job="r.1", epoch=2, outcome=c.Suspended(state=Payload(inline="1"), check_after=5, key="k")
         ),
         (
-            f'{{{SETTLE}{{"check_after":5,"give_up_at":null,"key":"k","kind":"Suspended",'
+            f'{{{SETTLE}{{"check_after":5,"give_up_at":null,"key":"k","kind":"suspended",'
             '"state":{"blob":null,"inline":"1"}},"received":[],"said":[],"started_at":null,"take_next":null,"type":"job.settle"}'
         ),
     ),
     (
         c.JobSettle(job="r.1", epoch=2, outcome=c.NotYet()),
         (
-            f'{{{SETTLE}{{"check_after":null,"kind":"NotYet"}},'
+            f'{{{SETTLE}{{"check_after":null,"kind":"not_ready"}},'
             '"received":[],"said":[],"started_at":null,"take_next":null,"type":"job.settle"}'
         ),
     ),
     (
         c.JobSettle(job="r.1", epoch=2, outcome=c.Tested(passed=True)),
         (
-            f'{{{SETTLE}{{"kind":"Tested","passed":true}},'
+            f'{{{SETTLE}{{"kind":"condition_evaluated","passed":true}},'
             '"received":[],"said":[],"started_at":null,"take_next":null,"type":"job.settle"}'
         ),
     ),
     (
         c.JobSettle(job="r.1", epoch=2, outcome=c.Cancelled()),
-        f'{{{SETTLE}{{"kind":"Cancelled","reason":""}},"received":[],"said":[],"started_at":null,"take_next":null,"type":"job.settle"}}',
+        f'{{{SETTLE}{{"kind":"cancelled","reason":""}},"received":[],"said":[],"started_at":null,"take_next":null,"type":"job.settle"}}',
     ),
     (
         c.JobSettle(
@@ -147,7 +147,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             outcome=c.Started(run_id="x/a", workflow="w", version="1", input=Payload(inline="1")),
         ),
         (
-            f'{{{SETTLE}{{"close_policy":"cancel","input":{{"blob":null,"inline":"1"}},"kind":"Started",'
+            f'{{{SETTLE}{{"close_policy":"cancel","input":{{"blob":null,"inline":"1"}},"kind":"child_started",'
             '"run_id":"x/a","version":"1","workflow":"w"},'
             '"received":[],"said":[],"started_at":null,"take_next":null,"type":"job.settle"}'
         ),
@@ -173,7 +173,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
     (
         c.JobSettle(job="r.1", epoch=2, outcome=c.Completed(output=Payload(blob="a/b"))),
         (
-            f'{{{SETTLE}{{"kind":"Completed","output":{{"blob":"a/b","inline":null}}}},'
+            f'{{{SETTLE}{{"kind":"completed","output":{{"blob":"a/b","inline":null}}}},'
             '"received":[],"said":[],"started_at":null,"take_next":null,"type":"job.settle"}'
         ),
     ),
@@ -182,7 +182,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             job="r.1", epoch=2, outcome=c.Expanded(items=(Payload(inline="1"),)), started_at=9, take_next="s"
         ),
         (
-            f'{{{SETTLE}{{"items":[{{"blob":null,"inline":"1"}}],"kind":"Expanded"}},'
+            f'{{{SETTLE}{{"items":[{{"blob":null,"inline":"1"}}],"kind":"map_expanded"}},'
             '"received":[],"said":[],"started_at":9,"take_next":"s","type":"job.settle"}'
         ),
     ),
@@ -195,7 +195,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         ),
         (
             f'{{{SETTLE}{{"failure":{{"arguments":null,"code":"e","message":"m","retry_after":null,"retryable":true,"rule":null,"traceback":"","type":""}},'
-            '"kind":"Failed"},"received":[],"said":[{"at":5,"data":"0.5","kind":"progress"}],"started_at":null,'
+            '"kind":"failed"},"received":[],"said":[{"at":5,"data":"0.5","kind":"progress"}],"started_at":null,'
             '"take_next":null,"type":"job.settle"}'
         ),
     ),
@@ -213,7 +213,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             ),
         ),
         (
-            f'{{{SETTLE}{{"input":{{"blob":null,"inline":"1"}},"kind":"Continued",'
+            f'{{{SETTLE}{{"input":{{"blob":null,"inline":"1"}},"kind":"continued_as_new",'
             '"published":[{"name":"page","value":{"blob":null,"inline":"7"}}],"seen":4,'
             '"updates":[{"again":3,"arguments":{"blob":null,"inline":"{}"},"checked":false,"key":"k","update":"B.add"}],'
             '"version":"1","workflow":"w"},'
@@ -223,14 +223,14 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
     (
         c.JobSettle(job="r.1", epoch=2, outcome=c.StepGave(output=Payload(inline="5"))),
         (
-            f'{{{SETTLE}{{"kind":"StepGave","output":{{"blob":null,"inline":"5"}}}},"received":[],"said":[],"started_at":null,'
+            f'{{{SETTLE}{{"kind":"step_completed","output":{{"blob":null,"inline":"5"}}}},"received":[],"said":[],"started_at":null,'
             '"take_next":null,"type":"job.settle"}'
         ),
     ),
     (
         c.JobSettle(job="r.1", epoch=2, outcome=c.StepRaised(error="{}", retry_at=7)),
         (
-            f'{{{SETTLE}{{"error":"{{}}","kind":"StepRaised","retry_at":7}},"received":[],"said":[],"started_at":null,'
+            f'{{{SETTLE}{{"error":"{{}}","kind":"step_failed","retry_at":7}},"received":[],"said":[],"started_at":null,'
             '"take_next":null,"type":"job.settle"}'
         ),
     ),
@@ -541,7 +541,7 @@ def test_what_has_a_default_may_be_left_out() -> None:
         "type": "job.settle",
         "job": "r.1",
         "epoch": 1,
-        "outcome": {"kind": "Expanded", "items": []},
+        "outcome": {"kind": "map_expanded", "items": []},
     }
     assert command_from(short) == c.JobSettle(job="r.1", epoch=1, outcome=c.Expanded(items=()))
 
@@ -578,10 +578,10 @@ MALFORMED: list[tuple[object, str]] = [
     ({**CREATE, "input": {"inline": 1}}, r"\$\.input\.inline"),
     ({**SETTLED, "outcome": {"kind": "Won"}}, r"\$\.outcome"),
     ({**SETTLED, "outcome": 5}, r"\$\.outcome"),
-    ({**SETTLED, "outcome": {"kind": "Expanded", "items": {}}}, r"\$\.outcome\.items"),
-    ({**SETTLED, "outcome": {"kind": "Expanded", "items": [{"inline": "1"}, 2]}}, r"items\[1\]"),
+    ({**SETTLED, "outcome": {"kind": "map_expanded", "items": {}}}, r"\$\.outcome\.items"),
+    ({**SETTLED, "outcome": {"kind": "map_expanded", "items": [{"inline": "1"}, 2]}}, r"items\[1\]"),
     (
-        {**SETTLED, "outcome": {"kind": "Failed", "failure": {"code": "c", "message": "m", "retryable": 1}}},
+        {**SETTLED, "outcome": {"kind": "failed", "failure": {"code": "c", "message": "m", "retryable": 1}}},
         r"\$\.outcome\.failure\.retryable",
     ),
     ({"type": "job.heartbeat", "attempts": "r.1"}, r"\$\.attempts"),
