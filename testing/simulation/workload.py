@@ -189,6 +189,9 @@ def _to_functions(functions: Functions, keys: Sequence[str]) -> list[Deed]:
     return sorted(deeds, key=lambda deed: deed.at)
 
 
+_LAST_FORKS: Final = 0.4
+
+
 def _forking(run: Planned, what: str) -> list[Deed]:
     """Draw when a function is run again from some row of its history on: while it runs, and when it has ended."""
     random = Random(f"{run.id}/{run.number}/{run.at}/forks")  # what was added later moves nothing before it
@@ -196,6 +199,12 @@ def _forking(run: Planned, what: str) -> list[Deed]:
     for _ in range(random.choice((0, 1, 2, 4))):
         at, part = run.at + random.randrange(40 * _SECOND), random.choice((random.random(), None))
         deeds.append(Deed(at=at, what=f"fork {what} at {at}", do=partial(_fork, run=run, part=part)))
+    later = Random(f"{run.id}/{run.number}/{run.at}/last fork")
+    if later.random() < _LAST_FORKS:
+        # Often nothing comes after it, so that what it has kept, runs say, is what the function goes on with.
+        at = run.at + later.randrange(5 * _SECOND, 60 * _SECOND)
+        deeds = [one for one in deeds if one.at < at]
+        deeds.append(Deed(at=at, what=f"last fork {what} at {at}", do=partial(_fork, run=run, part=None)))
     return deeds
 
 

@@ -64,7 +64,7 @@ OF_ATTEMPTS: Final = (
     Mutant(
         name="reaper-takes-epoch-back",
         breaks="the job of a lost worker gets the epoch that it had before: the next claim has it for the second time",
-        caught_by=("S1",),
+        caught_by=("S1", "S3"),
         edits=(
             Edit(
                 "kernel/decide/sessions.py",

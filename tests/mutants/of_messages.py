@@ -133,7 +133,7 @@ OF_MESSAGES: Final = (
     Mutant(
         name="begins-with-what-came-later",
         breaks="which messages were there when a function began is not recorded: a replay begins without them",
-        caught_by=("D2", "M1", "L1"),
+        caught_by=("S4", "D2", "M1", "L1"),
         edits=(
             Edit(
                 "hosts/functions/drive.py",
