@@ -12,6 +12,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+from tools.codemod.evolves import find_evolves
 from tools.codemod.mutants import follow
 from tools.codemod.rename import Rename, apply, find
 from tools.codemod.server import ROOT
@@ -22,11 +23,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.codemod")
     parser.add_argument("table", type=Path)
     listed = tomllib.loads(parser.parse_args().table.read_text())["rename"]
-    changes, doubts = find(Rename(**one) for one in listed)
+    renames = [Rename(**one) for one in listed]
+    changes, doubts = find(renames)
     before = apply(changes)
     doubts += follow(changes, before)
+    evolves = find_evolves(renames)
+    doubts += follow(evolves, apply(evolves))
     subprocess.run([Path(sys.executable).with_name("ruff"), "format", "--quiet"], cwd=ROOT, check=True)
-    print(f"{len(changes)} places in {len(before)} files")
+    print(f"{len(changes) + len(evolves)} places")
     for one in doubts:
         print(f"look at {one}")
     return 0

@@ -88,7 +88,8 @@ class LanguageServer:
 
     def _answer(self, message: Mapping[str, Any]) -> object:
         if message["method"] == "workspace/configuration":
-            return [{} for _ in message["params"]["items"]]
+            python = {"pythonPath": sys.executable}
+            return [python if item.get("section") == "python" else {} for item in message["params"]["items"]]
         return None
 
     def _tell(self, method: str, params: Mapping[str, object]) -> None:
@@ -117,5 +118,5 @@ class LanguageServer:
 def _places(found: "list[dict[str, Any]] | tuple[()]") -> Iterator[Place]:
     for one in found:
         start, end = one["range"]["start"], one["range"]["end"]
-        path = Path(unquote(urlsplit(one["uri"]).path)).resolve()
+        path = Path(unquote(urlsplit(str(one["uri"])).path)).resolve()
         yield Place(path, start["line"], start["character"], end["character"])
