@@ -20,10 +20,10 @@ from holdfast.ports.records import JobKind, Micros, Run, RunStatus, step_of
 _ERROR_MAX: Final = 500
 """How many characters of an error a line has."""
 _OF_STAGES: Final = {
-    JobKind.CHECK: "the check of stage",
+    JobKind.POLL: "the check of stage",
     JobKind.CANCEL: "the cancel of stage",
-    JobKind.TEST: "the test of stage",
-    JobKind.EXPAND: "the map of stage",
+    JobKind.CONDITION: "the test of stage",
+    JobKind.EXPAND_MAP: "the map of stage",
 }
 
 _log = logging.getLogger("holdfast.runs")
@@ -44,7 +44,7 @@ def log_settled(body: Body, command: JobSettle, answer: JobSettled) -> None:
             error = _error(failure.type or failure.code, failure.message)
             if answer.run_status is RunStatus.FAILED and answer.retry_at is None:
                 _log_failed_run(run, attempt, error)
-            elif attempt.kind is not JobKind.DRIVE:
+            elif attempt.kind is not JobKind.WORKFLOW:
                 _log_failed_attempt(body, answer, error)
         case StepRaised(error=text):
             facts = cast("dict[str, str]", parse(text))
@@ -85,7 +85,7 @@ def log_unreadable(blocked: BlockedRun) -> None:
 
 
 def _log_failed_run(run: Run, attempt: Attempt, error: str) -> None:
-    is_function = attempt.kind is JobKind.DRIVE
+    is_function = attempt.kind is JobKind.WORKFLOW
     where = "" if is_function else f"{_place(attempt)}, attempt {attempt.attempt} of {attempt.max_attempts}: "
     _log.error(
         "run %s (%s@%s) has failed: %s%s",

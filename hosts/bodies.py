@@ -55,10 +55,10 @@ from holdfast.ports.said import Actor
 
 _log = logging.getLogger("holdfast.worker")
 
-_DEBTS: Final = (JobKind.CANCEL, JobKind.DRIVE)
+_DEBTS: Final = (JobKind.CANCEL, JobKind.WORKFLOW)
 """The kinds of jobs that do not block a run by what they are given: it may have ended; or they say so themselves."""
 
-_UNTOLD: Final = {JobKind.CHECK: "the check", JobKind.CANCEL: "the attempt to cancel external work"}
+_UNTOLD: Final = {JobKind.POLL: "the check", JobKind.CANCEL: "the attempt to cancel external work"}
 """What failed attempts are called in the log that leave no row in the history."""
 
 External: TypeAlias = ExternalStage[Any, Any, Any, Any]
@@ -130,7 +130,7 @@ class Body:
     @property
     def is_ours(self) -> bool:
         """Whether there is no user code to call: only `done`."""
-        return self.attempt.kind in {JobKind.EXPAND, JobKind.CHILD}
+        return self.attempt.kind in {JobKind.EXPAND_MAP, JobKind.CHILD}
 
     @property
     def is_async(self) -> bool:
@@ -146,7 +146,7 @@ class Body:
     @property
     def _checked(self) -> External | None:
         """The stage whose external work is asked about, if this is a check."""
-        return _external(self.stage) if self.attempt.kind is JobKind.CHECK else None
+        return _external(self.stage) if self.attempt.kind is JobKind.POLL else None
 
     @property
     def _cancelled(self) -> External | None:
@@ -186,7 +186,7 @@ class Body:
         plan = self._plan
         if self.attempt.kind is JobKind.CANCEL and plan.cancel:
             return plan.cancel.timeout_us
-        return plan.check.timeout_us if self.attempt.kind is JobKind.CHECK and plan.check else plan.timeout_us
+        return plan.check.timeout_us if self.attempt.kind is JobKind.POLL and plan.check else plan.timeout_us
 
     @property
     def _plan(self) -> StagePlan:
@@ -205,7 +205,7 @@ class Body:
             stage=self.node,
             item=attempt.item,
             attempt=attempt.attempt,
-            max_attempts=attempt.max_attempts + attempt.losses,
+            max_attempts=attempt.max_attempts + attempt.lost_attempts,
             epoch=attempt.epoch,
             queue=attempt.queue,
             idempotency_key=idempotency_key(attempt),
@@ -245,7 +245,7 @@ class Body:
         if self.work.error is not None:
             raise self.work.error
         attempt = self.attempt
-        reference = located("", reference_from(attempt.input))[1]
+        reference = located("", reference_from(attempt.input_ref))[1]
         item = "" if attempt.item is None else f", item {attempt.item}"
         row = reference if isinstance(reference, int) else None
         return decode_recorded(self.work.input, form, f"{what} {name or attempt.node!r}{item}", row)
@@ -265,7 +265,7 @@ class Body:
         try:
             if self.work.error is not None:
                 raise self.work.error
-            return self._expanded() if self.attempt.kind is JobKind.EXPAND else self._started()
+            return self._expanded() if self.attempt.kind is JobKind.EXPAND_MAP else self._started()
         except Exception as error:  # noqa: BLE001  # whatever it is, it is this attempt's failure
             return self.failed(error)
 
@@ -309,7 +309,7 @@ class Body:
             return Given(Tested(passed=value))
         if self.attempt.kind is JobKind.CANCEL:
             return Given(Cancelled())
-        if isinstance(value, NotYet) and self.attempt.kind is JobKind.CHECK:
+        if isinstance(value, NotYet) and self.attempt.kind is JobKind.POLL:
             return Given(CheckedNotYet(check_after=_micros(value.check_after)))
         external = _external(self.stage)
         if external is not None and self.attempt.kind is JobKind.STAGE:
@@ -491,7 +491,7 @@ class Bodies:
                 attempt=attempt.attempt,
                 actor=actor,
             ),
-            kept=run.kept,
+            kept=run.inherited,
             job=job_key(attempt.job),
             place=place,
             persistence=self._persistence,
@@ -500,7 +500,7 @@ class Bodies:
             clock=self._clock,
             ai=self._ai,
         )
-        is_test = attempt.kind is JobKind.TEST
+        is_test = attempt.kind is JobKind.CONDITION
         return Body(
             work=work,
             stage=stage,

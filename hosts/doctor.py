@@ -375,7 +375,7 @@ def _wrong_streams(places: Sequence[StreamPlace]) -> list[StreamPlace]:
     return [
         place
         for place in places
-        if place.last_row is None or place.news > place.last_row or place.delivered > place.news
+        if place.last_row is None or place.head_row > place.last_row or place.delivered > place.head_row
     ]
 
 
@@ -383,7 +383,7 @@ def _wrong_stream(place: StreamPlace) -> str:
     if place.last_row is None:
         return f"it is to get events of the run of the key {place.run}, which is not there"
     return (
-        f"of the run of the key {place.run} it knows {place.news} events and has got {place.delivered}, "
+        f"of the run of the key {place.run} it knows {place.head_row} events and has got {place.delivered}, "
         f"and there are {place.last_row}"
     )
 

@@ -116,7 +116,7 @@ class Examiner:
         judged = [one.run for one in whole]
         kin = self._kin(whole)
         # Of generations before only what they gave is looked at, by those that keep something of it.
-        kept = {run.rerun_of for run in judged if run.kept is not None}
+        kept = {run.rerun_of for run in judged if run.inherited is not None}
         with_rows = [*judged, *(one.run for one in kin if one.run.key in kept)]
         runs = {one.run.key: one.run for one in (*whole, *kin)}
         jobs = {one.run.key: {job.number: job for job in one.jobs} for one in (*whole, *kin)}
@@ -132,7 +132,7 @@ class Examiner:
     def _kin(self, whole: Sequence[WholeRun]) -> Sequence[WholeRun]:
         wanted = [(one.run.name, "") for one in whole if one.run.status not in TERMINAL]
         wanted += [
-            (RunName(job.namespace, job.waits_for or ""), job.key.text)
+            (RunName(job.namespace, job.waiting_for or ""), job.key.text)
             for one in whole
             for job in one.jobs
             if job.waits_for_child

@@ -164,7 +164,7 @@ class Flusher:
             error = delivery.error or next((one.error for one in delivery.refused), "")
             _log.warning("sink %r takes no events now, nothing is lost: %s", name, error)
         full = len(leased.streams) >= FLUSH_LIMIT or any(
-            one.number < stream.news for one, stream in _matched(delivery, leased.streams)
+            one.number < stream.head_row for one, stream in _matched(delivery, leased.streams)
         )
         return Flushed(
             events=delivery.events,
@@ -303,7 +303,7 @@ def _groups(streams: Sequence[StreamLease]) -> Iterator[Sequence[StreamLease]]:
     group: list[StreamLease] = []
     size = 0
     for stream in streams:
-        rows = max(1, min(stream.news - stream.after, ROWS_EACH))
+        rows = max(1, min(stream.head_row - stream.after, ROWS_EACH))
         if group and size + rows > ROWS_AT_ONCE:
             yield group
             group, size = [], 0
@@ -316,13 +316,13 @@ def _pending_of(
     stream: StreamLease, rows: Sequence[HistoryRow], run: Run | None, types: tuple[str, ...]
 ) -> Pending:
     """Return the events in rows. With none left from `since` on, the stream is where the news is."""
-    skips = cast("dict[str, str]", parse(stream.skips)) if stream.skips else {}
+    skips = cast("dict[str, str]", parse(stream.skipped_rows)) if stream.skipped_rows else {}
     events = [
         event_of(row, run, skips.get(str(row.number)))
         for row in rows
         if run is not None and (_is_wanted(row.type, types) or str(row.number) in skips)
     ]
-    end = rows[-1].number if rows else stream.news
+    end = rows[-1].number if rows else stream.head_row
     return Pending(run=stream.run, events=tuple(events), before=stream.after, end=end, suspect=stream.suspect)
 
 

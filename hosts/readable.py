@@ -14,7 +14,7 @@ from holdfast.ports.errors import UnreadableValueError
 from holdfast.ports.persistence import JobsOfRun
 from holdfast.ports.records import STAGE_COMPLETED, JobKind, Run
 
-_ELSEWHERE = (JobKind.DRIVE, JobKind.CANCEL, JobKind.DELIVER)
+_ELSEWHERE = (JobKind.WORKFLOW, JobKind.CANCEL, JobKind.DELIVER)
 """The kinds of jobs whose input is looked at elsewhere, or blocks nothing."""
 
 

@@ -61,7 +61,7 @@ class DeadLetterInfo:
     number: int
     waiting: int
     attempts: int
-    parked_at: datetime
+    dead_lettered_at: datetime
     error: str
 
 
@@ -148,8 +148,8 @@ def _dead_letter(letter: DeadLetter) -> DeadLetterInfo:
         sink=letter.sink,
         run_id=letter.run_id,
         number=letter.number,
-        waiting=max(1, letter.news - letter.number + 1),
+        waiting=max(1, letter.head_row - letter.number + 1),
         attempts=letter.attempts,
-        parked_at=instant(letter.parked_at),
+        dead_lettered_at=instant(letter.dead_lettered_at),
         error=letter.error,
     )

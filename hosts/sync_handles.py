@@ -215,7 +215,9 @@ class SyncRunHandle(Generic[Out]):
     def artifacts(self) -> list[ArtifactInfo]:
         """Return the artifacts that stages of the run have put, in the order of their jobs. RunNotFoundError."""
         run = self._row()
-        return [artifact_info(one) for one in artifacts_of(self._core.stores.persistence, run.key, run.kept)]
+        return [
+            artifact_info(one) for one in artifacts_of(self._core.stores.persistence, run.key, run.inherited)
+        ]
 
     def artifact(self, name: str, /, *, stage: str | None = None, item: int | None = None) -> bytes:
         """Return the bytes of an artifact.
@@ -234,7 +236,9 @@ class SyncRunHandle(Generic[Out]):
         """
         check_asked("artifact", name, stage, item)
         run, core = self._row(), self._core
-        return artifact_bytes(core.stores.persistence, core.payloads, run.key, run.kept, name, stage, item)
+        return artifact_bytes(
+            core.stores.persistence, core.payloads, run.key, run.inherited, name, stage, item
+        )
 
     def ai_calls(self, **options: Unpack[AiCallFilter]) -> Iterator[AiCallInfo]:
         """Return the calls of models that stages of the run have logged, oldest first, read some at a time.

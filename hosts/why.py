@@ -137,9 +137,9 @@ def _circumstances(core: Core, run: Run, zone: tzinfo | None) -> Circumstances:
     windows = persistence.transact(lambda tx: tx.rates(rated, lock=False)) if rated else ()
     rows = persistence.read(HistoryOf(run.key, max(0, run.last_row - _ROWS_LOOKED_AT), _ROWS_LOOKED_AT))
     now = micros(core.clock.now())
-    waits = waits_of(core, run, now) if any(job.kind is JobKind.DRIVE for job in jobs) else None
+    waits = waits_of(core, run, now) if any(job.kind is JobKind.WORKFLOW for job in jobs) else None
     children: dict[str, Run] = {}
-    awaited = [job.waits_for or "" for job in jobs[:_ROWS_LOOKED_AT] if job.waits_for_child]
+    awaited = [job.waiting_for or "" for job in jobs[:_ROWS_LOOKED_AT] if job.waits_for_child]
     for id_ in dict.fromkeys((*awaited, *(waits.children[:_NAMED] if waits else ()))):
         child = persistence.read(FindRun(RunName(run.namespace, id_)))
         if child is not None:
@@ -305,15 +305,17 @@ def _of_job(facts: Circumstances, job: Job) -> Reason:
     place = _place(job) + ("" if job.item is None else ",")
     is_cancel = job.kind is JobKind.CANCEL
     name = (
-        f"Cancelling the external work {job.waits_for!r} of stage {place}" if is_cancel else f"Stage {place}"
+        f"Cancelling the external work {job.waiting_for!r} of stage {place}"
+        if is_cancel
+        else f"Stage {place}"
     )
-    if is_function := job.kind is JobKind.DRIVE:
+    if is_function := job.kind is JobKind.WORKFLOW:
         name = f"Function {job.node!r}"
     step = step_of(job.definition)
     code = f"has the code of {job.definition}"
     if step is not None:
         name, code = f"Step {step!r}, call {job.node},", f"knows the step {step!r}"
-    most, lost = job.max_attempts + job.losses, _lost(job)
+    most, lost = job.max_attempts + job.lost_attempts, _lost(job)
     tried = lost if is_function else f": attempt {job.attempts} of {most}{lost}"
     error = facts.errors.get((job.node, job.item))
     why = f"; the last attempt failed: {error}" if error else ""
@@ -329,7 +331,7 @@ def _of_job(facts: Circumstances, job: Job) -> Reason:
             return Reason(code="worker", text=text, stage=_stage_of(job))
         case JobState.LIMITED:
             return _limited(facts, job, name)
-        case JobState.HELD:
+        case JobState.PAUSED:
             return Reason(
                 code="paused", text=f"{name} is held until the run is resumed.", stage=_stage_of(job)
             )
@@ -341,9 +343,9 @@ def _of_job(facts: Circumstances, job: Job) -> Reason:
 
 def _lost(job: Job) -> str:
     """Return how often a job was lost with its workers, in words; nothing if it was not."""
-    if not job.losses:
+    if not job.lost_attempts:
         return ""
-    times = "once" if job.losses == 1 else f"{job.losses} times"
+    times = "once" if job.lost_attempts == 1 else f"{job.lost_attempts} times"
     alone = ", so it runs beside no other that was" if job.is_suspect else ""
     return f"; it was lost with its worker {times}{alone}"
 
@@ -407,7 +409,7 @@ def _sites(facts: Circumstances) -> str:
 def _open_steps(facts: Circumstances) -> Iterator[Reason]:
     """Yield the steps that the worker which drives a function does at this moment."""
     held = next(
-        (job for job in facts.jobs if job.kind is JobKind.DRIVE and job.state is JobState.LEASED), None
+        (job for job in facts.jobs if job.kind is JobKind.WORKFLOW and job.state is JobState.LEASED), None
     )
     if held is None or facts.waits is None:
         return
@@ -451,7 +453,7 @@ def _held(facts: Circumstances, job: Job, name: str, tried: str) -> Reason:
             f"{name} was taken by {where}{since}, {_last_heard(facts, holder)}: it is given to another soon."
         )
         return Reason(code="lost", text=text, stage=_stage_of(job))
-    doing = "is asking about its external work" if job.kind is JobKind.CHECK else "runs"
+    doing = "is asking about its external work" if job.kind is JobKind.POLL else "runs"
     text = f"{name} {doing} on {where}{since}{tried}."
     return Reason(code="body", text=text, stage=_stage_of(job))
 
@@ -471,11 +473,11 @@ def _last_heard(facts: Circumstances, holder: Session | None) -> str:
 def _asleep(facts: Circumstances, job: Job, name: str, why: str) -> Reason:
     until = None if job.wake_at is None else instant(job.wake_at)
     if job.waits_for_child:
-        child = facts.children.get(job.waits_for or "")
+        child = facts.children.get(job.waiting_for or "")
         how = "which is not there" if child is None else f"which is {child.status.value}"
         return Reason(
             code="child",
-            text=f"{name} waits for the end of run {job.waits_for!r}, {how}.",
+            text=f"{name} waits for the end of run {job.waiting_for!r}, {how}.",
             stage=_stage_of(job),
         )
     when = "soon" if job.wake_at is None else _in(job.wake_at, facts)
@@ -491,17 +493,17 @@ def _asleep(facts: Circumstances, job: Job, name: str, why: str) -> Reason:
             f"had it has no code of that, or says in its log what else was refused. It is taken again {when}."
         )
         return Reason(code="code", text=text, stage=_stage_of(job), until=until)
-    if job.kind is JobKind.CHECK:
+    if job.kind is JobKind.POLL:
         end = "" if job.give_up_at is None else f", and gives up {_in(job.give_up_at, facts)}"
-        text = f"{name} waits for external work {job.waits_for!r}: it is asked about {when}{end}."
+        text = f"{name} waits for external work {job.waiting_for!r}: it is asked about {when}{end}."
         return Reason(code="check", text=text, stage=_stage_of(job), until=until)
-    most = job.max_attempts + job.losses
+    most = job.max_attempts + job.lost_attempts
     text = f"{name} is tried again {when}, for the attempt {job.attempts + 1} of {most}{_lost(job)}{why}."
     return Reason(code="retry", text=text, stage=_stage_of(job), until=until)
 
 
 def _owed(facts: Circumstances) -> Iterator[Reason]:
-    if any(job.state is JobState.OWED for job in facts.jobs):
+    if any(job.state is JobState.PENDING_DELIVERY for job in facts.jobs):
         yield Reason(code="told", text="Other runs are still to be told of an end: maintenance does that.")
 
 

@@ -96,17 +96,19 @@ def advance(draft: RunDraft, plan: Plan, progress: Progress) -> bool:
 def open_node(draft: RunDraft, node: NodePlan, progress: Progress, *, is_test: bool = False) -> NodeProgress:
     """Give a node of the current group its first job: the test of its group, if that is still to be made."""
     if is_test:
-        return NodeProgress(job=draft.open_job(stage_of(node), JobKind.TEST, progress.input), is_test=True)
+        return NodeProgress(
+            job=draft.open_job(stage_of(node), JobKind.CONDITION, progress.input), is_test=True
+        )
     if isinstance(node, StagePlan):
         return NodeProgress(job=draft.open_job(node, body_kind(node), progress.input))
     over = progress.input if node.over is None else progress.kept[node.over]
-    return NodeProgress(job=draft.open_job(node.stage, JobKind.EXPAND, over))
+    return NodeProgress(job=draft.open_job(node.stage, JobKind.EXPAND_MAP, over))
 
 
 def body_kind(stage: StagePlan) -> JobKind:
     """Return the kind of the job that does a stage, or an item of it."""
     if stage.function:
-        return JobKind.DRIVE
+        return JobKind.WORKFLOW
     return JobKind.STAGE if stage.child is None else JobKind.CHILD
 
 

@@ -191,8 +191,8 @@ class RunDraft:
     def open_check(self, stage: StagePlan, row: int, item: int | None, waits: Waits) -> int:
         """Add a job that asks whether external work is done, which row `row` describes; return its number."""
         assert stage.check is not None
-        job = self._new_job(stage, JobKind.CHECK, row, item, stage.check.retry.attempts)
-        job = evolve(job, waits_for=waits.key, check_after=waits.check_after, give_up_at=waits.give_up_at)
+        job = self._new_job(stage, JobKind.POLL, row, item, stage.check.retry.attempts)
+        job = evolve(job, waiting_for=waits.key, check_after=waits.check_after, give_up_at=waits.give_up_at)
         job = rested(job, waits.until, self._now, self._status)
         if job.state is JobState.QUEUED:
             self._announce(job)
@@ -217,9 +217,9 @@ class RunDraft:
             item=item,
             priority=priority,
             # Of a run that is older all stages come first: what has begun is finished before more is begun.
-            rank=rank_of(run.rank, priority - run.priority),
+            queue_position=rank_of(run.queue_position, priority - run.priority),
             max_attempts=max_attempts,
-            input=reference_text(gets),
+            input_ref=reference_text(gets),
             timeout_total=stage.timeout_total_us if kind is JobKind.STAGE else None,
             heartbeat_timeout=stage.heartbeat_timeout_us if kind is JobKind.STAGE else None,
         )
@@ -245,9 +245,9 @@ class RunDraft:
             kind=JobKind.STEP,
             node=call,
             priority=priority,
-            rank=rank_of(run.rank, priority - run.priority),
+            queue_position=rank_of(run.queue_position, priority - run.priority),
             max_attempts=queued.attempts,
-            input=reference_text(row),
+            input_ref=reference_text(row),
         )
         if queued.max_concurrency is not None or rate is not None:
             key = line_of_step(run, definition, rate)
@@ -257,7 +257,7 @@ class RunDraft:
     def _in_line(self, job: Job) -> Job:
         """Return a new job as it waits: held with its run, for its turn under a limit, or for a worker."""
         if self._status in HELD:
-            job = evolve(job, state=JobState.HELD)
+            job = evolve(job, state=JobState.PAUSED)
         elif job.concurrency_key is not None:
             self._limited[job.concurrency_key] = None
             job = evolve(job, state=JobState.LIMITED)
@@ -272,7 +272,7 @@ class RunDraft:
     def wait_for_child(self, job: Job, child: str) -> None:
         """Let a job rest until the run `child`, which it has started, has ended."""
         self._children += 1
-        waiting = evolve(job, waits_for=child)
+        waiting = evolve(job, waiting_for=child)
         self._changes.append(UpdateJob(rested(waiting, None, self._now, self._status)))
 
     def rest_job(self, job: Job, wake_at: Micros | None) -> None:
@@ -351,7 +351,7 @@ class RunDraft:
         assert stage.cancel is not None
         job = self._new_job(stage, JobKind.CANCEL, row, item, stage.cancel.retry.attempts)
         self._open_jobs -= 1
-        self._changes.append(AddJob(evolve(job, waits_for=key)))
+        self._changes.append(AddJob(evolve(job, waiting_for=key)))
         self._announce(job)
 
     def pay(self, job: Job) -> None:
@@ -430,8 +430,8 @@ class RunDraft:
             definition=f"{run.workflow}@{run.version}",
             kind=JobKind.DELIVER,
             node="",
-            state=JobState.OWED,
-            input=whom,
+            state=JobState.PENDING_DELIVERY,
+            input_ref=whom,
         )
         self._changes.append(AddJob(job))
 
@@ -500,7 +500,7 @@ def rested(job: Job, wake_at: Micros | None, now: Micros, status: RunStatus) -> 
     state = JobState.SLEEPING if asleep else awake(job)
     return evolve(
         job,
-        state=JobState.HELD if is_held else state,
+        state=JobState.PAUSED if is_held else state,
         wake_at=wake_at if asleep else None,
         session=None,
         leased_at=None,

@@ -317,7 +317,9 @@ def _lock(tx: Transaction, state: State, wanted: Wanted) -> None:
         found = (driver_of(run) for run in tables.runs.values() if driven & {run.key, run.name})
         drivers = {key for key in found if key is not None} if driven else set[JobKey]()
         for job in tx.jobs(sorted(jobs | drivers)) if jobs or drivers else ():
-            if job.key in jobs or job.kind is JobKind.DRIVE:  # what is a stage's is nothing to these commands
+            if (
+                job.key in jobs or job.kind is JobKind.WORKFLOW
+            ):  # what is a stage's is nothing to these commands
                 tables.put_job(job)
     with_jobs = wanted.with_jobs | whole
     with_jobs |= {tables.newest[name] for name in wanted.whole_names & tables.newest.keys()}
@@ -342,7 +344,7 @@ def _lost_again(state: State) -> set[str]:
     if not any(isinstance(search, Lost) for search in state.found):
         return set()
     jobs = state.tables.all_jobs()
-    return {job.run for job in jobs if job.kind is JobKind.DRIVE and job.attempts >= job.max_attempts}
+    return {job.run for job in jobs if job.kind is JobKind.WORKFLOW and job.attempts >= job.max_attempts}
 
 
 def _sessions(tx: Transaction, state: State, needs: list[Reads]) -> None:

@@ -146,7 +146,7 @@ def planned_rerun(run: Run, past: Past, before: Plan, plan: Plan, stage: str | N
 
 def _done(run: Run, past: Past, plan: Plan) -> dict[str, Reference]:
     """Return what the stages gave that are done, by name."""
-    kept = references_from(run.kept)
+    kept = references_from(run.inherited)
     if run.progress == _NOT_BEGUN:
         return kept
     progress = progress_from(run.progress)

@@ -386,7 +386,7 @@ class NetChanges:
             self.cancelled_work.setdefault(place, change.attempts)
         for jobs in (self.new_jobs, self.jobs):
             for key, job in jobs.items():
-                if (job.run, job.node, job.kind) == (change.run, change.node, JobKind.CHECK):
+                if (job.run, job.node, job.kind) == (change.run, change.node, JobKind.POLL):
                     jobs[key] = cancelling(job, change.attempts)
 
     def _close_jobs(self, run: str) -> None:
@@ -463,7 +463,9 @@ class NetChanges:
         """The first one says since when the stream is due, the highest one what there is."""
         key = StreamKey(news.sink, news.run)
         known = self.news.get(key)
-        self.news[key] = news if known is None else attrs.evolve(known, news=max(known.news, news.news))
+        self.news[key] = (
+            news if known is None else attrs.evolve(known, head_row=max(known.head_row, news.head_row))
+        )
 
     def add(self, change: Change) -> None:
         """Take one more change into account."""

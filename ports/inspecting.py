@@ -103,7 +103,7 @@ class StreamPlace:
     """How far a run's events have come to a sink, and how far its history goes; `last_row` is None without a run."""
 
     run: str
-    news: int
+    head_row: int
     delivered: int
     due_at: Micros | None
     last_row: int | None

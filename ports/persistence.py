@@ -570,9 +570,9 @@ class DeadLetter:
     run: str
     run_id: str
     number: int
-    news: int
+    head_row: int
     attempts: int
-    parked_at: Micros
+    dead_lettered_at: Micros
     error: str
 
 

@@ -50,8 +50,8 @@ class JobState(StrEnum):
     LIMITED = "limited"
     QUEUED = "queued"
     LEASED = "leased"
-    HELD = "held"
-    OWED = "owed"
+    PAUSED = "held"
+    PENDING_DELIVERY = "owed"
 
 
 class JobKind(StrEnum):
@@ -64,13 +64,13 @@ class JobKind(StrEnum):
     """
 
     STAGE = "stage"
-    EXPAND = "expand"
-    TEST = "test"
-    CHECK = "check"
+    EXPAND_MAP = "expand"
+    CONDITION = "test"
+    POLL = "check"
     CANCEL = "cancel"
     CHILD = "child"
     DELIVER = "deliver"
-    DRIVE = "drive"
+    WORKFLOW = "drive"
     STEP = "step"
 
 
@@ -93,7 +93,7 @@ class StreamState(StrEnum):
     """A parked stream stays where it is until an operator lets it go on."""
 
     READY = "ready"
-    PARKED = "parked"
+    DEAD_LETTERED = "parked"
 
 
 class PassOver(StrEnum):
@@ -292,7 +292,7 @@ class Run:
     attributes: str | None = None
     rerun_of: str | None = None
     rerun_from: str | None = None
-    kept: str | None = None
+    inherited: str | None = None
     start_at: Micros | None = None
     deadline: Micros | None = None
     concurrency_key: str | None = None
@@ -300,7 +300,7 @@ class Run:
     parent: str | None = None
     close_policy: ClosePolicy = ClosePolicy.CANCEL
     children: int = 0
-    rank: Micros = 0
+    queue_position: Micros = 0
     mailbox: str | None = None
 
     @property
@@ -311,7 +311,7 @@ class Run:
     @property
     def kept_rows(self) -> tuple[KeptRows, ...]:
         """The rows of generations before with which its history begins, if it is a function that keeps any."""
-        return kept_rows_from(self.kept)
+        return kept_rows_from(self.inherited)
 
     def holder_of(self, number: int) -> str:
         """Return the key of the generation that has the row of this number: this one, or one whose rows it keeps."""
@@ -395,15 +395,15 @@ class Job:
     max_attempts: int = 1
     session: str | None = None
     leased_at: Micros | None = None
-    losses: int = 0
-    input: str = "null"
+    lost_attempts: int = 0
+    input_ref: str = "null"
     timeout_total: Micros | None = None
     first_claimed_at: Micros | None = None
     heartbeat_timeout: Micros | None = None
     heartbeat_by: Micros | None = None
     concurrency_key: str | None = None
     concurrency_limit: int | None = None
-    rank: Micros = 0
+    queue_position: Micros = 0
     rate_limit: int | None = None
     rate_period: Micros | None = None
 
@@ -414,7 +414,7 @@ class Job:
             return None
         return self.first_claimed_at + self.timeout_total
 
-    waits_for: str | None = None
+    waiting_for: str | None = None
     check_after: Micros | None = None
     give_up_at: Micros | None = None
 
@@ -443,7 +443,7 @@ class Job:
 
         It runs beside no other job that was lost: what kills has nobody else given up for it.
         """
-        return self.losses >= SUSPECT_AFTER
+        return self.lost_attempts >= SUSPECT_AFTER
 
     @property
     def tries(self) -> int:
@@ -451,22 +451,22 @@ class Job:
 
         Of a job that drives a function all count that have recorded nothing.
         """
-        return self.attempts if self.kind is JobKind.DRIVE else self.attempts - self.losses
+        return self.attempts if self.kind is JobKind.WORKFLOW else self.attempts - self.lost_attempts
 
     @property
     def is_debt(self) -> bool:
         """Whether it is none of those by which its run goes on: what it does is owed to others, also after the end."""
-        return self.state is JobState.OWED or self.kind is JobKind.CANCEL
+        return self.state is JobState.PENDING_DELIVERY or self.kind is JobKind.CANCEL
 
     @property
     def waits_for_child(self) -> bool:
         """Whether it rests until a run has ended that it has started."""
-        return self.kind is JobKind.CHILD and self.waits_for is not None
+        return self.kind is JobKind.CHILD and self.waiting_for is not None
 
     @property
     def is_woken(self) -> bool:
         """Whether it may sleep without an end: the end of another run wakes it, or what a function is sent."""
-        return self.waits_for_child or self.kind is JobKind.DRIVE
+        return self.waits_for_child or self.kind is JobKind.WORKFLOW
 
     def is_passed_over(self, pass_over: PassOver) -> bool:
         """Whether a claim that passes these over leaves this job to others."""
@@ -476,7 +476,7 @@ class Job:
             case PassOver.SUSPECTS:
                 return self.is_suspect
             case PassOver.LOST:
-                return self.losses > 0
+                return self.lost_attempts > 0
 
     @property
     def key(self) -> JobKey:
@@ -550,7 +550,7 @@ class Duty:
 
     name: str
     session: str
-    until: Micros
+    expires_at: Micros
 
 
 @frozen(kw_only=True)
@@ -608,7 +608,7 @@ class Sink:
     failures: int = 0
     retry_at: Micros | None = None
     succeeded_at: Micros | None = None
-    walked_at: Micros | None = None
+    swept_at: Micros | None = None
     error: str | None = None
 
     @property
@@ -623,7 +623,7 @@ class News:
 
     sink: str
     run: str
-    news: int
+    head_row: int
     at: Micros
 
 
@@ -639,17 +639,17 @@ class Stream:
 
     sink: str
     run: str
-    news: int
+    head_row: int
     delivered: int = 0
     state: StreamState = StreamState.READY
     due_at: Micros | None = None
     holder: str | None = None
     attempts: int = 0
-    refused: int | None = None
+    refused_row: int | None = None
     failed_at: Micros | None = None
-    parked_at: Micros | None = None
+    dead_lettered_at: Micros | None = None
     error: str | None = None
-    skips: str | None = None
+    skipped_rows: str | None = None
 
     @property
     def key(self) -> StreamKey:
@@ -677,7 +677,7 @@ def cancelling(check: Job, attempts: int) -> Job:
         max_attempts=attempts,
         session=None,
         leased_at=None,
-        losses=0,
+        lost_attempts=0,
         check_after=None,
         give_up_at=None,
     )
@@ -703,9 +703,9 @@ def held_job(job: Job) -> Job:
     A worker that holds it may end it, if it is of a kind that is known; and what is owed is told.
     """
     is_known = job.kind in _KINDS
-    if is_known and job.state in (JobState.OWED, JobState.LEASED):
+    if is_known and job.state in (JobState.PENDING_DELIVERY, JobState.LEASED):
         return job
-    return attrs.evolve(job, state=JobState.HELD, session=None, leased_at=None, heartbeat_by=None)
+    return attrs.evolve(job, state=JobState.PAUSED, session=None, leased_at=None, heartbeat_by=None)
 
 
 LOSSES_MAX: Final = 100

@@ -179,11 +179,11 @@ class Tables:
         key = StreamKey(news.sink, news.run)
         known = self.streams.get(key)
         if known is None:
-            stream = Stream(sink=news.sink, run=news.run, news=news.news, due_at=news.at)
+            stream = Stream(sink=news.sink, run=news.run, head_row=news.head_row, due_at=news.at)
         else:
             is_idle = known.state is StreamState.READY and known.due_at is None
             due_at = news.at if is_idle else known.due_at
-            stream = attrs.evolve(known, news=max(known.news, news.news), due_at=due_at)
+            stream = attrs.evolve(known, head_row=max(known.head_row, news.head_row), due_at=due_at)
         self.streams[key] = stream
 
     def conflicts(self, change: Change) -> str | None:
@@ -346,4 +346,4 @@ class Tables:
 def checks_of(tables: Tables, run: str, node: str) -> Sequence[Job]:
     """Return the jobs of a run that check external work of a node."""
     of_run = tables.jobs.get(run, {}).values()
-    return [job for job in of_run if (job.node, job.kind) == (node, JobKind.CHECK)]
+    return [job for job in of_run if (job.node, job.kind) == (node, JobKind.POLL)]

@@ -14,7 +14,7 @@ def due_instants(tables: Tables) -> Iterator[Micros]:
     for job in tables.all_jobs():
         if job.state is JobState.SLEEPING and job.wake_at is not None:
             yield job.wake_at
-        elif job.state in (JobState.LIMITED, JobState.OWED):
+        elif job.state in (JobState.LIMITED, JobState.PENDING_DELIVERY):
             yield NOW
     for run in tables.runs.values():
         if run.status is RunStatus.PENDING:

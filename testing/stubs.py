@@ -32,7 +32,7 @@ AnyStage = Stage[Any, Any]
 Part: TypeAlias = Literal["body", "check", "cancel"]
 """Which function of a stage is meant: its body, or, of an external one, what asks about its work, or cancels it."""
 
-_PARTS: Final[Mapping[JobKind, Part]] = {JobKind.CHECK: "check", JobKind.CANCEL: "cancel"}
+_PARTS: Final[Mapping[JobKind, Part]] = {JobKind.POLL: "check", JobKind.CANCEL: "cancel"}
 _Key = tuple[str, Callable[..., object], Part]
 
 
@@ -164,7 +164,7 @@ class Stubs:
         """Note that a body is about to be called; return what is to be called in its place."""
         if body.test is not None or body.is_ours or body.work.error is not None:
             return body
-        if body.attempt.kind in (JobKind.DRIVE, JobKind.STEP):
+        if body.attempt.kind in (JobKind.WORKFLOW, JobKind.STEP):
             return self._of_function(body)
         part: Part = _PARTS.get(body.attempt.kind, "body")
         key = _key(body.stage, part)

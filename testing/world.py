@@ -48,7 +48,7 @@ P = ParamSpec("P")
 _BLOBS: Final = with_methods("a blob store, with `put`, `get` and so on", "put", "get", "exists").or_none
 
 
-_WHY: Final[Mapping[JobKind, Literal["check", "timer"]]] = {JobKind.CHECK: "check", JobKind.DRIVE: "timer"}
+_WHY: Final[Mapping[JobKind, Literal["check", "timer"]]] = {JobKind.POLL: "check", JobKind.WORKFLOW: "timer"}
 
 
 @attrs.frozen(kw_only=True)

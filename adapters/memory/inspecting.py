@@ -61,7 +61,7 @@ def inspected(tables: Tables, query: object) -> object:
             return tuple(
                 StreamPlace(
                     key,
-                    one.news,
+                    one.head_row,
                     one.delivered,
                     one.due_at,
                     tables.runs[key].last_row if key in tables.runs else None,

@@ -242,7 +242,7 @@ class MemoryTransaction:
         return sorted(
             job.key
             for job in self._tables.all_jobs()
-            if (job.namespace, job.waits_for, job.kind) == (namespace, key, JobKind.CHECK)
+            if (job.namespace, job.waiting_for, job.kind) == (namespace, key, JobKind.POLL)
         )
 
     def sessions(self, ids: Collection[str], /, *, lock: bool) -> Sequence[Session]:
@@ -405,9 +405,9 @@ class MemoryTransaction:
         for run in self.runs(runs):
             for sink in wanted:
                 stream = tables.streams.get(StreamKey(sink.key, run.key))
-                heard = 0 if stream is None else stream.news
+                heard = 0 if stream is None else stream.head_row
                 if run.namespace == namespace and run.updated_at >= sink.since and heard < run.last_row:
-                    found.append(News(sink=sink.key, run=run.key, news=run.last_row, at=run.updated_at))
+                    found.append(News(sink=sink.key, run=run.key, head_row=run.last_row, at=run.updated_at))
         return sorted(found, key=lambda news: (news.sink, news.run))
 
     def due_runs(self, now: Micros, limit: int, /) -> Sequence[str]:
@@ -500,4 +500,4 @@ class MemoryTransaction:
 
 
 def _is_wakeable(job: Job) -> bool:
-    return job.kind is JobKind.CHECK or (job.kind is JobKind.STAGE and job.state is JobState.LEASED)
+    return job.kind is JobKind.POLL or (job.kind is JobKind.STAGE and job.state is JobState.LEASED)

@@ -135,7 +135,7 @@ def _answer(tables: Tables, query: object) -> object:  # one arm a question
             owed = [
                 job
                 for job in tables.all_jobs()
-                if job.state is JobState.OWED and (after is None or job.key > after)
+                if job.state is JobState.PENDING_DELIVERY and (after is None or job.key > after)
             ]
             return tuple(sorted(owed, key=lambda job: job.key)[:limit])
         case ChildrenLeft(runs, limit):
@@ -255,7 +255,7 @@ def parked_in(tables: Tables, namespace: str) -> list[Stream]:
     return [
         stream
         for _, stream in sorted(tables.streams.items())
-        if stream.state is StreamState.PARKED
+        if stream.state is StreamState.DEAD_LETTERED
         and stream.run in tables.runs
         and (sink := tables.sinks.get(stream.sink)) is not None
         and sink.namespace == namespace
@@ -297,10 +297,10 @@ def _dead_letters(tables: Tables, query: ListDeadLetters) -> tuple[DeadLetter, .
                 sink=sink,
                 run=run.key,
                 run_id=run.id,
-                number=stream.refused or 0,
-                news=stream.news,
+                number=stream.refused_row or 0,
+                head_row=stream.head_row,
                 attempts=stream.attempts,
-                parked_at=stream.parked_at or 0,
+                dead_lettered_at=stream.dead_lettered_at or 0,
                 error=stream.error or "",
             )
         )

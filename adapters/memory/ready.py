@@ -98,13 +98,13 @@ class JobOrder:
         elif job.state is JobState.SLEEPING and job.wake_at is not None:
             insort(self._sleeping, (job.wake_at, job.run, job.number))
 
-        elif job.state is JobState.OWED:
+        elif job.state is JobState.PENDING_DELIVERY:
             self._owed += 1
 
     def _remove(self, job: Job | None) -> None:
         if job is None:
             return
-        self._owed -= job.state is JobState.OWED
+        self._owed -= job.state is JobState.PENDING_DELIVERY
         if job.state is JobState.QUEUED:
             places = self._queued[_lane(job)]
             del places[bisect_left(places, _place(job))]
@@ -119,4 +119,4 @@ def _lane(job: Job) -> _Lane:
 
 
 def _place(job: Job) -> _Place:
-    return (job.rank, job.run, job.number)
+    return (job.queue_position, job.run, job.number)

@@ -52,7 +52,7 @@ def used(tables: Tables, waiting: Waiting) -> Counter[SlotPlace]:
 
 def _waiters(tables: Tables, waiting: Waiting) -> list[_Waiter]:
     return sorted(
-        (_place(one), one.rank, one.key if isinstance(one, Job) else (one.key, 0))
+        (_place(one), one.queue_position, one.key if isinstance(one, Job) else (one.key, 0))
         for one in _all(tables, waiting)
         if _waits(one)
     )

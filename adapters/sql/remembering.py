@@ -67,7 +67,7 @@ class RememberingTransaction(SqlTransaction):
     ) -> Held:
         """See `Transaction.claimable_by`."""
         found = super().claimable_by(session, namespace, lanes, limit, pass_over=pass_over)
-        if len(found.jobs) == 1 and found.sessions and found.jobs[0].kind is JobKind.DRIVE:
+        if len(found.jobs) == 1 and found.sessions and found.jobs[0].kind is JobKind.WORKFLOW:
             self._found = found.jobs[0]
         return found
 
@@ -172,7 +172,7 @@ class RememberingTransaction(SqlTransaction):
 
     def _commit_lease(self, job: Job) -> Remembered | None:
         """Commit a claim, and return what its attempt goes by, which is read on the way."""
-        number = parse(job.input)
+        number = parse(job.input_ref)
         given = number if isinstance(number, int) else None
         asked = {"run": job.run, "session": job.session, "input": -1 if given is None else given}
         read_at = time.monotonic()

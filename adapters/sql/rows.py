@@ -170,12 +170,12 @@ def stream_from(row: Row) -> Stream:
 def news_from(row: Row) -> News:
     """Return the news in a row of a sink, a run, a number and an instant."""
     sink, run, news, at = row
-    return News(sink=sink, run=run, news=news, at=at)
+    return News(sink=sink, run=run, head_row=news, at=at)
 
 
 def news_values(record: News) -> Row:
     """Return news as a row of `NEWS`: the stream as it is if there was none before."""
-    return (record.sink, record.run, record.news, 0, StreamState.READY.value, record.at, 0)
+    return (record.sink, record.run, record.head_row, 0, StreamState.READY.value, record.at, 0)
 
 
 def note_from(row: Row) -> Note:

@@ -55,7 +55,9 @@ def artifacts_command(
             _list(screen, core, run)
             return
         path = _path(name, target_file)
-        data = artifact_bytes(core.stores.persistence, core.payloads, run.key, run.kept, name, stage, item)
+        data = artifact_bytes(
+            core.stores.persistence, core.payloads, run.key, run.inherited, name, stage, item
+        )
     if path is None:
         sys.stdout.buffer.write(data)
         sys.stdout.flush()
@@ -84,7 +86,7 @@ def _path(name: str, target_file: str | None) -> Path | None:
 
 
 def _list(screen: Screen, core: Core, run: Run) -> None:
-    found = [artifact_info(one) for one in artifacts_of(core.stores.persistence, run.key, run.kept)]
+    found = [artifact_info(one) for one in artifacts_of(core.stores.persistence, run.key, run.inherited)]
     if screen.as_json:
         screen.data([_document(one) for one in found])
         return

@@ -238,7 +238,7 @@ def _add_open_steps(
     now: Micros,
 ) -> None:
     """Add the steps that the worker which drives a function does now."""
-    held = next((job for job in jobs if job.kind is JobKind.DRIVE and job.state is JobState.LEASED), None)
+    held = next((job for job in jobs if job.kind is JobKind.WORKFLOW and job.state is JobState.LEASED), None)
     waits = None if held is None else waits_of(core, run, now)
     if held is None or waits is None:
         return
@@ -265,7 +265,7 @@ def _add_progress(stages: Mapping[str, StageStory], run: Run, plan: Plan, jobs: 
 
 def _add_kept(core: Core, stages: Mapping[str, StageStory], run: Run) -> None:
     """Say of stages that this generation has not run where their outputs are from."""
-    kept = references_from(run.kept)
+    kept = references_from(run.inherited)
     keys = {name: located(run.key, leaf)[0] for name, reference in kept.items() for leaf in leaves(reference)}
     numbers = _generations(core, keys.values())
     for name in kept:
@@ -300,7 +300,7 @@ def _add_node(stage: StageStory, node: NodeProgress, run: Run, jobs: Sequence[Jo
         stage.state = "retrying" if stage.failed else "sleeping"
     elif JobState.LIMITED in states:
         stage.state = "limited"
-    elif JobState.HELD in states:
+    elif JobState.PAUSED in states:
         stage.state = "held"
 
 
@@ -334,5 +334,5 @@ def _slots_used(core: Core, run: Run, jobs: Sequence[Job]) -> dict[SlotName, int
 
 
 def _job_order(job: Job) -> tuple[int, int]:
-    order = (JobState.LEASED, JobState.SLEEPING, JobState.QUEUED, JobState.LIMITED, JobState.HELD)
+    order = (JobState.LEASED, JobState.SLEEPING, JobState.QUEUED, JobState.LIMITED, JobState.PAUSED)
     return order.index(job.state), job.number

@@ -40,7 +40,7 @@ def letters_command(
                     "number": letter.number,
                     "waiting": letter.waiting,
                     "attempts": letter.attempts,
-                    "parked_at": letter.parked_at.isoformat(),
+                    "parked_at": letter.dead_lettered_at.isoformat(),
                     "error": letter.error,
                 }
                 for letter in letters
@@ -56,7 +56,7 @@ def letters_command(
                 safe(letter.run_id),
                 str(letter.number),
                 str(letter.waiting),
-                screen.instant(micros(letter.parked_at)),
+                screen.instant(micros(letter.dead_lettered_at)),
                 one_line(letter.error),
             )
         screen.say(rows)

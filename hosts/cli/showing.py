@@ -294,13 +294,13 @@ def _jobs_table(screen: Screen, facts: RunFacts, *, verbose: bool) -> Table:
     for job in facts.jobs[:JOBS_SHOWN]:
         step = step_of(job.definition)
         what = place_name(job.node, job.item) if step is None else f"{step} (call {job.node})"
-        what += f" ({job.kind})" if job.kind in (JobKind.EXPAND, JobKind.CANCEL) else ""
+        what += f" ({job.kind})" if job.kind in (JobKind.EXPAND_MAP, JobKind.CANCEL) else ""
         rows.add_row(
             str(job.number),
             what,
             status_text(job.state),
             *((str(job.epoch),) if verbose else ()),
-            "" if job.kind is JobKind.DRIVE else f"{job.attempts}/{job.max_attempts + job.losses}",
+            "" if job.kind is JobKind.WORKFLOW else f"{job.attempts}/{job.max_attempts + job.lost_attempts}",
             Text(_whereabouts(screen, facts, job, verbose=verbose), style="dim"),
         )
     return rows

@@ -50,7 +50,7 @@ class StepStory:
     error: str | None = None
     traceback: str | None = None
     kept_of: int | None = None
-    losses: int = 0
+    lost_attempts: int = 0
 
     @property
     def length(self) -> Micros:
@@ -91,7 +91,7 @@ def add_step(steps: dict[str, StepStory], row: HistoryRow, kept_of: int | None =
         error=step_error(facts) if error else (before.error if before else None),
         traceback=str(error["traceback"]) if "traceback" in error else None,
         kept_of=kept_of,
-        losses=cast("int", facts.get("losses", before.losses if before else 0)),
+        lost_attempts=cast("int", facts.get("losses", before.lost_attempts if before else 0)),
     )
 
 
@@ -109,7 +109,7 @@ def add_open_step(steps: dict[str, StepStory], one: OpenStep, began_at: Micros, 
         host=host,
         error=before.error if before else None,
         traceback=before.traceback if before else None,
-        losses=one.losses,
+        lost_attempts=one.lost_attempts,
     )
 
 
@@ -147,8 +147,10 @@ def _remark(screen: Screen, story: StepStory, now: Micros) -> str:
     if story.retry_at is not None:
         left = story.retry_at - now
         parts.append(f"again in {span(left)}" if left > 0 else "again now")
-    if story.losses:
-        parts.append(f"lost with its worker {'once' if story.losses == 1 else f'{story.losses} times'}")
+    if story.lost_attempts:
+        parts.append(
+            f"lost with its worker {'once' if story.lost_attempts == 1 else f'{story.lost_attempts} times'}"
+        )
     if story.error is not None and story.state != "done":
         parts.append(f"{'' if story.state == 'failed' else 'last failed by '}{one_line(story.error)}")
     return ", ".join(parts)

@@ -383,15 +383,17 @@ class Drive:
         tries = [self._todo.tries.get(one.call) or Try(asked=one) for one in asked]
         return [one for one in tries if one.at is None or one.at <= now]
 
-    def losses(self, rows: Sequence[Recorded] = ()) -> int:
+    def lost_attempts(self, rows: Sequence[Recorded] = ()) -> int:
         """Return how often the worst of the steps that are done here was lost, once these rows are recorded."""
         tries, lost = self._todo.tries, dict[str, int]()
         if tries:
             waits = self._machine.waits_for
-            lost |= {call: one.losses for call, one in tries.items() if one.losses and waits(call)}
+            lost |= {
+                call: one.lost_attempts for call, one in tries.items() if one.lost_attempts and waits(call)
+            }
         for row in rows:
-            if row.losses:
-                lost[row.call] = row.losses
+            if row.lost_attempts:
+                lost[row.call] = row.lost_attempts
             if row.type in STEP_ENDS:
                 lost.pop(row.call, None)
         return max(lost.values(), default=0)
@@ -608,8 +610,8 @@ class Drive:
             number, at = cast("int", facts["attempt"]) + 1, cast("int", facts["retry_at"])
             before = self._todo.tries.get(call)
             first = before.run if before is not None and before.run is not None else run
-            losses = cast("int", facts.get("losses", 0 if before is None else before.losses))
-            self._todo.tries[call] = Try(asked=asked, number=number, at=at, run=first, losses=losses)
+            losses = cast("int", facts.get("losses", 0 if before is None else before.lost_attempts))
+            self._todo.tries[call] = Try(asked=asked, number=number, at=at, run=first, lost_attempts=losses)
             self._todo.new.append(asked)
 
     def _begin_again(self, call: str) -> None:

@@ -165,7 +165,7 @@ class _Driver:
         if self._body.attempt.attempt > 1 and not drive.is_over:
             # A clock that is behind here does not say what had begun, but by when it was lost all had that was due.
             lost_at = max(self._looked_at, self._body.work.run.updated_at)
-            was_suspect = self._body.attempt.losses > SUSPECT_AFTER
+            was_suspect = self._body.attempt.lost_attempts > SUSPECT_AFTER
             lost = lost_steps(drive.under_way(lost_at), was_suspect=was_suspect, now=lost_at)
             await self._record(drive, (*drive.notes(), *lost.rows))
             self._failure = lost.failure
@@ -268,9 +268,9 @@ class _Driver:
         if not self._later or not self._begins(drive, now):
             return
         for call, one in list(self._later.items()):
-            if (one.at is None or one.at <= now) and (one.is_begun or not one.losses):
+            if (one.at is None or one.at <= now) and (one.is_begun or not one.lost_attempts):
                 del self._later[call]
-                if one.losses:
+                if one.lost_attempts:
                     self._lost[call], self._lost_at = one, now
                 self._running[call] = trying = Trying()
                 trying.task = self._loop.start(partial(self._run, one, trying), self._context)
@@ -285,7 +285,7 @@ class _Driver:
         return [begun_again(one, now) for one in again]
 
     def _waits_for_its_turn(self, one: Try, now: Micros) -> bool:
-        return one.losses > 0 and not one.is_begun and (one.at is None or one.at <= now)
+        return one.lost_attempts > 0 and not one.is_begun and (one.at is None or one.at <= now)
 
     async def _run(self, one: Try, trying: Trying) -> None:
         call = one.asked.call
@@ -436,7 +436,7 @@ class _Driver:
             seen=seen,
             rows=tuple(rows),
             host=self._body.host,
-            losses=self._drive.losses(rows) if self._drive is not None else 0,
+            lost_attempts=self._drive.lost_attempts(rows) if self._drive is not None else 0,
             received=received,
         )
 
@@ -556,7 +556,7 @@ class _Driver:
             return None
         if self._failure is not None:
             return Blocked(failure=self._failure)
-        parked = Parked(seen=drive.seen, losses=drive.losses())
+        parked = Parked(seen=drive.seen, lost_attempts=drive.lost_attempts())
         if self._later and self._gives_back(drive, now):
             return attrs.evolve(parked, wake_at=now)  # for whoever drives it next
         at = self._next(drive, now)
@@ -574,7 +574,7 @@ class _Driver:
 
         Those are others than it may run beside: what was lost of it has ended since, or was lost more often before.
         """
-        return self._is_out_of_time(now) or passed_over(drive.losses()) != self._body.attempt.pass_over
+        return self._is_out_of_time(now) or passed_over(drive.lost_attempts()) != self._body.attempt.pass_over
 
     def _is_out_of_time(self, now: Micros) -> bool:
         """Whether nothing more of it is to begin here: its host stops, or has little time left."""

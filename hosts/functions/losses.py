@@ -39,15 +39,15 @@ def lost_steps(tries: Sequence[Try], *, was_suspect: bool, now: Micros) -> Losse
     `was_suspect` says that the job which drove them ran beside nothing else that was lost. One that was lost before,
     and has not begun again, was not under way.
     """
-    under_way = [one for one in tries if not one.losses or one.is_begun]
-    is_alone = was_suspect and sum(one.losses > 0 for one in under_way) == 1
+    under_way = [one for one in tries if not one.lost_attempts or one.is_begun]
+    is_alone = was_suspect and sum(one.lost_attempts > 0 for one in under_way) == 1
     rows: list[Recorded] = []
     failure: Failure | None = None
     for one in under_way:
         is_given_up = _is_given_up(one, is_alone=is_alone)
         may_again = not is_given_up or bool(one.asked.undoes)
         rows.append(lost_step(one, now, may_again=may_again))
-        if may_again and (is_given_up or one.losses + 1 >= _NEVER_ALONE * _losses_max(one)):
+        if may_again and (is_given_up or one.lost_attempts + 1 >= _NEVER_ALONE * _losses_max(one)):
             failure = failure or _not_done(one)
     return Losses(rows=tuple(rows), failure=failure)
 
@@ -55,7 +55,7 @@ def lost_steps(tries: Sequence[Try], *, was_suspect: bool, now: Micros) -> Losse
 def _is_given_up(one: Try, *, is_alone: bool) -> bool:
     """Whether a step that was lost once more is not tried again: it may be tried once, or was alone."""
     most = _losses_max(one)
-    return one.losses + 1 >= most and (is_alone or most == 1)
+    return one.lost_attempts + 1 >= most and (is_alone or most == 1)
 
 
 def _losses_max(one: Try) -> int:
@@ -66,7 +66,7 @@ def _losses_max(one: Try) -> int:
 
 
 def _not_done(one: Try) -> Failure:
-    step, times = one.asked.step, one.losses + 1
+    step, times = one.asked.step, one.lost_attempts + 1
     what = f"what takes back a step, {step!r}, was" if one.asked.undoes else f"step {step!r} was"
     message = f"{what} lost with its worker {times} times; `run resume` has it tried again"
     return Failure(code=CompensationError.code if one.asked.undoes else LOST_WORKER, message=message)
@@ -80,9 +80,9 @@ def begins_again(
     What was lost often runs beside no other that was lost, unless those have been under way for so long that they may
     wait for it: `waited` is since when none has begun. `turn` is another number each time that the function is driven.
     """
-    suspects = [one for one in waiting if one.losses >= SUSPECT_AFTER]
-    others = [one for one in waiting if one.losses < SUSPECT_AFTER]
-    if others and not any(one.losses >= SUSPECT_AFTER for one in under_way):
+    suspects = [one for one in waiting if one.lost_attempts >= SUSPECT_AFTER]
+    others = [one for one in waiting if one.lost_attempts < SUSPECT_AFTER]
+    if others and not any(one.lost_attempts >= SUSPECT_AFTER for one in under_way):
         return others
     if not waiting or (under_way and waited < ALONE_FOR):
         return []

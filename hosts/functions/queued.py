@@ -17,7 +17,9 @@ async def run_queued(body: Body, threads: CapacityLimiter) -> Outcome:
     """Do the step of an attempt, and return how that ended. Raises only the cancellation of whoever runs it."""
     attempt, step = body.attempt, cast("StepStage[Any, object]", body.stage).step
     asked = StepAsked(call=attempt.node, step=step.name, arguments=body.work.input, definition=step)
-    one = Try(asked=asked, number=attempt.attempt, most=attempt.max_attempts, losses=attempt.losses)
+    one = Try(
+        asked=asked, number=attempt.attempt, most=attempt.max_attempts, lost_attempts=attempt.lost_attempts
+    )
     pulses = Pulses(body.runtime, body.parts.clock, is_first=attempt.epoch == 1)
     try:
         recorded = await run_step(body, one, body.parts.clock, threads, _never, pulses)

@@ -141,7 +141,7 @@ def _call(body: Body, one: Try, step: Step[..., object]) -> BodyCall:
         body.call,
         step=step.name,
         attempt=one.number,
-        max_attempts=attempts + one.losses,
+        max_attempts=attempts + one.lost_attempts,
         idempotency_key=_idempotency_key(body, one),
     )
 
@@ -266,7 +266,7 @@ def _failed(
     if retry_at is None and raised.arguments is not None:
         facts["arguments"] = raised.arguments
     wait = None if retry_at is None else retry_at - now
-    if body.attempt.kind is JobKind.DRIVE:  # the attempt of a queued step is logged when it is settled
+    if body.attempt.kind is JobKind.WORKFLOW:  # the attempt of a queued step is logged when it is settled
         log_failed_try(body.work.run, step.name, one.number, raised.type, raised.message, wait)
     return Recorded(
         type="step.failed" if retry_at is None else "step.retrying",
@@ -303,7 +303,7 @@ def lost_step(one: Try, now: Micros, *, may_again: bool) -> Recorded:
         attempt=one.number,
         retry_at=now if may_again else None,
         undoes=one.asked.undoes or None,
-        losses=one.losses + 1,
+        lost_attempts=one.lost_attempts + 1,
         given=None if may_again else _kept_arguments(one, step),
     )
 

@@ -28,13 +28,13 @@ class Try:
     at: Micros | None = None
     run: str | None = None
     most: int | None = None
-    losses: int = 0
+    lost_attempts: int = 0
     is_begun: bool = False
 
     @property
     def counted(self) -> int:
         """Which try it is of those that were not lost."""
-        return self.number - self.losses
+        return self.number - self.lost_attempts
 
 
 @attrs.define(eq=False)

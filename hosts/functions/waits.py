@@ -41,7 +41,7 @@ class OpenStep:
     attempts: int
     since: Micros
     retry_at: Micros | None = None
-    losses: int = 0
+    lost_attempts: int = 0
 
 
 @attrs.frozen(kw_only=True)
@@ -108,8 +108,8 @@ def _open_step(one: Try, now: Micros, last_at: Micros) -> OpenStep:
         step=one.asked.step,
         site=one.asked.site,
         attempt=one.number,
-        attempts=policy_from(retry or Retry()).attempts + one.losses,
-        losses=one.losses,
+        attempts=policy_from(retry or Retry()).attempts + one.lost_attempts,
+        lost_attempts=one.lost_attempts,
         since=last_at if one.at is None else one.at,
         retry_at=one.at if one.at is not None and one.at > now else None,
     )

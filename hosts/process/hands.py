@@ -68,7 +68,7 @@ class Hands:
     def begin(self, attempt: Attempt) -> Body:
         """Return the body of an attempt that is to start now."""
         body = self._ready.pop(attempt)
-        if attempt.kind is JobKind.DRIVE:
+        if attempt.kind is JobKind.WORKFLOW:
             body = attrs.evolve(body, parts=self._parts_of(body))
         self.calls.counts.started += 1
         self.calls.said[attempt] = body.runtime

@@ -258,7 +258,7 @@ class WorkerMachine:
         again = {attempt.job for attempt in attempts}
         actions += self._running.cancel(held for held in self._running.held if held.job in again)
         # Beside a job that was lost, some of what was found is not taken: others may have been found in its place.
-        self._wanted = self._wanted or any(attempt.losses for attempt in attempts)
+        self._wanted = self._wanted or any(attempt.lost_attempts for attempt in attempts)
         turn = Turn(now)
         for attempt in attempts:
             self._start(now, attempt, turn, actions)

@@ -52,7 +52,7 @@ class Room:
         del self._inside[attempt.job, attempt.epoch]
         self._busy_in[attempt.queue] -= 1
         # What was passed over beside a job that was lost may now be had.
-        return attempt.queue in self._filled or attempt.losses > 0
+        return attempt.queue in self._filled or attempt.lost_attempts > 0
 
     def _lanes(self) -> tuple[Lane, ...]:
         lanes: list[Lane] = []

@@ -27,7 +27,7 @@ async def run_body(body: Body, threads: CapacityLimiter) -> Outcome:
     if body.is_out_of_time:
         return body.out_of_time()
     speaking.set(body.runtime)  # each body has a task, and so a context, of its own
-    if body.attempt.kind is JobKind.DRIVE:
+    if body.attempt.kind is JobKind.WORKFLOW:
         return await drive(body, threads)
     if body.attempt.kind is JobKind.STEP:
         return await run_queued(body, threads)

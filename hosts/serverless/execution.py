@@ -68,7 +68,7 @@ class AttemptExecutor:
     @contextmanager
     def holding(self, attempts: Iterable[Attempt]) -> Generator[None]:
         """Count attempts among what runs here."""
-        names = {(one.job, one.epoch): one for one in attempts if one.losses}
+        names = {(one.job, one.epoch): one for one in attempts if one.lost_attempts}
         self._inside |= names
         try:
             yield

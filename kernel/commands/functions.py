@@ -94,7 +94,7 @@ class Recorded:
     undoes: str | None = None
     queued: Queued | None = None
     job: int | None = None
-    losses: int = 0
+    lost_attempts: int = 0
     channel: str | None = None
     given: str | None = None
 
@@ -128,7 +128,7 @@ class JobRecord(Command[JobRecorded]):
     seen: int
     rows: tuple[Recorded, ...] = ()
     host: str = ""
-    losses: int = 0
+    lost_attempts: int = 0
     received: tuple[int, ...] = ()
 
 

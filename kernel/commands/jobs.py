@@ -27,19 +27,19 @@ class Attempt:
     item: int | None
     attempt: int
     max_attempts: int
-    losses: int = 0
-    input: str
+    lost_attempts: int = 0
+    input_ref: str
     total_until: Micros | None = None
 
     @property
     def is_suspect(self) -> bool:
         """Whether the job was lost with its workers so often that it is a suspect: see `Job.is_suspect`."""
-        return self.losses >= SUSPECT_AFTER
+        return self.lost_attempts >= SUSPECT_AFTER
 
     @property
     def pass_over(self) -> PassOver:
         """What must not run beside it: beside a suspect nothing that was lost, beside what was lost no suspect."""
-        return passed_over(self.losses)
+        return passed_over(self.lost_attempts)
 
 
 def passed_over(losses: int) -> PassOver:
@@ -241,7 +241,7 @@ class Parked:
     tag: ClassVar[str] = "waiting"
     seen: int
     wake_at: Micros | None = None
-    losses: int = 0
+    lost_attempts: int = 0
 
 
 @frozen(kw_only=True)

@@ -79,7 +79,7 @@ class DutyTaken:
     """Whether this session has the duty now, and until when whoever has it does."""
 
     taken: bool
-    until: Micros
+    expires_at: Micros
 
 
 @frozen(kw_only=True)

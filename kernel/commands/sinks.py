@@ -58,9 +58,9 @@ class StreamLease:
 
     run: str
     after: int
-    news: int
+    head_row: int
     suspect: bool = False
-    skips: str | None = None
+    skipped_rows: str | None = None
 
 
 @frozen(kw_only=True)

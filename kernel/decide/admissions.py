@@ -95,7 +95,7 @@ class Turns:
 def begin_run(draft: RunDraft, plan: Plan, run: Run) -> None:
     """Open the first group of a run, which is that of the stage with which a rerun begins."""
     groups = (at for at, group in enumerate(plan.groups) if run.rerun_from in {n.name for n in group.nodes})
-    begin(draft, plan, run.first_row, group=next(groups, 0), keeps=references_from(run.kept))
+    begin(draft, plan, run.first_row, group=next(groups, 0), keeps=references_from(run.inherited))
 
 
 def admits_jobs(state: State, run: Run, draft: RunDraft) -> tuple[str, ...]:
@@ -119,7 +119,7 @@ def decide_claim_pending(
     found = state.found[_waiting_runs(command)]
     runs = sorted(
         (run for run in map(state.tables.runs.get, found.runs) if run is not None),
-        key=lambda run: (run.namespace, run.concurrency_key or "", run.rank, run.key),
+        key=lambda run: (run.namespace, run.concurrency_key or "", run.queue_position, run.key),
     )
     slots = Slots(state, Waiting.RUNS)
     changes: list[Change] = []
@@ -177,7 +177,7 @@ def decide_admit(state: State, command: JobAdmit, now: Micros, _: Ids) -> Decisi
             for job in map(state.tables.job, found.jobs)
             if job is not None and job.state is JobState.LIMITED
         ),
-        key=lambda job: (job.namespace, job.concurrency_key or "", job.rank, job.key),
+        key=lambda job: (job.namespace, job.concurrency_key or "", job.queue_position, job.key),
     )
     slots = Slots(state, Waiting.JOBS)
     turns = Turns(state, now)

@@ -21,7 +21,7 @@ def work_cancelled(
 ) -> Decision[JobSettled]:
     """Note that the work is cancelled."""
     draft = RunDraft(run, now)
-    facts: dict[str, object] = {"attempt": job.attempts, "job": job.number, "key": job.waits_for}
+    facts: dict[str, object] = {"attempt": job.attempts, "job": job.number, "key": job.waiting_for}
     draft.append(
         STAGE_CANCELLED, node=job.node, item=job.item, epoch=job.epoch, data={**facts, **circumstances}
     )
@@ -48,16 +48,16 @@ def free_lost_cancel(draft: RunDraft, job: Job, now: Micros) -> Sequence[UpdateJ
 
     Returns what changes besides the draft: an ended run's own row stays as it is while it is tried again.
     """
-    lost = evolve(job, losses=job.losses + 1)
-    if lost.losses < losses_max(job.max_attempts):
+    lost = evolve(job, lost_attempts=job.lost_attempts + 1)
+    if lost.lost_attempts < losses_max(job.max_attempts):
         return (UpdateJob(rested(lost, now, now, draft.status)),)
     _give_up(draft, lost, lost_for_good(lost), {})
     return ()
 
 
 def _give_up(draft: RunDraft, job: Job, failure: Failure, circumstances: Mapping[str, object]) -> None:
-    facts = {**failure_facts(job, failure), "key": job.waits_for, **circumstances}
-    if job.losses:
-        facts["losses"] = job.losses
+    facts = {**failure_facts(job, failure), "key": job.waiting_for, **circumstances}
+    if job.lost_attempts:
+        facts["losses"] = job.lost_attempts
     draft.append(STAGE_CANCEL_FAILED, node=job.node, item=job.item, epoch=job.epoch, data=facts)
     draft.pay(job)

@@ -111,11 +111,11 @@ def reads_of_deliver(command: RunDeliver) -> Reads:
 def decide_deliver(state: State, command: RunDeliver, now: Micros, _: Ids) -> Decision[RunDelivered]:
     """Complete or fail the stage that waits for a run, if it still does. Repeating it does nothing."""
     owed = state.tables.job(_keys(command)[0])
-    if owed is None or owed.state is not JobState.OWED or owed.namespace != command.namespace:
+    if owed is None or owed.state is not JobState.PENDING_DELIVERY or owed.namespace != command.namespace:
         return Decision(RunDelivered(status="closed"))
-    if owed.input != canonical(command.parent):
+    if owed.input_ref != canonical(command.parent):
         raise InvalidCommandError(
-            f"job {command.job} is owed to {parse(owed.input)}, not to {command.parent}"
+            f"job {command.job} is owed to {parse(owed.input_ref)}, not to {command.parent}"
         )
     closed = CloseJob(owed.key)
     if command.parent is None:
@@ -125,7 +125,7 @@ def decide_deliver(state: State, command: RunDeliver, now: Micros, _: Ids) -> De
     if parent is None or parent.status in TERMINAL:
         return Decision(RunDelivered(status="closed"), (closed,))
     plan = state.plan_of(parent)
-    if plan.function is None and (waiting is None or waiting.waits_for != child.id):
+    if plan.function is None and (waiting is None or waiting.waiting_for != child.id):
         return Decision(RunDelivered(status="closed"), (closed,))
     if child.status is RunStatus.COMPLETED and command.output is None and command.failure is None:
         raise InvalidCommandError(f"run {child.id!r} has completed; its output is missing")

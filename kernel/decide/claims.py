@@ -57,7 +57,7 @@ def decide_claim(state: State, command: JobClaim, now: Micros, _: Ids) -> Decisi
         held = leased(job, command.session, starts.at(job))
         changes.append(UpdateJob(held))
         attempts.append(attempt_of(held))
-        if held.losses:
+        if held.lost_attempts:
             pass_over = attempts[-1].pass_over
     reply = JobsClaimed(attempts=tuple(attempts), admits_jobs=tuple(first))
     return Decision(reply, (*changes, *starts.changes()))
@@ -125,10 +125,10 @@ def decide_claim_one(state: State, command: JobClaimOne, now: Micros, _: Ids) ->
 
 def _is_passed_over(state: State, job: Job, command: JobClaimOne) -> bool:
     """Return whether a job may not run beside what its session holds, as far as the command and its batch tell."""
-    if not job.losses:
+    if not job.lost_attempts:
         return False
-    here = [one for one in state.tables.all_jobs() if one.session == command.session and one.losses]
-    beside = {command.pass_over, *(passed_over(one.losses) for one in here)}
+    here = [one for one in state.tables.all_jobs() if one.session == command.session and one.lost_attempts]
+    beside = {command.pass_over, *(passed_over(one.lost_attempts) for one in here)}
     return any(job.is_passed_over(one) for one in beside)
 
 
@@ -155,11 +155,11 @@ def _why_ignored(job: Job, command: JobClaimOne) -> tuple[IgnoredReason, Micros 
             return "held", None
         case JobState.SLEEPING:
             return ("waiting", None) if job.wake_at is None else ("not_due", _RETRY_LATER)
-        case JobState.HELD:
+        case JobState.PAUSED:
             return "paused", _RETRY_LATER
         case JobState.LIMITED:
             return "limited", _RETRY_LATER
-        case JobState.OWED:
+        case JobState.PENDING_DELIVERY:
             return "closed", None
         case JobState.QUEUED:
             return None if command.epoch == job.epoch else ("stale", None)

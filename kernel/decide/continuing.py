@@ -78,7 +78,7 @@ def _begun(
         version=plan.version,
         plan=plan.fingerprint,
         status=RunStatus.RUNNING,
-        rank=rank_of(now, run.priority),
+        queue_position=rank_of(now, run.priority),
         created_at=now,
         updated_at=now,
         last_row=0,
@@ -88,7 +88,7 @@ def _begun(
         error=None,
         rerun_of=None,
         rerun_from=None,
-        kept=None,
+        inherited=None,
         children=0,
         mailbox=None,
     )

@@ -34,7 +34,7 @@ def new_run(
         status=RunStatus.PENDING if waits else RunStatus.RUNNING,
         queue=command.queue or DEFAULT_QUEUE,
         priority=command.priority,
-        rank=rank_of(start_at or now, command.priority),
+        queue_position=rank_of(start_at or now, command.priority),
         created_at=now,
         updated_at=now,
         last_row=opening.rows,

@@ -72,7 +72,7 @@ def put_right(
         draft.open_cancel(stage_of(plan.node(name)), row, item, _key(state, run, name, item, row))
     # One that nobody holds any more has failed in its last attempt, if that was the last: it gets another.
     resting = (
-        attrs.evolve(job, attempts=min(job.attempts, job.losses + job.max_attempts - 1))
+        attrs.evolve(job, attempts=min(job.attempts, job.lost_attempts + job.max_attempts - 1))
         for job in debts.astray
     )
     return (

@@ -64,9 +64,11 @@ def fail_attempt(
 def lost_for_good(job: Job) -> Failure:
     """Return why a job is given up that was lost once more, with that loss counted."""
     lost = f"the worker that held attempt {job.attempts} was lost"
-    if job.losses > SUSPECT_AFTER:
-        alone = job.losses - SUSPECT_AFTER
-        lost += f": {job.losses} were in all, the last {alone} beside nothing else that was lost before"
+    if job.lost_attempts > SUSPECT_AFTER:
+        alone = job.lost_attempts - SUSPECT_AFTER
+        lost += (
+            f": {job.lost_attempts} were in all, the last {alone} beside nothing else that was lost before"
+        )
     return Failure(code=LOST_WORKER, message=lost, retryable=False)
 
 
@@ -111,7 +113,7 @@ def fail_stage(
         payload=what,
         data={**facts, **circumstances},
     )
-    goes_on = job.kind is JobKind.CHECK and not is_work_over(failure.code)
+    goes_on = job.kind is JobKind.POLL and not is_work_over(failure.code)
     if enough is not None and not _is_missed(draft, enough, job):
         if goes_on:
             draft.leave_work(job, stage_of(node))
@@ -119,12 +121,12 @@ def fail_stage(
             draft.close_job(job)
         item_failed(draft, plan, progress_from(draft.progress), job, row)
         return
-    if job.kind is JobKind.CHECK and not goes_on and stage_of(node).cancel is not None:
+    if job.kind is JobKind.POLL and not goes_on and stage_of(node).cancel is not None:
         draft.close_job(job)  # or else its work would be cancelled with that of the others
     where: dict[str, object] = (
         {"stage": job.node} if job.item is None else {"stage": job.node, "item": job.item}
     )
-    if job.kind is JobKind.DRIVE:
+    if job.kind is JobKind.WORKFLOW:
         where["function"] = True
     error = {**facts, **where}
     draft.append("run.failed", data=error)
@@ -149,7 +151,7 @@ def policy_of(plan: Plan, job: Job, rule: int | None) -> RetryPolicy:
     stage: StagePlan = stage_of(plan.node(job.node))
     if job.kind is JobKind.CANCEL and stage.cancel:
         return stage.cancel.retry
-    return stage.check.retry if job.kind is JobKind.CHECK and stage.check else stage.policy(rule)
+    return stage.check.retry if job.kind is JobKind.POLL and stage.check else stage.policy(rule)
 
 
 def backoff(policy: RetryPolicy, key: JobKey, attempt: int) -> Micros:

@@ -54,8 +54,8 @@ def attempt_of(job: Job) -> Attempt:
         item=job.item,
         attempt=job.attempts,
         max_attempts=job.max_attempts,
-        losses=job.losses,
-        input=job.input,
+        lost_attempts=job.lost_attempts,
+        input_ref=job.input_ref,
         total_until=job.total_until,
     )
 

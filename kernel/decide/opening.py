@@ -78,9 +78,11 @@ def _of(run: Run, job: Job, priority: int | None) -> Job:
         kind=job.kind,
         node=job.node,
         priority=run.priority if priority is None else priority,
-        rank=run.rank if priority is None else rank_of(run.rank, priority - run.priority),
+        queue_position=run.queue_position
+        if priority is None
+        else rank_of(run.queue_position, priority - run.priority),
         max_attempts=job.max_attempts,
-        input=job.input,
+        input_ref=job.input_ref,
         timeout_total=job.timeout_total,
         heartbeat_timeout=job.heartbeat_timeout,
     )

@@ -55,7 +55,7 @@ def news_of(rows: Iterable[HistoryRow], runs: Mapping[str, Run], sinks: Sequence
         if row.run not in last or last[row.run].number < row.number:
             last[row.run] = row
     return [
-        AddNews(News(sink=sink.key, run=key, news=row.number, at=row.at))
+        AddNews(News(sink=sink.key, run=key, head_row=row.number, at=row.at))
         for key, row in last.items()
         for sink in sinks
         if sink.namespace == runs[key].namespace
@@ -82,9 +82,9 @@ def decide_flush(state: State, command: OutboxFlush, now: Micros, ids: Ids) -> D
         StreamLease(
             run=stream.run,
             after=stream.delivered,
-            news=stream.news,
+            head_row=stream.head_row,
             suspect=stream.failed_at is not None,
-            skips=stream.skips,
+            skipped_rows=stream.skipped_rows,
         )
         for stream in due
     )
@@ -154,7 +154,7 @@ def decide_settle(state: State, command: OutboxSettle, now: Micros, _: Ids) -> D
             after = with_failure(sink, now, error[:ERROR_MAX], command.retry_after)
         if after != sink:
             changes.insert(0, UpdateSink(after))
-    parked = tuple(stream.run for stream in streams if stream.state is StreamState.PARKED)
+    parked = tuple(stream.run for stream in streams if stream.state is StreamState.DEAD_LETTERED)
     reply = OutboxSettled(
         fenced=tuple(fenced), parked=parked, retry_at=None if after is None else after.retry_at
     )
@@ -163,13 +163,13 @@ def decide_settle(state: State, command: OutboxSettle, now: Micros, _: Ids) -> D
 
 def _moved(stream: Stream, number: int, now: Micros) -> Stream:
     delivered = max(stream.delivered, number)
-    news = max(stream.news, delivered)
+    news = max(stream.head_row, delivered)
     if delivered > stream.delivered:
-        stream = attrs.evolve(stream, attempts=0, refused=None, failed_at=None, error=None)
+        stream = attrs.evolve(stream, attempts=0, refused_row=None, failed_at=None, error=None)
     return attrs.evolve(
         stream,
         delivered=delivered,
-        news=news,
+        head_row=news,
         holder=None,
         due_at=now if delivered < news else None,
     )
@@ -192,12 +192,12 @@ def _refused(stream: Stream, refusal: Refused, sink: Sink, now: Micros, *, count
         moved,
         holder=None,
         attempts=attempts,
-        refused=refusal.number,
+        refused_row=refusal.number,
         failed_at=now,
         error=refusal.error[:ERROR_MAX],
     )
     if attempts >= (PARK_AFTER if refusal.final else PARK_AFTER_FAILURES):
-        return attrs.evolve(failed, state=StreamState.PARKED, due_at=None, parked_at=now)
+        return attrs.evolve(failed, state=StreamState.DEAD_LETTERED, due_at=None, dead_lettered_at=now)
     # After the sink's own pause, so that next time others are tried before it.
     delay = _DELAY_MIN * 2 ** min(attempts if counts else sink.failures + 1, 20)
     return attrs.evolve(failed, due_at=now + min(delay, _DELAY_MAX))
@@ -224,7 +224,7 @@ def decide_sweep(state: State, command: OutboxSweep, now: Micros, _: Ids) -> Dec
     changes: list[Change] = [AddNews(attrs.evolve(news, at=now)) for news in found.news]
     began = command.began
     if found.next is None and began is not None:
-        walked = [attrs.evolve(sink, walked_at=began) for sink in sinks if not is_walked(sink)]
+        walked = [attrs.evolve(sink, swept_at=began) for sink in sinks if not is_walked(sink)]
         changes += [UpdateSink(sink) for sink in walked]
         sinks = walked
     reply = OutboxSwept(
@@ -239,7 +239,7 @@ def decide_sweep(state: State, command: OutboxSweep, now: Micros, _: Ids) -> Dec
 
 def is_walked(sink: Sink) -> bool:
     """Whether all runs were looked at since every process knows the sink."""
-    return sink.walked_at is not None and sink.walked_at >= sink.created_at + KNOWN_EVERYWHERE
+    return sink.swept_at is not None and sink.swept_at >= sink.created_at + KNOWN_EVERYWHERE
 
 
 def reads_of_replay(command: DeadLetterReplay) -> Reads:
@@ -258,22 +258,22 @@ def decide_replay(
 
 
 def _unparked(stream: Stream, command: DeadLetterReplay, now: Micros) -> Stream:
-    delivered, skips = stream.delivered, stream.skips
-    if command.skip and stream.refused is not None:
+    delivered, skips = stream.delivered, stream.skipped_rows
+    if command.skip and stream.refused_row is not None:
         left_out = cast("dict[str, str]", parse(skips)) if skips else {}
-        if str(stream.refused) in left_out:
-            delivered = max(delivered, stream.refused)
-        skips = canonical({**left_out, str(stream.refused): command.reason[:ERROR_MAX]})
+        if str(stream.refused_row) in left_out:
+            delivered = max(delivered, stream.refused_row)
+        skips = canonical({**left_out, str(stream.refused_row): command.reason[:ERROR_MAX]})
     return attrs.evolve(
         stream,
         state=StreamState.READY,
         delivered=delivered,
-        skips=skips,
+        skipped_rows=skips,
         due_at=now,
         attempts=0,
-        refused=None,
+        refused_row=None,
         failed_at=None,
-        parked_at=None,
+        dead_lettered_at=None,
         error=None,
     )
 

@@ -151,13 +151,15 @@ def free_lost_step(state: State, draft: RunDraft, run: Run, job: Job, now: Micro
     """Free the job of a step whose holder is gone; return False if it was lost too often: the step has failed."""
     raised = raised_from(StepLostError(step_of(job.definition) or "", job.attempts))
     error: dict[str, object] = {"type": raised.type, "message": raised.message, "code": raised.code}
-    lost = evolve(job, losses=job.losses + 1)
-    if lost.losses < losses_max(job.max_attempts):
-        _try_again(state, draft, run, lost, {"error": error, "lost": True, "losses": lost.losses}, now)
+    lost = evolve(job, lost_attempts=job.lost_attempts + 1)
+    if lost.lost_attempts < losses_max(job.max_attempts):
+        _try_again(state, draft, run, lost, {"error": error, "lost": True, "losses": lost.lost_attempts}, now)
         return True
     if raised.arguments is not None:
         error["arguments"] = raised.arguments
-    _end(state, draft, run, job, STEP_FAILED, {"error": error, "lost": True, "losses": lost.losses}, now)
+    _end(
+        state, draft, run, job, STEP_FAILED, {"error": error, "lost": True, "losses": lost.lost_attempts}, now
+    )
     return False
 
 

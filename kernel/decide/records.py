@@ -54,8 +54,8 @@ def reads_of_record(command: JobRecord) -> Reads:
     """Read the run, then the job, and the rows that the function has not been told."""
     if command.seen < 0:
         raise InvalidCommandError(f"seen is {command.seen}; it must be the number of a row, or 0")
-    if command.losses < 0:
-        raise InvalidCommandError(f"losses is {command.losses}; it must be a number of losses, or 0")
+    if command.lost_attempts < 0:
+        raise InvalidCommandError(f"losses is {command.lost_attempts}; it must be a number of losses, or 0")
     key = named_job(command.job)
     names: list[RunName] = []
     jobs = [key]
@@ -86,7 +86,7 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
     if held is None:
         return Decision(JobRecorded(status="fenced"))
     before, job = held
-    if job.kind is not JobKind.DRIVE:
+    if job.kind is not JobKind.WORKFLOW:
         raise InvalidCommandError(f"job {command.job} is of kind {job.kind}; only functions are recorded")
     run = having_received(before, command.received)
     unseen = tuple(row for row in state.unseen[run.key] if row.number > command.seen)
@@ -130,10 +130,13 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
     changes: tuple[Change, ...] = (*draft.changes(), *more) if is_changed else ()
     if any(row.type in UPDATE_ANSWERS for row in draft.rows):
         draft.hints.append(RunHint(run=run.key))  # somebody waits for that
-    if draft.rows and (job.losses > command.losses or job.attempts > 1):
+    if draft.rows and (job.lost_attempts > command.lost_attempts or job.attempts > 1):
         # It has come further than before: only what was lost and is still under way is held against it. It may not get
         # to be a suspect here, where it may be beside others that were lost.
-        changes = (*changes, UpdateJob(evolve(job, attempts=1, losses=min(job.losses, command.losses))))
+        changes = (
+            *changes,
+            UpdateJob(evolve(job, attempts=1, lost_attempts=min(job.lost_attempts, command.lost_attempts))),
+        )
     return Decision(reply, changes, tuple(draft.hints))
 
 
@@ -180,8 +183,8 @@ def _append(draft: RunDraft, job: Job, recorded: Recorded, host: str) -> None:
         facts[STEP_GIVEN] = recorded.given
     if recorded.error is not None:
         facts["error"] = parse(recorded.error)
-    if recorded.losses:
-        facts |= {"lost": True, "losses": recorded.losses}
+    if recorded.lost_attempts:
+        facts |= {"lost": True, "losses": recorded.lost_attempts}
     draft.append(
         recorded.type, node=job.node, item=job.item, epoch=job.epoch, payload=recorded.output, data=facts
     )
@@ -220,7 +223,7 @@ def park(before: Run, run: Run, job: Job, parked: Parked, now: Micros) -> Decisi
     wake_at = None if parked.wake_at is None else max(parked.wake_at, now)
     if parked.seen < run.last_row:
         wake_at = now
-    resting = rested(evolve(job, attempts=0, losses=parked.losses), wake_at, now, run.status)
+    resting = rested(evolve(job, attempts=0, lost_attempts=parked.lost_attempts), wake_at, now, run.status)
     reply = JobSettled(status="settled", run_status=run.status, retry_at=wake_at)
     received = RunDraft(run, now).changes() if run.mailbox != before.mailbox else ()
     return Decision(reply, (*received, UpdateJob(resting)), hints_of(resting))
@@ -230,7 +233,7 @@ def result_refused(run: Run, job: Job, failure: Failure, now: Micros) -> Decisio
     """Have a function driven again that ended with what can't be stored: it fails then, and takes back what it did."""
     draft = RunDraft(run, now)
     draft.append(RESULT_REFUSED, node=job.node, epoch=job.epoch, data={"message": failure.message})
-    resting = rested(evolve(job, attempts=0, losses=0), now, now, run.status)
+    resting = rested(evolve(job, attempts=0, lost_attempts=0), now, now, run.status)
     reply = JobSettled(status="settled", run_status=run.status, retry_at=now)
     return Decision(reply, (*draft.changes(), UpdateJob(resting)), (*draft.hints, *hints_of(resting)))
 
@@ -260,7 +263,7 @@ def block(
 ) -> Decision[JobSettled]:
     """Hold what can't go on until somebody has resumed its run."""
     draft = RunDraft(run, now)
-    if job.kind is JobKind.DRIVE:
+    if job.kind is JobKind.WORKFLOW:
         block_run(state, draft, job, failure, now, circumstances)
     else:
         _block_stage(state, draft, job, failure, now, circumstances)

@@ -37,7 +37,7 @@ def _check(run: Run, left: Leavings, state: State) -> None:
     if left.owes or any(state.tables.jobs.get(key) for key in left.runs):
         raise RemoveRefusedError(run.id, _owed(left, state))
     late = sorted(
-        {*left.unheard, *(stream.sink for stream in left.streams if stream.delivered < stream.news)}
+        {*left.unheard, *(stream.sink for stream in left.streams if stream.delivered < stream.head_row)}
     )
     if late:
         names = ", ".join(repr(left.sinks.get(sink, sink)) for sink in late)

@@ -75,7 +75,9 @@ def decide_repair(state: State, command: RunRepair, now: Micros, _: Ids) -> Deci
             changes.extend(made)
             hints.extend(draft.hints)
             repaired.append(run.id)
-    owes = found.owes or any(isinstance(one, AddJob) and one.job.state is JobState.OWED for one in changes)
+    owes = found.owes or any(
+        isinstance(one, AddJob) and one.job.state is JobState.PENDING_DELIVERY for one in changes
+    )
     reply = RunRepaired(repaired=tuple(repaired), checked=found.checked, next=found.next, owes=owes)
     return Decision(reply, tuple(changes), tuple(hints))
 
@@ -86,7 +88,11 @@ def _meant(command: RunRepair) -> Unsound:
 
 def _cleared(state: State, run: Run, jobs: Sequence[Job], now: Micros, *, tell: bool) -> Sequence[Change]:
     """Take away what a run still has that has ended, so that nobody works for it any more; let it pay what it owes."""
-    owed = [job.input for job in state.tables.jobs.get(run.key, {}).values() if job.state is JobState.OWED]
+    owed = [
+        job.input_ref
+        for job in state.tables.jobs.get(run.key, {}).values()
+        if job.state is JobState.PENDING_DELIVERY
+    ]
     tells = tell and run.parent is not None and canonical(run.parent) not in owed
     has_work = any(row.type == STAGE_SUSPENDED for row in state.completed.get(run.key, ()))
     has_work |= any(job.kind is JobKind.CANCEL for job in state.tables.jobs.get(run.key, {}).values())
@@ -294,7 +300,7 @@ def _is_astray(state: State, run: Run, job: Job) -> bool:
     """Whether a job is in a state out of which nothing will take it."""
     if job.state is JobState.LEASED:
         return job.session not in state.tables.sessions
-    if (job.state is JobState.HELD) != (run.status in HELD) or job.session is not None:
+    if (job.state is JobState.PAUSED) != (run.status in HELD) or job.session is not None:
         return True
     match job.state:
         case JobState.SLEEPING:

@@ -186,7 +186,7 @@ def _next_generation(before: Run, plan: Plan, begins: _Begins, key: str, now: Mi
         status=RunStatus.RUNNING if before.concurrency_key is None else RunStatus.PENDING,
         start_at=None,
         deadline=deadline,
-        rank=rank_of(now, before.priority),
+        queue_position=rank_of(now, before.priority),
         created_at=now,
         updated_at=now,
         ended_at=None,
@@ -201,7 +201,7 @@ def _next_generation(before: Run, plan: Plan, begins: _Begins, key: str, now: Mi
         children=0,
         rerun_of=before.key,
         rerun_from=begins.start,
-        kept=begins.kept,
+        inherited=begins.kept,
         mailbox=None,
     )
 

@@ -290,7 +290,7 @@ def decide_resume(state: State, command: RunResume, now: Micros, _: Ids) -> Deci
     draft = RunDraft(run, now)
     draft.append("run.resumed", data=_reason(command.reason))
     draft.resume()
-    return _rested(state, draft, run, (JobState.HELD,), now)
+    return _rested(state, draft, run, (JobState.PAUSED,), now)
 
 
 def _rested(

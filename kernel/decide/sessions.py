@@ -149,19 +149,19 @@ def free_lost(state: State, draft: RunDraft, run: Run, job: Job, now: Micros) ->
     if job.kind is JobKind.STEP:
         return free_lost_step(state, draft, run, job, now)
     plan = state.plan_of(run)
-    if job.attempts >= job.max_attempts and job.kind is JobKind.DRIVE:
+    if job.attempts >= job.max_attempts and job.kind is JobKind.WORKFLOW:
         message = f"{job.attempts} workers in a row were lost with it, and it came no further"
         block_run(state, draft, job, Failure(code=LOST_WORKER, message=message), now, {})
         return False
-    lost = evolve(job, losses=job.losses + 1)
-    if job.kind is not JobKind.DRIVE and lost.losses >= losses_max(job.max_attempts):
+    lost = evolve(job, lost_attempts=job.lost_attempts + 1)
+    if job.kind is not JobKind.WORKFLOW and lost.lost_attempts >= losses_max(job.max_attempts):
         fail_stage(draft, plan, lost, lost_for_good(lost), {})
         return False
     if is_over(job, now):
         message = f"the worker that held attempt {job.attempts} was lost"
         fail_stage(draft, plan, job, out_of_time(job, Failure(code=LOST_WORKER, message=message)), {})
         return False
-    facts: dict[str, object] = {"attempt": job.attempts, "losses": lost.losses}
+    facts: dict[str, object] = {"attempt": job.attempts, "losses": lost.lost_attempts}
     draft.append("stage.lost", node=job.node, item=job.item, epoch=job.epoch, data=facts)
     draft.rest_job(lost, now)
     return True
@@ -176,13 +176,13 @@ def decide_duty(state: State, command: DutyTake, now: Micros, _: Ids) -> Decisio
     """Give it to the session if it is free, expired, or its own already."""
     _open_session(state, command.session)
     duty = state.tables.duties.get(command.name)
-    if duty is not None and duty.until > now and duty.session != command.session:
-        return Decision(DutyTaken(taken=False, until=duty.until))
+    if duty is not None and duty.expires_at > now and duty.session != command.session:
+        return Decision(DutyTaken(taken=False, expires_at=duty.expires_at))
     until = now + command.lease
-    taken = Duty(name=command.name, session=command.session, until=until)
+    taken = Duty(name=command.name, session=command.session, expires_at=until)
     # A duty that nobody has had yet can't be locked: of two that add it, one conflicts, and looks again.
     change = AddDuty(taken) if duty is None else PutDuty(taken)
-    return Decision(DutyTaken(taken=True, until=until), (change,))
+    return Decision(DutyTaken(taken=True, expires_at=until), (change,))
 
 
 def _open_session(state: State, session: str) -> Session:

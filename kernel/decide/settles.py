@@ -69,13 +69,13 @@ PAGE_BYTES_MAX: Final = 32_768
 PAGE_ITEMS_MAX: Final = 100
 _OUTCOMES: Final[dict[JobKind, tuple[type[Outcome], ...]]] = {
     JobKind.STAGE: (Completed, Suspended, Failed, Blocked),
-    JobKind.EXPAND: (Expanded, Failed, Blocked),
-    JobKind.TEST: (Tested, Failed, Blocked),
-    JobKind.CHECK: (Completed, NotYet, Failed, Blocked),
+    JobKind.EXPAND_MAP: (Expanded, Failed, Blocked),
+    JobKind.CONDITION: (Tested, Failed, Blocked),
+    JobKind.POLL: (Completed, NotYet, Failed, Blocked),
     JobKind.CANCEL: (Cancelled, Failed),
     JobKind.CHILD: (Started, Failed, Blocked),
     JobKind.DELIVER: (),
-    JobKind.DRIVE: (Completed, Failed, Cancelled, Parked, Blocked, Continued),
+    JobKind.WORKFLOW: (Completed, Failed, Cancelled, Parked, Blocked, Continued),
     JobKind.STEP: (StepGave, StepRaised),
 }
 """How a job of each kind can end."""
@@ -149,7 +149,7 @@ def _ended(
     match command.outcome:
         case Completed(output=output):
             return _completed(state, command, run, job, output, now, ids)
-        case ResultRefused(failure=failure) if job.kind is JobKind.DRIVE:
+        case ResultRefused(failure=failure) if job.kind is JobKind.WORKFLOW:
             return result_refused(run, job, failure, now)
         case Failed(failure=failure):
             return _failed(state, command, run, job, failure, now, ids)
@@ -165,7 +165,7 @@ def _ended(
             return _settled(state, run, draft, retry_at=retry_at)
         case NotYet(check_after=check_after):
             return _checked(state, command, run, job, None, check_after, now)
-        case Cancelled(reason=reason) if job.kind is JobKind.DRIVE:
+        case Cancelled(reason=reason) if job.kind is JobKind.WORKFLOW:
             draft = function_cancelled(state, run, reason, now)
             return _succeeded(state, run, draft, _settled(state, run, draft), now, ids)
         case Cancelled():
@@ -262,7 +262,7 @@ def _started(
 def _failed(
     state: State, command: JobSettle, run: Run, job: Job, failure: Failure, now: Micros, ids: Ids
 ) -> Decision[JobSettled]:
-    if job.kind is JobKind.CHECK and failure.retryable:
+    if job.kind is JobKind.POLL and failure.retryable:
         return _checked(state, command, run, job, failure, None, now)
     if job.kind is JobKind.CANCEL:
         return cancel_failed(run, state.plan_of(run), job, failure, _told(command, failure), now)

@@ -128,9 +128,9 @@ def wake_driver(state: State, draft: RunDraft, run: Run, now: Micros) -> None:
             draft.hints.append(RunHint(run=run.key))
         case JobState.SLEEPING:
             draft.rest_job(job, now)
-        case JobState.HELD if draft.status is RunStatus.CANCELLING:
+        case JobState.PAUSED if draft.status is RunStatus.CANCELLING:
             draft.rest_job(job, now)
-        case JobState.HELD if job.wake_at is not None:
+        case JobState.PAUSED if job.wake_at is not None:
             draft.update_job(evolve(job, wake_at=None))
         case _:
             pass
@@ -160,5 +160,5 @@ def tell_to_end(
     draft.cancel(error)
     wake_driver(state, draft, run, now)
     for job in state.tables.jobs.get(run.key, {}).values():  # all of them, if the run was held
-        if job.kind is JobKind.STEP and job.state is JobState.HELD:
+        if job.kind is JobKind.STEP and job.state is JobState.PAUSED:
             draft.rest_job(job, job.wake_at or now)

@@ -79,12 +79,12 @@ def checked(
     if failure is None:
         attempts, losses, wait = 0, 0, check_after or job.check_after
     else:
-        attempts, losses = job.attempts, job.losses
+        attempts, losses = job.attempts, job.lost_attempts
         wait = wait_of(policy_of(plan, job, None), job, failure)
         if job.tries >= job.max_attempts:
             attempts, losses, wait = 0, 0, max(wait, job.check_after)
     until = now if job.wake_at is not None else _next(now + wait, job.give_up_at)
-    return rested(evolve(job, attempts=attempts, losses=losses), until, now, run.status)
+    return rested(evolve(job, attempts=attempts, lost_attempts=losses), until, now, run.status)
 
 
 def _next(at: Micros, give_up_at: Micros | None) -> Micros:
@@ -93,12 +93,12 @@ def _next(at: Micros, give_up_at: Micros | None) -> Micros:
 
 def reads_of_poll(command: StagePollSuspended) -> Reads:
     """Search for checks that are due."""
-    return Reads(search=Due(command.limit, JobKind.CHECK))
+    return Reads(search=Due(command.limit, JobKind.POLL))
 
 
 def decide_poll(state: State, command: StagePollSuspended, now: Micros, _: Ids) -> Decision[JobsWoken]:
     """Queue them."""
-    return queued(state, Due(command.limit, JobKind.CHECK), now)
+    return queued(state, Due(command.limit, JobKind.POLL), now)
 
 
 def reads_of_wake(command: StageWake) -> Reads:
@@ -123,7 +123,7 @@ def decide_wake(state: State, command: StageWake, now: Micros, _: Ids) -> Decisi
         if job.kind is JobKind.STAGE or job.state is JobState.LEASED:
             changes.append(UpdateJob(evolve(job, wake_at=now)))
             early += 1
-        elif job.state is JobState.HELD:
+        elif job.state is JobState.PAUSED:
             changes.append(UpdateJob(evolve(job, wake_at=None)))
         else:
             awake = evolve(job, state=JobState.QUEUED, wake_at=None)
@@ -133,16 +133,16 @@ def decide_wake(state: State, command: StageWake, now: Micros, _: Ids) -> Decisi
 
 
 def _is_wakeable(job: Job) -> bool:
-    return job.kind is JobKind.CHECK or (job.kind is JobKind.STAGE and job.state is JobState.LEASED)
+    return job.kind is JobKind.POLL or (job.kind is JobKind.STAGE and job.state is JobState.LEASED)
 
 
 def _checks(tables: Tables, meant: Wakeable) -> Iterator[Job]:
     """Yield those of the checks that were read or opened which are meant."""
     run = None if meant.run_id is None else tables.run_named(RunName(meant.namespace, meant.run_id))
     for job in tables.all_jobs():
-        if job.kind is not JobKind.CHECK or job.namespace != meant.namespace:
+        if job.kind is not JobKind.POLL or job.namespace != meant.namespace:
             continue
-        by_key = meant.key is not None and job.waits_for == meant.key
+        by_key = meant.key is not None and job.waiting_for == meant.key
         by_name = run is not None and (job.run, job.node) == (run.key, meant.stage)
         if by_key or (by_name and meant.item in (None, job.item)):
             yield job

@@ -72,7 +72,7 @@ _NEXT_PHASE: Final = {"stage.tested": Phase.BODY, "stage.suspended": Phase.CHECK
 
 def phase_of(job: Job) -> Phase:
     """Return the phase that a job is of."""
-    return {JobKind.TEST: Phase.TEST, JobKind.CHECK: Phase.CHECK, JobKind.DRIVE: Phase.DRIVE}.get(
+    return {JobKind.CONDITION: Phase.TEST, JobKind.POLL: Phase.CHECK, JobKind.WORKFLOW: Phase.DRIVE}.get(
         job.kind, Phase.BODY
     )
 
@@ -144,11 +144,11 @@ class Place:
             if name in self.outputs:
                 continue
             if self.is_to_be_tested:
-                yield JobKind.TEST, name, None
+                yield JobKind.CONDITION, name, None
             elif not isinstance(node, MapPlan):
                 yield self._kind(node, None), name, None
             elif name not in self.totals:
-                yield JobKind.EXPAND, name, None
+                yield JobKind.EXPAND_MAP, name, None
             else:
                 yield from (
                     (self._kind(node, item), name, item)
@@ -182,9 +182,9 @@ class Place:
 
     def _kind(self, node: NodePlan, item: int | None) -> JobKind:
         if (node.name, item) in self.suspended:
-            return JobKind.CHECK
+            return JobKind.POLL
         if stage_of(node).function:
-            return JobKind.DRIVE
+            return JobKind.WORKFLOW
         return JobKind.STAGE if stage_of(node).child is None else JobKind.CHILD
 
     def take(self, row: HistoryRow) -> str | None:
@@ -356,7 +356,7 @@ class Seen:
 def look(run: Run, plan: str, snapshot: Snapshot) -> Seen:
     """Read the history of a run from its beginning. `plan` is the stored text of its plan."""
     place = Place(plan_from_json(plan), gets=run.first_row)
-    place.keep(references_from(run.kept), run.rerun_from)
+    place.keep(references_from(run.inherited), run.rerun_from)
     twice: list[str] = []
     early: list[str] = []
     history = snapshot.history.get(run.key, ())
@@ -379,8 +379,8 @@ def look(run: Run, plan: str, snapshot: Snapshot) -> Seen:
         run=run,
         jobs=[job for job in jobs if not job.is_debt and job.kind is not JobKind.STEP],
         steps=[job for job in jobs if job.kind is JobKind.STEP],
-        owed=[job for job in jobs if job.state is JobState.OWED],
-        cancels=[job for job in jobs if job.is_debt and job.state is not JobState.OWED],
+        owed=[job for job in jobs if job.state is JobState.PENDING_DELIVERY],
+        cancels=[job for job in jobs if job.is_debt and job.state is not JobState.PENDING_DELIVERY],
         history=history,
         sessions=snapshot.sessions,
         progress=progress_from(run.progress),

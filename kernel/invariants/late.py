@@ -39,7 +39,7 @@ def _left(run: Run, jobs: Collection[Job], snapshot: Snapshot, before: Micros) -
         holder = snapshot.sessions.get(job.session or "")
         if job.state is JobState.LEASED and holder is not None and holder.expires_at < before:
             yield f"job {job.number} of {job.node!r} is leased to {_named(holder)}, and nobody takes it back"
-        if job.state is JobState.OWED and run.ended_at is not None and run.ended_at < before:
+        if job.state is JobState.PENDING_DELIVERY and run.ended_at is not None and run.ended_at < before:
             yield f"it ended at {run.ended_at}, and others that are to know have not been told"
 
 

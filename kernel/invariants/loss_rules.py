@@ -39,11 +39,11 @@ def suspects_are_alone(snapshot: Snapshot) -> Iterator[Violation]:
     held: dict[str, list[Job]] = {}
     for jobs in snapshot.jobs.values():
         for job in jobs.values():
-            if job.losses and job.state is JobState.LEASED and job.session is not None:
+            if job.lost_attempts and job.state is JobState.LEASED and job.session is not None:
                 held.setdefault(job.session, []).append(job)
     for session, lost in held.items():
-        if len(lost) > 1 and any(job.losses >= _FREE for job in lost):
-            named = ", ".join(f"{job.key.text} (lost {job.losses} times)" for job in lost)
+        if len(lost) > 1 and any(job.lost_attempts >= _FREE for job in lost):
+            named = ", ".join(f"{job.key.text} (lost {job.lost_attempts} times)" for job in lost)
             yield Violation("S12", session, f"it holds a suspect beside what was lost: {named}")
 
 
@@ -52,8 +52,8 @@ def losses_are_counted(seen: Seen) -> Iterator[str]:
     if seen.is_repaired:
         return
     for job in (*seen.jobs, *seen.steps, *seen.cancels):
-        if job.kind is not JobKind.DRIVE and job.losses >= _most(job.max_attempts):
-            yield f"job {job.number} was lost {job.losses} times, of {_most(job.max_attempts)}, and goes on"
+        if job.kind is not JobKind.WORKFLOW and job.lost_attempts >= _most(job.max_attempts):
+            yield f"job {job.number} was lost {job.lost_attempts} times, of {_most(job.max_attempts)}, and goes on"
     yield from _stages(seen)
     yield from _queued(seen)
     yield from _steps(seen.history, keeps_rows=bool(seen.run.kept_rows))

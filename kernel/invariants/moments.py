@@ -89,15 +89,15 @@ def _kept(seen: Seen, snapshot: Snapshot, looked: Mapping[str, Seen]) -> Iterato
     """S4: what a rerun keeps is what the generation before it has, and that is in whichever generation gave it."""
     run = seen.run
     if run.rerun_of is None:
-        if run.kept is not None or run.rerun_from is not None:
-            yield f"it runs nothing again, keeps {run.kept} and begins with {run.rerun_from}"
+        if run.inherited is not None or run.rerun_from is not None:
+            yield f"it runs nothing again, keeps {run.inherited} and begins with {run.rerun_from}"
         return
     before = snapshot.runs.get(run.rerun_of)
     if before is None or (before.name, before.generation + 1) != (run.name, run.generation):
         yield f"it runs {run.rerun_of} again, which is not the generation before it"
         return
     yield from _kept_rows(run, before, snapshot.history.get(before.key, ()))
-    kept = references_from(run.kept)
+    kept = references_from(run.inherited)
     plan = snapshot.plans.get(before.plan) if kept else None
     gave: Mapping[str, Reference] = {}
     if plan is not None:
@@ -107,7 +107,7 @@ def _kept(seen: Seen, snapshot: Snapshot, looked: Mapping[str, Seen]) -> Iterato
         if output is None or of_run(before.key, output) != reference:
             yield f"it keeps {reference} of {name!r}, and that gave {output}"
     if run.rerun_from is None and kept:
-        yield f"it begins from the start, and keeps {run.kept}"
+        yield f"it begins from the start, and keeps {run.inherited}"
     if run.rerun_from is not None and run.rerun_from in kept:
         yield f"it begins with {run.rerun_from!r}, and keeps what that gave"
 
@@ -181,10 +181,12 @@ def _children(snapshot: Snapshot) -> Iterator[Violation]:
     for run in snapshot.runs.values() if waiting else ():
         by_name.setdefault(run.name, []).append(run)
     for job in waiting:
-        name = RunName(job.namespace, job.waits_for or "")
+        name = RunName(job.namespace, job.waiting_for or "")
         child = next((run for run in by_name.get(name, ()) if run.parent == job.key.text), None)
         owed = snapshot.jobs.get(child.key, {}).values() if child else ()
-        tells = any(one.input == canonical(job.key.text) for one in owed if one.state is JobState.OWED)
+        tells = any(
+            one.input_ref == canonical(job.key.text) for one in owed if one.state is JobState.PENDING_DELIVERY
+        )
         if child is None or (child.status in TERMINAL and not tells):
             yield Violation("S7", job.run, f"job {job.number} waits for {name.id!r}, and nobody tells it")
 
@@ -292,8 +294,8 @@ def _left(seen: Seen) -> Iterator[str]:
         if item in jobs or item not in place.left or item in place.paid:
             yield f"job {job.number} cancels the work of {_named(item)}, which is waited for, or cancelled already"
         jobs[item] = job
-        if item in place.left and job.input != reference_text(place.left[item]):
-            yield f"job {job.number} cancels {job.input}, and {_named(item)} was suspended in row {place.left[item]}"
+        if item in place.left and job.input_ref != reference_text(place.left[item]):
+            yield f"job {job.number} cancels {job.input_ref}, and {_named(item)} was suspended in row {place.left[item]}"
         if job.namespace != run.namespace or job.definition != place.plan.definition:
             yield f"job {job.number} asks for the code of {job.definition} in {job.namespace}"
         is_held = job.state is JobState.LEASED
@@ -368,7 +370,7 @@ def _leases(seen: Seen) -> Iterator[str]:
         match job.state:
             case JobState.LEASED:
                 fine = job.session in seen.sessions and job.leased_at is not None
-                fine = fine and (job.wake_at is None or job.kind in {JobKind.STAGE, JobKind.CHECK})
+                fine = fine and (job.wake_at is None or job.kind in {JobKind.STAGE, JobKind.POLL})
             case JobState.SLEEPING:
                 fine = job.session is None and job.leased_at is None
                 fine = fine and (not job.waits_for_child if job.wake_at else job.is_woken)
@@ -380,7 +382,7 @@ def _leases(seen: Seen) -> Iterator[str]:
             case _:
                 fine = job.session is None and job.leased_at is None
         is_paused = seen.run.status in HELD
-        if (job.state is JobState.HELD) != is_paused and job.state is not JobState.LEASED:
+        if (job.state is JobState.PAUSED) != is_paused and job.state is not JobState.LEASED:
             yield f"the run is {seen.run.status}, and job {job.number} is {job.state}"
         if not fine:
             yield f"nobody will ever take {job}"
@@ -415,8 +417,8 @@ def _attempts(seen: Seen) -> Iterator[str]:
         if not seen.is_repaired and len(ended) != job.attempts - is_held:
             yield f"job {job.number} counts {job.attempts} attempts, and {len(ended)} of them ended"
         lost = sum(row.type == "stage.lost" for row in ended)
-        if not seen.is_repaired and lost != job.losses:
-            yield f"job {job.number} counts {job.losses} losses, and there were {lost}"
+        if not seen.is_repaired and lost != job.lost_attempts:
+            yield f"job {job.number} counts {job.lost_attempts} losses, and there were {lost}"
     for (item, phase), rows in ends.items():
         numbers = [fact(row, "attempt") for row in rows if row.type != "stage.expanded"]
         most = _attempts_max(seen, item[0], phase)

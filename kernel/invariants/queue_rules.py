@@ -36,7 +36,7 @@ def _unlike(job: Job, row: HistoryRow) -> tuple[object, ...] | None:
         *_limits(row),
     )
     rate = None if job.rate_limit is None else (job.rate_limit, job.rate_period)
-    done = (job.node, job.definition, job.queue, job.max_attempts, job.input, job.concurrency_limit, rate)
+    done = (job.node, job.definition, job.queue, job.max_attempts, job.input_ref, job.concurrency_limit, rate)
     return None if said == done else said
 
 
@@ -71,8 +71,8 @@ def _counted(job: Job, tries: Sequence[HistoryRow]) -> Iterator[str]:
     if len(tries) != job.attempts - is_held:
         yield f"job {job.number} counts {job.attempts} attempts, and {len(tries)} of them ended"
     lost = sum(number_in(row, "lost") for row in tries)
-    if lost != job.losses:
-        yield f"job {job.number} counts {job.losses} losses, and there were {lost}"
+    if lost != job.lost_attempts:
+        yield f"job {job.number} counts {job.lost_attempts} losses, and there were {lost}"
 
 
 def step_epochs(seen: Seen) -> Iterator[str]:

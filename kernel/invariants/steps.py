@@ -209,7 +209,7 @@ def _job_steps(run: Run, old: Snapshot, new: Snapshot, commands: int | None) -> 
             yield f"the attempts of job {number} went from {known.attempts} to {job.attempts} in {claims} claims"
         if claims == 0 and job.state is JobState.LEASED and _lease(job) != _lease(known):
             yield f"job {number} changed hands within epoch {job.epoch}: {_lease(known)}, {_lease(job)}"
-        is_left = (known.kind, job.kind) == (JobKind.CHECK, JobKind.CANCEL)
+        is_left = (known.kind, job.kind) == (JobKind.POLL, JobKind.CANCEL)
         fixed = cancelling(known, job.max_attempts) if is_left else known
         if _FIXED_OF_JOB(job) != _FIXED_OF_JOB(fixed):
             yield f"job {number} became another: {known}, {job}"

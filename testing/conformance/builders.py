@@ -69,11 +69,11 @@ class RunFields(TypedDict, total=False):
     attributes: str | None
     rerun_of: str | None
     rerun_from: str | None
-    kept: str | None
+    inherited: str | None
     parent: str | None
     close_policy: ClosePolicy
     children: int
-    rank: Micros
+    queue_position: Micros
     mailbox: str | None
 
 
@@ -88,20 +88,20 @@ class JobFields(TypedDict, total=False):
     item: int | None
     state: JobState
     priority: int
-    rank: Micros
+    queue_position: Micros
     wake_at: Micros | None
     epoch: int
     attempts: int
     max_attempts: int
     session: str | None
     leased_at: Micros | None
-    losses: int
-    input: str
+    lost_attempts: int
+    input_ref: str
     timeout_total: Micros | None
     first_claimed_at: Micros | None
     heartbeat_timeout: Micros | None
     heartbeat_by: Micros | None
-    waits_for: str | None
+    waiting_for: str | None
     check_after: Micros | None
     give_up_at: Micros | None
 
@@ -147,24 +147,24 @@ class SinkFields(TypedDict, total=False):
     failures: int
     retry_at: Micros | None
     succeeded_at: Micros | None
-    walked_at: Micros | None
+    swept_at: Micros | None
     error: str | None
 
 
 class StreamFields(TypedDict, total=False):
     """Fields of a Stream."""
 
-    news: int
+    head_row: int
     delivered: int
     state: StreamState
     due_at: Micros | None
     holder: str | None
     attempts: int
-    refused: int | None
+    refused_row: int | None
     failed_at: Micros | None
-    parked_at: Micros | None
+    dead_lettered_at: Micros | None
     error: str | None
-    skips: str | None
+    skipped_rows: str | None
 
 
 class NoteFields(TypedDict, total=False):
@@ -247,7 +247,7 @@ def a_run(number: int = 1, **fields: Unpack[RunFields]) -> Run:
         priority=0,
         created_at=NOW + number,
         updated_at=NOW + number,
-        rank=rank_of(NOW, fields.get("priority", 0)),
+        queue_position=rank_of(NOW, fields.get("priority", 0)),
     )
     return evolve(run, **fields)
 
@@ -263,7 +263,7 @@ def a_job(run: int | str = 1, number: int = 1, **fields: Unpack[JobFields]) -> J
         kind=JobKind.STAGE,
         node="bill",
         max_attempts=3,
-        rank=rank_of(NOW, fields.get("priority", 0)),
+        queue_position=rank_of(NOW, fields.get("priority", 0)),
     )
     return evolve(job, **fields)
 
@@ -325,7 +325,7 @@ def a_reply(key: str = "key-1", **fields: Unpack[ReplyFields]) -> Reply:
 
 def a_duty(name: str = "maintenance", *, session: int = 1, until: Micros = NOW + SECOND) -> Duty:
     """Return a duty that a session has."""
-    return Duty(name=name, session=a_key(session), until=until)
+    return Duty(name=name, session=a_key(session), expires_at=until)
 
 
 def a_sink(name: str = "audit", **fields: Unpack[SinkFields]) -> Sink:
@@ -337,7 +337,7 @@ def a_sink(name: str = "audit", **fields: Unpack[SinkFields]) -> Sink:
 
 def a_stream(run: int | str = 1, sink: str = "audit", **fields: Unpack[StreamFields]) -> Stream:
     """Return the stream of a run to the sink of `a_sink(sink)`, which has news of one row."""
-    stream = Stream(sink=a_sink(sink).key, run=_run_key(run), news=1, due_at=NOW)
+    stream = Stream(sink=a_sink(sink).key, run=_run_key(run), head_row=1, due_at=NOW)
     return evolve(stream, **fields)
 
 

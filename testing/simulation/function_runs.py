@@ -222,7 +222,7 @@ def _sent(engine: SyncEngine, *, program: Program, run: Run) -> object:
 
 def _rests(tables: Tables, run: Run) -> bool:
     jobs = tables.jobs.get(run.key, {}).values()
-    return any(job.kind is JobKind.DRIVE and job.state is JobState.SLEEPING for job in jobs)
+    return any(job.kind is JobKind.WORKFLOW and job.state is JobState.SLEEPING for job in jobs)
 
 
 def _messages(tables: Tables, run: Run) -> int:

@@ -85,7 +85,7 @@ class Observer:
 
     def observed(self, body: Body) -> Body:
         """Return the same body; if it drives a function, or is a step of one, with an eye on the steps that it does."""
-        if body.attempt.kind not in (JobKind.DRIVE, JobKind.STEP):
+        if body.attempt.kind not in (JobKind.WORKFLOW, JobKind.STEP):
             return body
         attempt, inner = body.attempt, body.parts.step
 

@@ -215,7 +215,7 @@ def _ended(tables: Tables, row: HistoryRow, jobs: dict[JobKey, Job | None]) -> I
     elif job.wake_at is not None:
         place = (row.run, row.node, row.item)
         checks = [one for one in jobs.values() if one is not None and (one.run, one.node, one.item) == place]
-        if any(one.kind is JobKind.CHECK and one.state is JobState.SLEEPING for one in checks):
+        if any(one.kind is JobKind.POLL and one.state is JobState.SLEEPING for one in checks):
             yield Violation("T3", job.key.text, "it was woken while its body ran, and is asleep")
 
 
@@ -241,7 +241,7 @@ def _asked(tables: Tables, job: Job, now: Micros) -> Iterator[Violation]:
     known = tables.job(job.key)
     is_asked_again = known is not None and known.state is JobState.LEASED and job.state is not JobState.LEASED
     until = job.give_up_at
-    if is_asked_again and job.losses == 0 and until is not None and until + _ASKED_TOO_LONG < now:
+    if is_asked_again and job.lost_attempts == 0 and until is not None and until + _ASKED_TOO_LONG < now:
         yield Violation("T3", job.key.text, f"it was to be given up {(now - until) / 1_000_000:.0f} s ago")
 
 

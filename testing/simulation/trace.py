@@ -75,16 +75,16 @@ def described(change: Change) -> str:
                 f"session {session.id[-6:]} {session.host} {session.state} until {session.expires_at - START}"
             )
         case PutDuty(duty):
-            return f"duty {duty.name} {duty.session[-6:]} until {duty.until - START}"
+            return f"duty {duty.name} {duty.session[-6:]} until {duty.expires_at - START}"
         case AddNote(note):
             return f"+note {note.run[-6:]}.{note.job} e{note.epoch} {note.kind} {note.data[:_SHORT]}"
         case AddNews(news):
-            return f"news {news.sink[-6:]} {news.run[-6:]} {news.news}"
+            return f"news {news.sink[-6:]} {news.run[-6:]} {news.head_row}"
         case UpdateStream(stream):
             due = None if stream.due_at is None else stream.due_at - START
             return (
-                f"stream {stream.sink[-6:]} {stream.run[-6:]} {stream.delivered}/{stream.news} {stream.state}"
-                f" due {due} refused {stream.refused} attempts {stream.attempts}"
+                f"stream {stream.sink[-6:]} {stream.run[-6:]} {stream.delivered}/{stream.head_row} {stream.state}"
+                f" due {due} refused {stream.refused_row} attempts {stream.attempts}"
             )
         case StorePlan(plan):
             return f"+plan {plan.workflow}@{plan.version} {plan.fingerprint[:8]}"
@@ -106,7 +106,7 @@ def _job(verb: str, job: Job) -> str:
     held = "" if job.session is None else f" by={job.session[-6:]}"
     return (
         f"{verb} {job.run[-6:]}.{job.number} {job.kind} {job.node}{item} {job.state} e{job.epoch}"
-        f" {job.attempts}/{job.max_attempts} lost={job.losses}{wake}{held} in={job.input[:_SHORT]}"
+        f" {job.attempts}/{job.max_attempts} lost={job.lost_attempts}{wake}{held} in={job.input_ref[:_SHORT]}"
     )
 
 

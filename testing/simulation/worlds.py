@@ -199,7 +199,7 @@ class World:
                             core.dispatch(RunResume(namespace=run.namespace, run_id=run.id))
                     for bring in self.scenario.missing(tables):
                         bring(engine)
-                    if any(stream.state is StreamState.PARKED for stream in tables.streams.values()):
+                    if any(stream.state is StreamState.DEAD_LETTERED for stream in tables.streams.values()):
                         for name in self.scenario.sinks:
                             engine.replay_dead_letters(sink=name, reason="it is mended")
                 except HoldfastError as error:

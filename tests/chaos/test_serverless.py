@@ -29,7 +29,7 @@ def test_what_a_killed_function_held_comes_back_after_its_lease(site: Site, poin
     site.until(lambda: tick().sessions == 1, "the session is dead")
     assert tick().freed == 1
     job = site.job(run)
-    assert (job.state, job.epoch, job.attempts, job.losses) == (JobState.QUEUED, 1, 1, 1)
+    assert (job.state, job.epoch, job.attempts, job.lost_attempts) == (JobState.QUEUED, 1, 1, 1)
 
     site.open_here()
     engine = Engine.open(site.url, workflows=list(WORKFLOWS.values()))

@@ -111,7 +111,7 @@ def a_day_has_gone_well(fleet: Fleet, late: float) -> None:
     others: Counter[str] = Counter()
     for changes in fleet.store.written:
         of_run = [change for change in changes if run.key in str(change)]
-        if any(isinstance(one, UpdateJob) and one.job.kind is JobKind.CHECK for one in of_run):
+        if any(isinstance(one, UpdateJob) and one.job.kind is JobKind.POLL for one in of_run):
             # While it waits one row is written, that of its job, and no other of this run's.
             (only,) = of_run
             assert isinstance(only, UpdateJob)

@@ -220,7 +220,7 @@ def _events_go_to_a_sink(world: World) -> None:
         settle = OutboxSettle(
             sink="s", registration=leased.registration, holder=leased.holder, refused=(refused,)
         )
-        delivered = tuple(Delivered(run=one.run, number=one.news) for one in rest[1:])
+        delivered = tuple(Delivered(run=one.run, number=one.head_row) for one in rest[1:])
         untouched = tuple(one.run for one in rest[:1])
         world.do(attrs.evolve(settle, delivered=delivered, untouched=untouched, took=bool(delivered)))
         world.wait(120)

@@ -68,8 +68,8 @@ OF_ATTEMPTS: Final = (
         edits=(
             Edit(
                 "kernel/decide/sessions.py",
-                "evolve(job, losses=job.losses + 1)",
-                "evolve(job, losses=job.losses + 1, epoch=job.epoch - 1)",
+                "evolve(job, lost_attempts=job.lost_attempts + 1)",
+                "evolve(job, lost_attempts=job.lost_attempts + 1, epoch=job.epoch - 1)",
             ),
         ),
     ),
@@ -176,8 +176,8 @@ OF_ATTEMPTS: Final = (
         edits=(
             Edit(
                 "kernel/decide/sessions.py",
-                "lost.losses >= losses_max(job.max_attempts):",
-                "lost.losses > losses_max(job.max_attempts):",
+                "lost.lost_attempts >= losses_max(job.max_attempts):",
+                "lost.lost_attempts > losses_max(job.max_attempts):",
             ),
         ),
     ),

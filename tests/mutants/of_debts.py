@@ -60,8 +60,8 @@ OF_DEBTS: Final = (
         edits=(
             Edit(
                 "kernel/decide/failures.py",
-                "    if job.kind is JobKind.CHECK and not goes_on and",
-                "    if job.kind is JobKind.CHECK and goes_on and",
+                "    if job.kind is JobKind.POLL and not goes_on and",
+                "    if job.kind is JobKind.POLL and goes_on and",
             ),
         ),
     ),

@@ -126,8 +126,8 @@ OF_FUNCTIONS: Final = (
         edits=(
             Edit(
                 "hosts/functions/driving.py",
-                "            if (one.at is None or one.at <= now) and (one.is_begun or not one.losses):\n",
-                "            if one.is_begun or not one.losses:\n",
+                "            if (one.at is None or one.at <= now) and (one.is_begun or not one.lost_attempts):\n",
+                "            if one.is_begun or not one.lost_attempts:\n",
             ),
         ),
     ),
@@ -264,12 +264,12 @@ OF_FUNCTIONS: Final = (
         edits=(
             Edit(
                 "kernel/decide/records.py",
-                "    if draft.rows and (job.losses > command.losses or job.attempts > 1):",
+                "    if draft.rows and (job.lost_attempts > command.lost_attempts or job.attempts > 1):",
                 "    if draft.rows and job.attempts > 1_000:",
             ),
             Edit(
                 "kernel/decide/records.py",
-                "rested(evolve(job, attempts=0, losses=parked.losses), wake_at, now, run.status)",
+                "rested(evolve(job, attempts=0, lost_attempts=parked.lost_attempts), wake_at, now, run.status)",
                 "rested(job, wake_at, now, run.status)",
             ),
         ),

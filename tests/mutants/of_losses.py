@@ -36,8 +36,8 @@ OF_LOSSES: Final = (
         edits=(
             Edit(
                 "ports/records.py",
-                "        return self.losses >= SUSPECT_AFTER\n",
-                "        return self.losses > SUSPECT_AFTER\n",
+                "        return self.lost_attempts >= SUSPECT_AFTER\n",
+                "        return self.lost_attempts > SUSPECT_AFTER\n",
             ),
         ),
     ),
@@ -48,8 +48,8 @@ OF_LOSSES: Final = (
         edits=(
             Edit(
                 "kernel/decide/sessions.py",
-                "lost.losses >= losses_max(job.max_attempts)",
-                "lost.losses >= job.max_attempts",
+                "lost.lost_attempts >= losses_max(job.max_attempts)",
+                "lost.lost_attempts >= job.max_attempts",
             ),
         ),
     ),
@@ -60,8 +60,8 @@ OF_LOSSES: Final = (
         edits=(
             Edit(
                 "kernel/decide/queued_steps.py",
-                "lost.losses < losses_max(job.max_attempts)",
-                "lost.losses < job.max_attempts",
+                "lost.lost_attempts < losses_max(job.max_attempts)",
+                "lost.lost_attempts < job.max_attempts",
             ),
         ),
     ),
@@ -106,8 +106,8 @@ OF_LOSSES: Final = (
             ),
             Edit(
                 "hosts/functions/losses.py",
-                "    return one.losses + 1 >= most and (is_alone or most == 1)\n",
-                "    return one.losses + 1 >= most\n",
+                "    return one.lost_attempts + 1 >= most and (is_alone or most == 1)\n",
+                "    return one.lost_attempts + 1 >= most\n",
             ),
         ),
     ),
@@ -118,7 +118,7 @@ OF_LOSSES: Final = (
         edits=(
             Edit(
                 "hosts/functions/losses.py",
-                "if not one.losses or one.is_begun]",
+                "if not one.lost_attempts or one.is_begun]",
                 "if one is not None]",
             ),
         ),
@@ -130,7 +130,7 @@ OF_LOSSES: Final = (
         edits=(
             Edit(
                 "hosts/functions/todo.py",
-                "        return self.number - self.losses\n",
+                "        return self.number - self.lost_attempts\n",
                 "        return self.number\n",
             ),
         ),

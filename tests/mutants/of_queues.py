@@ -24,8 +24,8 @@ OF_QUEUES: Final = (
         edits=(
             Edit(
                 "kernel/decide/queued_steps.py",
-                "lost = evolve(job, losses=job.losses + 1)",
-                "lost = evolve(job, losses=job.losses + 1, attempts=job.attempts - 1)",
+                "lost = evolve(job, lost_attempts=job.lost_attempts + 1)",
+                "lost = evolve(job, lost_attempts=job.lost_attempts + 1, attempts=job.attempts - 1)",
             ),
         ),
     ),
@@ -60,8 +60,8 @@ OF_QUEUES: Final = (
         edits=(
             Edit(
                 "kernel/decide/signals.py",
-                "if job.kind is JobKind.STEP and job.state is JobState.HELD:",
-                "if job.kind is JobKind.CHECK and job.state is JobState.HELD:",
+                "if job.kind is JobKind.STEP and job.state is JobState.PAUSED:",
+                "if job.kind is JobKind.CHECK and job.state is JobState.PAUSED:",
             ),
         ),
     ),

@@ -25,7 +25,7 @@ OF_RUNS: Final = (
             Edit(
                 "kernel/draft.py",
                 "        if self._status in HELD:\n"
-                "            job = evolve(job, state=JobState.HELD)\n"
+                "            job = evolve(job, state=JobState.PAUSED)\n"
                 "        elif job.concurrency_key",
                 "        if job.concurrency_key",
             ),
@@ -257,8 +257,8 @@ OF_RUNS: Final = (
         edits=(
             Edit(
                 "kernel/decide/outbox.py",
-                "delivered, skips = stream.delivered, stream.skips",
-                "delivered, skips = max(stream.delivered, stream.refused or 0), stream.skips",
+                "delivered, skips = stream.delivered, stream.skipped_rows",
+                "delivered, skipped_rows = max(stream.delivered, stream.refused or 0), stream.skipped_rows",
             ),
         ),
     ),

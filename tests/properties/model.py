@@ -115,7 +115,7 @@ class RunModel:
     def tasks(self) -> Iterator[Task]:
         """Yield what must have a job now."""
         if self.nodes and self._is_to_be_tested:
-            yield Task(JobKind.TEST, self.nodes[0].name)
+            yield Task(JobKind.CONDITION, self.nodes[0].name)
             return
         for node in self.nodes:
             yield from self._tasks_of(node)
@@ -127,7 +127,7 @@ class RunModel:
             if Task(JobKind.STAGE, node.name) not in self.gave:
                 yield self._done_by(Task(JobKind.STAGE, node.name))
         elif node.name not in self.items:
-            yield Task(JobKind.EXPAND, node.name)
+            yield Task(JobKind.EXPAND_MAP, node.name)
         else:
             items = [Task(JobKind.STAGE, node.name, item) for item in range(len(self.items[node.name]))]
             done = sum(item in self.gave for item in items)
@@ -142,17 +142,17 @@ class RunModel:
 
     def _done_by(self, body: Task) -> Task:
         if body in self.suspended:
-            return Task(JobKind.CHECK, body.node, body.item)
+            return Task(JobKind.POLL, body.node, body.item)
         child = stage_of(self.plan.node(body.node)).child
         return body if child is None else Task(JobKind.CHILD, body.node, body.item)
 
     def gets(self, task: Task) -> Value:
         """What the body of a task must be given."""
-        if task.kind is JobKind.CHECK:
+        if task.kind is JobKind.POLL:
             return self.suspended[body_of(task)].state
         if task.item is not None:
             return self.items[task.node][task.item]
-        if task.kind is JobKind.TEST:
+        if task.kind is JobKind.CONDITION:
             return self.came_in
         node = self.plan.node(task.node)
         return self.kept[node.over] if isinstance(node, MapPlan) and node.over else self.came_in
@@ -160,7 +160,7 @@ class RunModel:
     def attempts_max(self, task: Task) -> int:
         """How often a task may be tried, whatever it fails by."""
         stage = stage_of(self.plan.node(task.node))
-        if task.kind is JobKind.CHECK and stage.check is not None:
+        if task.kind is JobKind.POLL and stage.check is not None:
             return stage.check.retry.attempts
         return max(policy.attempts for policy in (stage.retry, *(rule.policy for rule in stage.retry_rules)))
 

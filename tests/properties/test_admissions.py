@@ -46,7 +46,7 @@ def let_in(waiting: Sequence[Waiter], others: Sequence[Waiter]) -> set[object]:
             used[one.slot] = used.get(one.slot, 0) + 1
     full: set[SlotName | None] = set()
     lucky: set[object] = set()
-    for one in sorted(waiting, key=lambda one: (one.rank, one.key)):
+    for one in sorted(waiting, key=lambda one: (one.queue_position, one.key)):
         if one.slot not in full and used.get(one.slot, 0) < (one.concurrency_limit or 0):
             used[one.slot] = used.get(one.slot, 0) + 1
             lucky.add(one.key)

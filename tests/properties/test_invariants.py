@@ -34,7 +34,7 @@ def _world() -> World:
     world.fail(world.claim_one(session))
     world.complete(world.claim_one(session))
     for attempt in world.claim(session):
-        if attempt.kind is JobKind.EXPAND:
+        if attempt.kind is JobKind.EXPAND_MAP:
             world.expand(attempt, range(4))
         else:
             world.complete(attempt)
@@ -49,7 +49,9 @@ def _world() -> World:
 
 
 def _give(attempt: Attempt) -> Outcome:
-    return Expanded(items=(payload(1),)) if attempt.kind is JobKind.EXPAND else Completed(output=payload(2))
+    return (
+        Expanded(items=(payload(1),)) if attempt.kind is JobKind.EXPAND_MAP else Completed(output=payload(2))
+    )
 
 
 WORLD = _world()
@@ -365,7 +367,7 @@ def _owe(tables: Tables, at: int) -> None:
     tables.runs[DONE] = attrs.evolve(tables.runs[DONE], ended_at=at)
     job = next(iter(tables.jobs[NEW].values()))
     tables.jobs[DONE] = {
-        99: attrs.evolve(job, run=DONE, number=99, state=JobState.OWED, kind=JobKind.DELIVER)
+        99: attrs.evolve(job, run=DONE, number=99, state=JobState.PENDING_DELIVERY, kind=JobKind.DELIVER)
     }
 
 

@@ -166,7 +166,7 @@ class Noting(MemoryPersistence):
         def noting(tx: MemoryTransaction) -> R:
             result = work(tx)
             added = (change.job for change in tx.pending if isinstance(change, AddJob))
-            self.opened = [job for job in added if job.kind is JobKind.CHECK]
+            self.opened = [job for job in added if job.kind is JobKind.POLL]
             return result
 
         return super().transact(noting)
@@ -312,7 +312,7 @@ class KernelMachine(RuleBasedStateMachine):
         for run in self.model.generations():
             assert tables.runs[run.key].status is run.run_status
             all_jobs = tables.jobs.get(run.key, {}).values()
-            owed = [json.loads(job.input) for job in all_jobs if job.kind is JobKind.DELIVER]
+            owed = [json.loads(job.input_ref) for job in all_jobs if job.kind is JobKind.DELIVER]
             assert Counter(owed) == Counter(run.owed)
             assert (tables.runs[run.key].parent, tables.runs[run.key].children) == (run.parent, run.children)
             jobs = [job for job in all_jobs if job.kind is not JobKind.DELIVER]
@@ -325,7 +325,7 @@ class KernelMachine(RuleBasedStateMachine):
                     assert (job.epoch, job.attempts) == (known.epoch, known.attempts)
                     suspension = known.run.suspended.get(body_of(known.task))
                     waits_for = suspension.key if suspension else known.waits_for
-                    assert job.waits_for == waits_for
+                    assert job.waiting_for == waits_for
             outputs = {
                 Task(JobKind.STAGE, row.node or "", row.item): parse(
                     (row.payload or Payload(inline="")).inline or ""
@@ -560,15 +560,15 @@ class KernelMachine(RuleBasedStateMachine):
         job.attempts += 1
         job.holder = session.id
         assert (attempt.epoch, attempt.attempt) == (job.epoch, job.attempts)
-        assert attempt.attempt - attempt.losses <= attempt.max_attempts == job.run.attempts_max(task)
-        assert self._value(attempt.run, attempt.input) == job.run.gets(task)
+        assert attempt.attempt - attempt.lost_attempts <= attempt.max_attempts == job.run.attempts_max(task)
+        assert self._value(attempt.run, attempt.input_ref) == job.run.gets(task)
         self.claimed.append(attempt)
         assert attempt.pass_over is pass_over is job.pass_over
         return pass_over
 
     def _poll(self, limit: int) -> Step:
         """Checks that are due are queued, and nothing else that sleeps."""
-        found = [job for job in self.model.asleep_until(self.now) if job.task.kind is JobKind.CHECK][:limit]
+        found = [job for job in self.model.asleep_until(self.now) if job.task.kind is JobKind.POLL][:limit]
 
         def judge(answer: object) -> None:
             awake = [job for job in found if job in self.model.asleep_until(self.now)]
@@ -614,7 +614,7 @@ class KernelMachine(RuleBasedStateMachine):
 
     def _is_meant(self, run: RunModel, task: Task, job: JobModel | None, command: StageWake) -> bool:
         """Whether a task is one to wake; its job is None where a lost row was made anew and nobody claimed it yet."""
-        is_check = task.kind is JobKind.CHECK
+        is_check = task.kind is JobKind.POLL
         if command.key is not None:
             return is_check and run.suspended[body_of(task)].key == command.key
         is_body = task.kind is JobKind.STAGE and job is not None and job.holder is not None
@@ -631,7 +631,7 @@ class KernelMachine(RuleBasedStateMachine):
         if not owed:
             return None
         job = owed[place % len(owed)]
-        run, whom = self.model.by_key(job.run), json.loads(job.input)
+        run, whom = self.model.by_key(job.run), json.loads(job.input_ref)
         value = ["gave", self._fresh()]
         output = _payload(value) if whom is not None and run.status is Outcome.COMPLETED else None
         command = RunDeliver(job=job.key.text, parent=whom, output=output)
@@ -722,7 +722,7 @@ class KernelMachine(RuleBasedStateMachine):
             node = self.model.by_key(attempt.run).plan.node(attempt.node)
             may = isinstance(node, MapPlan) and node.enough is not None and attempt.item is not None
             how = "fatal" if may else "ok"
-        kinds = {JobKind.EXPAND: Expanded, JobKind.TEST: Answer}
+        kinds = {JobKind.EXPAND_MAP: Expanded, JobKind.CONDITION: Answer}
         wanted = kinds.get(attempt.kind, Completed)
         items = [self._fresh() for _ in range(size % 6)]
         value = [attempt.job, attempt.epoch, self._fresh()]
@@ -790,7 +790,7 @@ class KernelMachine(RuleBasedStateMachine):
         match outcome:
             case Suspended() | NotYet() | Started():
                 self._waits(job, outcome, answer, was_woken=was_woken)
-            case Failed(failure=failure) if job.task.kind is JobKind.CHECK and failure.retryable:
+            case Failed(failure=failure) if job.task.kind is JobKind.POLL and failure.retryable:
                 self._check_failed(job, answer, was_woken=was_woken)
             case Completed():
                 job.run.complete(job.task, value)
@@ -823,7 +823,7 @@ class KernelMachine(RuleBasedStateMachine):
                     give_up_at=self.now + 30 * SECOND if size == 4 else None,
                     key=f"key{attempt.run[-1]}",
                 )
-            case JobKind.CHECK if size % 3 == 1:
+            case JobKind.POLL if size % 3 == 1:
                 return NotYet(check_after=size * 10 * SECOND or None)
             case JobKind.CHILD:
                 assert planned.child is not None
@@ -902,7 +902,7 @@ class KernelMachine(RuleBasedStateMachine):
             if (job.run, job.node, job.item) == (run.key, task.node, task.item)
         )
         self.store.opened.remove(found)
-        check = Task(JobKind.CHECK, task.node, task.item)
+        check = Task(JobKind.POLL, task.node, task.item)
         return self.model.claimed(found.key.text, run.key, check)
 
     def _starts(self, job: JobModel, started: Started) -> None:
@@ -1093,9 +1093,9 @@ class KernelMachine(RuleBasedStateMachine):
         """What was handed on is asked about again, of which nothing but its state is known any more."""
         for job in list(self.store.opened):
             body = Task(JobKind.STAGE, job.node, job.item)
-            if job.run != run.key or job.waits_for != _own_key(run, body) or body not in run.suspended:
+            if job.run != run.key or job.waiting_for != _own_key(run, body) or body not in run.suspended:
                 continue
-            if any(one.task == Task(JobKind.CHECK, job.node, job.item) for one in self.model.live()):
+            if any(one.task == Task(JobKind.POLL, job.node, job.item) for one in self.model.live()):
                 continue
             suspension = run.suspended[body]
             run.suspended[body] = attrs.evolve(

@@ -45,7 +45,7 @@ class Story:
         if attempt.kind is JobKind.STAGE and node.check is not None:
             event("a stage was suspended")
             return Suspended(state=payload("handed on"), check_after=SECOND, key="k")
-        if attempt.kind is JobKind.EXPAND:
+        if attempt.kind is JobKind.EXPAND_MAP:
             items = range((len(self.plan.nodes) + self.generation * 7) % 4)
             self.sizes[attempt.node], self.gave[attempt.node] = len(items), {}
             return Expanded(items=tuple(map(payload, items)))
@@ -121,7 +121,7 @@ class Story:
 
     def _look_at_what_is_kept(self, preview: RerunPreview) -> None:
         run = self.world.run()
-        kept = references_from(run.kept)
+        kept = references_from(run.inherited)
         assert kept.keys() == preview.keeps.keys()
         for name, reference in kept.items():
             assert self.world.value(run.key, reference_text(reference)) == self.output(name)

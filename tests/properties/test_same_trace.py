@@ -345,7 +345,7 @@ class Player:
         """What a host does for runs that owe others their end, or have left children behind."""
         for job in self.store.read(OwedJobs(5)):
             (run,) = self.store.read(RunsByKey((job.run,)))
-            parent: str | None = parse(job.input)
+            parent: str | None = parse(job.input_ref)
             if parent is None:
                 for child in self.store.read(ChildrenLeft((run.key,), 5)):
                     ends = RunTerminate if child.close_policy is ClosePolicy.TERMINATE else RunCancel
@@ -404,7 +404,7 @@ class Player:
             return Failed(failure=Failure(code="c", message="m \N{SNOWMAN}", retryable=verb == "fail"))
         if verb == "settle" and (waits := self._waiting(attempt, size)) is not None:
             return waits
-        if (attempt.kind is JobKind.EXPAND) == (verb == "settle"):
+        if (attempt.kind is JobKind.EXPAND_MAP) == (verb == "settle"):
             items = (
                 (_payload("x" * 20_000), *map(_payload, range(size - 1)))
                 if size == 6
@@ -420,7 +420,7 @@ class Player:
         plan = next(plan for plan in self.plans if plan.definition == attempt.definition)
         planned = stage_of(plan.node(attempt.node))
         match attempt.kind:
-            case JobKind.TEST:
+            case JobKind.CONDITION:
                 return Answer(passed=size % 2 == 0)
             case JobKind.CHILD:
                 assert planned.child is not None
@@ -433,7 +433,7 @@ class Player:
                 )
             case JobKind.CANCEL:
                 return Cancelled()
-            case JobKind.CHECK if size < 3:
+            case JobKind.POLL if size < 3:
                 return NotYet(check_after=size * 20 * SECOND or None)
             case JobKind.STAGE if size < 4 and (planned.check is not None or size == 3):
                 return Suspended(  # a stage without a check is refused
@@ -465,7 +465,7 @@ class Player:
         wanted: list[tuple[str, Reference]] = []
         for key, run in sorted(snapshot.runs.items()):
             jobs = snapshot.jobs.get(key, {}).values()
-            texts = [job.input for job in jobs if job.kind is not JobKind.DELIVER]
+            texts = [job.input_ref for job in jobs if job.kind is not JobKind.DELIVER]
             texts += [run.result] if run.result else []
             wanted += [(key, leaf) for text in texts for leaf in leaves(reference_from(text))]
         return list(self.store.read(LoadValues(tuple(wanted))))

@@ -209,7 +209,9 @@ class Streams(RuleBasedStateMachine):
         """Once nothing fails any more, all that was ever committed comes."""
         if self.since is None:
             return
-        parked = {letter.run for letter in self.store.dump().streams.values() if letter.parked_at is not None}
+        parked = {
+            letter.run for letter in self.store.dump().streams.values() if letter.dead_lettered_at is not None
+        }
         assert parked <= {key for key, run in self.store.dump().runs.items() if run.id in self.far.poison}, (
             "only poison is parked"
         )

@@ -30,13 +30,13 @@ from holdfast.testing.conformance.persistence.case import (
 )
 from holdfast.testing.conformance.persistence.jobs import FULL_JOB
 
-_CHECK = a_job(1, 1, kind=JobKind.CHECK, state=JobState.SLEEPING, wake_at=NOW, waits_for="work")
+_CHECK = a_job(1, 1, kind=JobKind.POLL, state=JobState.SLEEPING, wake_at=NOW, waiting_for="work")
 _CANCEL = cancelling(_CHECK, 4)
 _WORK = CancelWork(a_key(1), _CHECK.node, attempts=4)
 _ALL, _NODE = CloseJobs(a_key(1)), CloseNode(a_key(1), _CHECK.node)
 _NEW = evolve(_CHECK, number=2)
 _LEASED = evolve(
-    a_leased_job(session=a_key(8)), kind=JobKind.CHECK, waits_for="work", check_after=5, give_up_at=9
+    a_leased_job(session=a_key(8)), kind=JobKind.POLL, waiting_for="work", check_after=5, give_up_at=9
 )
 
 NET_EFFECTS: Sequence[tuple[str, tuple[Change, ...], tuple[Job, ...]]] = (
@@ -87,7 +87,7 @@ class CancelledWork(PersistenceCase):
     @pytest.mark.parametrize("state", JobState)
     def test_a_check_is_made_what_cancels_whatever_it_was(self, store: Persistence, state: JobState) -> None:
         """Every field is as `cancelling` says, and can be claimed at once."""
-        check = evolve(FULL_JOB, kind=JobKind.CHECK, state=state)
+        check = evolve(FULL_JOB, kind=JobKind.POLL, state=state)
         put_jobs(store, check)
         put(store, CancelWork(check.run, check.node, attempts=7))
 
@@ -104,9 +104,9 @@ class CancelledWork(PersistenceCase):
     def test_nothing_else_is_touched(self, store: Persistence) -> None:
         """No other node, run or kind, however alike their names."""
         others = [
-            *(a_job(1, 10 + at, node=node, kind=JobKind.CHECK) for at, node in enumerate(("Bill", "bil"))),
-            *(a_job(1, 20 + at, kind=kind) for at, kind in enumerate(JobKind) if kind is not JobKind.CHECK),
-            a_job(2, 1, kind=JobKind.CHECK),
+            *(a_job(1, 10 + at, node=node, kind=JobKind.POLL) for at, node in enumerate(("Bill", "bil"))),
+            *(a_job(1, 20 + at, kind=kind) for at, kind in enumerate(JobKind) if kind is not JobKind.POLL),
+            a_job(2, 1, kind=JobKind.POLL),
         ]
         put_jobs(store, _CHECK, *others)
         put(store, _WORK)
@@ -117,7 +117,7 @@ class CancelledWork(PersistenceCase):
     def test_many_nodes_of_many_runs_each_by_its_own_number(self, store: Persistence) -> None:
         """In one transaction, with jobs that are closed beside them."""
         checks = [
-            a_job(run, number, node=node, kind=JobKind.CHECK, item=number)
+            a_job(run, number, node=node, kind=JobKind.POLL, item=number)
             for run in range(1, 41)
             for node, numbers in (("bill", range(1, 6)), ("ship", range(6, 9)))
             for number in numbers

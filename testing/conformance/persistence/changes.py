@@ -144,7 +144,7 @@ class Changes(PersistenceCase):
         """An update replaces every field but those that never change."""
         put(store, CreateRun(a_run(7)))
         full = evolve(FULL_RUN, namespace=NAMESPACE, id="run-7", generation=1)
-        full = evolve(full, rerun_of=None, rerun_from=None, kept=None)
+        full = evolve(full, rerun_of=None, rerun_from=None, inherited=None)
         put(store, UpdateRun(full))
         assert full == the_run(store, a_key(7))
 
@@ -195,7 +195,7 @@ class Changes(PersistenceCase):
 
     def test_a_job_that_was_read_is_as_updated_after_its_work_was_cancelled(self, store: Persistence) -> None:
         """What changes it before, in the same batch, is nothing to it."""
-        check = evolve(_LEASED, kind=JobKind.CHECK)
+        check = evolve(_LEASED, kind=JobKind.POLL)
         put_jobs(store, check)
         changed = evolve(check, epoch=9)
         changes: list[Change] = [CancelWork(check.run, check.node, attempts=4), UpdateJob(changed)]

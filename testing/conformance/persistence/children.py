@@ -21,8 +21,8 @@ def _owed(run: int, number: int = 1, *, namespace: str = NAMESPACE) -> Job:
         number,
         namespace=namespace,
         kind=JobKind.DELIVER,
-        state=JobState.OWED,
-        input='"parent.1"',
+        state=JobState.PENDING_DELIVERY,
+        input_ref='"parent.1"',
     )
 
 
@@ -47,7 +47,7 @@ class Children(PersistenceCase):
     def test_what_is_owed_is_read_oldest_run_first(self, store: Persistence) -> None:
         """Of every namespace, up to the limit; jobs that are not owed are left out."""
         put_jobs(store, _owed(3), _owed(2, 10), _owed(2, 9), _owed(4, namespace="tenant-2"))
-        states = [state for state in JobState if state is not JobState.OWED]
+        states = [state for state in JobState if state is not JobState.PENDING_DELIVERY]
         put_jobs(
             store,
             *(

@@ -56,10 +56,10 @@ class Claims(PersistenceCase):
 
     def test_jobs_that_were_lost_are_passed_over_if_that_is_asked_for(self, store: Persistence) -> None:
         """A suspect was lost twice or more. What is passed over takes nobody's place."""
-        suspect = a_job(1, 1, losses=2, attempts=2, max_attempts=3)
-        lost_once = a_job(1, 2, losses=1, attempts=1, max_attempts=3)
-        last_try = a_job(1, 3, losses=0, attempts=2, max_attempts=3)
-        only_try = a_job(1, 4, losses=0, attempts=0, max_attempts=1)
+        suspect = a_job(1, 1, lost_attempts=2, attempts=2, max_attempts=3)
+        lost_once = a_job(1, 2, lost_attempts=1, attempts=1, max_attempts=3)
+        last_try = a_job(1, 3, lost_attempts=0, attempts=2, max_attempts=3)
+        only_try = a_job(1, 4, lost_attempts=0, attempts=0, max_attempts=1)
         put_jobs(store, suspect, lost_once, last_try, only_try)
 
         assert [suspect, lost_once] == claimable(store, a_lane(2), pass_over=PassOver.NOTHING)
@@ -68,8 +68,8 @@ class Claims(PersistenceCase):
 
     def test_what_is_passed_over_follows_every_change(self, store: Persistence) -> None:
         """A job becomes a suspect by being lost once more, whatever attempts it has left, and a driven one as well."""
-        job = a_job(losses=1, attempts=1, max_attempts=3)
-        driven = a_job(1, 2, losses=1, attempts=1, max_attempts=10, kind=JobKind.DRIVE)
+        job = a_job(lost_attempts=1, attempts=1, max_attempts=3)
+        driven = a_job(1, 2, lost_attempts=1, attempts=1, max_attempts=10, kind=JobKind.WORKFLOW)
         put_jobs(store, job, driven)
         for losses, attempts, left in (
             (2, 2, {PassOver.NOTHING}),
@@ -78,7 +78,7 @@ class Claims(PersistenceCase):
             (1, 2, {PassOver.NOTHING, PassOver.SUSPECTS}),
             (0, 2, set(PassOver)),
         ):
-            changed = [evolve(one, losses=losses, attempts=attempts) for one in (job, driven)]
+            changed = [evolve(one, lost_attempts=losses, attempts=attempts) for one in (job, driven)]
             put(store, *map(UpdateJob, changed))
 
             assert left == {how for how in PassOver if claimable(store, a_lane(2), pass_over=how) == changed}

@@ -120,7 +120,7 @@ class Concurrency(PersistenceCase):
         """Counting up in whatever was read loses no count."""
         put_run(store, a_run(), a_job())
         put(store, PutSession(a_session(expires_at=0)), AddDuty(a_duty(until=0)))
-        put(store, AddSink(a_sink()), AddNews(News(sink=a_sink().key, run=a_key(1), news=1, at=NOW)))
+        put(store, AddSink(a_sink()), AddNews(News(sink=a_sink().key, run=a_key(1), head_row=1, at=NOW)))
 
         def count(_: int) -> None:
             for _ in range(10):
@@ -280,7 +280,7 @@ class Concurrency(PersistenceCase):
         put_jobs(store, *(a_job(run, 1) for run in range(4)))
         put_jobs(store, *(a_job(run, 1, state=JobState.SLEEPING, wake_at=run) for run in range(4, 8)))
         put(store, *(PutSession(a_session(number, expires_at=number)) for number in range(4)))
-        news = (News(sink=a_sink().key, run=a_key(run), news=1, at=NOW) for run in range(4))
+        news = (News(sink=a_sink().key, run=a_key(run), head_row=1, at=NOW) for run in range(4))
         put(store, AddSink(a_sink()), *map(AddNews, news))
         search = SEARCHES[what]
 
@@ -395,7 +395,7 @@ def _count_session(tx: Transaction) -> Change:
 
 def _count_duty(tx: Transaction) -> Change:
     (duty,) = tx.duties(["maintenance"])
-    return PutDuty(evolve(duty, until=duty.until + 1))
+    return PutDuty(evolve(duty, expires_at=duty.expires_at + 1))
 
 
 def _count_sink(tx: Transaction) -> Change:
@@ -417,7 +417,7 @@ def _count_in(change: Change) -> int:
         case PutSession(session):
             return session.expires_at
         case PutDuty(duty):
-            return duty.until
+            return duty.expires_at
         case UpdateSink(sink):
             return sink.failures
         case UpdateStream(stream):

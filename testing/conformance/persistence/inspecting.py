@@ -74,11 +74,13 @@ class Inspecting(PersistenceCase):
 
     def test_runs_are_read_with_their_jobs_by_key(self, store: Persistence) -> None:
         """Of all namespaces, ended or not, from one key to the next; jobs by number; every field survives."""
-        put_run(store, a_run(3), a_job(3, 10), a_job(3, 9, state=JobState.OWED))
+        put_run(store, a_run(3), a_job(3, 10), a_job(3, 9, state=JobState.PENDING_DELIVERY))
         put_run(store, a_run(1, status=RunStatus.FAILED))
         put_run(store, a_run(2, namespace="tenant-2"), a_job(2, 1))
 
-        third = WholeRun(the_run(store, a_key(3)), (a_job(3, 9, state=JobState.OWED), a_job(3, 10)))
+        third = WholeRun(
+            the_run(store, a_key(3)), (a_job(3, 9, state=JobState.PENDING_DELIVERY), a_job(3, 10))
+        )
         second = WholeRun(the_run(store, a_key(2)), (a_job(2, 1),))
         first = WholeRun(the_run(store, a_key(1)), ())
         assert store.read(WholeRuns()) == (first, second, third)
@@ -167,7 +169,7 @@ class Inspecting(PersistenceCase):
 
     def test_keys_with_too_many_jobs_are_found(self, store: Persistence) -> None:
         """Those count that can be claimed, or are."""
-        states = (JobState.QUEUED, JobState.LEASED, JobState.SLEEPING, JobState.HELD, JobState.LIMITED)
+        states = (JobState.QUEUED, JobState.LEASED, JobState.SLEEPING, JobState.PAUSED, JobState.LIMITED)
         jobs = [a_job(1, number, state=state) for number, state in enumerate(states)]
         put_jobs(store, *(evolve(job, concurrency_key="k", concurrency_limit=1) for job in jobs))
         put_jobs(store, evolve(a_job(2, 1), concurrency_key="k2", concurrency_limit=1))
@@ -189,10 +191,11 @@ class Inspecting(PersistenceCase):
         put(store, AddSink(a_sink()), AddSink(a_sink("other")))
         put(store, CreateRun(a_run(1, last_row=7)), AppendHistory(a_row(1, 1)))
         put(
-            store, *(AddNews(News(sink=a_sink().key, run=a_key(number), news=2, at=NOW)) for number in (1, 2))
+            store,
+            *(AddNews(News(sink=a_sink().key, run=a_key(number), head_row=2, at=NOW)) for number in (1, 2)),
         )
-        put(store, AddNews(News(sink=a_sink("other").key, run=a_key(1), news=2, at=NOW)))
-        put(store, UpdateStream(a_stream(1, news=3, delivered=2, due_at=None)))
+        put(store, AddNews(News(sink=a_sink("other").key, run=a_key(1), head_row=2, at=NOW)))
+        put(store, UpdateStream(a_stream(1, head_row=3, delivered=2, due_at=None)))
 
         first = StreamPlace(a_key(1), 3, 2, None, 7)
         second = StreamPlace(a_key(2), 2, 0, NOW, None)

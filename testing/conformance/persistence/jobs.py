@@ -35,7 +35,7 @@ FULL_JOB = Job(
     namespace="tenant-1",
     queue="reports",
     definition="orders@2026.1",
-    kind=JobKind.EXPAND,
+    kind=JobKind.EXPAND_MAP,
     node="bill items",
     item=3,
     state=JobState.LEASED,
@@ -46,18 +46,18 @@ FULL_JOB = Job(
     max_attempts=5,
     session=a_key(9),
     leased_at=NOW + 2,
-    losses=1,
-    input='["item","bill",0,3]',
+    lost_attempts=1,
+    input_ref='["item","bill",0,3]',
     timeout_total=3_600 * 1_000_000,
     first_claimed_at=NOW - 1,
     heartbeat_timeout=60 * 1_000_000,
     heartbeat_by=NOW + 3,
     concurrency_key="orders/bill items",
     concurrency_limit=8,
-    waits_for="work 1",
+    waiting_for="work 1",
     check_after=5,
     give_up_at=NOW + 3,
-    rank=-5,
+    queue_position=-5,
     rate_limit=9,
     rate_period=60 * 1_000_000,
 )
@@ -79,15 +79,15 @@ class JobReads(PersistenceCase):
     def test_what_a_job_has_not_stays_none(self, store: Persistence) -> None:
         """None is not turned into an empty text or a zero, nor a zero into None."""
         put_jobs(
-            store, a_job(1, 1), a_job(1, 2, item=0, wake_at=0, waits_for="", check_after=0, give_up_at=0)
+            store, a_job(1, 1), a_job(1, 2, item=0, wake_at=0, waiting_for="", check_after=0, give_up_at=0)
         )
 
         plain, zeros = ask(store, lambda tx: tx.jobs([JobKey(a_key(1), 1), JobKey(a_key(1), 2)]))
 
         assert (plain.item, plain.wake_at, plain.session, plain.leased_at) == (None, None, None, None)
-        assert (plain.waits_for, plain.check_after, plain.give_up_at) == (None, None, None)
+        assert (plain.waiting_for, plain.check_after, plain.give_up_at) == (None, None, None)
         assert (zeros.item, zeros.wake_at, zeros.check_after, zeros.give_up_at) == (0, 0, 0, 0)
-        assert zeros.waits_for == ""
+        assert zeros.waiting_for == ""
 
     @pytest.mark.parametrize("state", JobState)
     @pytest.mark.parametrize("kind", JobKind)

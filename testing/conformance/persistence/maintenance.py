@@ -10,7 +10,7 @@ from holdfast.ports.records import Job, JobKey, JobState, Session, SessionState
 from holdfast.testing.conformance.builders import NOW, SECOND, a_job, a_key, a_leased_job, a_session
 from holdfast.testing.conformance.persistence.case import PersistenceCase, ask, put, put_jobs
 
-_NOT_HELD: Final = (JobState.QUEUED, JobState.SLEEPING, JobState.HELD)
+_NOT_HELD: Final = (JobState.QUEUED, JobState.SLEEPING, JobState.PAUSED)
 
 
 def _asleep(run: int, number: int, wake_at: int) -> Job:
@@ -98,7 +98,7 @@ class Maintenance(PersistenceCase):
         """One that is leased to an open session is not, expired or not; nor is one that is not leased."""
         put(store, PutSession(a_session(1, state=SessionState.DEAD)), PutSession(a_session(2, expires_at=0)))
         put_jobs(store, a_leased_job(1, 1, session=a_key(1)), a_leased_job(1, 2, session=a_key(2)))
-        put_jobs(store, a_job(2, 1), a_job(2, 2, state=JobState.HELD))
+        put_jobs(store, a_job(2, 1), a_job(2, 2, state=JobState.PAUSED))
 
         assert [JobKey(a_key(1), 1)] == ask(store, lambda tx: tx.lost_jobs(10))
 

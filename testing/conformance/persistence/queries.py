@@ -106,7 +106,7 @@ class Queries(PersistenceCase):
             a_job(2, 9, priority=-1),
             a_job(2, 1, queue="other"),
             a_job(2, 2, state=JobState.SLEEPING, wake_at=NOW),
-            a_job(2, 3, state=JobState.HELD),
+            a_job(2, 3, state=JobState.PAUSED),
             a_job(2, 4, definition="nobody's@1"),
             a_leased_job(2, 5, session="S"),
         )
@@ -397,7 +397,7 @@ class Queries(PersistenceCase):
     def test_runs_and_jobs_are_counted(self, store: Persistence) -> None:
         """CountAll counts those of one namespace, by status and by state."""
         put_run(store, a_run(1), a_job(1, 1), a_job(1, 2), a_job(1, 3, state=JobState.SLEEPING, wake_at=NOW))
-        put_run(store, a_run(2), a_job(2, 1, state=JobState.HELD))
+        put_run(store, a_run(2), a_job(2, 1, state=JobState.PAUSED))
         put_run(store, a_run(3, status=RunStatus.FAILED))
         put_run(store, a_run(4, namespace="tenant-2"), a_job(4, 1, namespace="tenant-2"))
 

@@ -70,7 +70,7 @@ def _everything(number: int) -> list[Change]:
         AddAnnotation(evolve(said, id=a_key(50 + number), name="key", key="once")),
         AddArtifact(an_artifact("report", number)),
         AddAiCall(an_ai_call(number, number)),
-        AddNews(News(sink=SINK.key, run=run.key, news=2, at=NOW)),
+        AddNews(News(sink=SINK.key, run=run.key, head_row=2, at=NOW)),
     ]
 
 

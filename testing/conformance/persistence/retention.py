@@ -79,7 +79,7 @@ class Retention(PersistenceCase):
         change, count = YOUNG[what]
         put(store, change)
         if what == "a stream whose sink is there":
-            put(store, AddNews(News(sink=a_sink().key, run=a_key(1), news=1, at=BEFORE - 1_000 * SECOND)))
+            put(store, AddNews(News(sink=a_sink().key, run=a_key(1), head_row=1, at=BEFORE - 1_000 * SECOND)))
 
         assert store.prune(BEFORE) == 0
         assert store.transact(count) == 1

@@ -58,7 +58,7 @@ FULL_RUN = Run(
     attributes='{"customer":"c-1"}',
     rerun_of=a_key(6),
     rerun_from="bill",
-    kept='{"check":["of","k",2]}',
+    inherited='{"check":["of","k",2]}',
     start_at=NOW + 3,
     deadline=NOW + 4,
     concurrency_key="customer c-1 \u2013 Größe",
@@ -196,7 +196,7 @@ class RunReads(PersistenceCase):
 
     def test_rows_of_a_history_that_begins_later_are_read_by_number(self, store: Persistence) -> None:
         """A function that is run again may have its first row behind those that it keeps of other generations."""
-        put(store, CreateRun(a_run(1, last_row=9, kept=f'[["{a_key(7)}",6]]')))
+        put(store, CreateRun(a_run(1, last_row=9, inherited=f'[["{a_key(7)}",6]]')))
         rows = [a_row(1, number) for number in (7, 8, 9)]
         put(store, *map(AppendHistory, rows))
 
@@ -356,7 +356,7 @@ class RunReads(PersistenceCase):
     def test_a_run_with_jobs_that_are_owed_beside_its_own_is_sound(self, store: Persistence) -> None:
         """What it owes others is none of its open jobs."""
         put_run(store, a_run(1), a_job(1, 1))
-        put(store, AddJob(a_job(1, 2, kind=JobKind.DELIVER, state=JobState.OWED)))
+        put(store, AddJob(a_job(1, 2, kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY)))
 
         assert ask(store, lambda tx: tx.unsound_runs([a_key(1)])) == []
 
@@ -364,14 +364,14 @@ class RunReads(PersistenceCase):
         """They do not move it on, whether its row counts them or not."""
         for run, open_jobs in ((1, 0), (2, 1)):
             put(store, CreateRun(a_run(run, open_jobs=open_jobs, last_job=1)))
-            put(store, AddJob(a_job(run, 1, kind=JobKind.DELIVER, state=JobState.OWED)))
+            put(store, AddJob(a_job(run, 1, kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY)))
 
         assert [a_key(1), a_key(2)] == sorted(ask(store, lambda tx: tx.unsound_runs([a_key(1), a_key(2)])))
 
     def test_a_run_that_has_ended_is_sound_whatever_it_owes(self, store: Persistence) -> None:
         """As if it owed nothing."""
         put(store, CreateRun(a_run(1, status=RunStatus.COMPLETED)))
-        put(store, AddJob(a_job(1, 1, kind=JobKind.DELIVER, state=JobState.OWED)))
+        put(store, AddJob(a_job(1, 1, kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY)))
 
         assert ask(store, lambda tx: tx.unsound_runs([a_key(1)])) == []
 

@@ -42,12 +42,12 @@ AUDIT: Final = SinkName(NAMESPACE, "audit")
 
 def some_news(run: int = 1, number: int = 1, *, sink: str = "audit", at: int = NOW) -> AddNews:
     """Return the change that lets a sink know of rows."""
-    return AddNews(News(sink=a_sink(sink).key, run=a_key(run), news=number, at=at))
+    return AddNews(News(sink=a_sink(sink).key, run=a_key(run), head_row=number, at=at))
 
 
 def put_streams(store: Persistence, *streams: Stream) -> None:
     """Store streams as they are."""
-    put(store, *(AddNews(News(sink=one.sink, run=one.run, news=1, at=NOW)) for one in streams))
+    put(store, *(AddNews(News(sink=one.sink, run=one.run, head_row=1, at=NOW)) for one in streams))
     put(store, *map(UpdateStream, streams))
 
 
@@ -74,7 +74,7 @@ class Sinks(PersistenceCase):
             failures=3,
             retry_at=NOW + 1,
             succeeded_at=NOW,
-            walked_at=NOW + 2,
+            swept_at=NOW + 2,
             error="OSError: \u00e9",
         )
         other = a_sink("audit", key="01OTHER", namespace="tenant-2")
@@ -101,14 +101,14 @@ class Sinks(PersistenceCase):
         """Of several news in one transaction the first says when, and the highest what."""
         put(store, some_news(1, 1), some_news(1, 3, at=NOW + 5), some_news(1, 2), some_news(2, 1))
 
-        assert streams_of(store, 2, 1) == [a_stream(1, news=3), a_stream(2)]
+        assert streams_of(store, 2, 1) == [a_stream(1, head_row=3), a_stream(2)]
 
     def test_news_never_go_back(self, store: Persistence) -> None:
         """A sweep may say what was said long since."""
         put(store, some_news(1, 5))
         put(store, some_news(1, 3, at=NOW + 9))
 
-        assert streams_of(store, 1) == [a_stream(1, news=5)]
+        assert streams_of(store, 1) == [a_stream(1, head_row=5)]
 
     def test_news_wake_an_idle_stream_and_no_other(self, store: Persistence) -> None:
         """One that is held, or waits to be tried again, is looked at in its time; a parked one never."""
@@ -116,11 +116,11 @@ class Sinks(PersistenceCase):
             store,
             a_stream(1, delivered=1, due_at=None),
             a_stream(2, holder="h", due_at=NOW + 60),
-            a_stream(3, state=StreamState.PARKED, due_at=None, parked_at=NOW),
+            a_stream(3, state=StreamState.DEAD_LETTERED, due_at=None, dead_lettered_at=NOW),
         )
         put(store, *(some_news(run, 2, at=NOW + 5) for run in (1, 2, 3)))
 
-        assert [(one.news, one.due_at) for one in streams_of(store, 1, 2, 3)] == [
+        assert [(one.head_row, one.due_at) for one in streams_of(store, 1, 2, 3)] == [
             (2, NOW + 5),
             (2, NOW + 60),
             (2, None),
@@ -129,17 +129,17 @@ class Sinks(PersistenceCase):
     def test_streams_come_back_as_they_were_stored(self, store: Persistence) -> None:
         """With every field."""
         full = a_stream(
-            news=9,
+            head_row=9,
             delivered=4,
-            state=StreamState.PARKED,
+            state=StreamState.DEAD_LETTERED,
             due_at=None,
             holder="h",
             attempts=5,
-            refused=5,
+            refused_row=5,
             failed_at=NOW,
-            parked_at=NOW + 1,
+            dead_lettered_at=NOW + 1,
             error="no",
-            skips='{"3":"odd"}',
+            skipped_rows='{"3":"odd"}',
         )
         put_streams(store, full, a_stream(2))
 
@@ -150,7 +150,7 @@ class Sinks(PersistenceCase):
         put(store, some_news())
         put(store, UpdateStream(a_stream(1, delivered=1, due_at=None)), some_news(1, 2, at=NOW + 7))
 
-        assert streams_of(store, 1) == [a_stream(1, news=2, delivered=1, due_at=NOW + 7)]
+        assert streams_of(store, 1) == [a_stream(1, head_row=2, delivered=1, due_at=NOW + 7)]
 
     def test_due_streams_come_longest_due_first(self, store: Persistence) -> None:
         """Only of that sink, and not before their time."""
@@ -218,12 +218,12 @@ class Sinks(PersistenceCase):
                 a_stream(
                     run,
                     sink,
-                    state=StreamState.PARKED,
+                    state=StreamState.DEAD_LETTERED,
                     due_at=None,
-                    news=9,
-                    refused=run,
+                    head_row=9,
+                    refused_row=run,
                     attempts=5,
-                    parked_at=NOW,
+                    dead_lettered_at=NOW,
                     error="no",
                 )
                 for run in (1, 2)
@@ -241,9 +241,9 @@ class Sinks(PersistenceCase):
             run=a_key(2),
             run_id="run-2",
             number=2,
-            news=9,
+            head_row=9,
             attempts=5,
-            parked_at=NOW,
+            dead_lettered_at=NOW,
             error="no",
         )
         pages = [
@@ -280,7 +280,7 @@ class Sinks(PersistenceCase):
 
         def unheard(*names: str) -> list[tuple[str, str, int]]:
             found = ask(store, lambda tx: tx.unheard(NAMESPACE, names, keys))
-            return [(news.sink, news.run, news.news) for news in found]
+            return [(news.sink, news.run, news.head_row) for news in found]
 
         assert unheard("audit") == [(a_sink().key, a_key(run), 5) for run in (1, 3, 5)]
         assert unheard("other", "audit") == [

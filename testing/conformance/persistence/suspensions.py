@@ -12,7 +12,7 @@ from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_job, a_key, 
 from holdfast.testing.conformance.persistence.case import PersistenceCase, ask, put, put_jobs, put_run
 
 ORDER: Final = RunName(NAMESPACE, "order")
-_WAKEABLE_STATES: Final = (JobState.SLEEPING, JobState.QUEUED, JobState.LEASED, JobState.HELD)
+_WAKEABLE_STATES: Final = (JobState.SLEEPING, JobState.QUEUED, JobState.LEASED, JobState.PAUSED)
 
 
 def _check(run: int, number: int, *, key: str | None = "work", namespace: str = NAMESPACE) -> Job:
@@ -20,10 +20,10 @@ def _check(run: int, number: int, *, key: str | None = "work", namespace: str = 
         run,
         number,
         namespace=namespace,
-        kind=JobKind.CHECK,
+        kind=JobKind.POLL,
         state=JobState.SLEEPING,
         wake_at=NOW,
-        waits_for=key,
+        waiting_for=key,
         check_after=5,
     )
 
@@ -34,7 +34,7 @@ class Suspensions(PersistenceCase):
     def test_the_checks_of_a_stage_are_found_whatever_state_they_are_in(self, store: Persistence) -> None:
         """By the name of their run, ascending."""
         checks = [
-            a_job(1, number, kind=JobKind.CHECK, state=state, wake_at=NOW)
+            a_job(1, number, kind=JobKind.POLL, state=state, wake_at=NOW)
             for number, state in enumerate(_WAKEABLE_STATES, 1)
         ]
         put_run(store, a_run(1, id="order"), *reversed(checks))
@@ -52,9 +52,9 @@ class Suspensions(PersistenceCase):
     @pytest.mark.parametrize("state", [JobState.LEASED, JobState.SLEEPING, JobState.QUEUED])
     def test_no_job_of_another_kind_is_found(self, store: Persistence, state: JobState) -> None:
         """What reads items, tests, starts children or delivers waits for no external work."""
-        kinds = [kind for kind in JobKind if kind not in {JobKind.STAGE, JobKind.CHECK}]
+        kinds = [kind for kind in JobKind if kind not in {JobKind.STAGE, JobKind.POLL}]
         jobs = [
-            a_job(1, number, kind=kind, state=state, wake_at=NOW, waits_for="work")
+            a_job(1, number, kind=kind, state=state, wake_at=NOW, waiting_for="work")
             for number, kind in enumerate(kinds, 1)
         ]
         put_run(store, a_run(1, id="order"), *jobs)
@@ -64,8 +64,8 @@ class Suspensions(PersistenceCase):
 
     def test_of_a_map_the_jobs_of_one_item_are_found_or_those_of_all(self, store: Persistence) -> None:
         """Item 0 is an item; one that is none has no jobs."""
-        checks = [a_job(1, 1 + item, kind=JobKind.CHECK, item=item) for item in range(12)]
-        put_run(store, a_run(1, id="order"), *checks, a_job(1, 50, kind=JobKind.CHECK, node="other", item=1))
+        checks = [a_job(1, 1 + item, kind=JobKind.POLL, item=item) for item in range(12)]
+        put_run(store, a_run(1, id="order"), *checks, a_job(1, 50, kind=JobKind.POLL, node="other", item=1))
 
         assert self._of_stage(store, "bill") == [job.key for job in checks]
         for item in (0, 1, 11):
@@ -75,29 +75,29 @@ class Suspensions(PersistenceCase):
 
     def test_a_job_of_no_item_is_not_that_of_item_0(self, store: Persistence) -> None:
         """A stage that is no map has no items."""
-        put_run(store, a_run(1, id="order"), a_job(1, 1, kind=JobKind.CHECK))
+        put_run(store, a_run(1, id="order"), a_job(1, 1, kind=JobKind.POLL))
 
         assert self._of_stage(store, "bill", 0) == []
         assert self._of_stage(store, "bill") == [JobKey(a_key(1), 1)]
 
     def test_only_jobs_of_the_newest_generation_are_found(self, store: Persistence) -> None:
         """Also where that has none. Generation 10 is newer than generation 2."""
-        put_run(store, a_run(9, id="order"), a_job(9, 1, kind=JobKind.CHECK))
+        put_run(store, a_run(9, id="order"), a_job(9, 1, kind=JobKind.POLL))
         assert self._of_stage(store, "bill") == [JobKey(a_key(9), 1)]
         put(store, CreateRun(a_run(10, id="order", generation=2)))
         assert self._of_stage(store, "bill") == []
 
-        put_run(store, a_run(20, id="order", generation=10), a_job(20, 1, kind=JobKind.CHECK))
+        put_run(store, a_run(20, id="order", generation=10), a_job(20, 1, kind=JobKind.POLL))
         assert self._of_stage(store, "bill") == [JobKey(a_key(20), 1)]
 
     def test_no_job_of_another_run_stage_or_namespace_is_found(self, store: Persistence) -> None:
         """Names are compared letter by letter."""
-        put_run(store, a_run(1, id="order"), a_job(1, 1, kind=JobKind.CHECK))
-        put_run(store, a_run(2, id="Order"), a_job(2, 1, kind=JobKind.CHECK))
+        put_run(store, a_run(1, id="order"), a_job(1, 1, kind=JobKind.POLL))
+        put_run(store, a_run(2, id="Order"), a_job(2, 1, kind=JobKind.POLL))
         put_run(
             store,
             a_run(3, id="order", namespace="tenant-2"),
-            a_job(3, 1, kind=JobKind.CHECK, namespace="tenant-2"),
+            a_job(3, 1, kind=JobKind.POLL, namespace="tenant-2"),
         )
 
         assert self._of_stage(store, "bill") == [JobKey(a_key(1), 1)]
@@ -109,7 +109,7 @@ class Suspensions(PersistenceCase):
     def test_external_work_is_found_by_its_key(self, store: Persistence) -> None:
         """Of every run of the namespace, whatever state its check is in, ascending."""
         states = [
-            a_job(3, number, kind=JobKind.CHECK, state=state, waits_for="work")
+            a_job(3, number, kind=JobKind.POLL, state=state, waiting_for="work")
             for number, state in enumerate(_WAKEABLE_STATES, 1)
         ]
         put_jobs(store, *states, _check(2, 1), _check(1, 2), _check(1, 1))
@@ -131,8 +131,8 @@ class Suspensions(PersistenceCase):
 
     def test_external_work_is_not_found_by_the_run_that_a_job_waits_for(self, store: Persistence) -> None:
         """The id of a child may be the key of somebody's work."""
-        put_jobs(store, a_job(1, 1, kind=JobKind.CHILD, state=JobState.SLEEPING, waits_for="work"))
-        put_jobs(store, a_job(2, 1, state=JobState.LEASED, waits_for="work"), _check(3, 1))
+        put_jobs(store, a_job(1, 1, kind=JobKind.CHILD, state=JobState.SLEEPING, waiting_for="work"))
+        put_jobs(store, a_job(2, 1, state=JobState.LEASED, waiting_for="work"), _check(3, 1))
 
         assert _external(store, "work") == [JobKey(a_key(3), 1)]
 
@@ -157,24 +157,24 @@ class Suspensions(PersistenceCase):
         others = [
             a_job(run, 1, kind=kind, state=JobState.SLEEPING, wake_at=NOW - 100)
             for run, kind in enumerate(JobKind, 10)
-            if kind is not JobKind.CHECK
+            if kind is not JobKind.POLL
         ]
         checks = [
-            a_job(run, 1, kind=JobKind.CHECK, state=JobState.SLEEPING, wake_at=NOW - ago)
+            a_job(run, 1, kind=JobKind.POLL, state=JobState.SLEEPING, wake_at=NOW - ago)
             for run, ago in ((1, 10), (2, 30), (3, 20), (4, 0), (5, -1))
         ]
         put_jobs(store, *others, *checks)
 
-        assert self._due(store, JobKind.CHECK, 10) == [a_key(2), a_key(3), a_key(1), a_key(4)]
-        assert self._due(store, JobKind.CHECK, 2) == [a_key(2), a_key(3)]
-        assert self._due(store, JobKind.CHECK, 0) == []
+        assert self._due(store, JobKind.POLL, 10) == [a_key(2), a_key(3), a_key(1), a_key(4)]
+        assert self._due(store, JobKind.POLL, 2) == [a_key(2), a_key(3)]
+        assert self._due(store, JobKind.POLL, 0) == []
         for job in others:
             assert self._due(store, job.kind, 10) == [job.run]
         assert len(self._due(store, None, 100)) == len(others) + 4
 
     def test_a_sleeper_that_is_not_to_wake_at_any_time_is_never_due(self, store: Persistence) -> None:
         """It waits for the end of a run. Once it has an instant it is due then, and no more without."""
-        waiting = a_job(1, 1, kind=JobKind.CHILD, state=JobState.SLEEPING, waits_for="child")
+        waiting = a_job(1, 1, kind=JobKind.CHILD, state=JobState.SLEEPING, waiting_for="child")
         put_jobs(store, waiting, a_job(2, 1, kind=JobKind.CHILD, state=JobState.SLEEPING, wake_at=0))
         assert self._due(store, None, 10) == self._due(store, JobKind.CHILD, 10) == [a_key(2)]
 

@@ -36,7 +36,7 @@ class UnreadableRuns(PersistenceCase):
 
     def test_each_column_that_can_not_be_read_is_found_once(self, store: Persistence) -> None:
         """With the reason; in the order of tables, runs and columns; of the runs that are asked for only."""
-        put_run(store, a_run(1, progress="["), a_job(1, 1, input="{"), a_job(1, 2, input='["map"]'))
+        put_run(store, a_run(1, progress="["), a_job(1, 1, input_ref="{"), a_job(1, 2, input_ref='["map"]'))
         put(store, AppendHistory(a_row(1, 1, data="[]", payload=Payload(blob="no key"))))
         put(store, AddItems(evolve(a_page(1), items="{")))
         put_run(store, a_run(2, progress="["))
@@ -79,7 +79,13 @@ class UnreadableRuns(PersistenceCase):
 
     def test_a_run_is_blocked_and_its_jobs_are_held(self, store: Persistence) -> None:
         """But for those that a worker has, and what is owed to others; nothing else of it changes."""
-        states = (JobState.QUEUED, JobState.SLEEPING, JobState.LIMITED, JobState.LEASED, JobState.OWED)
+        states = (
+            JobState.QUEUED,
+            JobState.SLEEPING,
+            JobState.LIMITED,
+            JobState.LEASED,
+            JobState.PENDING_DELIVERY,
+        )
         jobs = [a_job(1, number, state=state) for number, state in enumerate(states, 1)]
         leased = evolve(jobs[3], session="s-1", leased_at=NOW)
         put_run(store, a_run(1), *jobs[:3], leased, jobs[4])
@@ -91,8 +97,8 @@ class UnreadableRuns(PersistenceCase):
         expected = evolve(before, status=RunStatus.BLOCKED, updated_at=LATER, last_row=4)
         assert the_run(store, a_key(1)) == expected
         now = jobs_of(store, a_key(1))
-        held = [JobState.HELD, JobState.HELD, JobState.HELD]
-        assert [job.state for job in now] == [*held, JobState.LEASED, JobState.OWED]
+        held = [JobState.PAUSED, JobState.PAUSED, JobState.PAUSED]
+        assert [job.state for job in now] == [*held, JobState.LEASED, JobState.PENDING_DELIVERY]
         assert now[3] == leased
         assert the_run(store, a_key(2)).status is RunStatus.RUNNING
         assert [job.state for job in jobs_of(store, a_key(2))] == [JobState.QUEUED]
@@ -104,7 +110,7 @@ class UnreadableRuns(PersistenceCase):
         put(store, BlockRun(a_key(1), LATER, 1))
 
         assert the_run(store, a_key(1)).status is RunStatus.FAILED
-        assert [job.state for job in jobs_of(store, a_key(1))] == [JobState.HELD]
+        assert [job.state for job in jobs_of(store, a_key(1))] == [JobState.PAUSED]
 
     def test_jobs_are_held_that_have_no_run(self, store: Persistence) -> None:
         """There is nothing to block."""
@@ -112,7 +118,7 @@ class UnreadableRuns(PersistenceCase):
 
         put(store, BlockRun(a_key(5), LATER, None))
 
-        assert [job.state for job in jobs_of(store, a_key(5))] == [JobState.HELD]
+        assert [job.state for job in jobs_of(store, a_key(5))] == [JobState.PAUSED]
 
     def test_what_was_blocked_can_be_ended(self, store: Persistence) -> None:
         """Held jobs are closed as others are."""

@@ -469,7 +469,7 @@ def test_expanding_a_wide_map_costs_no_more_statements_than_expanding_a_narrow_o
     worked.create(2, "wide")
     found: list[Statements] = []
     for expansion, width in zip(worked.claim(2), (10, 5_000), strict=True):
-        assert expansion.kind is JobKind.EXPAND
+        assert expansion.kind is JobKind.EXPAND_MAP
         with statements.of() as within:
             worked.settle([expansion], Expanded(items=tuple(payload(n) for n in range(width))))
         found.append(within)

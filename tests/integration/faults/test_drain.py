@@ -28,7 +28,7 @@ def test_what_ends_within_the_grace_is_settled_and_the_rest_costs_no_attempt(sit
     assert [site.result(run) for run in quick] == [1, 2]
     for run in slow:
         job = site.job(run)
-        assert (job.state, job.attempts, job.epoch, job.losses) == (JobState.QUEUED, 0, 1, 0)
+        assert (job.state, job.attempts, job.epoch, job.lost_attempts) == (JobState.QUEUED, 0, 1, 0)
         assert [row.type for row in site.history(run)] == ["run.created"]
     assert site.job(later).epoch == 0, "it has claimed while it drained"
     stats = worker.said
@@ -68,5 +68,5 @@ def test_a_body_that_does_not_listen_does_not_keep_a_worker_from_ending(site: Si
 
     assert worker.wait(8.0) == 0
     job = site.job(run)
-    assert (job.state, job.attempts, job.losses) == (JobState.QUEUED, 0, 0)
+    assert (job.state, job.attempts, job.lost_attempts) == (JobState.QUEUED, 0, 0)
     assert worker.said["released"] == 1

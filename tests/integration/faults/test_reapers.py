@@ -35,7 +35,7 @@ def test_what_lost_workers_held_is_freed_once_however_many_reap(site: Site) -> N
     assert [(tick.dead, tick.repaired, tick.woken) for tick in found] == [(0, (), 0)] * len(found)
     for run in runs:
         job = site.job(run)
-        assert (job.state, job.epoch, job.attempts, job.losses) == (JobState.QUEUED, 1, 1, 1)
+        assert (job.state, job.epoch, job.attempts, job.lost_attempts) == (JobState.QUEUED, 1, 1, 1)
     site.open_gate()
     site.worker("survivor")
     site.until_done()

@@ -53,7 +53,7 @@ def test_after_its_grace_it_gives_a_stuck_body_s_job_back_and_ends(engine: Engin
 
     job = only_job(engine)
     assert (out, process.returncode) == ("ended\n", 0)
-    assert (job.state, job.attempts, job.losses) == (JobState.QUEUED, 0, 0)
+    assert (job.state, job.attempts, job.lost_attempts) == (JobState.QUEUED, 0, 0)
 
 
 def test_told_twice_it_ends_at_once(engine: Engine) -> None:

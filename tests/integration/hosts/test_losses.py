@@ -324,7 +324,11 @@ async def test_a_function_is_no_suspect_any_more_once_what_was_lost_has_ended(
 
     def watched(session: str, held: Sequence[Attempt]) -> tuple[Attempt, ...]:
         attempts = claim(session, held)
-        seen.extend((one.losses, starts("innocent").total()) for one in attempts if one.kind is JobKind.DRIVE)
+        seen.extend(
+            (one.lost_attempts, starts("innocent").total())
+            for one in attempts
+            if one.kind is JobKind.WORKFLOW
+        )
         return attempts
 
     workers.claim = watched  # type: ignore[method-assign]

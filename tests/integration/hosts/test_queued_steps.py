@@ -264,7 +264,7 @@ async def test_a_paused_run_keeps_what_is_under_way_and_begins_nothing(open_engi
         with anyio.fail_after(SOON):
             await reached.wait()
             await run.pause()
-            assert JobState.HELD in queued(engine)
+            assert JobState.PAUSED in queued(engine)
             go_on.set()
             await until(lambda: "step.completed" in types_of(engine))
     sound(engine)
@@ -374,7 +374,7 @@ async def test_a_function_that_is_blocked_holds_its_steps_too(open_engine: OpenE
         await engine.start(index(), id="x")
         with anyio.fail_after(SOON):
             await until(lambda: engine.sync.handle(index, "x").info().status is RunStatus.BLOCKED)
-    assert queued(engine) == [JobState.HELD]
+    assert queued(engine) == [JobState.PAUSED]
     sound(engine)
 
 

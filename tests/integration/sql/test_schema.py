@@ -123,7 +123,7 @@ def test_tables_of_the_first_version_are_brought_up_to_date_with_their_runs(
         "{",
     )
     runs = [
-        a_run(number, attributes=attributes[number % len(attributes)], rank=NOW + number)
+        a_run(number, attributes=attributes[number % len(attributes)], queue_position=NOW + number)
         for number in range(2_500)
     ]
     at_version(url, "0001", *runs)
@@ -153,11 +153,11 @@ def test_what_waited_before_there_were_ranks_keeps_its_place(url: str, open_stor
     store = open_store(url)
     store.setup()
 
-    ranks = {run.key: run.rank for run in store.read(RunsByKey((a_key(1), a_key(2))))}
+    ranks = {run.key: run.queue_position for run in store.read(RunsByKey((a_key(1), a_key(2))))}
     assert ranks == {a_key(1): rank_of(NOW + 1, 1), a_key(2): NOW + 9}
     lane = Lane(queue=QUEUE, definitions=(DEFINITION,), limit=9)
     claimable = store.transact(lambda tx: tx.claimable(NAMESPACE, [lane], 9))
-    assert [(job.number, job.rank) for job in claimable] == [
+    assert [(job.number, job.queue_position) for job in claimable] == [
         (1, rank_of(NOW + 1, 1)),
         (2, rank_of(NOW + 1, -1)),
     ]

@@ -43,8 +43,8 @@ RUNS = f"""
 FOUND: Sequence[Change] = (
     CreateRun(a_run(1)),
     *(CreateRun(a_run(child, parent=f"{a_key(1)}.{child}")) for child in range(2, 6)),
-    AddJob(a_job(1, 9, kind=JobKind.DELIVER, state=JobState.OWED)),
-    *(AddJob(a_job(2, number, kind=JobKind.CHECK, waits_for="wanted")) for number in (1, 2)),
+    AddJob(a_job(1, 9, kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY)),
+    *(AddJob(a_job(2, number, kind=JobKind.POLL, waiting_for="wanted")) for number in (1, 2)),
 )
 
 

@@ -59,7 +59,7 @@ OF_LOOKS: Final[tuple[Mutant, ...]] = (
         "paused-sleeper-deaf",
         "a message to a paused function that sleeps is heard when its old timeout is over",
         "kernel/decide/signals.py",
-        "        case JobState.HELD if job.wake_at is not None:\n"
+        "        case JobState.PAUSED if job.wake_at is not None:\n"
         "            draft.update_job(evolve(job, wake_at=None))\n",
         "",
         "tests/unit/kernel/test_functions.py",

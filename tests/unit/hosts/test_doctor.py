@@ -101,7 +101,7 @@ def _busy() -> tuple[World, Callable[[], None]]:
         for attempt in do(JobClaim(session=session, lanes=world.lanes(), limit=2)).attempts:
             if counts["step"] % 3 == 0 and attempt.attempt < attempt.max_attempts:
                 outcome: Outcome = failed()
-            elif attempt.kind is JobKind.EXPAND:
+            elif attempt.kind is JobKind.EXPAND_MAP:
                 outcome = Expanded(items=tuple(map(payload, range(4))))
             elif attempt.kind is JobKind.CHILD:
                 outcome = Started(run_id=f"{attempt.run}-k", workflow="c", version="1", input=payload(0))
@@ -109,7 +109,7 @@ def _busy() -> tuple[World, Callable[[], None]]:
                 outcome = Completed(output=payload(1))
             do(settling(attempt, outcome))
         for job in world.store.read(OwedJobs()):
-            parent = parse(job.input)
+            parent = parse(job.input_ref)
             do(RunDeliver(job=job.key.text, parent=parent, output=payload(1)))
         if counts["step"] % 4 == 0:
             do(RunCreate(workflow="w", id=f"r{counts['step']}", input=payload(0)))

@@ -189,22 +189,22 @@ def test_what_a_process_stored_before_it_knew_of_the_sink_is_found(world: World)
     world.flush(3)
 
     assert world.numbers("unheard") == [1]
-    assert world.row().walked_at is not None
+    assert world.row().swept_at is not None
 
 
 def test_walks_end_when_every_process_knows_the_sink(world: World) -> None:
     world.register()
     world.start("a")
     world.flush(1)
-    noted = world.row().walked_at
+    noted = world.row().swept_at
     assert noted is not None
     world.flush(1)
-    later = world.row().walked_at
+    later = world.row().swept_at
     assert later is not None
     assert later > noted
     world.flush(5)
 
-    assert world.row().walked_at == later
+    assert world.row().swept_at == later
 
 
 def test_rows_that_come_while_a_stream_is_flushed_come_after(world: World) -> None:
@@ -283,7 +283,7 @@ def test_a_poisoned_event_parks_its_own_stream_loudly_and_no_other(
     (letter,) = world.store.read(ListDeadLetters(namespace="default"))
 
     assert (letter.sink, letter.run_id, letter.number) == ("audit", "r3", 2)
-    assert (letter.attempts, letter.news) == (attempts, 2)
+    assert (letter.attempts, letter.head_row) == (attempts, 2)
     assert str(error) in letter.error
     assert world.numbers("r3") == [1]
     assert {event.run_id for event in world.sink.events} >= {f"later{n}" for n in range(80)}
@@ -354,7 +354,7 @@ def test_a_parked_stream_stays_where_it_is_whatever_happens_to_its_run(world: Wo
 
     assert world.sink.events == ()
     (letter,) = world.store.read(ListDeadLetters(namespace="default"))
-    assert (letter.number, letter.news) == (1, 2)
+    assert (letter.number, letter.head_row) == (1, 2)
 
 
 def test_what_is_replayed_goes_on_from_the_event_that_was_refused(world: World) -> None:
@@ -396,7 +396,7 @@ def test_if_even_that_is_refused_it_gets_nothing_in_its_place(world: World) -> N
         world.flush(PARK_AFTER + 1)
 
     assert world.numbers("bad") == [2]
-    (skips,) = [stream.skips for stream in world.store.dump().streams.values() if stream.skips]
+    (skips,) = [stream.skipped_rows for stream in world.store.dump().streams.values() if stream.skipped_rows]
     assert skips == '{"1":"too odd"}'
 
 

@@ -164,7 +164,7 @@ async def test_claims_of_a_step_in_a_queue_say_nothing_of_those_of_its_function(
     drives = 0
     while bodies := bench.prepare():
         for body in bodies:
-            drives += body.attempt.kind is JobKind.DRIVE
+            drives += body.attempt.kind is JobKind.WORKFLOW
             bench.settle(body, await bench.run(body))
 
     (run,) = bench.engine.sync.runs()

@@ -464,7 +464,7 @@ def test_a_fork_that_keeps_what_it_can_not_is_found_out(
         first, second = sorted(tables.runs.values(), key=lambda one: one.generation)
         text = None if kept is None else canonical(kept)
         text = text and text.replace("{first}", first.key).replace("{second}", second.key)
-        tables.runs[second.key] = attrs.evolve(second, kept=text, rerun_from=row)
+        tables.runs[second.key] = attrs.evolve(second, inherited=text, rerun_from=row)
         found = check(tables)
         assert {one.where for one in found} == {second.key}
         assert {one.invariant for one in found} >= invariants, found

@@ -102,7 +102,7 @@ def test_a_worker_that_is_gone_is_named_with_when_it_was_last_heard_of(
 
 
 def drive_job(**changes: Any) -> Job:
-    return job(kind=JobKind.DRIVE, node="pay", **changes)
+    return job(kind=JobKind.WORKFLOW, node="pay", **changes)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_retry_is_told_with_its_time_and_the_last_error() -> None:
 
 def test_external_work_is_told_by_its_key_and_its_times() -> None:
     check = job(
-        kind=JobKind.CHECK,
+        kind=JobKind.POLL,
         state=JobState.SLEEPING,
         wake_at=NOW + 60 * SECOND,
         give_up_at=NOW + 3_600 * SECOND,
@@ -239,7 +239,7 @@ def test_a_rate_limit_is_told_with_the_next_turn() -> None:
 
 
 def function(**changes: Any) -> Job:
-    return job(kind=JobKind.DRIVE, max_attempts=10, **changes)
+    return job(kind=JobKind.WORKFLOW, max_attempts=10, **changes)
 
 
 def test_a_function_is_told_as_one() -> None:
@@ -260,7 +260,7 @@ def test_a_function_is_told_as_one() -> None:
 
 def test_a_blocked_run_is_told_with_the_reason() -> None:
     row = HistoryRow(run="r", number=3, type="run.blocked", at=NOW - SECOND, data='{"message":"two sides"}')
-    whole, held = told(function(state=JobState.HELD), run=run(status=RunStatus.BLOCKED), blocked=row)
+    whole, held = told(function(state=JobState.PAUSED), run=run(status=RunStatus.BLOCKED), blocked=row)
     assert (whole.code, held.code) == ("blocked", "paused")
     assert "two sides" in whole.text
     assert "holdfast run resume" in whole.text
@@ -270,7 +270,7 @@ def test_a_paused_run_is_told_with_who_can_let_it_go_on() -> None:
     paused = HistoryRow(
         run="r", number=3, type="run.paused", at=NOW - SECOND, data='{"reason":"stocktaking"}'
     )
-    whole, held = told(job(state=JobState.HELD), run=run(status=RunStatus.PAUSED), paused=paused)
+    whole, held = told(job(state=JobState.PAUSED), run=run(status=RunStatus.PAUSED), paused=paused)
     assert (whole.code, held.code) == ("paused", "paused")
     assert "'stocktaking'" in whole.text
     assert "holdfast run resume" in whole.text
@@ -306,7 +306,7 @@ def test_ends_are_told_with_their_cause() -> None:
 
 
 def test_deadlines_debts_and_missing_code_are_told_beside() -> None:
-    owed = job(kind=JobKind.DELIVER, state=JobState.OWED, node="", input="null")
+    owed = job(kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY, node="", input="null")
     codes = [reason.code for reason in told(JOB, owed, run=run(deadline=NOW + SECOND), has_code=False)]
     assert codes == ["deadline", "worker", "told", "code"]
 

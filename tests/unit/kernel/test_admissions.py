@@ -411,9 +411,9 @@ def test_what_is_paused_has_no_slot(limited: World) -> None:
     assert paused.admits_jobs == ("l/narrow",)
     assert admit(limited) == 1
     limited.do(RunPause(run_id="r3"))
-    assert [job.state for job in limited.jobs("r3")] == [JobState.HELD]
+    assert [job.state for job in limited.jobs("r3")] == [JobState.PAUSED]
     assert limited.do(RunResume(run_id="r0")).admits_jobs == ("l/narrow",)
-    assert states(limited) == [JobState.LIMITED, JobState.QUEUED, JobState.QUEUED, JobState.HELD]
+    assert states(limited) == [JobState.LIMITED, JobState.QUEUED, JobState.QUEUED, JobState.PAUSED]
 
 
 def test_a_run_that_is_ended_frees_what_its_jobs_had(limited: World) -> None:

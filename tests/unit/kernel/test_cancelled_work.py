@@ -73,7 +73,7 @@ def _left(plan: Plan = PLAN) -> tuple[World, str, Attempt]:
 def _check(world: World, session: str) -> Attempt:
     world.wait(DAY)
     world.wake_due()
-    (check,) = [one for one in world.claim(session) if one.kind is JobKind.CHECK]
+    (check,) = [one for one in world.claim(session) if one.kind is JobKind.POLL]
     return check
 
 
@@ -106,7 +106,7 @@ def test_work_is_cancelled_whatever_ends_its_run(end: Callable[[World], object])
     (attempt,) = [one for one in world.claim(session) if one.run == former]
 
     assert (attempt.kind, attempt.node, attempt.attempt, attempt.max_attempts) == (JobKind.CANCEL, "e", 1, 3)
-    assert world.value(attempt.run, attempt.input) == {"id": None}
+    assert world.value(attempt.run, attempt.input_ref) == {"id": None}
 
 
 def test_work_is_cancelled_when_the_deadline_of_its_run_has_passed() -> None:
@@ -262,7 +262,7 @@ def test_work_of_items_is_cancelled_that_a_map_is_done_without() -> None:
     attempts = world.claim(session)
     cancels = [attempt for attempt in attempts if attempt.kind is JobKind.CANCEL]
 
-    assert [(one.item, world.value(one.run, one.input)) for one in cancels] == [(1, 1), (3, 3)]
+    assert [(one.item, world.value(one.run, one.input_ref)) for one in cancels] == [(1, 1), (3, 3)]
     assert (world.run().status, world.run().open_jobs) == (RunStatus.RUNNING, 1)
     assert [one.node for one in attempts if one not in cancels] == ["z"]
 
@@ -380,7 +380,7 @@ def test_lost_workers_are_counted_and_the_last_one_is_told() -> None:
     for losses in range(1, LOSSES_MIN):
         world.claim_one(world.open())
         reaped = world.lose()
-        assert (reaped.freed, reaped.dead, _job(world).losses) == (1, 0, losses)
+        assert (reaped.freed, reaped.dead, _job(world).lost_attempts) == (1, 0, losses)
         assert world.run() == ended
     world.claim_one(world.open())
     world.lose()
@@ -419,7 +419,7 @@ def test_reaping_what_cancels_and_what_fails_its_run_together_loses_neither() ->
             world.release(attempt)
     world.wait(DAY)
     world.wake_due()
-    checks = [one for one in world.claim(session) if one.kind is JobKind.CHECK]
+    checks = [one for one in world.claim(session) if one.kind is JobKind.POLL]
     world.complete(checks[0])
     beside = next(job for job in world.jobs() if job.node == "z")
     free = attrs.evolve(beside, state=JobState.QUEUED, session=None, leased_at=None, attempts=0)
@@ -518,9 +518,9 @@ def test_work_of_an_ended_run_whose_job_is_gone_gets_it_back() -> None:
     world.put(CloseJob(_job(world).key))
     (job,) = _repaired(world)
 
-    assert (job.state, job.waits_for, job.number) == (JobState.QUEUED, "key", 3)
+    assert (job.state, job.waiting_for, job.number) == (JobState.QUEUED, "key", 3)
     attempt = world.claim_one(session)
-    assert world.value(attempt.run, attempt.input) == {"id": None}
+    assert world.value(attempt.run, attempt.input_ref) == {"id": None}
     world.settle(attempt, Cancelled())
     assert _repaired(world) == []
 
@@ -572,7 +572,7 @@ def test_work_that_a_map_has_left_gets_its_job_back_and_no_other() -> None:
 @pytest.mark.parametrize(
     "astray",
     [
-        {"state": JobState.HELD},
+        {"state": JobState.PAUSED},
         {"state": JobState.SLEEPING, "wake_at": None},
         {"state": JobState.LEASED, "session": "nobody", "leased_at": 1, "attempts": 3, "epoch": 3},
     ],

@@ -49,13 +49,13 @@ def _finish(world: World, *, passed: bool = True, items: int = 3) -> list[str]:
     bodies: list[str] = []
 
     def give(attempt: Attempt) -> Outcome:
-        if attempt.kind is JobKind.TEST:
+        if attempt.kind is JobKind.CONDITION:
             bodies.append(f"{attempt.node}?")
             return Answer(passed=passed)
-        if attempt.kind is JobKind.EXPAND:
+        if attempt.kind is JobKind.EXPAND_MAP:
             return Expanded(items=tuple(map(payload, range(items))))
         bodies.append(attempt.node)
-        return Completed(output=payload([attempt.node, world.value(attempt.run, attempt.input)]))
+        return Completed(output=payload([attempt.node, world.value(attempt.run, attempt.input_ref)]))
 
     world.drain(give)
     return bodies
@@ -107,14 +107,14 @@ def test_a_test_gets_what_came_in_and_says_what_it_found() -> None:
     world.complete(world.claim_one(session), "came in")
     test = world.claim_one(session)
 
-    assert (test.kind, test.node, test.item) == (JobKind.TEST, "a", None)
-    assert world.value(test.run, test.input) == "came in"
+    assert (test.kind, test.node, test.item) == (JobKind.CONDITION, "a", None)
+    assert world.value(test.run, test.input_ref) == "came in"
     world.settle(test, Answer(passed=True))
     (row,) = [row for row in world.history() if row.type == "stage.tested"]
     assert parse(row.data or "") == {"test": "test", "passed": True, "attempt": 1, "job": _number(test)}
     body = world.claim_one(session)
     assert (body.kind, body.attempt, body.max_attempts) == (JobKind.STAGE, 1, 3)
-    assert world.value(body.run, body.input) == "came in"
+    assert world.value(body.run, body.input_ref) == "came in"
 
 
 @pytest.mark.parametrize("passed", [True, False])
@@ -134,7 +134,7 @@ def test_a_later_map_goes_over_what_came_before_the_choice(passed: bool) -> None
     world.complete(world.claim_one(session))
     expand = world.claim_one(session)
 
-    assert (expand.kind, world.value(expand.run, expand.input)) == (JobKind.EXPAND, "in")
+    assert (expand.kind, world.value(expand.run, expand.input_ref)) == (JobKind.EXPAND_MAP, "in")
 
 
 # Failures --------------------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def test_a_test_that_fails_is_tried_again_and_its_stage_then_has_all_its_attempt
         world.fail(world.claim_one(session))
     test = world.claim_one(session)
 
-    assert (test.kind, test.attempt, test.max_attempts) == (JobKind.TEST, 3, 3)
+    assert (test.kind, test.attempt, test.max_attempts) == (JobKind.CONDITION, 3, 3)
     world.settle(test, Answer(passed=True))
     for attempt in (1, 2):
         body = world.claim_one(session)
@@ -219,7 +219,7 @@ def test_whoever_tests_may_take_the_stage_at_once(passed: bool, node: str) -> No
     settle = settling(first, Completed(output=payload("in")))
     test = world.do(JobSettle(job=settle.job, epoch=1, outcome=settle.outcome, take_next=session)).next
     assert test is not None
-    assert test.kind is JobKind.TEST
+    assert test.kind is JobKind.CONDITION
     settled = world.do(JobSettle(job=test.job, epoch=1, outcome=Answer(passed=passed), take_next=session))
 
     assert settled.next is not None
@@ -249,7 +249,7 @@ def test_a_test_in_a_paused_run_holds_what_it_chose() -> None:
     world.do(RunPause(run_id="x"))
     world.settle(test, Answer(passed=False))
 
-    assert [(job.node, job.state) for job in world.jobs()] == [("b", JobState.HELD)]
+    assert [(job.node, job.state) for job in world.jobs()] == [("b", JobState.PAUSED)]
     world.do(RunResume(run_id="x"))
     assert world.claim_one(session).node == "b"
 
@@ -266,7 +266,7 @@ def test_a_lost_job_of_a_choice_is_given_back_as_what_it_was(is_tested: bool) ->
 
     assert world.do(RunRepair()).repaired == ("x",)
     again = world.claim_one(session)
-    assert (again.kind, again.node) == ((JobKind.STAGE, "b") if is_tested else (JobKind.TEST, "a"))
+    assert (again.kind, again.node) == ((JobKind.STAGE, "b") if is_tested else (JobKind.CONDITION, "a"))
     with world.unchanged():
         assert world.do(RunRepair()).repaired == ()
 
@@ -292,7 +292,7 @@ def test_a_rerun_from_a_later_stage_keeps_what_was_chosen(plan: Plan, passed: bo
         rerun = world.rerun("z")
 
         assert rerun.runs == ("z",)
-        assert references_from(world.run().kept).keys() == kept
+        assert references_from(world.run().inherited).keys() == kept
         assert _finish(world, passed=not passed) == ["z"]
         assert world.result() == before
 
@@ -304,7 +304,7 @@ def test_a_rerun_from_within_a_choice_makes_the_test_again(start: str) -> None:
     _finish(world, passed=True)
     world.rerun(start)
 
-    assert references_from(world.run().kept).keys() == {"in"}
+    assert references_from(world.run().inherited).keys() == {"in"}
     assert _finish(world, passed=False) == ["a?", "b", "z"]
     assert world.result() == ["z", ["b", ["in", "x"]]]
 

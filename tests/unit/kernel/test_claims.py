@@ -45,7 +45,7 @@ def test_a_claim_is_a_lease_with_a_new_epoch(world: World) -> None:
     assert (job.epoch, job.attempts) == (1, 1)
     assert (attempt.epoch, attempt.attempt, attempt.max_attempts) == (1, 1, 3)
     assert (attempt.run, attempt.definition, attempt.queue, attempt.node) == (run.run, "w@1", "default", "a")
-    assert world.value(run.run, attempt.input) == "in"
+    assert world.value(run.run, attempt.input_ref) == "in"
 
 
 def test_a_claim_writes_neither_the_run_nor_its_history(world: World) -> None:
@@ -130,9 +130,9 @@ def test_a_stage_s_own_priority_counts_from_the_same_instant(world: World) -> No
     world = World(pipeline((stage("a"), stage("b", priority=2), stage("c", priority=-1))))
     world.do(RunCreate(workflow="w", id="x", input=payload(0), priority=1))
 
-    a, b, c = (job.rank for job in world.jobs())
+    a, b, c = (job.queue_position for job in world.jobs())
     assert (a - b, c - a) == (60 * SECOND, 120 * SECOND)
-    assert a == world.run("x").rank == world.now - 60 * SECOND
+    assert a == world.run("x").queue_position == world.now - 60 * SECOND
 
 
 def test_only_what_is_asked_for_is_claimed() -> None:

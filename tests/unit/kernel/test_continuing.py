@@ -143,7 +143,7 @@ def test_a_paused_run_stays_paused() -> None:
     world.do(RunPause(run_id="x"))
     go_on(world, attempt)
     (job,) = world.jobs()
-    assert (world.run().status, job.state) == (RunStatus.PAUSED, JobState.HELD)
+    assert (world.run().status, job.state) == (RunStatus.PAUSED, JobState.PAUSED)
     world.do(RunResume(run_id="x"))
     world.claim_one(world.open())
 

@@ -53,7 +53,7 @@ def parked(world: World, attempt: Attempt, *, seen: int, seconds: float = 60) ->
 def test_a_run_of_a_function_has_one_job_that_drives_it() -> None:
     world = function()
     attempt = driven(world)
-    assert (attempt.kind, attempt.node, attempt.attempt) == (JobKind.DRIVE, "f", 1)
+    assert (attempt.kind, attempt.node, attempt.attempt) == (JobKind.WORKFLOW, "f", 1)
     assert len(world.jobs()) == 1
 
 
@@ -191,7 +191,7 @@ def test_a_function_of_a_paused_run_is_held_where_it_parks() -> None:
     world.do(RunPause(run_id="x"))
     parked(world, attempt, seen=2)
     (job,) = world.jobs()
-    assert job.state is JobState.HELD
+    assert job.state is JobState.PAUSED
     world.do(RunResume(run_id="x"))
     assert world.jobs()[0].state is JobState.SLEEPING
 
@@ -246,7 +246,7 @@ def test_a_blocked_run_is_held_until_it_is_resumed() -> None:
     reply = world.settle(attempt, Blocked(failure=failure))
     assert reply.run_status is RunStatus.BLOCKED
     assert world.run().status is RunStatus.BLOCKED
-    assert world.jobs()[0].state is JobState.HELD
+    assert world.jobs()[0].state is JobState.PAUSED
     assert world.events()[-1] == "run.blocked"
     assert '"code":"nondeterminism"' in str(world.history()[-1].data)
     assert world.claim(world.open()) == ()
@@ -319,7 +319,7 @@ def test_a_function_past_its_deadline_that_was_held_is_let_go_to_clean_up() -> N
     world.wait(30)
 
     assert world.do(RunExpire()).expired == 1
-    assert world.claim_one(world.open()).kind is JobKind.DRIVE
+    assert world.claim_one(world.open()).kind is JobKind.WORKFLOW
 
 
 def test_a_function_that_has_not_begun_fails_at_its_deadline_at_once() -> None:

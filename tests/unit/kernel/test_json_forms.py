@@ -22,12 +22,12 @@ ATTEMPT = c.Attempt(
     run="r",
     definition="w@1",
     queue="q",
-    kind=JobKind.EXPAND,
+    kind=JobKind.EXPAND_MAP,
     node="n",
     item=None,
     attempt=1,
     max_attempts=3,
-    input="1",
+    input_ref="1",
 )
 SETTLE = '"epoch":2,"events":[],"host":"","idempotency_key":null,"job":"r.1","namespace":"default","outcome":'
 
@@ -485,7 +485,7 @@ REPLIES: list[tuple[object, str]] = [
     (c.SessionOpened(session="s", expires_at=5), '{"expires_at":5,"session":"s"}'),
     (c.SessionRenewed(expires_at=5), '{"expires_at":5}'),
     (c.LeasesReaped(sessions=1, freed=2, dead=3), '{"dead":3,"freed":2,"sessions":1}'),
-    (c.DutyTaken(taken=False, until=5), '{"taken":false,"until":5}'),
+    (c.DutyTaken(taken=False, expires_at=5), '{"taken":false,"until":5}'),
     (c.SinkRegistered(sink="s", since=5, created=True), '{"created":true,"since":5,"sink":"s"}'),
     (c.SinkRemoved(removed=True), '{"removed":true}'),
     (
@@ -494,7 +494,7 @@ REPLIES: list[tuple[object, str]] = [
             holder="h",
             until=9,
             since=5,
-            streams=(c.StreamLease(run="r", after=1, news=3),),
+            streams=(c.StreamLease(run="r", after=1, head_row=3),),
         ),
         (
             '{"failing":false,"holder":"h","registration":"k","since":5,'

@@ -220,7 +220,10 @@ def test_starts_count_with_those_of_the_name_and_of_the_attribute(rate: RatePlan
 
 def test_one_of_higher_priority_is_claimed_first_and_says_nothing_of_its_run() -> None:
     world = asked(GPU, attrs.evolve(GPU, priority=1))
-    assert [job.rank for job in steps(world)] == [world.run().rank, world.run().rank - MINUTE]
+    assert [job.queue_position for job in steps(world)] == [
+        world.run().queue_position,
+        world.run().queue_position - MINUTE,
+    ]
     assert [one.node for one in claim(world, limit=1)] == ["2"]
     assert [job.priority for job in steps(world)] == [0, 1]
     sound(world)
@@ -233,7 +236,7 @@ def test_repair_gives_it_a_job_with_the_same_limits() -> None:
     world.put(CloseJob(before.key))
     world.do(RunRepair(run=world.run().key))
     (after,) = steps(world)
-    assert attrs.evolve(after, number=before.number, input=before.input) == before
+    assert attrs.evolve(after, number=before.number, input_ref=before.input_ref) == before
     facts = parse(world.history()[1].data or "")
     assert (facts["priority"], facts["max_concurrency"]) == (2, 1)
     assert facts["rate"] == {"limit": 5, "per_us": MINUTE}

@@ -84,7 +84,7 @@ def test_a_choice_stays_one() -> None:
 
     stored = plan_from_json(world.tables().plans[world.run("x").plan].body)
     assert [(one.test, one.parallel) for one in stored.groups] == [("test", False), (None, True)]
-    assert [job.kind for job in world.jobs("x")] == [JobKind.TEST]
+    assert [job.kind for job in world.jobs("x")] == [JobKind.CONDITION]
 
 
 def test_an_override_that_says_nothing_new_is_none(world: World) -> None:

@@ -46,7 +46,7 @@ def _gave(world: World, session: str) -> object:
     """What the stage after the map gets."""
     attempt = world.claim_one(session)
     assert attempt.node == "z"
-    return world.value(attempt.run, attempt.input)
+    return world.value(attempt.run, attempt.input_ref)
 
 
 def _drain(world: World, fails: set[int], *, items: int = 3) -> list[str]:
@@ -54,13 +54,13 @@ def _drain(world: World, fails: set[int], *, items: int = 3) -> list[str]:
     bodies: list[str] = []
 
     def give(attempt: Attempt) -> Outcome:
-        if attempt.kind is JobKind.EXPAND:
+        if attempt.kind is JobKind.EXPAND_MAP:
             return Expanded(items=tuple(map(payload, range(items))))
         bodies.append(attempt.node if attempt.item is None else f"{attempt.node}/{attempt.item}")
         if attempt.item in fails:
             return FATAL
         if attempt.item is None:
-            return Completed(output=payload(world.value(attempt.run, attempt.input)))
+            return Completed(output=payload(world.value(attempt.run, attempt.input_ref)))
         return completing(attempt).outcome
 
     world.drain(give)
@@ -454,7 +454,7 @@ def test_any_map_in_any_order(
         return
     (last,) = world.jobs()
     assert last.node == "z"
-    assert world.value(last.run, last.input) == {
+    assert world.value(last.run, last.input_ref) == {
         "results": [["m", item] for item in sorted(done)],
         "failures": [_failure(item) for item in sorted(lost)],
     }

@@ -39,7 +39,7 @@ def test_a_paused_run_starts_nothing(world: World) -> None:
     world.create()
 
     assert pause(world) == RunPaused(status=RunStatus.PAUSED, changed=True)
-    assert states(world) == [JobState.HELD]
+    assert states(world) == [JobState.PAUSED]
     assert world.claim(session) == ()
     assert world.events()[-1] == "run.paused"
 
@@ -63,7 +63,7 @@ def test_whoever_has_seen_an_older_row_resumes_nothing(world: World) -> None:
     assert world.do(RunResume(run_id="x", row=run.last_row - 1)) == RunPaused(
         status=RunStatus.PAUSED, changed=False
     )
-    assert states(world) == [JobState.HELD]
+    assert states(world) == [JobState.PAUSED]
     assert world.do(RunResume(run_id="x", row=run.last_row)).changed
 
 
@@ -77,7 +77,7 @@ def test_what_is_under_way_is_settled_and_what_it_opens_is_held(world: World) ->
     settled = world.complete(attempt, 1)
 
     assert (settled.status, settled.run_status) == ("settled", RunStatus.PAUSED)
-    assert states(world) == [JobState.HELD, JobState.HELD]
+    assert states(world) == [JobState.PAUSED, JobState.PAUSED]
     assert world.claim(session) == ()
     resume(world)
     assert [one.node for one in world.claim(session)] == ["b", "c"]
@@ -105,7 +105,7 @@ def test_a_body_that_fails_meanwhile_is_tried_again_after_the_resume_and_not_bef
     pause(world)
     world.fail(attempt)
 
-    assert states(world) == [JobState.HELD]
+    assert states(world) == [JobState.PAUSED]
     world.wait(30)
     resume(world)
     assert states(world) == [JobState.SLEEPING]
@@ -137,8 +137,8 @@ def test_what_is_given_back_or_lost_meanwhile_is_held(world: World) -> None:
     world.release(first)
     world.lose()
 
-    assert (world.job(first).state, world.job(first).attempts) == (JobState.HELD, 0)
-    assert (world.job(second).state, world.job(second).losses) == (JobState.HELD, 1)
+    assert (world.job(first).state, world.job(first).attempts) == (JobState.PAUSED, 0)
+    assert (world.job(second).state, world.job(second).lost_attempts) == (JobState.PAUSED, 1)
 
 
 def test_the_items_of_a_map_wait_as_well() -> None:
@@ -151,7 +151,7 @@ def test_the_items_of_a_map_wait_as_well() -> None:
     world.complete(first, 1)
 
     assert [job.item for job in world.jobs()] == [1, 2]
-    assert states(world) == [JobState.LEASED, JobState.HELD]
+    assert states(world) == [JobState.LEASED, JobState.PAUSED]
     resume(world)
     world.complete(second, 2)
     world.complete(world.claim_one(session), 3)
@@ -209,7 +209,7 @@ def test_a_paused_run_takes_no_part_in_a_settle_that_takes_the_next_job(world: W
     settled = world.do(attrs.evolve(completing(attempt), take_next=session))
 
     assert settled.next is None
-    assert states(world) == [JobState.HELD, JobState.HELD]
+    assert states(world) == [JobState.PAUSED, JobState.PAUSED]
 
 
 def test_commands_of_a_batch_see_the_pause_before_them(world: World) -> None:

@@ -55,7 +55,7 @@ def steps(world: World) -> list[Job]:
 
 
 def driver(world: World) -> Job:
-    return next(job for job in world.jobs() if job.kind is JobKind.DRIVE)
+    return next(job for job in world.jobs() if job.kind is JobKind.WORKFLOW)
 
 
 def claim(world: World, *, step: str = "embed") -> Attempt:
@@ -79,8 +79,13 @@ def test_a_step_that_is_recorded_as_queued_has_a_job_of_its_own() -> None:
     reply = record(world, attempt, queue("1"), queue("2"))
     assert [row.type for row in reply.rows] == ["step.queued", "step.queued"]
     first, second = steps(world)
-    assert (first.queue, first.definition, first.node, first.input) == ("gpu", "step:embed", "1", "2")
-    assert (second.node, second.input, second.max_attempts, second.state) == ("2", "3", 3, JobState.QUEUED)
+    assert (first.queue, first.definition, first.node, first.input_ref) == ("gpu", "step:embed", "1", "2")
+    assert (second.node, second.input_ref, second.max_attempts, second.state) == (
+        "2",
+        "3",
+        3,
+        JobState.QUEUED,
+    )
     assert parse(reply.rows[0].data or "")["job"] == first.number
     assert JobHint(job=first.key.text, epoch=0, queue="gpu") in world.heard.hints
 
@@ -154,7 +159,7 @@ def test_losses_are_counted_apart_and_the_last_one_fails_the_step(attempts: int,
         claim(world)
         world.lose()
         (job,) = steps(world)
-        assert (job.state, job.attempts, job.losses) == (JobState.QUEUED, losses, losses)
+        assert (job.state, job.attempts, job.lost_attempts) == (JobState.QUEUED, losses, losses)
         facts = parse(world.history()[-1].data or "")
         assert (facts["attempt"], facts["losses"]) == (losses, losses)
     claim(world)
@@ -216,9 +221,9 @@ def test_a_paused_run_holds_what_nobody_has_and_takes_results() -> None:
     world = resting(queue("1"), queue("2"))
     (held,) = claim_all(world)
     world.do(RunPause(run_id="x"))
-    assert [job.state for job in steps(world)] == [JobState.LEASED, JobState.HELD]
+    assert [job.state for job in steps(world)] == [JobState.LEASED, JobState.PAUSED]
     world.settle(held, StepRaised(error=ERROR, retry_at=world.now + SECOND))
-    assert [job.state for job in steps(world)] == [JobState.HELD, JobState.HELD]
+    assert [job.state for job in steps(world)] == [JobState.PAUSED, JobState.PAUSED]
     world.do(RunResume(run_id="x"))
     assert [job.state for job in steps(world)] == [JobState.SLEEPING, JobState.QUEUED]
 
@@ -228,7 +233,7 @@ def test_one_that_gets_into_its_queue_while_the_run_is_paused_is_held() -> None:
     attempt = driven(world)
     world.do(RunPause(run_id="x"))
     record(world, attempt, queue())
-    assert [job.state for job in steps(world)] == [JobState.HELD]
+    assert [job.state for job in steps(world)] == [JobState.PAUSED]
 
 
 def test_a_blocked_run_holds_them_too() -> None:
@@ -237,7 +242,7 @@ def test_a_blocked_run_holds_them_too() -> None:
     record(world, attempt, queue("1"), queue("2"))
     claim_all(world)
     world.settle(attempt, Blocked(failure=Failure(code="stuck", message="")))
-    assert [job.state for job in steps(world)] == [JobState.LEASED, JobState.HELD]
+    assert [job.state for job in steps(world)] == [JobState.LEASED, JobState.PAUSED]
     world.do(RunResume(run_id="x"))
     assert [job.state for job in steps(world)] == [JobState.LEASED, JobState.QUEUED]
 
@@ -252,7 +257,7 @@ def test_a_function_that_is_lost_too_often_is_blocked_with_them() -> None:
         if driver(world).state is JobState.QUEUED:
             world.claim_one(world.open())
     assert world.run().status is RunStatus.BLOCKED
-    assert [job.state for job in steps(world)] == [JobState.HELD]
+    assert [job.state for job in steps(world)] == [JobState.PAUSED]
 
 
 def test_what_is_cancelled_while_it_is_held_lets_them_go_on() -> None:
@@ -311,7 +316,7 @@ def test_repair_gives_a_step_its_job_back_and_takes_away_what_nobody_needs() -> 
     assert [(job.node, job.definition) for job in steps(world)] == [("2", "step:embed"), ("1", "step:embed")]
     again = steps(world)[1]
     assert parse(world.history()[-2].data or "")["job"] == again.number
-    assert world.value(world.run().key, again.input) == {"text": "1"}
+    assert world.value(world.run().key, again.input_ref) == {"text": "1"}
     with world.unchanged():
         assert world.do(RunRepair()).repaired == ()
     stray = attrs.evolve(other, number=again.number + 1, node="9")
@@ -353,7 +358,7 @@ def _twice(tables: Tables, job: Job) -> None:
         ("S7", _with(max_attempts=9)),
         ("S7", _with(input="1")),
         ("S7", _with(state=JobState.SLEEPING, wake_at=None)),
-        ("S7", _with(state=JobState.HELD)),
+        ("S7", _with(state=JobState.PAUSED)),
         ("S8", _with(attempts=2)),
         ("S8", _with(attempts=3)),
         ("S8", _with(losses=1)),

@@ -246,7 +246,7 @@ def test_what_is_given_back_or_lost_waits_again_and_its_start_counts(world: Worl
     world.do(LeaseReapStale())
 
     assert {job.state for job in world.tables().all_jobs()} == {JobState.LIMITED}
-    assert world.job(second).losses == 1
+    assert world.job(second).lost_attempts == 1
     assert admit(world).admitted == 0
     world.wait(60)
     woken(world)

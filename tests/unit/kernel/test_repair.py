@@ -58,7 +58,7 @@ def test_sound_runs_are_left_alone() -> None:
     while attempts := world.claim(session, limit=1):
         with world.unchanged():
             assert world.do(RunRepair()) == RunRepaired(repaired=(), checked=1, next=None)
-        if attempts[0].kind is JobKind.EXPAND:
+        if attempts[0].kind is JobKind.EXPAND_MAP:
             world.expand(attempts[0], range(3))
         else:
             world.complete(attempts[0])
@@ -91,7 +91,7 @@ def test_a_stage_whose_job_is_gone_gets_another(state: str) -> None:
 
     (job,) = world.jobs()
     assert (job.number, job.node, job.state, job.epoch) == (2, "a", JobState.QUEUED, 0)
-    assert world.value(job.run, job.input) == "in"
+    assert world.value(job.run, job.input_ref) == "in"
     assert (world.events()[-1], parse(world.history()[-1].data or "")["jobs"]) == ("run.repaired", 1)
     _finish(world)
     assert world.run().status == "completed"
@@ -143,7 +143,7 @@ def test_items_whose_jobs_are_gone_get_others(lost: list[int]) -> None:
 
     assert sorted(job.item or 0 for job in world.jobs()) == [1, 2, 3]
     for job in world.jobs():
-        assert world.value(job.run, job.input) == f"item {job.item}"
+        assert world.value(job.run, job.input_ref) == f"item {job.item}"
     _finish(world)
     assert world.result() == [["m", index] for index in range(6)]
 
@@ -159,7 +159,7 @@ def test_stages_side_by_side_get_back_what_they_lack() -> None:
 
     assert sorted((job.node, job.kind) for job in world.jobs()) == [
         ("b", JobKind.STAGE),
-        ("m", JobKind.EXPAND),
+        ("m", JobKind.EXPAND_MAP),
     ]
 
 
@@ -406,7 +406,7 @@ def test_a_group_that_the_history_says_is_done_goes_on() -> None:
     _row(world, progress=progress, open_jobs=0)
     _mend(world)
 
-    assert [(job.node, world.value(job.run, job.input)) for job in world.jobs()] == [("z", "once")]
+    assert [(job.node, world.value(job.run, job.input_ref)) for job in world.jobs()] == [("z", "once")]
 
 
 def test_a_run_that_has_done_everything_completes() -> None:
@@ -467,8 +467,8 @@ def test_a_map_of_which_all_items_are_done_goes_on() -> None:
     "fields",
     [
         {"state": JobState.SLEEPING},
-        {"state": JobState.HELD},
-        {"state": JobState.HELD, "wake_at": 5},
+        {"state": JobState.PAUSED},
+        {"state": JobState.PAUSED, "wake_at": 5},
         {"session": "somebody"},
         {"wake_at": 5},
         {"state": JobState.LIMITED},
@@ -517,7 +517,7 @@ def test_what_goes_on_in_a_paused_run_is_held() -> None:
     world.put(UpdateJob(attrs.evolve(world.jobs()[0], state=JobState.QUEUED)))
     _mend(world)
 
-    assert world.jobs()[0].state is JobState.HELD
+    assert world.jobs()[0].state is JobState.PAUSED
     world.do(RunResume(run_id="x"))
     _finish(world)
     assert world.run().status == "completed"
@@ -532,7 +532,7 @@ def test_a_job_leased_to_nobody_is_an_attempt_that_was_lost() -> None:
         world.put(UpdateJob(attrs.evolve(world.jobs()[0], session="nobody")))
         _mend(world)
         if losses < LOSSES_MIN:
-            assert (world.jobs()[0].state, world.jobs()[0].losses) == (JobState.QUEUED, losses)
+            assert (world.jobs()[0].state, world.jobs()[0].lost_attempts) == (JobState.QUEUED, losses)
 
     assert (world.run().status, parse(world.run().error or "")["code"]) == ("failed", "worker_lost")
 
@@ -555,11 +555,14 @@ def test_a_child_of_a_job_that_is_taken_away_is_told() -> None:
     world.create()
     world.start_child(world.claim_one(world.open()), "x/k")
     (job,) = world.jobs()
-    world.put(AddJob(attrs.evolve(job, number=7, waits_for="x/other")))
+    world.put(AddJob(attrs.evolve(job, number=7, waiting_for="x/other")))
     _row(world, last_job=7, open_jobs=2)
     world.kernel.dispatch(RunRepair(run=world.run().key))
 
-    assert [(job.number, job.state) for job in world.jobs()] == [(1, JobState.SLEEPING), (8, JobState.OWED)]
+    assert [(job.number, job.state) for job in world.jobs()] == [
+        (1, JobState.SLEEPING),
+        (8, JobState.PENDING_DELIVERY),
+    ]
 
 
 def test_an_end_that_nobody_tells_any_more_is_told_again() -> None:
@@ -620,7 +623,7 @@ def test_work_that_was_handed_on_is_asked_about_as_its_body_had_said() -> None:
     _repair(world)
 
     found = sorted(
-        (job.item, job.waits_for, job.check_after, job.give_up_at, job.state) for job in world.jobs()
+        (job.item, job.waiting_for, job.check_after, job.give_up_at, job.state) for job in world.jobs()
     )
     assert found == [
         (0, "k-0", 7 * SECOND, give_up_at, JobState.QUEUED),
@@ -639,4 +642,4 @@ def test_work_that_is_handed_on_and_lost_in_one_batch_is_known_too() -> None:
     world.send(*batch)
 
     (job,) = world.jobs()
-    assert (job.kind, job.waits_for, job.check_after) == (JobKind.CHECK, "k", 7 * SECOND)
+    assert (job.kind, job.waiting_for, job.check_after) == (JobKind.POLL, "k", 7 * SECOND)

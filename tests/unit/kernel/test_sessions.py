@@ -288,7 +288,7 @@ def test_losses_use_up_no_attempt(world: World) -> None:
         assert world.lose().dead == 0
     for attempt in (4, 5):
         again = world.claim_one(world.open())
-        assert (again.attempt, again.max_attempts, again.losses) == (attempt, 3, 3)
+        assert (again.attempt, again.max_attempts, again.lost_attempts) == (attempt, 3, 3)
         assert world.fail(again).retry_at is not None
         world.wait(3600)
         world.wake_due()
@@ -307,7 +307,7 @@ def test_failures_leave_as_many_losses_as_there_were(world: World) -> None:
     for losses in (1, 2, 3, 4):
         world.claim_one(world.open())
         assert world.lose().dead == 0
-        assert (world.jobs()[0].losses, world.jobs()[0].is_suspect) == (losses, losses >= 2)
+        assert (world.jobs()[0].lost_attempts, world.jobs()[0].is_suspect) == (losses, losses >= 2)
     world.claim_one(world.open())
 
     assert world.lose().dead == 1
@@ -374,7 +374,7 @@ def test_a_claim_takes_one_suspect_at_most(world: World) -> None:
     taken = world.claim(session)
 
     assert [attempt.is_suspect for attempt in taken] == [True, False]
-    assert taken[0].losses == 2
+    assert taken[0].lost_attempts == 2
 
 
 def _lost_once(world: World, *runs: str) -> None:
@@ -444,7 +444,7 @@ def test_a_job_that_was_lost_once_is_no_suspect(world: World) -> None:
     world.claim_one(world.open())
     world.lose()
 
-    assert (world.jobs()[0].losses, world.jobs()[0].is_suspect) == (1, False)
+    assert (world.jobs()[0].lost_attempts, world.jobs()[0].is_suspect) == (1, False)
 
 
 def test_a_suspect_that_fails_stays_one(world: World) -> None:
@@ -453,7 +453,7 @@ def test_a_suspect_that_fails_stays_one(world: World) -> None:
     world.fail(world.claim_one(world.open()))
 
     (job,) = world.jobs("r0")
-    assert (job.attempts, job.losses, job.is_suspect) == (3, 2, True)
+    assert (job.attempts, job.lost_attempts, job.is_suspect) == (3, 2, True)
 
 
 # Messages name their jobs ----------------------------------------------------------------------------------------

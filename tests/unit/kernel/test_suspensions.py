@@ -59,7 +59,7 @@ def _check(world: World, session: str) -> Attempt:
         world.wait((job.wake_at - world.now) / SECOND)
         world.wake_due()
     attempt = world.claim_one(session)
-    assert attempt.kind is JobKind.CHECK
+    assert attempt.kind is JobKind.POLL
     return attempt
 
 
@@ -76,14 +76,14 @@ def test_a_suspended_stage_is_a_check_asleep() -> None:
     world.create(input="in")
     session = world.open()
     body = world.claim_one(session)
-    assert (body.kind, world.value(body.run, body.input)) == (JobKind.STAGE, "in")
+    assert (body.kind, world.value(body.run, body.input_ref)) == (JobKind.STAGE, "in")
     settled = world.suspend(body, {"id": 7}, after=60)
 
     assert (settled.status, settled.run_status) == ("settled", RunStatus.RUNNING)
     assert settled.retry_at == world.now + 60 * SECOND
     job = _job(world)
-    assert (job.kind, job.state, job.wake_at) == (JobKind.CHECK, JobState.SLEEPING, settled.retry_at)
-    assert (job.waits_for, job.epoch, job.attempts) == ("key", 0, 0)
+    assert (job.kind, job.state, job.wake_at) == (JobKind.POLL, JobState.SLEEPING, settled.retry_at)
+    assert (job.waiting_for, job.epoch, job.attempts) == ("key", 0, 0)
     assert world.claim(session) == ()
 
 
@@ -92,10 +92,10 @@ def test_a_check_gets_what_the_body_left_and_what_it_gives_is_what_the_stage_giv
     session = _suspended(world)
     check = _check(world, session)
 
-    assert world.value(check.run, check.input) == "elsewhere"
+    assert world.value(check.run, check.input_ref) == "elsewhere"
     world.complete(check, "result")
     after = world.claim_one(session)
-    assert (after.node, world.value(after.run, after.input)) == ("z", "result")
+    assert (after.node, world.value(after.run, after.input_ref)) == ("z", "result")
 
 
 def test_the_history_says_of_what_was_handed_on_what_a_person_asks() -> None:
@@ -122,7 +122,7 @@ def test_the_body_is_never_run_again_once_its_work_is_handed_on() -> None:
         kinds.append(check.kind)
         world.settle(check, outcome)
 
-    assert set(kinds) == {JobKind.CHECK}
+    assert set(kinds) == {JobKind.POLL}
     assert world.events().count("stage.suspended") == 1
     assert world.claim_one(session).node == "z"
 
@@ -260,7 +260,7 @@ def test_a_check_that_was_lost_writes_nothing() -> None:
     lost = world.claim_one(world.open())
     world.lose()
     again = world.claim_one(world.open())
-    assert (again.kind, again.attempt) == (JobKind.CHECK, 2)
+    assert (again.kind, again.attempt) == (JobKind.POLL, 2)
 
     for outcome in (NotYet(), Completed(output=payload("late")), failed()):
         with world.unchanged():
@@ -349,10 +349,10 @@ def test_losses_count_anew_once_a_check_has_come_back() -> None:
         world.claim_one(world.open())
         world.lose()
         check = world.claim_one(world.open())
-        assert (check.attempt, check.losses) == (2, 1)
+        assert (check.attempt, check.lost_attempts) == (2, 1)
         world.settle(check, NotYet())
 
-    assert (_job(world).attempts, _job(world).losses) == (0, 0)
+    assert (_job(world).attempts, _job(world).lost_attempts) == (0, 0)
 
 
 # Giving up -------------------------------------------------------------------------------------------------------
@@ -411,7 +411,7 @@ def test_a_suspended_stage_is_checked_at_once_if_it_is_woken(wake: StageWake) ->
     assert world.do(wake) == StagesWoken(woken=1)
     assert _job(world).state is JobState.QUEUED
     assert [hint.job for hint in world.heard.hints if isinstance(hint, JobHint)][-1] == _job(world).key.text
-    assert world.claim_one(session).kind is JobKind.CHECK
+    assert world.claim_one(session).kind is JobKind.POLL
 
 
 @pytest.mark.parametrize("wake", _WAKES)
@@ -434,7 +434,7 @@ def test_a_stage_that_is_woken_while_it_is_checked_is_checked_again_at_once(wake
 
     assert settled.retry_at == world.now
     again = world.claim_one(session)
-    assert again.kind is JobKind.CHECK
+    assert again.kind is JobKind.POLL
     assert world.settle(again, NotYet()).retry_at == world.now + 60 * SECOND
 
 
@@ -456,7 +456,7 @@ def test_a_stage_that_is_woken_before_it_is_suspended_is_checked_as_soon_as_it_i
     settled = world.suspend(body, after=60)
 
     assert settled.retry_at == world.now
-    assert world.claim_one(session).kind is JobKind.CHECK
+    assert world.claim_one(session).kind is JobKind.POLL
 
 
 @pytest.mark.parametrize("wake", _WAKES)
@@ -468,7 +468,7 @@ def test_a_stage_that_is_suspended_and_woken_in_one_batch_is_checked_at_once(wak
     settled, woken = world.send(settling(world.claim_one(session), handed_on), wake)
 
     assert (field(settled, "status"), woken) == ("settled", StagesWoken(woken=1))
-    assert world.claim_one(session).kind is JobKind.CHECK
+    assert world.claim_one(session).kind is JobKind.POLL
 
 
 @pytest.mark.parametrize("wake", _WAKES)
@@ -559,7 +559,7 @@ def test_all_who_wait_for_the_same_work_are_woken() -> None:
         world.suspend(world.claim_one(session), key="shared")
 
     assert world.do(StageWake(key="shared")) == StagesWoken(woken=2)
-    assert {attempt.kind for attempt in world.claim(session)} == {JobKind.CHECK}
+    assert {attempt.kind for attempt in world.claim(session)} == {JobKind.POLL}
 
 
 def test_the_items_of_a_map_are_woken_one_by_one_or_all_at_once() -> None:
@@ -592,7 +592,7 @@ def test_polling_wakes_checks_that_are_due_and_no_other_sleepers() -> None:
     world.wait(60)
 
     assert world.do(StagePollSuspended()) == JobsWoken(woken=1)
-    assert [attempt.kind for attempt in world.claim(session)] == [JobKind.CHECK]
+    assert [attempt.kind for attempt in world.claim(session)] == [JobKind.POLL]
     assert world.wake_due() == 1
 
 
@@ -628,9 +628,9 @@ def test_in_a_paused_run_nothing_is_checked() -> None:
     world.wait(3_600)
 
     assert world.wake_due() == world.do(StagePollSuspended()).woken == 0
-    assert _job(world).state is JobState.HELD
+    assert _job(world).state is JobState.PAUSED
     world.do(RunResume(run_id="x"))
-    assert world.claim_one(session).kind is JobKind.CHECK
+    assert world.claim_one(session).kind is JobKind.POLL
 
 
 def test_a_check_that_is_not_due_sleeps_on_when_its_run_is_resumed() -> None:
@@ -649,10 +649,10 @@ def test_a_stage_that_is_woken_in_a_paused_run_is_checked_when_that_is_resumed()
     session = _suspended(world, after=60)
     world.do(RunPause(run_id="x"))
     assert world.do(StageWake(key="key")).woken == 1
-    assert _job(world).state is JobState.HELD
+    assert _job(world).state is JobState.PAUSED
     world.do(RunResume(run_id="x"))
 
-    assert world.claim_one(session).kind is JobKind.CHECK
+    assert world.claim_one(session).kind is JobKind.POLL
 
 
 def test_work_that_is_handed_on_in_a_paused_run_is_asked_about_when_that_is_resumed() -> None:
@@ -663,10 +663,10 @@ def test_work_that_is_handed_on_in_a_paused_run_is_asked_about_when_that_is_resu
     world.do(RunPause(run_id="x"))
     world.suspend(body, after=60)
 
-    assert _job(world).state is JobState.HELD
+    assert _job(world).state is JobState.PAUSED
     world.do(RunResume(run_id="x"))
     assert world.claim(session) == ()
-    assert _check(world, session).kind is JobKind.CHECK
+    assert _check(world, session).kind is JobKind.POLL
 
 
 def test_a_check_that_ends_in_a_paused_run_is_held() -> None:
@@ -676,7 +676,7 @@ def test_a_check_that_ends_in_a_paused_run_is_held() -> None:
     world.do(RunPause(run_id="x"))
     world.settle(check, NotYet())
 
-    assert _job(world).state is JobState.HELD
+    assert _job(world).state is JobState.PAUSED
     world.do(RunResume(run_id="x"))
     assert _job(world).wake_at == world.now + 60 * SECOND
 
@@ -701,7 +701,7 @@ def test_work_that_was_handed_on_is_not_handed_on_again_by_a_repair() -> None:
 
     assert world.do(RunRepair()).repaired == ("x",)
     again = world.claim_one(session)
-    assert (again.kind, world.value(again.run, again.input)) == (JobKind.CHECK, "elsewhere")
+    assert (again.kind, world.value(again.run, again.input_ref)) == (JobKind.POLL, "elsewhere")
     assert world.settle(again, NotYet()).retry_at == world.now + 60 * SECOND
     assert world.complete(_check(world, session)).status == "settled"
 
@@ -717,7 +717,7 @@ def test_items_that_were_handed_on_are_not_handed_on_again_by_a_repair() -> None
     world.put(*(CloseJob(job.key) for job in world.jobs()))
 
     assert world.do(RunRepair()).repaired == ("x",)
-    assert sorted((job.item, job.kind) for job in world.jobs()) == [(0, JobKind.CHECK), (2, JobKind.STAGE)]
+    assert sorted((job.item, job.kind) for job in world.jobs()) == [(0, JobKind.POLL), (2, JobKind.STAGE)]
 
 
 def test_a_rerun_hands_the_work_on_anew() -> None:
@@ -739,13 +739,13 @@ def test_a_map_goes_on_when_all_that_its_items_handed_on_is_done() -> None:
     session = world.open(lease=DAY * SECOND)
     world.expand(world.claim_one(session), range(3))
     handed_on: list[int | None] = []
-    while (attempts := world.claim(session)) or not handed_on or world.jobs()[0].kind is JobKind.CHECK:
+    while (attempts := world.claim(session)) or not handed_on or world.jobs()[0].kind is JobKind.POLL:
         for attempt in attempts:
             if attempt.node == "z":
-                assert world.value(attempt.run, attempt.input) == [["e", 0], ["e", 1], ["e", 2]]
+                assert world.value(attempt.run, attempt.input_ref) == [["e", 0], ["e", 1], ["e", 2]]
                 assert handed_on == [0, 1, 2]
                 return
-            if attempt.kind is JobKind.CHECK:
+            if attempt.kind is JobKind.POLL:
                 world.complete(attempt)
             else:
                 handed_on.append(attempt.item)
@@ -769,7 +769,7 @@ def test_an_item_whose_work_elsewhere_failed_may_be_one_that_is_tolerated() -> N
     world.complete(second)
 
     last = world.claim_one(session)
-    assert world.value(last.run, last.input) == {
+    assert world.value(last.run, last.input_ref) == {
         "results": [["e", 1]],
         "failures": [{"index": 0, "error": "it broke"}],
     }

@@ -79,7 +79,7 @@ def test_a_paused_function_is_asked_too() -> None:
     parked(world, attempt, seen=1)
     world.do(RunPause(run_id="x"))
     assert ask(world).status is RunStatus.PAUSED
-    assert world.job(attempt).state is JobState.HELD
+    assert world.job(attempt).state is JobState.PAUSED
 
 
 def test_who_takes_no_update() -> None:

@@ -45,7 +45,7 @@ from holdfast.testing.conformance.builders import (
 RUNS: Sequence[int] = (1, 2)
 _NUMBERS = st.integers(1, 4)
 _NODES = st.sampled_from(("a", "b"))
-_KINDS = st.sampled_from((JobKind.STAGE, JobKind.CHECK, JobKind.CANCEL))
+_KINDS = st.sampled_from((JobKind.STAGE, JobKind.POLL, JobKind.CANCEL))
 
 
 @st.composite

@@ -78,8 +78,8 @@ def attempt(number: int, *, queue: str = "default", epoch: int = 1, losses: int 
         item=None,
         attempt=epoch,
         max_attempts=3,
-        losses=losses,
-        input="1",
+        lost_attempts=losses,
+        input_ref="1",
     )
 
 

@@ -28,8 +28,8 @@ def attempt(number: int, *, queue: str = "default", losses: int = 0) -> Attempt:
         item=None,
         attempt=1,
         max_attempts=3,
-        losses=losses,
-        input="1",
+        lost_attempts=losses,
+        input_ref="1",
     )
 
 

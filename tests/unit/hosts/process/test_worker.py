@@ -714,7 +714,7 @@ async def test_what_does_not_end_in_time_is_given_back_and_costs_no_attempt() ->
 
     assert worker.stats().released == 1
     (job,) = jobs(engine)
-    assert (job.state, job.attempts, job.epoch, job.losses) == (JobState.QUEUED, 0, 1, 0)
+    assert (job.state, job.attempts, job.epoch, job.lost_attempts) == (JobState.QUEUED, 0, 1, 0)
 
 
 async def test_an_error_beside_it_is_raised_as_it_is() -> None:
@@ -752,7 +752,7 @@ async def test_when_it_is_cancelled_what_runs_is_given_back() -> None:
             group.cancel_scope.cancel()
 
     (job,) = jobs(engine)
-    assert (job.state, job.attempts, job.losses) == (JobState.QUEUED, 0, 0)
+    assert (job.state, job.attempts, job.lost_attempts) == (JobState.QUEUED, 0, 0)
 
 
 class Gate(MemoryPersistence):
@@ -789,7 +789,9 @@ async def test_jobs_that_come_back_from_a_claim_while_it_ends_are_given_back(how
                 await until(lambda: worker.stats().phase == "draining")
             gate.opened.set()
 
-    assert [(job.state, job.attempts, job.losses) for job in jobs(engine)] == [(JobState.QUEUED, 0, 0)] * 3
+    assert [(job.state, job.attempts, job.lost_attempts) for job in jobs(engine)] == [
+        (JobState.QUEUED, 0, 0)
+    ] * 3
 
 
 async def test_stopping_at_once_does_not_wait_for_bodies() -> None:
