@@ -50,8 +50,8 @@ class JobState(StrEnum):
     LIMITED = "limited"
     QUEUED = "queued"
     LEASED = "leased"
-    PAUSED = "held"
-    PENDING_DELIVERY = "owed"
+    PAUSED = "paused"
+    PENDING_DELIVERY = "pending_delivery"
 
 
 class JobKind(StrEnum):
@@ -64,13 +64,13 @@ class JobKind(StrEnum):
     """
 
     STAGE = "stage"
-    EXPAND_MAP = "expand"
-    CONDITION = "test"
-    POLL = "check"
+    EXPAND_MAP = "expand_map"
+    CONDITION = "condition"
+    POLL = "poll"
     CANCEL = "cancel"
     CHILD = "child"
     DELIVER = "deliver"
-    WORKFLOW = "drive"
+    WORKFLOW = "workflow"
     STEP = "step"
 
 
@@ -93,7 +93,7 @@ class StreamState(StrEnum):
     """A parked stream stays where it is until an operator lets it go on."""
 
     READY = "ready"
-    DEAD_LETTERED = "parked"
+    DEAD_LETTERED = "dead_lettered"
 
 
 class PassOver(StrEnum):
@@ -249,25 +249,21 @@ class Run:
     """One generation of one run.
 
     `key` is this generation's own name, under which all its rows hang; (`namespace`, `id`) is what users call it.
-    `last_row` and `last_job` are the highest numbers given out so far in its history and among its jobs.
-    `open_jobs` is how many jobs it has. `progress` is the JSON text of its place in its plan.
-    `result` is a reference to its output, `error` the JSON text of why it failed or was cancelled, or will be when its
-    function has cleaned up. One that completed
-    without a result goes on as the next generation.
-    `attributes` is the JSON text of an object of texts, by which runs are found. `rank` is its place among those that
-    wait, as that of a job.
-    Where `start_at` is set the run is pending until then; it is None again once that has come. Of the runs of a
-    namespace with the same `concurrency_key` at most `concurrency_limit` are admitted at a time. When `deadline` has
-    passed, the run is ended, or told to end.
-    `rerun_of` is the key of the generation that this one runs again, `rerun_from` the stage that it begins with, or of
-    a function the call or the row (None: the first). `kept` is the JSON text of an object: by name, references to what
-    the stages gave that it does not run again. Of a function it is that of a list, of the rows of generations before
-    that come before its own (see `KeptRows`): its own are numbered from there on.
-    `parent` is the id of the job that waits for its end, if it is a child; `close_policy` says what becomes of it
-    without. `children` is how many runs it has started that way.
-    `mailbox` is the JSON text of what is unread of its messages, and which channels it has closed (see `Mailbox`).
-    Key, name, workflow, `created_at`, `rank`, `attributes`, `deadline`, and what is said of concurrency and of reruns
-    never change.
+    `last_row` and `last_job` are the highest numbers given out so far in its history and among its jobs. `open_jobs` is
+    how many jobs it has. `progress` is the JSON text of its place in its plan. `result` is a reference to its output,
+    `error` the JSON text of why it failed or was cancelled, or will be when its function has cleaned up. One that
+    completed without a result goes on as the next generation. `attributes` is the JSON text of an object of texts, by
+    which runs are found. `queue_position` is its place among those that wait, as that of a job. Where `start_at` is set
+    the run is pending until then; it is None again once that has come. Of the runs of a namespace with the same
+    `concurrency_key` at most `concurrency_limit` are admitted at a time. When `deadline` has passed, the run is ended,
+    or told to end. `rerun_of` is the key of the generation that this one runs again, `rerun_from` the stage that it
+    begins with, or of a function the call or the row (None: the first). `inherited` is the JSON text of an object: by
+    name, references to what the stages gave that it does not run again. Of a function it is that of a list, of the rows
+    of generations before that come before its own (see `KeptRows`): its own are numbered from there on. `parent` is the
+    id of the job that waits for its end, if it is a child; `close_policy` says what becomes of it without. `children`
+    is how many runs it has started that way. `mailbox` is the JSON text of what is unread of its messages, and which
+    channels it has closed (see `Mailbox`). Key, name, workflow, `created_at`, `queue_position`, `attributes`,
+    `deadline`, and what is said of concurrency and of reruns never change.
     """
 
     key: str
@@ -361,22 +357,21 @@ class Job:
     """One unit of leased work.
 
     `definition` is `<workflow>@<version>`, or that of a step (see `step_definition`): what code a worker needs for it.
-    `node` is the stage that it is of; of a step, the call that it does. `item` is the index of a map's item.
-    `epoch` rises by one with every claim and is never reused; `attempts` counts the claims that were not given back.
-    `losses` is how many of these were lost with the worker that held them: they use up none of `max_attempts`, and have
-    a maximum of their own (see `losses_max`). Of a job that drives a function it is how often the worst of the steps
-    under way was lost, and how often it was itself since something was recorded.
-    Of the jobs of a namespace with the same `concurrency_key` at most `concurrency_limit` are queued or leased at a
-    time, and at most `rate_limit` are claimed in any span of `rate_period`, if these are not None. None of these ever
-    changes.
-    `rank` is its place among those that wait: the lowest is first, then the oldest run, then the lowest number (see
-    `rank_of`). It never changes, so what waits gets older than whatever comes later, of any priority.
-    `input` is a reference to what the body gets (see `holdfast.ports.references`).
-    `timeout_total` is how long all its attempts together may take. Where there is one, `first_claimed_at` is when the
-    first of them began that was not given back. `heartbeat_timeout` is how long an attempt may go without a heartbeat
-    of its body; where there is one, `heartbeat_by` is when the attempt that holds the job is lost without one.
-    `waits_for` is the id of the run whose end it waits for, or the key of the external work that it checks, by which it
-    can be woken, or that it cancels. A check is made every `check_after` microseconds, until `give_up_at`.
+    `node` is the stage that it is of; of a step, the call that it does. `item` is the index of a map's item. `epoch`
+    rises by one with every claim and is never reused; `attempts` counts the claims that were not given back.
+    `lost_attempts` is how many of these were lost with the worker that held them: they use up none of `max_attempts`,
+    and have a maximum of their own (see `losses_max`). Of a job that drives a function it is how often the worst of the
+    steps under way was lost, and how often it was itself since something was recorded. Of the jobs of a namespace with
+    the same `concurrency_key` at most `concurrency_limit` are queued or leased at a time, and at most `rate_limit` are
+    claimed in any span of `rate_period`, if these are not None. None of these ever changes. `queue_position` is its
+    place among those that wait: the lowest is first, then the oldest run, then the lowest number (see `rank_of`). It
+    never changes, so what waits gets older than whatever comes later, of any priority. `input_ref` is a reference to
+    what the body gets (see `holdfast.ports.references`). `timeout_total` is how long all its attempts together may
+    take. Where there is one, `first_claimed_at` is when the first of them began that was not given back.
+    `heartbeat_timeout` is how long an attempt may go without a heartbeat of its body; where there is one,
+    `heartbeat_by` is when the attempt that holds the job is lost without one. `waiting_for` is the id of the run whose
+    end it waits for, or the key of the external work that it checks, by which it can be woken, or that it cancels. A
+    check is made every `check_after` microseconds, until `give_up_at`.
     """
 
     run: str
@@ -546,7 +541,7 @@ class Reply:
 
 @frozen(kw_only=True)
 class Duty:
-    """Work that one session at a time does for all, such as maintenance, until `until`."""
+    """Work that one session at a time does for all, such as maintenance, until `expires_at`."""
 
     name: str
     session: str
@@ -596,7 +591,7 @@ class Sink:
 
     `key` is this registration's own: one that is removed and made again begins anew. Rows that were stored at `since`
     or later count. `options` is JSON text. `failures` are those in a row, after which nothing is sent before
-    `retry_at`. `walked_at` is when a walk over all runs began that has come to its end: none was overlooked until then.
+    `retry_at`. `swept_at` is when a walk over all runs began that has come to its end: none was overlooked until then.
     """
 
     key: str
@@ -619,7 +614,7 @@ class Sink:
 
 @frozen(kw_only=True)
 class News:
-    """That a run has rows up to `news` for a sink, said at an instant."""
+    """That a run has rows up to `head_row` for a sink, said at an instant."""
 
     sink: str
     run: str
@@ -629,12 +624,13 @@ class News:
 
 @frozen(kw_only=True)
 class Stream:
-    """One run's events on their way to one sink: there are rows up to `news`, and those up to `delivered` were taken.
+    """One run's events on their way to one sink.
 
-    It is to be looked at from `due_at` on; None: there is nothing to do. Whoever looks becomes its `holder` and puts
-    `due_at` off, so that it is looked at again if nothing more is heard of that one. `attempts` are those at event
-    `refused` that failed while the sink took others, the last at `failed_at`. `skips` is the JSON text of why an
-    operator had events left out, by their numbers.
+    There are rows up to `head_row`, and those up to `delivered` were taken. It is to be looked at from `due_at` on;
+    None: there is nothing to do. Whoever looks becomes its `holder` and puts `due_at` off, so that it is looked at
+    again if nothing more is heard of that one. `attempts` are those at event `refused_row` that failed while the sink
+    took others, the last at `failed_at`. `skipped_rows` is the JSON text of why an operator had events left out, by
+    their numbers.
     """
 
     sink: str

@@ -123,12 +123,12 @@ _INSTANTS: Final = frozenset(
             "heartbeat_by",
             "leased_at",
             "opened_at",
-            "parked_at",
+            "dead_lettered_at",
             "retry_at",
             "since",
             "start_at",
         ),
-        *("succeeded_at", "updated_at", "wake_at", "wakes_at", "walked_at"),
+        *("succeeded_at", "updated_at", "wake_at", "wakes_at", "swept_at"),
     )
 )
 
@@ -144,8 +144,8 @@ def unreadable_columns(
         problem = check(columns[name])
         if problem is not None:
             yield name, problem
-    if kind is Job and (problem := _wrong_input(columns["kind"], columns["input"])) is not None:
-        yield "input", problem
+    if kind is Job and (problem := _wrong_input(columns["kind"], columns["input_ref"])) is not None:
+        yield "input_ref", problem
     if kind is HistoryRow and columns["payload"] is not None and columns["blob"] is not None:
         yield "blob", "the row has a value, too"
 
@@ -282,15 +282,15 @@ _OWN_CHECKS: Final[Mapping[type, Mapping[str, _Check]]] = {
         "result": _optional(_that(_reference, "reference to a value")),
         "error": _optional(_that(_object, "JSON object")),
         "attributes": _optional(_that(_texts, "JSON object of texts")),
-        "kept": _optional(_that(_kept, "list of rows, and no object of references")),
+        "inherited": _optional(_that(_kept, "list of rows, and no object of references")),
         "mailbox": _optional(_that(mailbox_from, "mailbox")),
-        "rank": _number(-NUMBER_MAX, NUMBER_MAX),
+        "queue_position": _number(-NUMBER_MAX, NUMBER_MAX),
         "priority": _number(-NUMBER_MAX, NUMBER_MAX),
     },
-    Job: dict.fromkeys(("rank", "priority"), _number(-NUMBER_MAX, NUMBER_MAX)),
+    Job: dict.fromkeys(("queue_position", "priority"), _number(-NUMBER_MAX, NUMBER_MAX)),
     HistoryRow: {"payload": _optional(_text), "data": _optional(_that(_object, "JSON object"))},
     ItemPage: {"items": _that(_items, "list of items")},
-    Stream: {"skips": _optional(_that(_texts, "JSON object of texts"))},
+    Stream: {"skipped_rows": _optional(_that(_texts, "JSON object of texts"))},
     Sink: {"options": _optional(_that(_options, "JSON object of lists"))},
     RateWindow: {},
     Session: {},
@@ -298,18 +298,18 @@ _OWN_CHECKS: Final[Mapping[type, Mapping[str, _Check]]] = {
 
 _HARMLESS: Final[Mapping[type, Mapping[str, object]]] = {
     Stream: {
-        "news": 0,
+        "head_row": 0,
         "delivered": 0,
         "state": StreamState.READY.value,
         "attempts": 0,
         "due_at": 0,
-        **dict.fromkeys(("holder", "refused", "failed_at", "parked_at", "error", "skips")),
+        **dict.fromkeys(("holder", "refused_row", "failed_at", "dead_lettered_at", "error", "skipped_rows")),
     },
     Sink: {
         "since": 0,
         "created_at": 0,
         "failures": 0,
-        **dict.fromkeys(("options", "retry_at", "succeeded_at", "walked_at", "error")),
+        **dict.fromkeys(("options", "retry_at", "succeeded_at", "swept_at", "error")),
     },
     RateWindow: {"wakes_at": None, "updated_at": 0},
     Session: {"state": SessionState.DEAD.value, "expires_at": 0},

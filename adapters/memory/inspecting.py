@@ -104,7 +104,7 @@ def _unreadable(tables: Tables, key: str) -> Iterator[Unreadable]:
         yield from (Unreadable("holdfast_history", key, column, why) for column, why in found)
     for page in (page for place, page in tables.pages.items() if place[0] == key):
         found = unreadable_columns(ItemPage, attrs.asdict(page, recurse=False))
-        yield from (Unreadable("holdfast_items", key, column, why) for column, why in found)
+        yield from (Unreadable("holdfast_map_items", key, column, why) for column, why in found)
 
 
 def _without_inline(row: HistoryRow) -> HistoryRow:
@@ -114,8 +114,8 @@ def _without_inline(row: HistoryRow) -> HistoryRow:
 def _keys(tables: Tables) -> Iterator[tuple[str, str]]:
     yield from ((key, "jobs") for key, jobs in tables.jobs.items() if jobs)
     yield from ((key, "history") for key, rows in tables.history.items() if rows)
-    yield from ((key, "items") for key, _, _ in tables.pages)
-    yield from ((note.run, "notes") for note in tables.notes.values())
+    yield from ((key, "map_items") for key, _, _ in tables.pages)
+    yield from ((note.run, "attempt_output") for note in tables.notes.values())
     yield from ((key, "annotations") for key, said in tables.annotations.items() if said)
     yield from ((key[0], "artifacts") for key in tables.artifacts)
     yield from ((key, "ai_calls") for key, calls in tables.ai_calls.items() if calls)

@@ -145,19 +145,19 @@ POSTGRES_CLOCK: Final = "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS
 
 _LANES: Final = {"lane": "bigint", "queue": "text", "definition": "text", "most": "bigint"}
 _WANTED: Final = (
-    "(job.losses = 0 OR :pass_over = 'nothing' "
-    f"OR (:pass_over = 'suspects' AND job.losses < {SUSPECT_AFTER}))"
+    "(job.lost_attempts = 0 OR :pass_over = 'nothing' "
+    f"OR (:pass_over = 'suspects' AND job.lost_attempts < {SUSPECT_AFTER}))"
 )
 """What is left of the queued jobs without those of which `Job.is_passed_over` is true."""
 _SAID_TEXT: Final = ("pair", "run")
-_CLAIM_ORDER: Final = "rank, run, number"
+_CLAIM_ORDER: Final = "queue_position, run, number"
 
 
 def _placed(jobs: Sequence[str], sessions: Sequence[str]) -> str:
     columns = ", ".join((*(f"p.{name}" for name in jobs), *(f"s.{name}" for name in sessions)))
     return (
         f"SELECT {columns} FROM placed AS p LEFT JOIN holdfast_sessions AS s ON s.id = :session "
-        "WHERE p.place <= p.most ORDER BY p.rank, p.run, p.number"
+        "WHERE p.place <= p.most ORDER BY p.queue_position, p.run, p.number"
     )
 
 
@@ -298,7 +298,7 @@ class SqliteDialect:
             f"WITH picked AS (SELECT l.lane, l.most, {columns} FROM {self.table_of('lanes', 'l', _LANES)} "
             "CROSS JOIN holdfast_jobs AS j WHERE j.rowid IN (SELECT job.rowid FROM holdfast_jobs AS job "
             "WHERE job.namespace = :namespace AND job.queue = l.queue AND job.definition = l.definition "
-            f"AND job.state = 'queued' AND {_WANTED} ORDER BY job.rank, job.run, job.number LIMIT :most)), "
+            f"AND job.state = 'queued' AND {_WANTED} ORDER BY job.queue_position, job.run, job.number LIMIT :most)), "
             f"placed AS (SELECT *, row_number() OVER (PARTITION BY lane ORDER BY {_CLAIM_ORDER}) AS place FROM picked) "
             f"{_placed(jobs, sessions)} LIMIT :limit"
         )

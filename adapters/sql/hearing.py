@@ -64,7 +64,9 @@ def _notes(dialect: Dialect, link: Link, query: NotesInOrder) -> tuple[Note, ...
         run=("run = :run", query.run), kinds=(dialect.one_of("kind", "kinds"), kinds)
     )
     conditions += _following(query.after, parameters)
-    sql = f"SELECT {', '.join(rows.NOTE)} FROM holdfast_notes WHERE {{}} ORDER BY at, id LIMIT :limit"
+    sql = (
+        f"SELECT {', '.join(rows.NOTE)} FROM holdfast_attempt_output WHERE {{}} ORDER BY at, id LIMIT :limit"
+    )
     found = _ask(dialect, link, sql, conditions, {**parameters, "limit": query.limit})
     return tuple(map(rows.note_from, found))
 
@@ -73,7 +75,8 @@ def _progress(dialect: Dialect, link: Link, query: NewestProgress) -> tuple[Note
     columns = ", ".join(rows.NOTE)
     sql = (
         f"SELECT {columns} FROM (SELECT {columns}, row_number() OVER (PARTITION BY job ORDER BY at DESC, id DESC) "
-        "AS place FROM holdfast_notes WHERE {} AND kind = 'progress') AS n WHERE place = 1 ORDER BY job LIMIT :limit"
+        "AS place FROM holdfast_attempt_output WHERE {} AND kind = 'progress') AS n "
+        "WHERE place = 1 ORDER BY job LIMIT :limit"
     )
     parameters = {"run": query.run, "after": query.after, "limit": query.limit}
     found = _ask(dialect, link, sql, ["run = :run", "job > :after"], parameters)

@@ -38,8 +38,8 @@ _WITH_JOBS: Final = "AS r LEFT JOIN holdfast_jobs AS j ON j.run = r.key ORDER BY
 _HANGS_ON_RUNS: Final = (
     "jobs",
     "history",
-    "items",
-    "notes",
+    "map_items",
+    "attempt_output",
     "annotations",
     "artifacts",
     "ai_calls",
@@ -53,7 +53,7 @@ _EXAMINED: Final = (
     (Run, "holdfast_runs", "key", rows.RUN, ", ".join(rows.RUN)),
     (Job, "holdfast_jobs", "run", rows.JOB, ", ".join(rows.JOB)),
     (HistoryRow, "holdfast_history", "run", rows.HISTORY, _WITHOUT_VALUES),
-    (ItemPage, "holdfast_items", "run", rows.ITEMS, ", ".join(rows.ITEMS)),
+    (ItemPage, "holdfast_map_items", "run", rows.ITEMS, ", ".join(rows.ITEMS)),
 )
 """What is looked at column by column: records, table, the column of the run's key, columns, and what is selected."""
 
@@ -178,7 +178,7 @@ def _live_sessions(dialect: Dialect, link: Link, query: LiveSessions) -> int:
 
 def _stream_places(dialect: Dialect, link: Link, query: StreamPlaces) -> tuple[StreamPlace, ...]:
     sql = (
-        "SELECT o.run, o.news, o.delivered, o.due_at, r.last_row FROM (SELECT run, news, delivered, due_at "
+        "SELECT o.run, o.head_row, o.delivered, o.due_at, r.last_row FROM (SELECT run, head_row, delivered, due_at "
         "FROM holdfast_outbox WHERE sink = :sink AND run > :after ORDER BY run LIMIT :limit) AS o "
         "LEFT JOIN holdfast_runs AS r ON r.key = o.run ORDER BY o.run"
     )
@@ -194,7 +194,7 @@ def _blobs(dialect: Dialect, link: Link, query: BlobsOf) -> tuple[BlobUse, ...]:
         f"UNION ALL SELECT run, 'ai_call', prompt_blob FROM holdfast_ai_calls WHERE {of_these} "
         f"AND prompt_blob IS NOT NULL UNION ALL SELECT run, 'ai_call', response_blob FROM holdfast_ai_calls "
         f"WHERE {of_these} AND response_blob IS NOT NULL "
-        f"UNION ALL SELECT run, 'items', items FROM holdfast_items WHERE {of_these} AND items LIKE '%%[null,%%'"
+        f"UNION ALL SELECT run, 'items', items FROM holdfast_map_items WHERE {of_these} AND items LIKE '%%[null,%%'"
     )
     found = link.query(dialect.bound(sql), {"runs": dialect.texts(askable(query.runs))})
     return tuple(sorted(_uses(found), key=lambda use: (use.run, use.what, use.blob)))

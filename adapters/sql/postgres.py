@@ -55,7 +55,7 @@ AGE_SECONDS: Final = 1800.0
 
 MIGRATION_LOCK: Final = 0x686F6C64_66617374  # "holdfast"
 
-_PUT_RECEIPT: Final = f"INSERT INTO holdfast_receipts (id, at) VALUES (%(receipt)s, {POSTGRES_CLOCK})"
+_PUT_RECEIPT: Final = f"INSERT INTO holdfast_commit_receipts (id, at) VALUES (%(receipt)s, {POSTGRES_CLOCK})"
 _UNPREPARED: Final = frozenset({"26000", "42P05", "0A000"})
 """What the server says where it has not kept a statement, has kept another, or its result has other columns by now."""
 _SHARED_SECONDS: Final = 60.0

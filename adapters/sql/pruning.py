@@ -13,8 +13,8 @@ ROWS_AT_ONCE: Final = 5_000
 RECEIPT_AGE: Final[Micros] = 3_600_000_000
 
 _OLD_REPLIES: Final = (
-    "DELETE FROM holdfast_replies WHERE (namespace, key) IN "
-    "(SELECT namespace, key FROM holdfast_replies WHERE created_at < :before LIMIT :limit) RETURNING 1"
+    "DELETE FROM holdfast_idempotency_replies WHERE (namespace, key) IN "
+    "(SELECT namespace, key FROM holdfast_idempotency_replies WHERE created_at < :before LIMIT :limit) RETURNING 1"
 )
 _OLD_SESSIONS: Final = (
     "DELETE FROM holdfast_sessions WHERE id IN (SELECT s.id FROM holdfast_sessions AS s WHERE s.state <> 'open' "
@@ -26,13 +26,13 @@ _ORPHAN_STREAMS: Final = (
     "WHERE NOT EXISTS (SELECT 1 FROM holdfast_sinks AS s WHERE s.key = o.sink) LIMIT :limit) RETURNING 1"
 )
 _QUIET_RATES: Final = (
-    "DELETE FROM holdfast_rates WHERE (namespace, name) IN "
-    "(SELECT namespace, name FROM holdfast_rates WHERE updated_at < :before LIMIT :limit) "
+    "DELETE FROM holdfast_rate_limits WHERE (namespace, name) IN "
+    "(SELECT namespace, name FROM holdfast_rate_limits WHERE updated_at < :before LIMIT :limit) "
     "AND updated_at < :before RETURNING 1"
 )
 _OLD_RECEIPTS: Final = (
-    "DELETE FROM holdfast_receipts WHERE id IN "
-    "(SELECT id FROM holdfast_receipts WHERE at < :before LIMIT :limit) RETURNING 1"
+    "DELETE FROM holdfast_commit_receipts WHERE id IN "
+    "(SELECT id FROM holdfast_commit_receipts WHERE at < :before LIMIT :limit) RETURNING 1"
 )
 
 

@@ -221,7 +221,7 @@ class Answers:
 
     def _notes_of(self, link: Link, query: NotesOf) -> tuple[Note, ...]:
         sql = (
-            f"SELECT {', '.join(rows.NOTE)} FROM holdfast_notes WHERE run = :run AND id > :after "
+            f"SELECT {', '.join(rows.NOTE)} FROM holdfast_attempt_output WHERE run = :run AND id > :after "
             "ORDER BY id LIMIT :limit"
         )
         found = self._ask(link, sql, run=query.run, after=query.after, limit=query.limit)
@@ -229,7 +229,7 @@ class Answers:
 
     def _last_heartbeat(self, link: Link, query: LastHeartbeat) -> Note | None:
         sql = (
-            f"SELECT {', '.join(rows.NOTE)} FROM holdfast_notes WHERE run = :run AND job = :job "
+            f"SELECT {', '.join(rows.NOTE)} FROM holdfast_attempt_output WHERE run = :run AND job = :job "
             f"AND epoch < :before AND kind = '{HEARTBEAT}' ORDER BY epoch DESC, id DESC LIMIT 1"
         )
         found = self._ask(link, sql, run=query.run, job=query.job, before=query.before)
@@ -265,7 +265,7 @@ class Answers:
     def _owed_jobs(self, link: Link, query: OwedJobs) -> tuple[Job, ...]:
         after = query.after or JobKey("", 0)
         sql = (
-            f"SELECT {', '.join(rows.JOB)} FROM holdfast_jobs WHERE state = 'owed' "
+            f"SELECT {', '.join(rows.JOB)} FROM holdfast_jobs WHERE state = 'pending_delivery' "
             "AND (run, number) > (:run, :number) ORDER BY run, number LIMIT :limit"
         )
         found = self._ask(link, sql, run=after.run, number=after.number, limit=query.limit)

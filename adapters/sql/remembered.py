@@ -167,7 +167,7 @@ def versions_for(dialect: Dialect) -> Versions:
             "j AS MATERIALIZED (SELECT j.run FROM r CROSS JOIN holdfast_jobs AS j WHERE j.run = r.key "
             "AND j.number = :job AND j.xmin = CAST(:job_version AS xid) FOR UPDATE OF j), "
             f"u AS (UPDATE holdfast_runs AS old SET {sets} FROM j WHERE old.key = j.run RETURNING old.key), {closed}"
-            f"kept AS (INSERT INTO holdfast_receipts (id, at) SELECT :receipt, {POSTGRES_CLOCK} FROM u) "
+            f"kept AS (INSERT INTO holdfast_commit_receipts (id, at) SELECT :receipt, {POSTGRES_CLOCK} FROM u) "
             f"INSERT INTO holdfast_history ({history}) SELECT {history} FROM (SELECT FROM u) AS u CROSS JOIN {new} "
             f"RETURNING {_OWN_VERSION}"
         )

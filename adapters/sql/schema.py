@@ -1,5 +1,6 @@
 """Brings the tables up to date: Alembic's migrations, run from here, without a configuration file."""
 
+import re
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,7 @@ from holdfast.ports.errors import SchemaError
 
 MIGRATIONS: Final = Path(__file__).with_name("migrations")
 VERSION_TABLE: Final = "holdfast_version"
+_PRE_RELEASE: Final = re.compile(r"00\d\d")
 
 
 def migrate(database: Database, extra: str, seconds: float) -> None:
@@ -38,7 +40,7 @@ def newest_version() -> str:
 
     By the names of their files: Alembic takes longer to be imported than a process that needs no migration has to live.
     """
-    return max(path.name.partition("_")[0] for path in (MIGRATIONS / "versions").glob("[0-9]*_*.py"))
+    return max(path.name[: len("2026_11_26")] for path in (MIGRATIONS / "versions").glob("[0-9]*_*.py"))
 
 
 def _upgrade(connection: Connection) -> None:
@@ -56,6 +58,12 @@ def _upgrade(connection: Connection) -> None:
     head = scripts.get_current_head()
     context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
     current = context.get_current_revision()
+    if current is not None and _PRE_RELEASE.fullmatch(current):
+        raise SchemaError(
+            f"the database's tables have version {current}, of a pre-release of Holdfast, which no release reads: "
+            "export the histories that you need with that pre-release (`holdfast history export`), drop the tables "
+            "holdfast_*, or take another database, and begin anew"
+        )
     if current is not None and current not in known:
         raise SchemaError(
             f"the database's tables have version {current}, which this version of Holdfast does not know (its newest "

@@ -16,13 +16,13 @@ from holdfast.ports.records import ClosePolicy, JobKind
 from holdfast.ports.unreadable import INSTANT_MAX, NUMBER_MAX
 
 _RUN_NAME = ("namespace", "id", "generation")
-_RUN_ORIGIN = ("rerun_of", "rerun_from", "kept")
+_RUN_ORIGIN = ("rerun_of", "rerun_from", "inherited")
 _JOB_KEY = ("run", "number")
 _STREAM_KEY = ("sink", "run")
 _SINK_FIXED = ("key", "namespace", "name")
 _CANCELLING: Final = (
-    "kind = 'cancel', state = 'queued', wake_at = NULL, attempts = 0, session = NULL, leased_at = NULL, losses = 0, "
-    "check_after = NULL, give_up_at = NULL"
+    "kind = 'cancel', state = 'queued', wake_at = NULL, attempts = 0, session = NULL, leased_at = NULL, "
+    "lost_attempts = 0, check_after = NULL, give_up_at = NULL"
 )
 """What `cancelling` makes of a check, besides how often it may be tried."""
 
@@ -33,13 +33,14 @@ _BLOCKED: Final = (
     f"status = CASE WHEN status IN {tables.ENDED} THEN status ELSE 'blocked' END, "
     f"close_policy = CASE WHEN close_policy IN ({_CLOSE_POLICIES}) THEN close_policy ELSE 'cancel' END"
 )
-_HELD: Final = "state = 'held', session = NULL, leased_at = NULL, heartbeat_by = NULL"
+_HELD: Final = "state = 'paused', session = NULL, leased_at = NULL, heartbeat_by = NULL"
 """What `blocked_run` and `held_job` make of a run and a job, besides what they are given."""
 
 
 _HEARD: Final = (
     " ON CONFLICT (sink, run) DO UPDATE SET "
-    "news = CASE WHEN excluded.news > holdfast_outbox.news THEN excluded.news ELSE holdfast_outbox.news END, "
+    "head_row = CASE WHEN excluded.head_row > holdfast_outbox.head_row "
+    "THEN excluded.head_row ELSE holdfast_outbox.head_row END, "
     "due_at = CASE WHEN holdfast_outbox.state = 'ready' AND holdfast_outbox.due_at IS NULL "
     "THEN excluded.due_at ELSE holdfast_outbox.due_at END"
 )
@@ -177,7 +178,7 @@ def reads_for(dialect: Dialect) -> Reads:
     )
     stream_keys = dialect.table_of("keys", "k", {"sink": "text", "run": "text"})
     known_rates = (
-        f"SELECT {_listed(rows.RATE, 'w')} FROM {slots} CROSS JOIN holdfast_rates AS w "
+        f"SELECT {_listed(rows.RATE, 'w')} FROM {slots} CROSS JOIN holdfast_rate_limits AS w "
         "WHERE w.namespace = k.namespace AND w.name = k.name ORDER BY w.namespace, w.name"
     )
     outlines = (
@@ -206,9 +207,9 @@ def reads_for(dialect: Dialect) -> Reads:
         stage_jobs="SELECT j.run, j.number FROM holdfast_jobs AS j WHERE j.run = (SELECT r.key "
         "FROM holdfast_runs AS r WHERE r.namespace = :namespace AND r.id = :id "
         "ORDER BY r.generation DESC LIMIT 1) AND j.node = :stage AND (:item < 0 OR j.item = :item) "
-        "AND (j.kind = 'check' OR (j.kind = 'stage' AND j.state = 'leased')) ORDER BY j.run, j.number",
+        "AND (j.kind = 'poll' OR (j.kind = 'stage' AND j.state = 'leased')) ORDER BY j.run, j.number",
         external_jobs="SELECT j.run, j.number FROM holdfast_jobs AS j WHERE j.namespace = :namespace "
-        "AND j.waits_for = :key AND j.kind = 'check' ORDER BY j.run, j.number",
+        "AND j.waiting_for = :key AND j.kind = 'poll' ORDER BY j.run, j.number",
         sessions=known_sessions,
         lock_sessions=known_sessions + lock("s"),
         lock_expired_sessions=f"{sessions}s.state = 'open' AND (s.expires_at < :before "
@@ -220,12 +221,12 @@ def reads_for(dialect: Dialect) -> Reads:
         active_runs=f"SELECT key FROM holdfast_runs WHERE status NOT IN {tables.ENDED} AND key > :after "
         "ORDER BY key LIMIT :limit",
         unsound_runs="SELECT r.key FROM (SELECT key, status, last_job, open_jobs, "
-        "(SELECT count(*) FROM holdfast_jobs AS j WHERE j.run = key AND j.state <> 'owed' "
+        "(SELECT count(*) FROM holdfast_jobs AS j WHERE j.run = key AND j.state <> 'pending_delivery' "
         "AND j.kind <> 'cancel') AS found "
         f"FROM holdfast_runs WHERE {dialect.one_of('key', 'keys')} "
         f"AND status NOT IN {tables.ENDED}) AS r WHERE r.found <> r.open_jobs OR (r.found = 0 "
         "AND NOT (r.status IN ('pending', 'paused') AND r.last_job = 0)) ORDER BY r.key",
-        owes="SELECT 1 FROM holdfast_jobs WHERE state = 'owed' LIMIT 1",
+        owes="SELECT 1 FROM holdfast_jobs WHERE state = 'pending_delivery' LIMIT 1",
         completed="SELECT run, number, node, item, type FROM holdfast_history "
         f"WHERE {dialect.one_of('run', 'runs')} AND {dialect.one_of('type', 'types')} ORDER BY run, number",
         node_rows=node_rows(dialect.one_of("run", "runs")),
@@ -233,13 +234,13 @@ def reads_for(dialect: Dialect) -> Reads:
         "WHERE h.run = k.run AND h.number = k.number ORDER BY h.run, h.number",
         plans=f"SELECT {', '.join(rows.PLAN)} FROM holdfast_plans "
         f"WHERE {dialect.one_of('fingerprint', 'fingerprints')} ORDER BY fingerprint",
-        replies=f"SELECT {_listed(rows.REPLY, 'r')} FROM {replies} CROSS JOIN holdfast_replies AS r "
+        replies=f"SELECT {_listed(rows.REPLY, 'r')} FROM {replies} CROSS JOIN holdfast_idempotency_replies AS r "
         "WHERE r.namespace = k.namespace AND r.key = k.key ORDER BY r.namespace, r.key",
         said_keys=f"SELECT a.run, a.key, a.name FROM {said} CROSS JOIN holdfast_annotations AS a "
         "WHERE a.run = k.run AND a.key = k.key ORDER BY a.run, a.key, a.name",
         annotations=f"SELECT {', '.join(rows.ANNOTATION)} FROM holdfast_annotations "
         f"WHERE {dialect.one_of('run', 'runs')} AND scope = 'run' ORDER BY run, at, id",
-        lock_duties=f"SELECT {_listed(rows.DUTY, 'd')} FROM holdfast_duties AS d "
+        lock_duties=f"SELECT {_listed(rows.DUTY, 'd')} FROM holdfast_leaders AS d "
         f"WHERE {dialect.one_of('d.name', 'names')} ORDER BY d.name{lock('d')}",
         all_sinks=f"{sinks} holdfast_sinks AS s ORDER BY s.key",
         sinks=known_sinks,
@@ -250,7 +251,7 @@ def reads_for(dialect: Dialect) -> Reads:
         "WHERE s.namespace = :namespace AND s.name = :name AND (s.retry_at IS NULL OR s.retry_at <= :now)) "
         "AND o.due_at <= :now "
         f"ORDER BY o.due_at, o.run LIMIT :limit{dialect.skip_locked}",
-        lock_parked_streams=f"{streams} holdfast_outbox AS o WHERE o.state = 'parked' "
+        lock_parked_streams=f"{streams} holdfast_outbox AS o WHERE o.state = 'dead_lettered' "
         "AND o.sink IN (SELECT s.key FROM holdfast_sinks AS s WHERE s.namespace = :namespace "
         "AND (CAST(:sink AS text) = '' OR s.name = :sink)) "
         "AND (CAST(:run_id AS text) = '' OR o.run IN (SELECT r.key FROM holdfast_runs AS r "
@@ -263,12 +264,12 @@ def reads_for(dialect: Dialect) -> Reads:
         "JOIN holdfast_sinks AS s ON s.namespace = r.namespace AND s.since <= r.updated_at "
         "LEFT JOIN holdfast_outbox AS o ON o.sink = s.key AND o.run = r.key "
         f"WHERE s.namespace = :namespace AND {dialect.one_of('s.name', 'names')} AND {dialect.one_of('r.key', 'keys')} "
-        "AND (o.run IS NULL OR o.news < r.last_row) AND r.last_row > 0 ORDER BY s.key, r.key",
+        "AND (o.run IS NULL OR o.head_row < r.last_row) AND r.last_row > 0 ORDER BY s.key, r.key",
         due_runs="SELECT key FROM holdfast_runs WHERE status = 'pending' AND start_at IS NOT NULL "
         "AND start_at <= :now ORDER BY start_at LIMIT :limit",
         overdue_runs=f"SELECT key FROM holdfast_runs WHERE status NOT IN {tables.ENDED} "
         "AND deadline IS NOT NULL AND deadline <= :now AND error IS NULL ORDER BY deadline LIMIT :limit",
-        lock_slots=f"SELECT {_listed(rows.SLOT, 's')} FROM {slots} CROSS JOIN holdfast_slots AS s "
+        lock_slots=f"SELECT {_listed(rows.SLOT, 's')} FROM {slots} CROSS JOIN holdfast_concurrency_limits AS s "
         f"WHERE s.namespace = k.namespace AND s.name = k.name ORDER BY s.namespace, s.name{lock('s')}",
         rates=known_rates,
         lock_rates=known_rates + lock("w"),
@@ -306,15 +307,15 @@ def writes_for(dialect: Dialect) -> Writes:
             ("run",),
             (),
             sets=_HELD,
-            only=f"(kind NOT IN {_JOB_KINDS} OR state NOT IN ('owed', 'leased'))",
+            only=f"(kind NOT IN {_JOB_KINDS} OR state NOT IN ('pending_delivery', 'leased'))",
         ),
         cancelled_work=dialect.update(
-            tables.jobs, ("run", "node"), ("max_attempts",), sets=_CANCELLING, only="kind = 'check'"
+            tables.jobs, ("run", "node"), ("max_attempts",), sets=_CANCELLING, only="kind = 'poll'"
         ),
         closed_runs=dialect.delete(tables.jobs, ("run",), only="kind <> 'cancel'"),
         closed_nodes=dialect.delete(tables.jobs, ("run", "node"), only="kind <> 'cancel'"),
         closed_jobs=dialect.delete(tables.jobs, _JOB_KEY),
-        new_jobs=dialect.insert(tables.jobs, rows.JOB, own=("run", "number", "item", "input")),
+        new_jobs=dialect.insert(tables.jobs, rows.JOB, own=("run", "number", "item", "input_ref")),
         jobs=tuple(dialect.update(tables.jobs, _JOB_KEY, columns) for columns in (*OF_JOBS, job_columns)),
         history=dialect.insert(tables.history, rows.HISTORY, own=("run", "number", "payload")),
         pages=dialect.insert(tables.items, rows.ITEMS),

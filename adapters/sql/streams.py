@@ -18,7 +18,7 @@ from holdfast.ports.persistence import (
 )
 from holdfast.ports.records import HistoryRow, Sink
 
-_DEAD_LETTER: Final = ("sink", "run", "run_id", "number", "news", "attempts", "parked_at", "error")
+_DEAD_LETTER: Final = ("sink", "run", "run_id", "number", "head_row", "attempts", "dead_lettered_at", "error")
 
 
 def list_sinks(link: Link, dialect: Dialect, query: ListSinks) -> tuple[Sink, ...]:
@@ -67,9 +67,9 @@ def list_dead_letters(link: Link, dialect: Dialect, query: ListDeadLetters) -> t
         return ()
     after = ("", "") if query.after is None else (query.after.sink, query.after.run)
     sql = (
-        "SELECT s.name, o.run, r.id, o.refused, o.news, o.attempts, o.parked_at, o.error "
+        "SELECT s.name, o.run, r.id, o.refused_row, o.head_row, o.attempts, o.dead_lettered_at, o.error "
         "FROM holdfast_outbox AS o JOIN holdfast_sinks AS s ON s.key = o.sink "
-        "JOIN holdfast_runs AS r ON r.key = o.run WHERE o.state = 'parked' AND s.namespace = :namespace "
+        "JOIN holdfast_runs AS r ON r.key = o.run WHERE o.state = 'dead_lettered' AND s.namespace = :namespace "
         "AND (CAST(:sink AS text) = '' OR s.name = :sink) AND (CAST(:run_id AS text) = '' OR r.id = :run_id) "
         "AND (s.name, o.run) > (:after_sink, :after_run) ORDER BY s.name, o.run LIMIT :limit"
     )
@@ -91,6 +91,6 @@ def count_dead_letters(link: Link, dialect: Dialect, query: CountDeadLetters) ->
         return {}
     sql = (
         "SELECT s.name, count(*) FROM holdfast_outbox AS o JOIN holdfast_sinks AS s ON s.key = o.sink "
-        "WHERE o.state = 'parked' AND s.namespace = :namespace GROUP BY s.name ORDER BY s.name"
+        "WHERE o.state = 'dead_lettered' AND s.namespace = :namespace GROUP BY s.name ORDER BY s.name"
     )
     return dict(link.query(dialect.bound(sql), {"namespace": query.namespace}))

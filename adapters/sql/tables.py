@@ -27,9 +27,9 @@ def _key(name: str) -> Column[str]:
     return Column(name, _bytewise(), primary_key=True)
 
 
-def _name(name: str, *, nullable: bool = False, default: str | None = None) -> Column[str]:
-    """Text that is compared. `default` is for rows that were there before the column."""
-    return Column(name, _bytewise(), nullable=nullable, server_default=default)
+def _name(name: str, *, nullable: bool = False) -> Column[str]:
+    """Text that is compared."""
+    return Column(name, _bytewise(), nullable=nullable)
 
 
 def _text(name: str, *, nullable: bool = False) -> Column[str]:
@@ -37,18 +37,8 @@ def _text(name: str, *, nullable: bool = False) -> Column[str]:
     return Column(name, Text(), nullable=nullable)
 
 
-def _number(
-    name: str, *, nullable: bool = False, key: bool = False, default: int | None = None
-) -> Column[int]:
-    """A number. `default` is for rows that were there before the column."""
-    return Column(
-        name,
-        BigInteger(),
-        nullable=nullable,
-        primary_key=key,
-        autoincrement=False,
-        server_default=None if default is None else str(default),
-    )
+def _number(name: str, *, nullable: bool = False, key: bool = False) -> Column[int]:
+    return Column(name, BigInteger(), nullable=nullable, primary_key=key, autoincrement=False)
 
 
 runs: Final = Table(
@@ -76,15 +66,15 @@ runs: Final = Table(
     _text("attributes", nullable=True),
     _name("rerun_of", nullable=True),
     _name("rerun_from", nullable=True),
-    _text("kept", nullable=True),
+    _text("inherited", nullable=True),
     _number("start_at", nullable=True),
     _number("deadline", nullable=True),
     _name("concurrency_key", nullable=True),
     _number("concurrency_limit", nullable=True),
     _name("parent", nullable=True),
-    _name("close_policy", default="cancel"),
-    _number("children", default=0),
-    _number("rank", default=0),
+    _name("close_policy"),
+    _number("children"),
+    _number("queue_position"),
     _text("mailbox", nullable=True),
     UniqueConstraint("namespace", "id", "generation", name="holdfast_runs_name"),
 )
@@ -109,7 +99,7 @@ Index(
 
 # For those runs only that were run again: newest generations are told from others by it.
 Index(
-    "holdfast_runs_again",
+    "holdfast_runs_rerun",
     runs.c.namespace,
     runs.c.id,
     runs.c.generation,
@@ -133,7 +123,7 @@ Index(
     "holdfast_runs_waiting",
     runs.c.namespace,
     runs.c.concurrency_key,
-    runs.c.rank,
+    runs.c.queue_position,
     runs.c.key,
     postgresql_where=text("status = 'pending' AND start_at IS NULL AND concurrency_key IS NOT NULL"),
     sqlite_where=text("status = 'pending' AND start_at IS NULL AND concurrency_key IS NOT NULL"),
@@ -182,18 +172,18 @@ jobs: Final = Table(
     _number("max_attempts"),
     _name("session", nullable=True),
     _number("leased_at", nullable=True),
-    _number("losses"),
-    _text("input"),
+    _number("lost_attempts"),
+    _text("input_ref"),
     _number("timeout_total", nullable=True),
     _number("first_claimed_at", nullable=True),
     _number("heartbeat_timeout", nullable=True),
     _number("heartbeat_by", nullable=True),
     _name("concurrency_key", nullable=True),
     _number("concurrency_limit", nullable=True),
-    _name("waits_for", nullable=True),
+    _name("waiting_for", nullable=True),
     _number("check_after", nullable=True),
     _number("give_up_at", nullable=True),
-    _number("rank", default=0),
+    _number("queue_position"),
     _number("rate_limit", nullable=True),
     _number("rate_period", nullable=True),
 )
@@ -202,7 +192,7 @@ Index(
     jobs.c.namespace,
     jobs.c.queue,
     jobs.c.definition,
-    jobs.c.rank,
+    jobs.c.queue_position,
     jobs.c.run,
     jobs.c.number,
     postgresql_where=text("state = 'queued'"),
@@ -222,7 +212,7 @@ Index(
 )
 
 Index(
-    "holdfast_jobs_silent",
+    "holdfast_jobs_heartbeat",
     jobs.c.heartbeat_by,
     postgresql_where=text("heartbeat_by IS NOT NULL"),
     sqlite_where=text("heartbeat_by IS NOT NULL"),
@@ -231,7 +221,7 @@ Index(
     "holdfast_jobs_limited",
     jobs.c.namespace,
     jobs.c.concurrency_key,
-    jobs.c.rank,
+    jobs.c.queue_position,
     jobs.c.run,
     jobs.c.number,
     postgresql_where=text("state = 'limited'"),
@@ -246,7 +236,7 @@ Index(
 )
 # Apart from the slots: of a rate limit those count that may start, however many run.
 Index(
-    "holdfast_jobs_rated",
+    "holdfast_jobs_rate_limited",
     jobs.c.namespace,
     jobs.c.concurrency_key,
     postgresql_where=text("state = 'queued' AND rate_limit IS NOT NULL"),
@@ -255,16 +245,16 @@ Index(
 Index(
     "holdfast_jobs_external",
     jobs.c.namespace,
-    jobs.c.waits_for,
-    postgresql_where=text("kind = 'check'"),
-    sqlite_where=text("kind = 'check'"),
+    jobs.c.waiting_for,
+    postgresql_where=text("kind = 'poll'"),
+    sqlite_where=text("kind = 'poll'"),
 )
 Index(
-    "holdfast_jobs_owed",
+    "holdfast_jobs_pending_delivery",
     jobs.c.run,
     jobs.c.number,
-    postgresql_where=text("state = 'owed'"),
-    sqlite_where=text("state = 'owed'"),
+    postgresql_where=text("state = 'pending_delivery'"),
+    sqlite_where=text("state = 'pending_delivery'"),
 )
 
 history: Final = Table(
@@ -283,7 +273,7 @@ history: Final = Table(
 )
 
 items: Final = Table(
-    "holdfast_items", metadata, _key("run"), _key("node"), _number("page", key=True), _text("items")
+    "holdfast_map_items", metadata, _key("run"), _key("node"), _number("page", key=True), _text("items")
 )
 
 plans: Final = Table(
@@ -308,7 +298,7 @@ Index(
 )
 
 replies: Final = Table(
-    "holdfast_replies",
+    "holdfast_idempotency_replies",
     metadata,
     _key("namespace"),
     _key("key"),
@@ -317,13 +307,13 @@ replies: Final = Table(
     _number("created_at"),
 )
 
-duties: Final = Table("holdfast_duties", metadata, _key("name"), _name("session"), _number("until"))
+duties: Final = Table("holdfast_leaders", metadata, _key("name"), _name("session"), _number("expires_at"))
 
-slots: Final = Table("holdfast_slots", metadata, _key("namespace"), _key("name"))
+slots: Final = Table("holdfast_concurrency_limits", metadata, _key("namespace"), _key("name"))
 """One row for each concurrency key, locked whenever a slot of it is given out. Who has one is told by its own row."""
 
 rates: Final = Table(
-    "holdfast_rates",
+    "holdfast_rate_limits",
     metadata,
     _key("namespace"),
     _key("name"),
@@ -334,7 +324,7 @@ rates: Final = Table(
 """One row for each rate limit: when its jobs were claimed. Locked by every claim of them, and when they are queued."""
 
 notes: Final = Table(
-    "holdfast_notes",
+    "holdfast_attempt_output",
     metadata,
     _key("run"),
     _key("id"),
@@ -344,9 +334,9 @@ notes: Final = Table(
     _name("kind"),
     _text("data"),
 )
-Index("holdfast_notes_in_order", notes.c.run, notes.c.at, notes.c.id)
+Index("holdfast_attempt_output_in_order", notes.c.run, notes.c.at, notes.c.id)
 Index(
-    "holdfast_notes_progress",
+    "holdfast_attempt_output_progress",
     notes.c.run,
     notes.c.job,
     notes.c.at,
@@ -453,7 +443,7 @@ sinks: Final = Table(
     _number("failures"),
     _number("retry_at", nullable=True),
     _number("succeeded_at", nullable=True),
-    _number("walked_at", nullable=True),
+    _number("swept_at", nullable=True),
     _text("error", nullable=True),
     UniqueConstraint("namespace", "name", name="holdfast_sinks_name"),
 )
@@ -463,17 +453,17 @@ outbox: Final = Table(
     metadata,
     _key("sink"),
     _key("run"),
-    _number("news"),
+    _number("head_row"),
     _number("delivered"),
     _name("state"),
     _number("due_at", nullable=True),
     _name("holder", nullable=True),
     _number("attempts"),
-    _number("refused", nullable=True),
+    _number("refused_row", nullable=True),
     _number("failed_at", nullable=True),
-    _number("parked_at", nullable=True),
+    _number("dead_lettered_at", nullable=True),
     _text("error", nullable=True),
-    _text("skips", nullable=True),
+    _text("skipped_rows", nullable=True),
 )
 """One row for each run that a sink has heard of: how far it has come, and when to look at it again, if at all."""
 Index(
@@ -485,14 +475,14 @@ Index(
     sqlite_where=text("due_at IS NOT NULL"),
 )
 Index(
-    "holdfast_outbox_parked",
+    "holdfast_outbox_dead_lettered",
     outbox.c.sink,
     outbox.c.run,
-    postgresql_where=text("state = 'parked'"),
-    sqlite_where=text("state = 'parked'"),
+    postgresql_where=text("state = 'dead_lettered'"),
+    sqlite_where=text("state = 'dead_lettered'"),
 )
 Index(
-    "holdfast_notes_heartbeats",
+    "holdfast_attempt_output_heartbeats",
     notes.c.run,
     notes.c.job,
     notes.c.epoch,
@@ -501,7 +491,7 @@ Index(
     sqlite_where=text("kind = 'heartbeat'"),
 )
 
-receipts: Final = Table("holdfast_receipts", metadata, _key("id"), _number("at"))
+receipts: Final = Table("holdfast_commit_receipts", metadata, _key("id"), _number("at"))
 """One row for each transaction that changed something, to tell a lost answer from a lost commit (PostgreSQL only)."""
 
 STORAGE: Final[Mapping[str, Mapping[str, str]]] = {
@@ -511,7 +501,7 @@ STORAGE: Final[Mapping[str, Mapping[str, str]]] = {
         "autovacuum_analyze_scale_factor": "0.1",
     },
     "holdfast_sessions": {"fillfactor": "50", "autovacuum_vacuum_scale_factor": "0.02"},
-    "holdfast_duties": {"fillfactor": "50"},
+    "holdfast_leaders": {"fillfactor": "50"},
     "holdfast_sinks": {"fillfactor": "50"},
     "holdfast_outbox": {
         "autovacuum_vacuum_scale_factor": "0.02",

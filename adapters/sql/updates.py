@@ -27,7 +27,16 @@ OF_RUNS: Final = (
 """What changes of a run: with a row of its history, with a job that is over, and with messages."""
 OF_JOBS: Final = (
     (
-        *("state", "epoch", "attempts", "session", "wake_at", "leased_at", "losses", "first_claimed_at"),
+        *(
+            "state",
+            "epoch",
+            "attempts",
+            "session",
+            "wake_at",
+            "leased_at",
+            "lost_attempts",
+            "first_claimed_at",
+        ),
         "heartbeat_by",
     ),
 )

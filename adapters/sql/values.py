@@ -75,7 +75,7 @@ def _take_rows(answer: Iterable[Row], found: _Found) -> None:
 def _items(link: Link, dialect: Dialect, asked: Mapping[_Key, tuple[_Page, int]], found: _Found) -> None:
     pages = dialect.table_of("pages", "k", {"run": "text", "node": "text", "page": "bigint"})
     sql = (
-        f"SELECT i.run, i.node, i.page, i.items FROM {pages} CROSS JOIN holdfast_items AS i "
+        f"SELECT i.run, i.node, i.page, i.items FROM {pages} CROSS JOIN holdfast_map_items AS i "
         "WHERE i.run = k.run AND i.node = k.node AND i.page = k.page"
     )
     keys = sorted(page for page in {page for page, _ in asked.values()} if is_askable(page[0] + page[1]))

@@ -34,7 +34,7 @@ class Source:
     @property
     def order(self) -> str:
         """Who is first of a key."""
-        return ", ".join(("w.rank", *(f"w.{key}" for key in self.keys)))
+        return ", ".join(("w.queue_position", *(f"w.{key}" for key in self.keys)))
 
     @property
     def names(self) -> str:

@@ -40,7 +40,7 @@ def letters_command(
                     "number": letter.number,
                     "waiting": letter.waiting,
                     "attempts": letter.attempts,
-                    "parked_at": letter.dead_lettered_at.isoformat(),
+                    "dead_lettered_at": letter.dead_lettered_at.isoformat(),
                     "error": letter.error,
                 }
                 for letter in letters

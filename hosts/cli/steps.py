@@ -35,7 +35,7 @@ class StepStory:
 
     `length` is how long it took, from the beginning of its first try; waits between tries count. `error` is what the
     last try raised that failed; `traceback` is where. `kept_of` is the number of the generation in which it came to
-    that, if this one keeps it. `losses` of the tries were lost with their workers.
+    that, if this one keeps it. `lost_attempts` of the tries were lost with their workers.
     """
 
     call: str
@@ -91,7 +91,7 @@ def add_step(steps: dict[str, StepStory], row: HistoryRow, kept_of: int | None =
         error=step_error(facts) if error else (before.error if before else None),
         traceback=str(error["traceback"]) if "traceback" in error else None,
         kept_of=kept_of,
-        lost_attempts=cast("int", facts.get("losses", before.lost_attempts if before else 0)),
+        lost_attempts=cast("int", facts.get("lost_attempts", before.lost_attempts if before else 0)),
     )
 
 

@@ -610,7 +610,7 @@ class Drive:
             number, at = cast("int", facts["attempt"]) + 1, cast("int", facts["retry_at"])
             before = self._todo.tries.get(call)
             first = before.run if before is not None and before.run is not None else run
-            losses = cast("int", facts.get("losses", 0 if before is None else before.lost_attempts))
+            losses = cast("int", facts.get("lost_attempts", 0 if before is None else before.lost_attempts))
             self._todo.tries[call] = Try(asked=asked, number=number, at=at, run=first, lost_attempts=losses)
             self._todo.new.append(asked)
 

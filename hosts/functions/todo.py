@@ -19,8 +19,8 @@ from holdfast.ports.records import Micros
 class Try:
     """A step that is to be done: for the how-manieth time, of at `most` so many if that is said, not before `at`.
 
-    `run` is the key of the generation in which it was tried first, if it was. `losses` of the tries before were lost
-    with their workers. One that was lost begins again once that is recorded: then it `is_begun`.
+    `run` is the key of the generation in which it was tried first, if it was. `lost_attempts` of the tries before were
+    lost with their workers. One that was lost begins again once that is recorded: then it `is_begun`.
     """
 
     asked: StepAsked

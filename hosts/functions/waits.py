@@ -31,7 +31,7 @@ class OpenStep:
 
     `attempt` is the number of its try, of at most `attempts`. `since` is when that try began, or later: no row says
     it of a first try, which began no later than the last row of the history. `retry_at` is when the try is due, if it
-    is not yet. `losses` of the tries before were lost with their workers; they use up none of the `attempts`.
+    is not yet. `lost_attempts` of the tries before were lost with their workers; they use up none of the `attempts`.
     """
 
     call: str

@@ -67,7 +67,7 @@ class Recorded:
 
     `call` names the call, or what is patched; `step` is what was called, `site` where in the code. `output` is what a
     step gave, `error` the JSON text of what it raised. `attempt` is how often it was tried, `retry_at` when that is
-    done again. Of a try that was lost with its worker `losses` says the how-manieth that is. A timer is recorded
+    done again. Of a try that was lost with its worker `lost_attempts` says the how-manieth that is. A timer is recorded
     only once its time `due` has come. `child` is the run that is started with it; if its id is somebody else's, a
     `child.failed` is recorded instead. `tells` is what a run is told with it. `undoes` is the call that a compensation
     takes back. `queued` is how a step gets into its queue; then `attempt` says the how-manieth time that is. `job` is
@@ -117,7 +117,7 @@ class JobRecorded:
 class JobRecord(Command[JobRecorded]):
     """Store what calls of a driven function have come to, without ending its attempt. `seen` is the last row it knows.
 
-    `losses` is how often the worst of the steps that are under way after that was lost with its worker.
+    `lost_attempts` is how often the worst of the steps that are under way after that was lost with its worker.
     `received` are the numbers of the rows with the messages that it has received, as far as that is not recorded yet.
     Never refused for being late: `fenced`.
     """

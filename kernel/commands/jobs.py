@@ -13,7 +13,7 @@ from holdfast.ports.records import SUSPECT_AFTER, ClosePolicy, JobKind, Micros, 
 class Attempt:
     """The right to run one job once: named by (`job`, `epoch`), which every write of it must show.
 
-    It is the `attempt`th that counts; `losses` of those before were lost, and use up none of `max_attempts`.
+    It is the `attempt`th that counts; `lost_attempts` of those before were lost, and use up none of `max_attempts`.
     `total_until` is when the time for all attempts of the job is over; None if it has no end.
     """
 
@@ -235,7 +235,8 @@ class Started:
 class Parked:
     """The function waits. It has been told the rows up to number `seen`: if there are more, it is driven again at once.
 
-    `wake_at` is when time is to go on for it; None: it waits for what somebody else brings. `losses` as in JobRecord.
+    `wake_at` is when time is to go on for it; None: it waits for what somebody else brings. `lost_attempts` as in
+    JobRecord.
     """
 
     tag: ClassVar[str] = "waiting"

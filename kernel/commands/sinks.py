@@ -52,8 +52,8 @@ class SinkRemove(Command[SinkRemoved]):
 class StreamLease:
     """A stream that is to be flushed: the rows after `after`.
 
-    `suspect` says that the sink has failed at the next one before. `skips` is the JSON text of why events are left
-    out, by their numbers.
+    `suspect` says that the sink has failed at the next one before. `skipped_rows` is the JSON text of why events are
+    left out, by their numbers.
     """
 
     run: str

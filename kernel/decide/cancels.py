@@ -58,6 +58,6 @@ def free_lost_cancel(draft: RunDraft, job: Job, now: Micros) -> Sequence[UpdateJ
 def _give_up(draft: RunDraft, job: Job, failure: Failure, circumstances: Mapping[str, object]) -> None:
     facts = {**failure_facts(job, failure), "key": job.waiting_for, **circumstances}
     if job.lost_attempts:
-        facts["losses"] = job.lost_attempts
+        facts["lost_attempts"] = job.lost_attempts
     draft.append(STAGE_CANCEL_FAILED, node=job.node, item=job.item, epoch=job.epoch, data=facts)
     draft.pay(job)

@@ -153,12 +153,20 @@ def free_lost_step(state: State, draft: RunDraft, run: Run, job: Job, now: Micro
     error: dict[str, object] = {"type": raised.type, "message": raised.message, "code": raised.code}
     lost = evolve(job, lost_attempts=job.lost_attempts + 1)
     if lost.lost_attempts < losses_max(job.max_attempts):
-        _try_again(state, draft, run, lost, {"error": error, "lost": True, "losses": lost.lost_attempts}, now)
+        _try_again(
+            state, draft, run, lost, {"error": error, "lost": True, "lost_attempts": lost.lost_attempts}, now
+        )
         return True
     if raised.arguments is not None:
         error["arguments"] = raised.arguments
     _end(
-        state, draft, run, job, STEP_FAILED, {"error": error, "lost": True, "losses": lost.lost_attempts}, now
+        state,
+        draft,
+        run,
+        job,
+        STEP_FAILED,
+        {"error": error, "lost": True, "lost_attempts": lost.lost_attempts},
+        now,
     )
     return False
 

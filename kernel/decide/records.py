@@ -184,7 +184,7 @@ def _append(draft: RunDraft, job: Job, recorded: Recorded, host: str) -> None:
     if recorded.error is not None:
         facts["error"] = parse(recorded.error)
     if recorded.lost_attempts:
-        facts |= {"lost": True, "losses": recorded.lost_attempts}
+        facts |= {"lost": True, "lost_attempts": recorded.lost_attempts}
     draft.append(
         recorded.type, node=job.node, item=job.item, epoch=job.epoch, payload=recorded.output, data=facts
     )

@@ -161,7 +161,7 @@ def free_lost(state: State, draft: RunDraft, run: Run, job: Job, now: Micros) ->
         message = f"the worker that held attempt {job.attempts} was lost"
         fail_stage(draft, plan, job, out_of_time(job, Failure(code=LOST_WORKER, message=message)), {})
         return False
-    facts: dict[str, object] = {"attempt": job.attempts, "losses": lost.lost_attempts}
+    facts: dict[str, object] = {"attempt": job.attempts, "lost_attempts": lost.lost_attempts}
     draft.append("stage.lost", node=job.node, item=job.item, epoch=job.epoch, data=facts)
     draft.rest_job(lost, now)
     return True

@@ -96,7 +96,7 @@ def _steps(history: Sequence[HistoryRow], *, keeps_rows: bool) -> Iterator[str]:
     batch: list[HistoryRow] = []
     for row in history:
         if row.type == _LOST_STAGE:
-            drive = number_in(row, "losses")
+            drive = number_in(row, "lost_attempts")
         is_lost = (
             row.type in (STEP_FAILED, STEP_RETRYING) and number_in(row, "lost") and not number_in(row, "job")
         )
@@ -120,9 +120,9 @@ def _begun_before(history: Sequence[HistoryRow]) -> set[str]:
 
 
 def _given_up(batch: Sequence[HistoryRow], begun: set[str], drive: int) -> Iterator[str]:
-    again = [row for row in batch if number_in(row, "losses") > 1]
+    again = [row for row in batch if number_in(row, "lost_attempts") > 1]
     for row in batch:
-        losses = number_in(row, "losses")
+        losses = number_in(row, "lost_attempts")
         if losses > 1 and text_in(row, "call") not in begun:
             yield f"row {row.number} counts a loss of call {text_in(row, 'call')}, which had not begun again"
         if row.type != STEP_FAILED or losses == 1:

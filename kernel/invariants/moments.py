@@ -295,7 +295,8 @@ def _left(seen: Seen) -> Iterator[str]:
             yield f"job {job.number} cancels the work of {_named(item)}, which is waited for, or cancelled already"
         jobs[item] = job
         if item in place.left and job.input_ref != reference_text(place.left[item]):
-            yield f"job {job.number} cancels {job.input_ref}, and {_named(item)} was suspended in row {place.left[item]}"
+            left = f"{_named(item)} was suspended in row {place.left[item]}"
+            yield f"job {job.number} cancels {job.input_ref}, and {left}"
         if job.namespace != run.namespace or job.definition != place.plan.definition:
             yield f"job {job.number} asks for the code of {job.definition} in {job.namespace}"
         is_held = job.state is JobState.LEASED

@@ -60,7 +60,7 @@ class Outside:
     def _wrong_of(self, key: str, plan: Plan, rows: Mapping[str, HistoryRow]) -> Iterator[str]:
         if STAGE_CANCEL_FAILED in rows:
             row = rows[STAGE_CANCEL_FAILED]
-            most, losses = plan.cancels[row.node or ""], cast("int", _fact(row, "losses") or 0)
+            most, losses = plan.cancels[row.node or ""], cast("int", _fact(row, "lost_attempts") or 0)
             tried = cast("int", _fact(row, "attempt")) - losses
             if losses != losses_max(most) if _fact(row, "code") == LOST_WORKER else tried != most:
                 yield f"the cancelling of {key} was given up after {tried} attempts and {losses} losses"

@@ -36,7 +36,7 @@ BATCH_SECONDS: Final = 0.1
 READER_SECONDS_MAX: Final = 180.0
 LAG_SECONDS: Final = 3.0
 """How long a run is given to end before it is asked how long it took; it counts with its age if it has not."""
-HOT: Final = ("holdfast_jobs", "holdfast_sessions", "holdfast_duties")
+HOT: Final = ("holdfast_jobs", "holdfast_sessions", "holdfast_leaders")
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _TABLES: Final = (

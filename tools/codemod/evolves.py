@@ -11,7 +11,8 @@ from tools.codemod.rename import Rename
 from tools.codemod.server import ROOT, Place
 
 _UNEXPECTED: Final = re.compile(
-    r'^(?P<file>[^:\n]+):(?P<line>\d+): error: Unexpected keyword argument "(?P<old>\w+)" for "evolve" of "(?P<of>\w+)"',
+    r"^(?P<file>[^:\n]+):(?P<line>\d+): error: "
+    r'Unexpected keyword argument "(?P<old>\w+)" for "evolve" of "(?P<of>\w+)"',
     re.MULTILINE,
 )
 

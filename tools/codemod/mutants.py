@@ -3,7 +3,7 @@
 import ast
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -82,14 +82,16 @@ def _rewrite(path: Path, rewritten: Rewritten) -> None:
 def _texts(tree: ast.AST) -> Iterator[tuple[ast.expr, ast.expr, ast.expr]]:
     """Yield file, old and new of each edit that is written out: three strings in a row, of which one is a path."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            arguments: Sequence[ast.expr] = node.args
-            for file, old, new in zip(arguments, arguments[1:], arguments[2:], strict=False):
-                if all(
-                    isinstance(one, ast.Constant) and isinstance(one.value, str) for one in (file, old, new)
-                ):
-                    if str(ast.literal_eval(file)).endswith(".py"):
-                        yield file, old, new
+        arguments = (
+            [one for one in getattr(node, "args", ()) if _is_text(one)] if isinstance(node, ast.Call) else []
+        )
+        for file, old, new in zip(arguments, arguments[1:], arguments[2:], strict=False):
+            if str(ast.literal_eval(file)).endswith(".py"):
+                yield file, old, new
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def _literal(text: str) -> str:

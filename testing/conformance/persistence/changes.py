@@ -65,7 +65,7 @@ from holdfast.testing.conformance.persistence.runs import FULL_RUN
 
 _LEASED = a_leased_job(session=a_key(8))
 _KEY = JobKey(a_key(1), 1)
-_FIXED_OF_RUNS = {"key", "namespace", "id", "generation", "rerun_of", "rerun_from", "kept"}
+_FIXED_OF_RUNS = {"key", "namespace", "id", "generation", "rerun_of", "rerun_from", "inherited"}
 _CHANGING_OF_RUNS = [field.name for field in attrs.fields(Run) if field.name not in _FIXED_OF_RUNS]
 _CHANGING_OF_JOBS = [field.name for field in attrs.fields(Job) if field.name not in {"run", "number"}]
 _CLOSE_BILL = CloseNode(a_key(1), _LEASED.node)

@@ -140,7 +140,7 @@ class Inspecting(PersistenceCase):
             )
         put(store, CreateRun(a_run(4)), CreateRun(a_run(1)), AppendHistory(a_row(5, 1)))
 
-        tables = ("ai_calls", "annotations", "artifacts", "history", "items", "jobs", "notes")
+        tables = ("ai_calls", "annotations", "artifacts", "attempt_output", "history", "jobs", "map_items")
         of_two = tuple((a_key(2), table) for table in tables)
         assert store.read(RowsOfNothing(after="")) == (*of_two, (a_key(5), "history"))
         assert store.read(RowsOfNothing(after="", upto=a_key(2))) == of_two

@@ -404,7 +404,11 @@ class Queries(PersistenceCase):
         counts = store.read(CountAll(NAMESPACE))
 
         assert {status: n for status, n in counts.runs.items() if n} == {"running": 2, "failed": 1}
-        assert {state: n for state, n in counts.jobs.items() if n} == {"queued": 2, "sleeping": 1, "held": 1}
+        assert {state: n for state, n in counts.jobs.items() if n} == {
+            "queued": 2,
+            "sleeping": 1,
+            "paused": 1,
+        }
 
     def test_an_empty_namespace_counts_nothing(self, store: Persistence) -> None:
         """CountAll of a namespace that nobody has used."""

@@ -46,8 +46,8 @@ class UnreadableRuns(PersistenceCase):
         assert [one[:3] for one in found] == [
             ("holdfast_history", a_key(1), "blob"),
             ("holdfast_history", a_key(1), "data"),
-            ("holdfast_items", a_key(1), "items"),
-            ("holdfast_jobs", a_key(1), "input"),
+            ("holdfast_jobs", a_key(1), "input_ref"),
+            ("holdfast_map_items", a_key(1), "items"),
             ("holdfast_runs", a_key(1), "progress"),
         ]
         assert found[-1] == Unreadable("holdfast_runs", a_key(1), "progress", "it is '[', and no JSON object")

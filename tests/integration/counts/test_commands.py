@@ -349,7 +349,7 @@ def test_heartbeats_of_many_bodies_cost_two_writes_however_many_they_are(
 
     assert within.queries == 3  # the jobs, which are locked, and the two writes
     assert len(within.texts_with("UPDATE holdfast_jobs")) == 1
-    assert len(within.texts_with("INSERT INTO holdfast_notes")) == 1
+    assert len(within.texts_with("INSERT INTO holdfast_attempt_output")) == 1
 
 
 def test_taking_many_silent_jobs_costs_no_more_statements_than_taking_few(
@@ -771,7 +771,9 @@ def test_a_rate_limit_costs_only_those_who_have_one(
     ServerlessHost(engine).process_available_jobs(max_jobs=5)
 
     asked = [
-        sql for part in ("holdfast_rates", "j.rate_limit IS NOT NULL") for sql in statements.texts_with(part)
+        sql
+        for part in ("holdfast_rate_limits", "j.rate_limit IS NOT NULL")
+        for sql in statements.texts_with(part)
     ]
     # What is pruned, and the maintenance of the tables, knows of all tables.
     asked = [sql for sql in asked if not sql.startswith(("DELETE", "CREATE", "ALTER"))]

@@ -158,7 +158,7 @@ def test_a_check_that_finds_nothing_done_writes_its_job_and_nothing_of_its_run(
     assert (within.commits, within.queries) == (1, 3)
     writes = [sql for sql in within.sent if sql.startswith(("INSERT", "UPDATE", "DELETE", "WITH"))]
     assert [sql for sql in writes if "UPDATE holdfast_jobs" in sql]
-    for table in ("holdfast_runs", "holdfast_history", "holdfast_notes"):
+    for table in ("holdfast_runs", "holdfast_history", "holdfast_attempt_output"):
         assert not [sql for sql in writes if f"UPDATE {table}" in sql or f"INTO {table}" in sql]
 
 

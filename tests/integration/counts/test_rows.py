@@ -50,8 +50,17 @@ def left(url: str, namespace: str) -> tuple[Mapping[str, int], float]:
         "NAMESPACE", namespace
     )
     named = f"= '{namespace}'"
-    tables = {"runs": f"key {of_run}", "replies": f"namespace {named}"} | dict.fromkeys(
-        ("jobs", "history", "items", "notes", "annotations", "attributes", "artifacts", "outbox"),
+    tables = {"runs": f"key {of_run}", "idempotency_replies": f"namespace {named}"} | dict.fromkeys(
+        (
+            "jobs",
+            "history",
+            "map_items",
+            "attempt_output",
+            "annotations",
+            "attributes",
+            "artifacts",
+            "outbox",
+        ),
         f"run {of_run}",
     )
     is_postgres = url.startswith("postgres")

@@ -25,7 +25,8 @@ pytestmark = [
 Break = str | Callable[[Scene], object]
 
 _FIELDS: Final = (
-    "namespace, queue, definition, kind, node, state, priority, epoch, attempts, max_attempts, losses, input"
+    "namespace, queue, definition, kind, node, state, priority, queue_position, epoch, attempts, max_attempts, "
+    "lost_attempts, input_ref"
 )
 
 
@@ -78,7 +79,7 @@ def _no_gaps(run: str) -> str:
 
 def _blocked(scene: Scene) -> None:
     scene.sql("UPDATE holdfast_runs SET status = 'blocked' WHERE key = '{new}'")
-    scene.sql("UPDATE holdfast_jobs SET state = 'held' WHERE run = '{new}'")
+    scene.sql("UPDATE holdfast_jobs SET state = 'paused' WHERE run = '{new}'")
 
 
 REPAIRED: list[tuple[str, set[tuple[str, str]], Break]] = [
@@ -117,7 +118,7 @@ REPAIRED: list[tuple[str, set[tuple[str, str]], Break]] = [
         {("S7", "new")},
         "UPDATE holdfast_jobs SET state = 'sleeping' WHERE run = '{new}'",
     ),
-    ("a job is held", {("S7", "new")}, "UPDATE holdfast_jobs SET state = 'held' WHERE run = '{new}'"),
+    ("a job is held", {("S7", "new")}, "UPDATE holdfast_jobs SET state = 'paused' WHERE run = '{new}'"),
     (
         "a job is leased to nobody",
         {("S7", "new")},
@@ -202,7 +203,7 @@ REPORTED: list[tuple[str, set[tuple[str, str]], Break]] = [
     (
         "a rerun keeps what was not given",
         {("S4", "done"), ("S6", "done")},
-        'UPDATE holdfast_runs SET kept = \'{{"double":["of","{done_1}",1]}}\' WHERE key = \'{done_2}\'',
+        'UPDATE holdfast_runs SET inherited = \'{{"double":["of","{done_1}",1]}}\' WHERE key = \'{done_2}\'',
     ),
     ("a run is at another place", {("S4", "half"), ("S7", "half")}, _forgotten),
     (

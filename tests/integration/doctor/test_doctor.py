@@ -40,7 +40,8 @@ def test_rows_of_a_run_that_is_gone_are_seen(scene: Scene) -> None:
 
 def test_notes_of_nothing_are_seen(scene: Scene) -> None:
     scene.sql(
-        "INSERT INTO holdfast_notes (run, id, job, epoch, at, kind, data) VALUES ('0', 'n', 1, 1, 1, 'log', '1')"
+        "INSERT INTO holdfast_attempt_output (run, id, job, epoch, at, kind, data) "
+        "VALUES ('0', 'n', 1, 1, 1, 'log', '1')"
     )
 
     assert scene.found() == {("orphan", "0")}
@@ -56,15 +57,15 @@ def test_a_run_that_waits_for_a_run_that_is_gone_is_told_with_what_to_do(scene: 
 
 
 def test_a_sink_that_knows_more_than_there_is_is_seen(scene: Scene) -> None:
-    scene.sql("UPDATE holdfast_outbox SET news = 99 WHERE run = '{new}'")
+    scene.sql("UPDATE holdfast_outbox SET head_row = 99 WHERE run = '{new}'")
 
     assert scene.found(repair=True) == {("O4", "audit")}
 
 
 def test_dead_letters_are_seen(scene: Scene) -> None:
     scene.sql(
-        "UPDATE holdfast_outbox SET state = 'parked', due_at = NULL, refused = 1, parked_at = 1, error = 'no'"
-        " WHERE run IN ('{new}', '{half}')"
+        "UPDATE holdfast_outbox SET state = 'dead_lettered', due_at = NULL, refused_row = 1, dead_lettered_at = 1, "
+        "error = 'no' WHERE run IN ('{new}', '{half}')"
     )
 
     assert scene.found(repair=True) == {("dead_letter", "new"), ("dead_letter", "half")}
@@ -208,9 +209,10 @@ def test_what_is_broken_is_found_on_whatever_page_it_is(
     monkeypatch.setattr(examining, "ROWS_AT_ONCE", 2)
     assert scene.found(blobs=True) == set()
     scene.sql("DELETE FROM holdfast_jobs WHERE run IN ('{child}', '{half}', '{later}', '{new}')")
-    scene.sql("DELETE FROM holdfast_notes")
+    scene.sql("DELETE FROM holdfast_attempt_output")
     scene.sql(
-        "INSERT INTO holdfast_notes (run, id, job, epoch, at, kind, data) VALUES ('Z', 'n', 1, 1, 1, 'log', '1')"
+        "INSERT INTO holdfast_attempt_output (run, id, job, epoch, at, kind, data) "
+        "VALUES ('Z', 'n', 1, 1, 1, 'log', '1')"
     )
 
     assert scene.found() == {("S7", "parent"), ("S7", "half"), ("S7", "new"), ("orphan", "Z")}

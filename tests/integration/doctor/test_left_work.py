@@ -11,11 +11,11 @@ QUEUE = "apart"
 
 BROKEN = {
     "the job is gone": "DELETE FROM holdfast_jobs WHERE run = '{left}'",
-    "the job is held": "UPDATE holdfast_jobs SET state = 'held' WHERE run = '{left}'",
+    "the job is held": "UPDATE holdfast_jobs SET state = 'paused' WHERE run = '{left}'",
     "the job has no alarm": "UPDATE holdfast_jobs SET state = 'sleeping' WHERE run = '{left}'",
     "the job is leased to nobody": "UPDATE holdfast_jobs SET state = 'leased', session = 'x', leased_at = 1, "
     "epoch = 3, attempts = 10 WHERE run = '{left}'",
-    "the work is still asked about": "UPDATE holdfast_jobs SET kind = 'check', state = 'sleeping', wake_at = 1, "
+    "the work is still asked about": "UPDATE holdfast_jobs SET kind = 'poll', state = 'sleeping', wake_at = 1, "
     "max_attempts = 3 WHERE run = '{left}'",
 }
 
@@ -53,7 +53,10 @@ def test_work_that_nobody_would_cancel_is_seen_and_cancelled(left: Scene, how: s
 
 def test_what_would_cancel_again_is_taken_away(left: Scene) -> None:
     (row,) = left.sql("SELECT number FROM holdfast_jobs WHERE run = '{left}'")
-    columns = "namespace, queue, definition, kind, node, state, priority, epoch, attempts, max_attempts, losses, input"
+    columns = (
+        "namespace, queue, definition, kind, node, state, priority, queue_position, epoch, attempts, max_attempts, "
+        "lost_attempts, input_ref"
+    )
     left.sql(
         f"INSERT INTO holdfast_jobs (run, number, {columns}) SELECT run, 99, {columns} FROM holdfast_jobs "
         f"WHERE run = '{{left}}' AND number = {row[0]}"

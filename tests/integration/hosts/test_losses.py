@@ -178,7 +178,7 @@ async def test_a_step_that_kills_is_given_up_after_its_tries_and_takes_nobody_al
     with pytest.raises(Exception, match="StepLostError"):
         await poison.result()
     tries = [one.data for one in engine.sync.handle(bad, "bad").history() if one.type == "step.retrying"]
-    assert [(one["attempt"], one["losses"]) for one in tries] == [(n, n) for n in range(1, 6)]
+    assert [(one["attempt"], one["lost_attempts"]) for one in tries] == [(n, n) for n in range(1, 6)]
     assert check(snapshot_of(engine.core.stores.persistence)) == []
 
 

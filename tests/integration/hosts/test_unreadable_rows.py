@@ -28,7 +28,11 @@ KINDS: Final = {
     "status": ("holdfast_runs", "status", "UPDATE holdfast_runs SET status = 'newer' WHERE key = {key}"),
     "plan": ("holdfast_runs", "plan", "UPDATE holdfast_runs SET plan = 'gone' WHERE key = {key}"),
     "progress": ("holdfast_runs", "progress", "UPDATE holdfast_runs SET progress = '[' WHERE key = {key}"),
-    "reference": ("holdfast_jobs", "input", "UPDATE holdfast_jobs SET input = '{{}}' WHERE run = {key}"),
+    "reference": (
+        "holdfast_jobs",
+        "input_ref",
+        "UPDATE holdfast_jobs SET input_ref = '{{}}' WHERE run = {key}",
+    ),
     "epoch": ("holdfast_jobs", "epoch", f"UPDATE holdfast_jobs SET epoch = {2**63 - 1} WHERE run = {{key}}"),
 }
 """What is done to the rows of a run, and what is then said to be unreadable."""

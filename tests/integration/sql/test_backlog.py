@@ -27,14 +27,14 @@ pytestmark = pytest.mark.sized
 ASLEEP = sized(50_000, 200_000)
 COLUMNS = (
     "run, number, namespace, queue, definition, kind, node, state, priority, wake_at, "
-    "epoch, attempts, max_attempts, losses, input"
+    "epoch, attempts, max_attempts, lost_attempts, input_ref, queue_position"
 )
 BACKLOG = f"""
     INSERT INTO holdfast_jobs ({COLUMNS})
     SELECT CAST('run-' || n AS text), 1, '{NAMESPACE}', '{QUEUE}',
         CASE n % 3 WHEN 2 THEN 'unknown@1' ELSE '{DEFINITION}' END, 'stage', 'bill',
-        CASE n % 3 WHEN 0 THEN 'sleeping' WHEN 1 THEN 'held' ELSE 'queued' END,
-        9, CASE n % 3 WHEN 0 THEN {NOW + 100 * SECOND} + n END, 0, 0, 3, 0, 'null'
+        CASE n % 3 WHEN 0 THEN 'sleeping' WHEN 1 THEN 'paused' ELSE 'queued' END,
+        9, CASE n % 3 WHEN 0 THEN {NOW + 100 * SECOND} + n END, 0, 0, 3, 0, 'null', 0
 """
 
 

@@ -33,14 +33,14 @@ RARE: Final = 1_000
 
 COLUMNS = (
     "key, namespace, id, generation, workflow, version, plan, status, queue, priority, created_at, updated_at, "
-    "last_row, last_job, open_jobs, progress"
+    "last_row, last_job, open_jobs, progress, queue_position, children, close_policy"
 )
 MANY_RUNS = f"""
     INSERT INTO holdfast_runs ({COLUMNS})
     SELECT CAST('run' || (1000000 + n) AS text), '{NAMESPACE}', CAST('id-' || n AS text), 1,
         CASE n % {RARE} WHEN 1 THEN 'rare' ELSE 'orders' END, '1', 'f',
         CASE n % {RARE} WHEN 1 THEN 'failed' WHEN 2 THEN 'failed' WHEN 3 THEN 'running' ELSE 'completed' END,
-        'main', 0, {NOW} + n, {NOW} + n, 0, 0, 0, '{{}}'
+        'main', 0, {NOW} + n, {NOW} + n, 0, 0, 0, '{{}}', 0, 0, 'cancel'
 """
 MANY_ATTRIBUTES = f"""
     INSERT INTO holdfast_attributes (pair, created_at, run)
@@ -136,7 +136,7 @@ def test_counting_is_one_statement_that_reads_no_run(sqlite_with_tables: str, op
         if not which.attributes and which.created_before is None:
             searches = [step for step in plan if step.startswith("SEARCH")]
             assert "COVERING INDEX" in searches[0], (name, plan)
-            assert not which.newest or "holdfast_runs_again" in searches[1], (name, plan)
+            assert not which.newest or "holdfast_runs_rerun" in searches[1], (name, plan)
     connection.close()
 
 

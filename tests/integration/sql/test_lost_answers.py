@@ -129,11 +129,11 @@ def test_receipts_are_pruned_after_an_hour_and_not_before(
     for _ in range(2):
         store.transact(Appending())
     with psycopg.connect(postgres_database, autocommit=True) as connection:
-        connection.execute("UPDATE holdfast_receipts SET at = at - 3590000000")
+        connection.execute("UPDATE holdfast_commit_receipts SET at = at - 3590000000")
         assert store.prune_receipts() == 0
         connection.execute(
-            "UPDATE holdfast_receipts SET at = at - 11000000 "
-            "WHERE id IN (SELECT min(id) FROM holdfast_receipts)"
+            "UPDATE holdfast_commit_receipts SET at = at - 11000000 "
+            "WHERE id IN (SELECT min(id) FROM holdfast_commit_receipts)"
         )
 
     assert store.prune_receipts() == 1

@@ -3,26 +3,21 @@
 import sqlite3
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-import attrs
 import psycopg
 import pytest
-from alembic import command
 from alembic.autogenerate import compare_metadata
-from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from psycopg import sql
-from sqlalchemy import Table, create_engine, inspect, text
+from sqlalchemy import create_engine, text
 
 from holdfast.adapters.sql import tables
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.schema import MIGRATIONS, newest_version
 from holdfast.ports.errors import SchemaError, UnavailableError
-from holdfast.ports.persistence import CountRuns, Lane, ListRuns, RunFilter, RunsByKey, SchemaVersion
-from holdfast.ports.records import Job, Run, RunStatus, rank_of
-from holdfast.testing.conformance.builders import DEFINITION, NAMESPACE, NOW, QUEUE, a_job, a_key, a_run
+from holdfast.ports.persistence import SchemaVersion
 from tests.postgres import PrivatePostgres
 
 OpenStore = Callable[..., SqlPersistence]
@@ -94,84 +89,20 @@ def test_postgres_has_the_very_tables_of_the_code(postgres_database: str, open_s
     assert stored == tables.STORAGE
 
 
-def at_version(url: str, version: str, *runs: Run, jobs: Sequence[Job] = ()) -> None:
-    """Make the tables as they were in that version, with these runs and jobs in them."""
-    engine = create_engine(engine_url(url))
-    with engine.begin() as connection:
-        config = Config()
-        config.set_main_option("script_location", str(MIGRATIONS))
-        config.set_main_option("path_separator", "os")
-        config.attributes["connection"] = connection
-        command.upgrade(config, version)
-        records: Sequence[tuple[Table, Sequence[Run | Job]]] = ((tables.runs, runs), (tables.jobs, jobs))
-        for table, stored in records:
-            known = {column["name"] for column in inspect(connection).get_columns(table.name)}
-            for record in stored:
-                row = {name: value for name, value in attrs.asdict(record).items() if name in known}
-                connection.execute(table.insert().inline(), row)
-    engine.dispose()
-
-
-def test_tables_of_the_first_version_are_brought_up_to_date_with_their_runs(
-    url: str, open_store: OpenStore
+@pytest.mark.parametrize(
+    ("version", "advice"), [("9999_12_31", "9999.*install"), ("0018", "pre-release.*begin anew")]
+)
+def test_tables_of_a_version_that_is_not_known_are_refused(
+    store: SqlPersistence, url: str, version: str, advice: str
 ) -> None:
-    attributes = (
-        '{"customer":"c-1","text":"\\u00e9 \\u0000 \\ud83d\\ude00"}',
-        '{"customer":"c-2"}',
-        None,
-        "[1]",
-        "{",
-    )
-    runs = [
-        a_run(number, attributes=attributes[number % len(attributes)], queue_position=NOW + number)
-        for number in range(2_500)
-    ]
-    at_version(url, "0001", *runs)
-    store = open_store(url)
-    assert store.read(SchemaVersion()) == "0001"
-
-    store.setup()
-
-    assert store.read(SchemaVersion()) == newest_version()
-    for kind, attribute in enumerate(
-        ((("customer", "c-1"), ("text", "\u00e9 \0 \U0001f600")), (("customer", "c-2"),))
-    ):
-        which = RunFilter(namespace=NAMESPACE, attributes=attribute)
-        listed = store.read(ListRuns(which, oldest_first=True, limit=1_000))
-        assert runs[kind :: len(attributes)] == list(listed)
-    assert store.read(CountRuns(RunFilter(namespace=NAMESPACE))) == {RunStatus.RUNNING: 2_500}
-
-
-@pytest.mark.slow
-def test_what_waited_before_there_were_ranks_keeps_its_place(url: str, open_store: OpenStore) -> None:
-    runs = [
-        a_run(1, status=RunStatus.PENDING, priority=1),
-        attrs.evolve(a_run(2, status=RunStatus.PENDING), start_at=NOW + 9),
-    ]
-    jobs = [a_job(1, 1, priority=1), a_job(1, 2, priority=-1)]
-    at_version(url, "0015", *runs, jobs=jobs)
-    store = open_store(url)
-    store.setup()
-
-    ranks = {run.key: run.queue_position for run in store.read(RunsByKey((a_key(1), a_key(2))))}
-    assert ranks == {a_key(1): rank_of(NOW + 1, 1), a_key(2): NOW + 9}
-    lane = Lane(queue=QUEUE, definitions=(DEFINITION,), limit=9)
-    claimable = store.transact(lambda tx: tx.claimable(NAMESPACE, [lane], 9))
-    assert [(job.number, job.queue_position) for job in claimable] == [
-        (1, rank_of(NOW + 1, 1)),
-        (2, rank_of(NOW + 1, -1)),
-    ]
-
-
-def test_tables_of_an_unknown_version_are_refused(store: SqlPersistence, url: str) -> None:
     engine = create_engine(engine_url(url))
     with engine.begin() as connection:
-        connection.execute(text("UPDATE holdfast_version SET version_num = '9999'"))
+        connection.execute(text("UPDATE holdfast_version SET version_num = :it"), {"it": version})
     engine.dispose()
 
-    with pytest.raises(SchemaError, match=r"9999.*install"):
+    with pytest.raises(SchemaError, match=advice):
         store.setup()
-    assert store.read(SchemaVersion()) == "9999"
+    assert store.read(SchemaVersion()) == version
 
 
 def test_setup_says_that_there_is_no_server(open_store: OpenStore) -> None:

@@ -26,18 +26,18 @@ pytestmark = pytest.mark.sized
 BACKLOG = sized(20_000, 60_000)
 JOBS = f"""
     INSERT INTO holdfast_jobs (run, number, namespace, queue, definition, kind, node, state, priority, wake_at,
-        epoch, attempts, max_attempts, losses, input, waits_for)
+        epoch, attempts, max_attempts, lost_attempts, input_ref, queue_position, waiting_for)
     SELECT CAST('run-' || n AS text), 1, '{NAMESPACE}', '{QUEUE}', '{DEFINITION}',
-        CASE n % 3 WHEN 0 THEN 'check' WHEN 1 THEN 'child' ELSE 'stage' END, 'bill',
+        CASE n % 3 WHEN 0 THEN 'poll' WHEN 1 THEN 'child' ELSE 'stage' END, 'bill',
         CASE n % 3 WHEN 2 THEN 'queued' ELSE 'sleeping' END,
-        9, CASE n % 3 WHEN 0 THEN {NOW} + n END, 0, 0, 3, 0, 'null',
+        9, CASE n % 3 WHEN 0 THEN {NOW} + n END, 0, 0, 3, 0, 'null', 0,
         CASE n % 3 WHEN 0 THEN 'work-' || n WHEN 1 THEN 'wanted' END
 """
 RUNS = f"""
     INSERT INTO holdfast_runs (key, namespace, id, generation, workflow, version, plan, status, queue, priority,
-        created_at, updated_at, last_row, last_job, open_jobs, progress, parent)
+        created_at, updated_at, last_row, last_job, open_jobs, progress, queue_position, children, close_policy, parent)
     SELECT CAST('run-' || n AS text), '{NAMESPACE}', CAST('order-' || n AS text), 1, 'orders', '1', 'f',
-        CASE n % 3 WHEN 0 THEN 'completed' ELSE 'running' END, '{QUEUE}', 0, {NOW}, {NOW}, 1, 1, 1, '{{}}',
+        CASE n % 3 WHEN 0 THEN 'completed' ELSE 'running' END, '{QUEUE}', 0, {NOW}, {NOW}, 1, 1, 1, '{{}}', 0, 0, 'cancel',
         CASE n % 4 WHEN 0 THEN NULL ELSE 'run-' || (n / 2) || '.1' END
 """
 FOUND: Sequence[Change] = (
@@ -69,11 +69,11 @@ def questions(dialect: Dialect) -> Sequence[tuple[str, Parameters, str, int]]:
             "holdfast_jobs_external",
             2,
         ),
-        (reads_for(dialect).owes, {}, "holdfast_jobs_owed", 1),
+        (reads_for(dialect).owes, {}, "holdfast_jobs_pending_delivery", 1),
     ]
     answers = Answers(cast("Database", SimpleNamespace(dialect=dialect, clock_sql=None)))
     wanted: list[tuple[Query[Any], str, int]] = [
-        (OwedJobs(), "holdfast_jobs_owed", 1),
+        (OwedJobs(), "holdfast_jobs_pending_delivery", 1),
         # The children, and for each the jobs of their parent, of which there is one.
         (ChildrenLeft((a_key(1),)), "holdfast_runs_children", 8),
         (ChildrenLeft(("nobody's",)), "holdfast_runs_children", 0),
@@ -141,9 +141,9 @@ def test_sqlite_finds_what_waits_by_its_indexes(sqlite_with_tables: str, open_st
 
 RATED = f"""
     INSERT INTO holdfast_jobs (run, number, namespace, queue, definition, kind, node, state, priority,
-        epoch, attempts, max_attempts, losses, input, concurrency_key, rate_limit, rate_period)
+        epoch, attempts, max_attempts, lost_attempts, input_ref, queue_position, concurrency_key, rate_limit, rate_period)
     SELECT CAST('run-' || n AS text), 1, '{NAMESPACE}', '{QUEUE}', '{DEFINITION}', 'stage', 'bill',
-        CASE n % 2 WHEN 0 THEN 'limited' ELSE 'leased' END, 0, 0, 0, 3, 0, 'null', 'w/bill', 60, 60000000
+        CASE n % 2 WHEN 0 THEN 'limited' ELSE 'leased' END, 0, 0, 0, 3, 0, 'null', 0, 'w/bill', 60, 60000000
 """
 
 
@@ -157,7 +157,7 @@ def rate_questions(dialect: Dialect) -> Sequence[tuple[str, Parameters, str, int
         (jobs.waited_for, {"places": place}, "holdfast_jobs_limited", 1),
         (jobs.all_waited_for, everywhere, "holdfast_jobs_limited", 2),
         (jobs.first, {"wanted": wanted, "most": 3}, "holdfast_jobs_limited", 3),
-        (reads_for(dialect).rated_jobs, {"places": place}, "holdfast_jobs_rated", 1),
+        (reads_for(dialect).rated_jobs, {"places": place}, "holdfast_jobs_rate_limited", 1),
     ]
 
 

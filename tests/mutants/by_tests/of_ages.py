@@ -31,7 +31,7 @@ OF_AGES: Final[tuple[Mutant, ...]] = (
         "a dead session goes while it holds jobs",
         PRUNING,
         "AND j.state = 'leased') LIMIT",
-        "AND j.state = 'held') LIMIT",
+        "AND j.state = 'paused') LIMIT",
         f"{STORES} -k Retention or session",
     ),
     one_edit(
@@ -46,8 +46,8 @@ OF_AGES: Final[tuple[Mutant, ...]] = (
         "replies-pruned-by-the-microsecond",
         "what is just old enough to be kept goes",
         PRUNING,
-        "FROM holdfast_replies WHERE created_at < :before",
-        "FROM holdfast_replies WHERE created_at <= :before",
+        "FROM holdfast_idempotency_replies WHERE created_at < :before",
+        "FROM holdfast_idempotency_replies WHERE created_at <= :before",
         f"{STORES} -k bound",
     ),
     one_edit(
@@ -60,8 +60,8 @@ OF_AGES: Final[tuple[Mutant, ...]] = (
         also=(
             (
                 PRUNING,
-                "FROM holdfast_rates WHERE updated_at < :before",
-                "FROM holdfast_rates WHERE updated_at <= :before",
+                "FROM holdfast_rate_limits WHERE updated_at < :before",
+                "FROM holdfast_rate_limits WHERE updated_at <= :before",
             ),
         ),
     ),

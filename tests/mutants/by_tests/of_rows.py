@@ -46,8 +46,8 @@ OF_ROWS: Final[tuple[Mutant, ...]] = (
         "leased-jobs-are-held",
         "a job that a worker runs is taken from it because another row of its run can't be read",
         "adapters/sql/statements.py",
-        "OR state NOT IN ('owed', 'leased'))",
-        "OR state NOT IN ('owed'))",
+        "OR state NOT IN ('pending_delivery', 'leased'))",
+        "OR state NOT IN ('pending_delivery'))",
         "tests/conformance/test_sqlite_persistence.py",
     ),
     one_edit(

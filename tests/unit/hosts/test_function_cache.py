@@ -36,7 +36,13 @@ def attempt(job: str, epoch: int = 2, losses: int = 0, number: int = 1) -> Attem
     fields: dict[str, Any] = {
         one.name: None for one in attrs.fields(Attempt) if one.default is attrs.NOTHING and one.init
     }
-    fields |= {"job": job, "epoch": epoch, "losses": losses, "attempt": number, "kind": JobKind.WORKFLOW}
+    fields |= {
+        "job": job,
+        "epoch": epoch,
+        "lost_attempts": losses,
+        "attempt": number,
+        "kind": JobKind.WORKFLOW,
+    }
     return Attempt(**fields)
 
 

@@ -1,5 +1,6 @@
 """From URLs to adapters, without a connection."""
 
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -146,5 +147,5 @@ def test_a_process_is_named_by_its_machine_and_number() -> None:
     assert host_name().rpartition(":")[2].isdigit()
 
 
-def test_the_newest_schema_is_a_number() -> None:
-    assert newest_schema().isdigit()
+def test_the_newest_schema_is_a_date() -> None:
+    assert date.fromisoformat(newest_schema().replace("_", "-"))

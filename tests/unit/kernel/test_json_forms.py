@@ -257,12 +257,12 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             ),
         ),
         (
-            f'{{"epoch":2,"host":"",{BASE.partition(",")[0]},"job":"r.1","losses":0,{BASE.partition(",")[2]},"received":[],"rows":['
-            '{"attempt":1,"call":"1","channel":null,"child":null,"due":null,"error":null,"given":null,"job":null,"losses":0,"output":null,'
+            f'{{"epoch":2,"host":"",{BASE.partition(",")[0]},"job":"r.1","lost_attempts":0,{BASE.partition(",")[2]},"received":[],"rows":['
+            '{"attempt":1,"call":"1","channel":null,"child":null,"due":null,"error":null,"given":null,"job":null,"lost_attempts":0,"output":null,'
             '"queued":{"attempts":3,"input":{"blob":null,"inline":"5"},"max_concurrency":2,"priority":-1,"queue":"gpu",'
             '"rate":{"by":null,"limit":60,"name":"model","per_us":7}},"retry_at":null,"site":"",'
             '"started_at":null,"step":"s","tells":null,"type":"step.queued","undoes":null},'
-            '{"attempt":1,"call":"2","channel":null,"child":null,"due":null,"error":null,"given":null,"job":4,"losses":0,"output":null,"queued":null,'
+            '{"attempt":1,"call":"2","channel":null,"child":null,"due":null,"error":null,"given":null,"job":4,"lost_attempts":0,"output":null,"queued":null,'
             '"retry_at":null,"site":"","started_at":null,"step":null,"tells":null,"type":"step.cancelled",'
             '"undoes":null}],"seen":3,'
             '"type":"job.record"}'
@@ -280,9 +280,9 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             rows=(c.Recorded(type="step.completed", call="1", step="s", output=Payload(inline="5")),),
         ),
         (
-            f'{{"epoch":2,"host":"",{BASE.partition(",")[0]},"job":"r.1","losses":0,{BASE.partition(",")[2]},"received":[],"rows":['
+            f'{{"epoch":2,"host":"",{BASE.partition(",")[0]},"job":"r.1","lost_attempts":0,{BASE.partition(",")[2]},"received":[],"rows":['
             '{"attempt":1,"call":"1","channel":null,"child":null,"due":null,"error":null,"given":null,"job":null,'
-            '"losses":0,"output":{"blob":null,"inline":"5"},"queued":null,"retry_at":null,"site":"","started_at":null,"step":"s","tells":null,"type":"step.completed",'
+            '"lost_attempts":0,"output":{"blob":null,"inline":"5"},"queued":null,"retry_at":null,"site":"","started_at":null,"step":"s","tells":null,"type":"step.completed",'
             '"undoes":null}],"seen":3,'
             '"type":"job.record"}'
         ),
@@ -436,7 +436,7 @@ REPLIES: list[tuple[object, str]] = [
         c.JobsClaimed(attempts=(ATTEMPT,)),
         (
             '{"admits_jobs":[],"attempts":[{"attempt":1,"definition":"w@1","epoch":2,"input":"1","item":null,"job":"r.1",'
-            '"kind":"expand","losses":0,"max_attempts":3,"node":"n","queue":"q","run":"r","total_until":null}]}'
+            '"kind":"expand","lost_attempts":0,"max_attempts":3,"node":"n","queue":"q","run":"r","total_until":null}]}'
         ),
     ),
     (

@@ -161,7 +161,7 @@ def test_losses_are_counted_apart_and_the_last_one_fails_the_step(attempts: int,
         (job,) = steps(world)
         assert (job.state, job.attempts, job.lost_attempts) == (JobState.QUEUED, losses, losses)
         facts = parse(world.history()[-1].data or "")
-        assert (facts["attempt"], facts["losses"]) == (losses, losses)
+        assert (facts["attempt"], facts["lost_attempts"]) == (losses, losses)
     claim(world)
     world.lose()
     assert steps(world) == []

@@ -167,7 +167,7 @@ def test_the_jobs_of_a_dead_session_are_free_again_and_the_loss_counts(world: Wo
     assert (job.attempts, job.epoch) == (1, 1)
     row = world.history()[-1]
     assert (row.type, row.node, row.epoch) == ("stage.lost", "a", 1)
-    assert parse(row.data or "") == {"attempt": 1, "losses": 1}
+    assert parse(row.data or "") == {"attempt": 1, "lost_attempts": 1}
     again = world.claim_one(world.open())
     assert (again.epoch, again.attempt) == (2, 2)
     with world.unchanged():

@@ -80,8 +80,8 @@ def test_a_word_that_is_not_known_is_found(record: Run | Job) -> None:
         ("created_at", True, False),
         ("priority", 2**60, True),
         ("priority", 2**60 + 1, False),
-        ("rank", -(2**60), True),
-        ("rank", -(2**60) - 1, False),
+        ("queue_position", -(2**60), True),
+        ("queue_position", -(2**60) - 1, False),
         ("progress", "{}", True),
         ("progress", "[]", False),
         ("progress", "[" * 100_000, False),
@@ -91,10 +91,10 @@ def test_a_word_that_is_not_known_is_found(record: Run | Job) -> None:
         ("result", "true", False),
         ("result", '["map","n",1]', False),
         ("result", '["list",{}]', False),
-        ("kept", '[["k",3]]', True),
-        ("kept", '{"a":1}', True),
-        ("kept", '[["k"]]', False),
-        ("kept", '{"a":"b"}', False),
+        ("inherited", '[["k",3]]', True),
+        ("inherited", '{"a":1}', True),
+        ("inherited", '[["k"]]', False),
+        ("inherited", '{"a":"b"}', False),
         ("attributes", '{"a":"b"}', True),
         ("attributes", '{"a":1}', False),
         ("mailbox", '{"unread":[[1,2]]}', True),
@@ -108,10 +108,12 @@ def test_a_column_of_a_run_holds_what_it_may(name: str, value: object, can_be: b
 
 
 def test_what_a_job_is_given_depends_on_its_kind() -> None:
-    deliver, other = (columns_of(a_job()) | {"kind": kind, "input": '"k.1"'} for kind in ("deliver", "stage"))
+    deliver, other = (
+        columns_of(a_job()) | {"kind": kind, "input_ref": '"k.1"'} for kind in ("deliver", "stage")
+    )
 
     assert list(unreadable_columns(Job, deliver)) == []
-    assert [column for column, _ in unreadable_columns(Job, other)] == ["input"]
+    assert [column for column, _ in unreadable_columns(Job, other)] == ["input_ref"]
 
 
 def test_a_row_has_one_value() -> None:

@@ -1,0 +1,480 @@
+"""Create the tables of 0.1.0, with their indexes."""
+
+from collections.abc import Mapping, Sequence
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "2026_11_26"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+STORAGE = {
+    "holdfast_runs": {"fillfactor": "60"},
+    "holdfast_jobs": {"autovacuum_vacuum_scale_factor": "0.02", "autovacuum_analyze_scale_factor": "0.1"},
+    "holdfast_sessions": {"fillfactor": "50", "autovacuum_vacuum_scale_factor": "0.02"},
+    "holdfast_leaders": {"fillfactor": "50"},
+    "holdfast_sinks": {"fillfactor": "50"},
+    "holdfast_outbox": {"autovacuum_vacuum_scale_factor": "0.02", "autovacuum_analyze_scale_factor": "0.1"},
+}
+
+
+def key(column: str, *, nullable: bool = False) -> sa.Column[str]:
+    """Text that is compared, bytewise."""
+    kind = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+    return sa.Column(column, kind, nullable=nullable)
+
+
+def words(column: str, *, nullable: bool = False) -> sa.Column[str]:
+    """Text that is only stored."""
+    return sa.Column(column, sa.Text(), nullable=nullable)
+
+
+def number(column: str, *, nullable: bool = False) -> sa.Column[int]:
+    return sa.Column(column, sa.BigInteger(), nullable=nullable, autoincrement=False)
+
+
+def index(
+    name: str, on: str, columns: Sequence[str], where: str | None = None, *, unique: bool = False
+) -> None:
+    condition = None if where is None else sa.text(where)
+    op.create_index(name, on, columns, unique=unique, postgresql_where=condition, sqlite_where=condition)
+
+
+def storage(table: str, settings: Mapping[str, str]) -> None:
+    if op.get_context().dialect.name == "postgresql":
+        listed = ", ".join(f"{name} = {value}" for name, value in settings.items())
+        op.execute(f"ALTER TABLE {table} SET ({listed})")
+
+
+def upgrade() -> None:
+    create_runs()
+    create_attributes()
+    create_jobs()
+    create_history()
+    create_map_items()
+    create_plans()
+    create_sessions()
+    create_idempotency_replies()
+    create_leaders()
+    create_concurrency_limits()
+    create_rate_limits()
+    create_attempt_output()
+    create_annotations()
+    create_artifacts()
+    create_ai_calls()
+    create_sinks()
+    create_outbox()
+    create_commit_receipts()
+    for name, settings in STORAGE.items():
+        storage(name, settings)
+
+
+def create_runs() -> None:
+    op.create_table(
+        "holdfast_runs",
+        key("key"),
+        key("namespace"),
+        key("id"),
+        number("generation"),
+        key("workflow"),
+        key("version"),
+        key("plan"),
+        key("status"),
+        key("queue"),
+        number("priority"),
+        number("created_at"),
+        number("updated_at"),
+        number("ended_at", nullable=True),
+        number("last_row"),
+        number("last_job"),
+        number("open_jobs"),
+        words("progress"),
+        words("result", nullable=True),
+        words("error", nullable=True),
+        words("attributes", nullable=True),
+        key("rerun_of", nullable=True),
+        key("rerun_from", nullable=True),
+        words("inherited", nullable=True),
+        number("start_at", nullable=True),
+        number("deadline", nullable=True),
+        key("concurrency_key", nullable=True),
+        number("concurrency_limit", nullable=True),
+        key("parent", nullable=True),
+        key("close_policy"),
+        number("children"),
+        number("queue_position"),
+        words("mailbox", nullable=True),
+        sa.PrimaryKeyConstraint("key"),
+        sa.UniqueConstraint("namespace", "id", "generation", name="holdfast_runs_name"),
+    )
+    index(
+        "holdfast_runs_active", "holdfast_runs", ["key"], "status NOT IN ('completed', 'failed', 'cancelled')"
+    )
+    index("holdfast_runs_by_status", "holdfast_runs", ["namespace", "status", "created_at", "key"])
+    index(
+        "holdfast_runs_by_workflow", "holdfast_runs", ["namespace", "workflow", "status", "created_at", "key"]
+    )
+    index(
+        "holdfast_runs_children",
+        "holdfast_runs",
+        ["parent"],
+        "parent IS NOT NULL AND status NOT IN ('completed', 'failed', 'cancelled')",
+    )
+    index(
+        "holdfast_runs_deadline",
+        "holdfast_runs",
+        ["deadline"],
+        "status NOT IN ('completed', 'failed', 'cancelled') AND deadline IS NOT NULL",
+    )
+    index("holdfast_runs_listed", "holdfast_runs", ["namespace", "created_at", "key"])
+    index("holdfast_runs_rerun", "holdfast_runs", ["namespace", "id", "generation"], "generation > 1")
+    index(
+        "holdfast_runs_slots",
+        "holdfast_runs",
+        ["namespace", "concurrency_key"],
+        "status NOT IN ('completed', 'failed', 'cancelled', 'pending') AND concurrency_key IS NOT NULL",
+    )
+    index("holdfast_runs_start", "holdfast_runs", ["start_at"], "status = 'pending' AND start_at IS NOT NULL")
+    index(
+        "holdfast_runs_waiting",
+        "holdfast_runs",
+        ["namespace", "concurrency_key", "queue_position", "key"],
+        "status = 'pending' AND start_at IS NULL AND concurrency_key IS NOT NULL",
+    )
+
+
+def create_attributes() -> None:
+    op.create_table(
+        "holdfast_attributes",
+        key("pair"),
+        number("created_at"),
+        key("run"),
+        sa.PrimaryKeyConstraint("pair", "created_at", "run"),
+    )
+    index("holdfast_attributes_of_run", "holdfast_attributes", ["run"])
+
+
+def create_jobs() -> None:
+    op.create_table(
+        "holdfast_jobs",
+        key("run"),
+        number("number"),
+        key("namespace"),
+        key("queue"),
+        key("definition"),
+        key("kind"),
+        key("node"),
+        number("item", nullable=True),
+        key("state"),
+        number("priority"),
+        number("wake_at", nullable=True),
+        number("epoch"),
+        number("attempts"),
+        number("max_attempts"),
+        key("session", nullable=True),
+        number("leased_at", nullable=True),
+        number("lost_attempts"),
+        words("input_ref"),
+        number("timeout_total", nullable=True),
+        number("first_claimed_at", nullable=True),
+        number("heartbeat_timeout", nullable=True),
+        number("heartbeat_by", nullable=True),
+        key("concurrency_key", nullable=True),
+        number("concurrency_limit", nullable=True),
+        key("waiting_for", nullable=True),
+        number("check_after", nullable=True),
+        number("give_up_at", nullable=True),
+        number("queue_position"),
+        number("rate_limit", nullable=True),
+        number("rate_period", nullable=True),
+        sa.PrimaryKeyConstraint("run", "number"),
+    )
+    index(
+        "holdfast_jobs_claim",
+        "holdfast_jobs",
+        ["namespace", "queue", "definition", "queue_position", "run", "number"],
+        "state = 'queued'",
+    )
+    index("holdfast_jobs_external", "holdfast_jobs", ["namespace", "waiting_for"], "kind = 'poll'")
+    index("holdfast_jobs_heartbeat", "holdfast_jobs", ["heartbeat_by"], "heartbeat_by IS NOT NULL")
+    index("holdfast_jobs_leased", "holdfast_jobs", ["session"], "state = 'leased'")
+    index(
+        "holdfast_jobs_limited",
+        "holdfast_jobs",
+        ["namespace", "concurrency_key", "queue_position", "run", "number"],
+        "state = 'limited'",
+    )
+    index("holdfast_jobs_pending_delivery", "holdfast_jobs", ["run", "number"], "state = 'pending_delivery'")
+    index(
+        "holdfast_jobs_rate_limited",
+        "holdfast_jobs",
+        ["namespace", "concurrency_key"],
+        "state = 'queued' AND rate_limit IS NOT NULL",
+    )
+    index("holdfast_jobs_sleeping", "holdfast_jobs", ["wake_at"], "state = 'sleeping'")
+    index(
+        "holdfast_jobs_slots",
+        "holdfast_jobs",
+        ["namespace", "concurrency_key"],
+        "state IN ('queued', 'leased') AND concurrency_key IS NOT NULL",
+    )
+
+
+def create_history() -> None:
+    op.create_table(
+        "holdfast_history",
+        key("run"),
+        number("number"),
+        key("type"),
+        number("at"),
+        key("node", nullable=True),
+        number("item", nullable=True),
+        number("epoch", nullable=True),
+        words("payload", nullable=True),
+        words("blob", nullable=True),
+        words("data", nullable=True),
+        sa.PrimaryKeyConstraint("run", "number"),
+    )
+
+
+def create_map_items() -> None:
+    op.create_table(
+        "holdfast_map_items",
+        key("run"),
+        key("node"),
+        number("page"),
+        words("items"),
+        sa.PrimaryKeyConstraint("run", "node", "page"),
+    )
+
+
+def create_plans() -> None:
+    op.create_table(
+        "holdfast_plans",
+        key("fingerprint"),
+        key("workflow"),
+        key("version"),
+        words("body"),
+        sa.PrimaryKeyConstraint("fingerprint"),
+    )
+
+
+def create_sessions() -> None:
+    op.create_table(
+        "holdfast_sessions",
+        key("id"),
+        words("host"),
+        key("state"),
+        number("opened_at"),
+        number("expires_at"),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    index("holdfast_sessions_open", "holdfast_sessions", ["id"], "state = 'open'")
+
+
+def create_idempotency_replies() -> None:
+    op.create_table(
+        "holdfast_idempotency_replies",
+        key("namespace"),
+        key("key"),
+        words("fingerprint"),
+        words("body"),
+        number("created_at"),
+        sa.PrimaryKeyConstraint("namespace", "key"),
+    )
+
+
+def create_leaders() -> None:
+    op.create_table(
+        "holdfast_leaders",
+        key("name"),
+        key("session"),
+        number("expires_at"),
+        sa.PrimaryKeyConstraint("name"),
+    )
+
+
+def create_concurrency_limits() -> None:
+    op.create_table(
+        "holdfast_concurrency_limits",
+        key("namespace"),
+        key("name"),
+        sa.PrimaryKeyConstraint("namespace", "name"),
+    )
+
+
+def create_rate_limits() -> None:
+    op.create_table(
+        "holdfast_rate_limits",
+        key("namespace"),
+        key("name"),
+        words("starts"),
+        number("wakes_at", nullable=True),
+        number("updated_at"),
+        sa.PrimaryKeyConstraint("namespace", "name"),
+    )
+
+
+def create_attempt_output() -> None:
+    op.create_table(
+        "holdfast_attempt_output",
+        key("run"),
+        key("id"),
+        number("job"),
+        number("epoch"),
+        number("at"),
+        key("kind"),
+        words("data"),
+        sa.PrimaryKeyConstraint("run", "id"),
+    )
+    index(
+        "holdfast_attempt_output_heartbeats",
+        "holdfast_attempt_output",
+        ["run", "job", "epoch", "id"],
+        "kind = 'heartbeat'",
+    )
+    index("holdfast_attempt_output_in_order", "holdfast_attempt_output", ["run", "at", "id"])
+    index(
+        "holdfast_attempt_output_progress",
+        "holdfast_attempt_output",
+        ["run", "job", "at", "id"],
+        "kind = 'progress'",
+    )
+
+
+def create_annotations() -> None:
+    op.create_table(
+        "holdfast_annotations",
+        key("run"),
+        number("at"),
+        key("id"),
+        key("namespace"),
+        key("name"),
+        words("value"),
+        key("scope"),
+        key("node", nullable=True),
+        number("item", nullable=True),
+        number("job", nullable=True),
+        number("epoch", nullable=True),
+        key("actor_kind"),
+        key("actor_id"),
+        key("actor_version"),
+        words("reason"),
+        key("key", nullable=True),
+        sa.PrimaryKeyConstraint("run", "at", "id"),
+    )
+    index(
+        "holdfast_annotations_once",
+        "holdfast_annotations",
+        ["run", "key", "name"],
+        "key IS NOT NULL",
+        unique=True,
+    )
+
+
+def create_artifacts() -> None:
+    op.create_table(
+        "holdfast_artifacts",
+        key("run"),
+        number("job"),
+        number("epoch"),
+        key("name"),
+        key("node"),
+        number("item", nullable=True),
+        number("at"),
+        words("content_type"),
+        number("size"),
+        words("sha256"),
+        words("blob"),
+        sa.PrimaryKeyConstraint("run", "job", "epoch", "name"),
+    )
+    index("holdfast_artifacts_named", "holdfast_artifacts", ["run", "name", "job", "epoch"])
+
+
+def create_ai_calls() -> None:
+    op.create_table(
+        "holdfast_ai_calls",
+        key("run"),
+        number("at"),
+        key("id"),
+        number("job"),
+        number("epoch"),
+        key("node"),
+        number("item", nullable=True),
+        key("topic"),
+        key("model"),
+        key("kind"),
+        number("input_tokens"),
+        number("output_tokens"),
+        number("cost", nullable=True),
+        number("duration", nullable=True),
+        key("batch", nullable=True),
+        number("batch_index", nullable=True),
+        words("prompt", nullable=True),
+        words("prompt_blob", nullable=True),
+        words("response", nullable=True),
+        words("response_blob", nullable=True),
+        words("error", nullable=True),
+        words("metadata", nullable=True),
+        sa.PrimaryKeyConstraint("run", "at", "id"),
+    )
+    index(
+        "holdfast_ai_calls_of_batch",
+        "holdfast_ai_calls",
+        ["run", "batch", "batch_index"],
+        "batch IS NOT NULL",
+        unique=True,
+    )
+    index("holdfast_ai_calls_of_topic", "holdfast_ai_calls", ["run", "topic", "at", "id"])
+
+
+def create_sinks() -> None:
+    op.create_table(
+        "holdfast_sinks",
+        key("key"),
+        key("namespace"),
+        key("name"),
+        number("since"),
+        number("created_at"),
+        words("options", nullable=True),
+        number("failures"),
+        number("retry_at", nullable=True),
+        number("succeeded_at", nullable=True),
+        number("swept_at", nullable=True),
+        words("error", nullable=True),
+        sa.PrimaryKeyConstraint("key"),
+        sa.UniqueConstraint("namespace", "name", name="holdfast_sinks_name"),
+    )
+
+
+def create_outbox() -> None:
+    op.create_table(
+        "holdfast_outbox",
+        key("sink"),
+        key("run"),
+        number("head_row"),
+        number("delivered"),
+        key("state"),
+        number("due_at", nullable=True),
+        key("holder", nullable=True),
+        number("attempts"),
+        number("refused_row", nullable=True),
+        number("failed_at", nullable=True),
+        number("dead_lettered_at", nullable=True),
+        words("error", nullable=True),
+        words("skipped_rows", nullable=True),
+        sa.PrimaryKeyConstraint("sink", "run"),
+    )
+    index("holdfast_outbox_dead_lettered", "holdfast_outbox", ["sink", "run"], "state = 'dead_lettered'")
+    index("holdfast_outbox_due", "holdfast_outbox", ["sink", "due_at", "run"], "due_at IS NOT NULL")
+
+
+def create_commit_receipts() -> None:
+    op.create_table(
+        "holdfast_commit_receipts",
+        key("id"),
+        number("at"),
+        sa.PrimaryKeyConstraint("id"),
+    )
