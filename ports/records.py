@@ -43,7 +43,7 @@ class JobState(StrEnum):
     """Where a job is. A job that is done has no row. `limited` waits until fewer of its stage are under way.
 
     One that sleeps wakes at its `wake_at`, or, without one, when what it waits for has ended or come. One that is
-    `owed` tells another run that its own has ended: it is nobody's attempt.
+    `pending_delivery` tells another run that its own has ended: it is nobody's attempt.
     """
 
     SLEEPING = "sleeping"

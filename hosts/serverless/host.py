@@ -62,7 +62,7 @@ class JobOutcome:
         status: What the body did; `suspended` if its stage now waits for external work or for a child; `fenced` if its
             result came too late to count; `ignored` if it was not run.
         reason: Why it was ignored: `closed` (done or cancelled long since), `stale` (a newer message is on its way),
-            `held` (somebody has it), `not_due`, `waiting` (for a child), `paused`, `limited` (others of its stage are
+            `leased` (a worker has it), `not_due`, `waiting` (for a child), `paused`, `limited` (others of its stage are
             under way), `unknown_code` (this process lacks its code), `suspect` (it was lost with a worker before, as
             another was that runs here).
         acknowledge: Whether the message is dealt with. If not, give it back to the queue.

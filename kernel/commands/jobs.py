@@ -80,7 +80,7 @@ class JobClaim(Command[JobsClaimed]):
 
 
 IgnoredReason = Literal[
-    "closed", "stale", "held", "not_due", "unknown_code", "paused", "limited", "waiting", "suspect"
+    "closed", "stale", "leased", "not_due", "unknown_code", "paused", "limited", "waiting", "suspect"
 ]
 
 

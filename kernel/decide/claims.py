@@ -152,7 +152,7 @@ def _why_ignored(job: Job, command: JobClaimOne) -> tuple[IgnoredReason, Micros 
         return "closed", None
     match job.state:
         case JobState.LEASED:
-            return "held", None
+            return "leased", None
         case JobState.SLEEPING:
             return ("waiting", None) if job.wake_at is None else ("not_due", _RETRY_LATER)
         case JobState.PAUSED:

@@ -234,7 +234,7 @@ def _a_run_is_run_again(world: World) -> None:
     world.do(RunCancel(run_id="h"))
     while attempts := [one for one in world.claim(session) if one.node != "c"]:
         for one in attempts:
-            world.settle(one, Expanded(items=(payload(1),)) if one.kind == "expand" else _gave(one))
+            world.settle(one, Expanded(items=(payload(1),)) if one.kind == "expand_map" else _gave(one))
     world.do(RunRerunFrom(run_id="r", stage="c", reason="a bug"))
     world.do(RunRerunFrom(run_id="r", generation=1))
 

@@ -289,7 +289,7 @@ OF_FUNCTIONS: Final = (
     Mutant(
         name="kept-though-others-drove-it",
         breaks="a function that was kept in memory goes on from there, though another worker has driven it since",
-        caught_by=("S2", "S4", "S6", "S8", "D2", "L1"),
+        caught_by=("S2", "S4", "S6", "S7", "S8", "D2", "L1"),
         edits=(
             Edit(
                 "hosts/functions/cache.py",

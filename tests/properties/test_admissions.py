@@ -208,7 +208,7 @@ class Admissions(RuleBasedStateMachine):
                 self.world.release(attempt, delay=SECOND if how == "later" else 0)
             case "fail" | "fatal":
                 self.world.do(settling(attempt, failed(retryable=how == "fail")))
-            case _ if attempt.kind == "expand":
+            case _ if attempt.kind == "expand_map":
                 self.world.expand(attempt, [1, 2, 3])
             case _:
                 self.world.complete(attempt, [1, 2, 3])

@@ -697,7 +697,7 @@ class KernelMachine(RuleBasedStateMachine):
             if not job.is_live:
                 assert answer.ignored == "closed"
             elif job.holder is not None:
-                assert answer.ignored == "held"
+                assert answer.ignored == "leased"
             elif job.run.is_paused:
                 assert answer.ignored == "paused"
             elif job.waits_for is not None:

@@ -402,7 +402,7 @@ async def test_a_paused_run_starts_no_more_steps(open_engine: OpenEngine) -> Non
 
 def held(engine: Engine) -> list[object]:
     jobs = snapshot_of(engine.core.stores.persistence, [engine.core.namespace]).jobs
-    return [job for of_run in jobs.values() for job in of_run.values() if job.state == "held"]
+    return [job for of_run in jobs.values() for job in of_run.values() if job.state == "paused"]
 
 
 async def test_many_runs_are_recorded_together(open_engine: OpenEngine) -> None:

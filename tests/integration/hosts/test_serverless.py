@@ -206,7 +206,7 @@ def test_a_message_from_before_another_attempt_is_done_with(open_engine: OpenEng
     claim = JobClaim(namespace=engine.core.namespace, session=session, lanes=(lane,), limit=1)
     assert len(engine.kernel.dispatch(claim).attempts) == 1
 
-    assert host.handle_job(told) == ignored("held")
+    assert host.handle_job(told) == ignored("leased")
     lose_session(engine, session)
     assert host.handle_job(told) == ignored("stale")
     assert host.handle_job(message(engine)) == DONE
@@ -557,7 +557,7 @@ def test_a_job_that_could_not_be_settled_is_not_kept_by_a_host_that_lives_on(
     held_by = session_of(engine)
     (expires_at,) = expirations(engine, held_by)
 
-    assert host.handle_job(told) == ignored("held")
+    assert host.handle_job(told) == ignored("leased")
     engine.sync.start(SIMPLE(1), id="y")
     assert host.process_available_jobs(max_jobs=5).completed == 1
     assert expirations(engine, held_by) == [expires_at]

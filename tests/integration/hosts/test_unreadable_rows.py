@@ -137,10 +137,8 @@ def test_a_batch_of_messages_is_dealt_with_but_for_that_of_the_run(
         assert [statuses[0], *statuses[2:]] == ["completed"] * 3
         assert statuses[1] in {"ignored", "fenced"}
         assert again.status == "ignored"
-        assert again.reason in {
-            "paused",
-            "held",
-        }  # held by a lease, where it was found out as it was to be settled
+        # It is leased where this was found out when it was to be settled.
+        assert again.reason in {"paused", "leased"}
         assert [run.info().status for run in runs].count(RunStatus.COMPLETED) == 3
         assert runs[1].info().status is RunStatus.BLOCKED
         assert len(blocked_lines(caplog, "r-1")) == 1

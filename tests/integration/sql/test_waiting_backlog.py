@@ -26,7 +26,8 @@ pytestmark = pytest.mark.sized
 BACKLOG = sized(20_000, 60_000)
 JOBS = f"""
     INSERT INTO holdfast_jobs (run, number, namespace, queue, definition, kind, node, state, priority, wake_at,
-        epoch, attempts, max_attempts, lost_attempts, input_ref, queue_position, waiting_for)
+        epoch, attempts, max_attempts, lost_attempts, input_ref,
+        queue_position, waiting_for)
     SELECT CAST('run-' || n AS text), 1, '{NAMESPACE}', '{QUEUE}', '{DEFINITION}',
         CASE n % 3 WHEN 0 THEN 'poll' WHEN 1 THEN 'child' ELSE 'stage' END, 'bill',
         CASE n % 3 WHEN 2 THEN 'queued' ELSE 'sleeping' END,
@@ -35,10 +36,11 @@ JOBS = f"""
 """
 RUNS = f"""
     INSERT INTO holdfast_runs (key, namespace, id, generation, workflow, version, plan, status, queue, priority,
-        created_at, updated_at, last_row, last_job, open_jobs, progress, queue_position, children, close_policy, parent)
+        created_at, updated_at, last_row, last_job, open_jobs, progress, queue_position, children, close_policy,
+        parent)
     SELECT CAST('run-' || n AS text), '{NAMESPACE}', CAST('order-' || n AS text), 1, 'orders', '1', 'f',
-        CASE n % 3 WHEN 0 THEN 'completed' ELSE 'running' END, '{QUEUE}', 0, {NOW}, {NOW}, 1, 1, 1, '{{}}', 0, 0, 'cancel',
-        CASE n % 4 WHEN 0 THEN NULL ELSE 'run-' || (n / 2) || '.1' END
+        CASE n % 3 WHEN 0 THEN 'completed' ELSE 'running' END, '{QUEUE}', 0, {NOW}, {NOW}, 1, 1, 1, '{{}}', 0, 0,
+        'cancel', CASE n % 4 WHEN 0 THEN NULL ELSE 'run-' || (n / 2) || '.1' END
 """
 FOUND: Sequence[Change] = (
     CreateRun(a_run(1)),
@@ -141,7 +143,8 @@ def test_sqlite_finds_what_waits_by_its_indexes(sqlite_with_tables: str, open_st
 
 RATED = f"""
     INSERT INTO holdfast_jobs (run, number, namespace, queue, definition, kind, node, state, priority,
-        epoch, attempts, max_attempts, lost_attempts, input_ref, queue_position, concurrency_key, rate_limit, rate_period)
+        epoch, attempts, max_attempts, lost_attempts, input_ref,
+        queue_position, concurrency_key, rate_limit, rate_period)
     SELECT CAST('run-' || n AS text), 1, '{NAMESPACE}', '{QUEUE}', '{DEFINITION}', 'stage', 'bill',
         CASE n % 2 WHEN 0 THEN 'limited' ELSE 'leased' END, 0, 0, 0, 3, 0, 'null', 0, 'w/bill', 60, 60000000
 """

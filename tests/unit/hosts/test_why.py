@@ -182,7 +182,7 @@ def test_external_work_is_told_by_its_key_and_its_times() -> None:
         state=JobState.SLEEPING,
         wake_at=NOW + 60 * SECOND,
         give_up_at=NOW + 3_600 * SECOND,
-        waits_for="batch-9",
+        waiting_for="batch-9",
     )
     code, text = one(check)
     assert code == "check"
@@ -190,7 +190,7 @@ def test_external_work_is_told_by_its_key_and_its_times() -> None:
 
 
 def test_a_child_is_told_by_its_id_and_its_status() -> None:
-    waiting = job(kind=JobKind.CHILD, state=JobState.SLEEPING, waits_for="order-7/bill", attempts=1)
+    waiting = job(kind=JobKind.CHILD, state=JobState.SLEEPING, waiting_for="order-7/bill", attempts=1)
     child = run(id="order-7/bill", status=RunStatus.PAUSED)
     assert one(waiting, children={"order-7/bill": child}) == (
         "child",
@@ -306,7 +306,7 @@ def test_ends_are_told_with_their_cause() -> None:
 
 
 def test_deadlines_debts_and_missing_code_are_told_beside() -> None:
-    owed = job(kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY, node="", input="null")
+    owed = job(kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY, node="", input_ref="null")
     codes = [reason.code for reason in told(JOB, owed, run=run(deadline=NOW + SECOND), has_code=False)]
     assert codes == ["deadline", "worker", "told", "code"]
 
@@ -317,7 +317,7 @@ def test_a_run_without_a_job_is_told_of() -> None:
     assert "`holdfast doctor`" in text
 
 
-CANCEL = job(kind=JobKind.CANCEL, waits_for="batch-9", max_attempts=10)
+CANCEL = job(kind=JobKind.CANCEL, waiting_for="batch-9", max_attempts=10)
 CANCELLED = run(status=RunStatus.CANCELLED, ended_at=NOW)
 
 

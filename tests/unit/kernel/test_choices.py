@@ -194,7 +194,7 @@ def test_a_test_gives_nothing_but_its_answer(outcome: Outcome) -> None:
     world.complete(world.claim_one(session))
     test = world.claim_one(session)
 
-    with world.unchanged(), pytest.raises(InvalidCommandError, match="of kind test"):
+    with world.unchanged(), pytest.raises(InvalidCommandError, match="of kind condition"):
         world.settle(test, outcome)
 
 

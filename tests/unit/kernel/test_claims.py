@@ -271,7 +271,7 @@ def test_a_message_about_a_job_that_is_held_is_to_be_acknowledged(world: World) 
 
     with world.unchanged():
         for epoch in (0, 1):
-            assert world.do(_one(session, attempt.job, epoch)) == JobClaimed(attempt=None, ignored="held")
+            assert world.do(_one(session, attempt.job, epoch)) == JobClaimed(attempt=None, ignored="leased")
 
 
 def test_a_message_from_before_the_last_claim_is_stale(world: World) -> None:
@@ -312,7 +312,7 @@ def test_a_message_about_a_sleeper_that_is_due_gets_it_before_any_round_of_maint
     claimed = world.do(fitting).attempt
     assert claimed is not None
     assert claimed.epoch == 2
-    assert world.do(fitting).ignored == "held"
+    assert world.do(fitting).ignored == "leased"
 
 
 def test_a_message_about_unknown_code_or_a_paused_job_is_to_come_later(world: World) -> None:
@@ -353,7 +353,7 @@ def test_of_two_messages_about_a_job_in_a_batch_one_gets_it(world: World) -> Non
     first, second = world.send(_one(world.open(), job.key.text), _one(world.open(), job.key.text))
 
     assert field(first, "attempt") is not None
-    assert second == JobClaimed(attempt=None, ignored="held")
+    assert second == JobClaimed(attempt=None, ignored="leased")
 
 
 def test_a_job_can_be_claimed_and_settled_in_one_batch(world: World) -> None:

@@ -106,7 +106,8 @@ def test_an_attempt_without_code_is_given_back(world: World, bodies: Bodies) -> 
 
 
 @pytest.mark.parametrize(
-    ("reason", "acknowledge"), [("held", True), ("stale", True), ("not_due", False), ("unknown_code", False)]
+    ("reason", "acknowledge"),
+    [("leased", True), ("stale", True), ("not_due", False), ("unknown_code", False)],
 )
 def test_a_message_that_is_not_to_be_run_says_what_to_do_with_it(reason: str, *, acknowledge: bool) -> None:
     bodies = Bodies()
@@ -116,7 +117,7 @@ def test_a_message_that_is_not_to_be_run_says_what_to_do_with_it(reason: str, *,
     message = _message(world, session)
     if reason != "unknown_code":
         attempt = world.claim_one(session)
-        if reason != "held":
+        if reason != "leased":
             world.release(attempt, delay=SECOND if reason == "not_due" else 0)
     with world.unchanged():
         answer = world.do(message)

@@ -95,7 +95,7 @@ def test_maps_side_by_side_give_a_list_of_lists() -> None:
     session = world.open()
     while attempts := world.claim(session):
         for attempt in attempts:
-            if attempt.kind == "expand":
+            if attempt.kind == "expand_map":
                 world.expand(attempt, range({"m": 3, "n": 2, "none": 0}[attempt.node]))
             else:
                 world.complete(attempt)

@@ -435,8 +435,8 @@ REPLIES: list[tuple[object, str]] = [
     (
         c.JobsClaimed(attempts=(ATTEMPT,)),
         (
-            '{"admits_jobs":[],"attempts":[{"attempt":1,"definition":"w@1","epoch":2,"input":"1","item":null,"job":"r.1",'
-            '"kind":"expand","lost_attempts":0,"max_attempts":3,"node":"n","queue":"q","run":"r","total_until":null}]}'
+            '{"admits_jobs":[],"attempts":[{"attempt":1,"definition":"w@1","epoch":2,"input_ref":"1","item":null,"job":"r.1",'
+            '"kind":"expand_map","lost_attempts":0,"max_attempts":3,"node":"n","queue":"q","run":"r","total_until":null}]}'
         ),
     ),
     (
@@ -479,13 +479,13 @@ REPLIES: list[tuple[object, str]] = [
     (c.JobsWoken(woken=3), '{"admits_jobs":[],"woken":3}'),
     (c.SilentReaped(freed=2, dead=1), '{"dead":1,"freed":2}'),
     (
-        c.JobExecuted(status="ignored", reason="held"),
-        '{"acknowledge":true,"owes":false,"reason":"held","retry_after":null,"status":"ignored"}',
+        c.JobExecuted(status="ignored", reason="leased"),
+        '{"acknowledge":true,"owes":false,"reason":"leased","retry_after":null,"status":"ignored"}',
     ),
     (c.SessionOpened(session="s", expires_at=5), '{"expires_at":5,"session":"s"}'),
     (c.SessionRenewed(expires_at=5), '{"expires_at":5}'),
     (c.LeasesReaped(sessions=1, freed=2, dead=3), '{"dead":3,"freed":2,"sessions":1}'),
-    (c.DutyTaken(taken=False, expires_at=5), '{"taken":false,"until":5}'),
+    (c.DutyTaken(taken=False, expires_at=5), '{"expires_at":5,"taken":false}'),
     (c.SinkRegistered(sink="s", since=5, created=True), '{"created":true,"since":5,"sink":"s"}'),
     (c.SinkRemoved(removed=True), '{"removed":true}'),
     (
@@ -498,7 +498,7 @@ REPLIES: list[tuple[object, str]] = [
         ),
         (
             '{"failing":false,"holder":"h","registration":"k","since":5,'
-            '"streams":[{"after":1,"news":3,"run":"r","skips":null,"suspect":false}],"types":[],"until":9}'
+            '"streams":[{"after":1,"head_row":3,"run":"r","skipped_rows":null,"suspect":false}],"types":[],"until":9}'
         ),
     ),
     (c.OutboxSettled(fenced=("r",)), '{"fenced":["r"],"parked":[],"retry_at":null}'),

@@ -150,7 +150,7 @@ def test_a_paused_run_holds_what_waits_and_takes_no_slot() -> None:
     world = asked(ALONE, ALONE)
     admit(world)
     world.do(RunPause(run_id="x"))
-    assert states(world) == ["held", "held"]
+    assert states(world) == ["paused", "paused"]
     reply = world.do(RunResume(run_id="x"))
     assert reply.admits_jobs == (LINE,)
     assert states(world) == ["limited", "limited"]

@@ -375,7 +375,7 @@ def test_a_map_that_is_done_in_a_paused_run_waits_to_go_on() -> None:
     world.do(RunPause(run_id="x"))
     world.complete(items[3])
 
-    assert [(job.node, job.state) for job in world.jobs()] == [("z", "held")]
+    assert [(job.node, job.state) for job in world.jobs()] == [("z", "paused")]
     world.do(RunResume(run_id="x"))
     assert _gave(world, session) == {"results": [["m", 3]], "failures": []}
 

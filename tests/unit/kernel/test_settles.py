@@ -184,7 +184,7 @@ def test_an_attempt_can_not_say_what_its_job_does_not_do() -> None:
     world.create()
     session = world.open()
     expand = world.claim_one(session)
-    with world.unchanged(), pytest.raises(InvalidCommandError, match="expand"):
+    with world.unchanged(), pytest.raises(InvalidCommandError, match="expand_map"):
         world.complete(expand)
     world.expand(expand, [1, 2])
     item = world.claim(session)[0]
