@@ -117,7 +117,7 @@ def decide_settle(state: State, command: JobSettle, now: Micros, ids: Ids) -> De
     has_failed = isinstance(command.outcome, Failed | StepRaised)
     if not isinstance(command.outcome, _OUTCOMES[job.kind]):
         raise InvalidCommandError(
-            f"job {command.job} is of kind {job.kind}; it can't be settled as {type(command.outcome).__name__}"
+            f"job {command.job} is of kind {job.kind}; it can't be settled as {command.outcome.tag}"
         )
     _check_events(command)
     decision = _ended(state, command, before, job, now, ids)

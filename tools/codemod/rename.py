@@ -34,9 +34,9 @@ def find(renames: Iterable[Rename], root: Path = ROOT) -> tuple[dict[Place, str]
             server.close(path)
             for place in places:
                 text = place.path.read_text().split("\n")[place.line][place.start : place.end]
-                if text == old:
-                    changes[place] = one.new
-                elif text.strip("\"'") != old:
+                if text.strip("\"'") == old:  # a name, or one that a list of names quotes
+                    changes[place] = text.replace(old, one.new)
+                else:
                     doubts.append(f"{place.path}:{place.line + 1}: {text!r} is {one.name}")
     return changes, doubts
 

@@ -1,0 +1,171 @@
+"""Names that outlive a release: what is stored and sent has names of its own, written out here, whatever classes do."""
+
+from enum import StrEnum
+from typing import get_args
+
+import pytest
+
+from holdfast.adapters.sql.tables import metadata
+from holdfast.kernel.codec import to_data
+from holdfast.kernel.commands import Outcome
+from holdfast.kernel.rules import RULES
+from holdfast.ports.changes import Change
+from holdfast.ports.events import EVENT_TYPES
+from holdfast.ports.records import (
+    ClosePolicy,
+    JobKind,
+    JobState,
+    PassOver,
+    RunStatus,
+    SessionState,
+    StreamState,
+)
+from holdfast.ports.said import AiCallKind, Scope
+from holdfast.ports.transport import Hint, JobHint
+
+
+def words(text: str) -> list[str]:
+    return sorted(text.split())
+
+
+def tags_of(union: object) -> list[str]:
+    return sorted(kind.tag for kind in get_args(union))
+
+
+def test_commands() -> None:
+    assert sorted(kind.type for kind in RULES) == words("""
+        dead_letter.replay duty.take job.admit job.claim job.claim_one job.heartbeat job.reap_silent job.record
+        job.release job.settle job.wake_due lease.reap_stale outbox.flush outbox.settle outbox.sweep
+        run.annotate run.cancel run.claim_pending run.create run.deliver run.expire run.pause run.remove
+        run.repair run.rerun_from run.resume run.signal run.terminate run.transition run.update session.close
+        session.open session.reap session.renew sink.register sink.remove stage.poll_suspended stage.wake
+    """)
+
+
+def test_outcomes() -> None:
+    assert tags_of(Outcome) == words("""
+        blocked cancelled child_started completed condition_evaluated continued_as_new failed map_expanded not_ready
+        step_completed step_failed suspended waiting
+    """)
+
+
+def test_changes() -> None:
+    assert tags_of(Change) == words("""
+        add_ai_call add_annotation add_artifact add_attempt_output add_concurrency_limit add_job add_leader
+        add_map_items add_rate_limit add_sink advance_streams append_history block_run cancel_external_work
+        create_run delete_job delete_jobs delete_jobs_of_node delete_run delete_sink put_session store_plan
+        store_reply update_job update_leader update_rate_limit update_run update_sink update_stream
+    """)
+
+
+def test_hints() -> None:
+    assert tags_of(Hint) == words("job run")
+
+
+def test_a_tag_is_told_from_the_name_of_its_class() -> None:
+    assert to_data(JobHint(job="r.1", epoch=1, queue="q"), Hint)["hint"] == "job"
+
+
+def test_rows_of_histories() -> None:
+    assert sorted(EVENT_TYPES) == words("""
+        channel.closed child.cancelling child.completed child.failed child.signalled child.started clock.read
+        event.skipped function.began patch.marked result.refused run.admitted run.blocked run.cancelled
+        run.cancelling run.completed run.continued run.created run.failed run.history_long run.paused
+        run.repaired run.resumed run.terminated signal.received signal.refused stage.cancel_failed
+        stage.cancelled stage.completed stage.expanded stage.failed stage.lost stage.retrying stage.skipped
+        stage.started stage.suspended stage.tested start.received step.cancelled step.completed step.failed
+        step.queued step.retrying step.started timer.fired update.completed update.failed update.received
+        update.rejected value.published
+    """)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (ClosePolicy, "abandon cancel terminate"),
+        (JobKind, "cancel child condition deliver expand_map poll stage step workflow"),
+        (JobState, "leased limited paused pending_delivery queued sleeping"),
+        (PassOver, "lost nothing suspects"),
+        (RunStatus, "blocked cancelled cancelling completed failed paused pending running waiting"),
+        (SessionState, "dead open"),
+        (StreamState, "dead_lettered ready"),
+        (AiCallKind, "batch embed object stream text"),
+        (Scope, "attempt item run stage"),
+    ],
+)
+def test_values_of_columns(kind: type[StrEnum], values: str) -> None:
+    assert sorted(one.value for one in kind) == words(values)
+
+
+@pytest.mark.parametrize(
+    ("table", "columns"),
+    [
+        (
+            "holdfast_ai_calls",
+            """
+            at batch batch_index cost duration epoch error id input_tokens item job kind metadata model node
+            output_tokens prompt prompt_blob response response_blob run topic
+        """,
+        ),
+        (
+            "holdfast_annotations",
+            """
+            actor_id actor_kind actor_version at epoch id item job key name namespace node reason run scope
+            value
+        """,
+        ),
+        ("holdfast_artifacts", "at blob content_type epoch item job name node run sha256 size"),
+        ("holdfast_attempt_output", "at data epoch id job kind run"),
+        ("holdfast_attributes", "created_at pair run"),
+        ("holdfast_commit_receipts", "at id"),
+        ("holdfast_concurrency_limits", "name namespace"),
+        ("holdfast_history", "at blob data epoch item node number payload run type"),
+        ("holdfast_idempotency_replies", "body created_at fingerprint key namespace"),
+        (
+            "holdfast_jobs",
+            """
+            attempts check_after concurrency_key concurrency_limit definition epoch first_claimed_at give_up_at
+            heartbeat_by heartbeat_timeout input_ref item kind leased_at lost_attempts max_attempts namespace
+            node number priority queue queue_position rate_limit rate_period run session state timeout_total
+            waiting_for wake_at
+        """,
+        ),
+        ("holdfast_leaders", "expires_at name session"),
+        ("holdfast_map_items", "items node page run"),
+        (
+            "holdfast_outbox",
+            """
+            attempts dead_lettered_at delivered due_at error failed_at head_row holder refused_row run sink
+            skipped_rows state
+        """,
+        ),
+        ("holdfast_plans", "body fingerprint version workflow"),
+        ("holdfast_rate_limits", "name namespace starts updated_at wakes_at"),
+        (
+            "holdfast_runs",
+            """
+            attributes children close_policy concurrency_key concurrency_limit created_at deadline ended_at
+            error generation id inherited key last_job last_row mailbox namespace open_jobs parent plan priority
+            progress queue queue_position rerun_from rerun_of result start_at status updated_at version workflow
+        """,
+        ),
+        ("holdfast_sessions", "expires_at host id opened_at state"),
+        (
+            "holdfast_sinks",
+            """
+            created_at error failures key name namespace options retry_at since succeeded_at swept_at
+        """,
+        ),
+    ],
+)
+def test_columns(table: str, columns: str) -> None:
+    assert sorted(column.name for column in metadata.tables[table].columns) == words(columns)
+
+
+def test_tables() -> None:
+    assert sorted(metadata.tables) == words("""
+        holdfast_ai_calls holdfast_annotations holdfast_artifacts holdfast_attempt_output holdfast_attributes
+        holdfast_commit_receipts holdfast_concurrency_limits holdfast_history holdfast_idempotency_replies
+        holdfast_jobs holdfast_leaders holdfast_map_items holdfast_outbox holdfast_plans holdfast_rate_limits
+        holdfast_runs holdfast_sessions holdfast_sinks
+    """)
