@@ -13,7 +13,7 @@ import attrs
 from holdfast.hosts.payloads import Payloads, Place
 from holdfast.hosts.printing import printable
 from holdfast.kernel.authoring.ai import AiCallOptions, Price, Redact, cost_units
-from holdfast.kernel.commands import SaidAiCall
+from holdfast.kernel.commands import AiCallOutput
 from holdfast.kernel.values import encode
 from holdfast.ports.clock import Clock
 from holdfast.ports.durations import length_of
@@ -46,7 +46,7 @@ class AttemptAiLog:
         payloads: Payloads,
         place: Place,
         clock: Clock,
-        say: Callable[[SaidAiCall], None],
+        say: Callable[[AiCallOutput], None],
         job: JobKey,
     ) -> None:
         self._settings = settings
@@ -68,7 +68,7 @@ class AttemptAiLog:
     def record(self, topic: str, model: str, options: AiCallOptions, /) -> None:
         """See `AiLog.record`."""
         duration = length_of(options.get("duration"))
-        said = SaidAiCall(
+        said = AiCallOutput(
             # In the order of the calls, also of those of one instant.
             id=f"{next(self._count):08}{self._attempt}",
             topic=topic,

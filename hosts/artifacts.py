@@ -9,7 +9,7 @@ import attrs
 
 from holdfast.hosts.payloads import Payloads, Place
 from holdfast.kernel.authoring.artifacts import BYTES
-from holdfast.kernel.commands import SaidArtifact
+from holdfast.kernel.commands import ArtifactOutput
 from holdfast.ports.arguments import DATA, TEXT, check, integer
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import (
@@ -61,7 +61,7 @@ class AttemptArtifacts:
         self._place = place
         self._persistence = persistence
         self._payloads = payloads
-        self.put_so_far: dict[str, SaidArtifact] = {}
+        self.put_so_far: dict[str, ArtifactOutput] = {}
 
     def put(self, name: str, data: bytes, /, *, content_type: str = BYTES) -> None:
         """See `StageArtifacts.put`."""
@@ -71,7 +71,7 @@ class AttemptArtifacts:
             raise NoBlobStoreError(name)
         sha256 = hashlib.sha256(data).hexdigest()
         key = self._place.key(sha256)
-        said = SaidArtifact(name=name, content_type=content_type, size=len(data), sha256=sha256, blob=key)
+        said = ArtifactOutput(name=name, content_type=content_type, size=len(data), sha256=sha256, blob=key)
         if name not in self.put_so_far and len(self.put_so_far) >= ARTIFACTS_MAX:
             raise InvalidCommandError(f"an attempt puts up to {ARTIFACTS_MAX} artifacts")
         self._payloads.blobs.put(key, data)

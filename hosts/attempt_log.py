@@ -11,7 +11,15 @@ from typing import Final, cast
 from holdfast.hosts.bodies import Body
 from holdfast.hosts.printing import printable
 from holdfast.hosts.spans import span
-from holdfast.kernel.commands import Attempt, Blocked, Failed, Failure, JobSettle, JobSettled, StepRaised
+from holdfast.kernel.commands import (
+    Attempt,
+    Blocked,
+    Failed,
+    Failure,
+    JobSettle,
+    JobSettled,
+    QueuedStepFailed,
+)
 from holdfast.kernel.unreadable import BlockedRun
 from holdfast.ports.clock import micros
 from holdfast.ports.json import parse
@@ -46,7 +54,7 @@ def log_settled(body: Body, command: JobSettle, answer: JobSettled) -> None:
                 _log_failed_run(run, attempt, error)
             elif attempt.kind is not JobKind.WORKFLOW:
                 _log_failed_attempt(body, answer, error)
-        case StepRaised(error=text):
+        case QueuedStepFailed(error=text):
             facts = cast("dict[str, str]", parse(text))
             _log_failed_attempt(body, answer, _error(facts.get("type", ""), facts.get("message", "")))
         case _:

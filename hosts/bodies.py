@@ -29,16 +29,16 @@ from holdfast.kernel.commands import (
     Attempt,
     Blocked,
     Cancelled,
+    ChildRunStarted,
     Completed,
-    Expanded,
+    ConditionEvaluated,
     Failed,
     Failure,
     JobSettle,
+    MapExpanded,
     Outcome,
-    Started,
-    Tested,
 )
-from holdfast.kernel.commands import NotYet as CheckedNotYet
+from holdfast.kernel.commands import NotReady as CheckedNotYet
 from holdfast.kernel.commands import Suspended as JobSuspended
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.plan import ChildPlan, StagePlan, stage_of
@@ -274,12 +274,12 @@ class Body:
         if not isinstance(data, list):
             raise InvalidValueError(f"what {self.attempt.node!r} goes over", ("$: it is not a list",))
         items = (compact(item) for item in cast("list[object]", data))
-        return Expanded(items=tuple(self.payloads.put(item, self.place) for item in items))
+        return MapExpanded(items=tuple(self.payloads.put(item, self.place) for item in items))
 
     def _started(self) -> Outcome:
         child = self._plan.child
         assert child is not None
-        return Started(
+        return ChildRunStarted(
             run_id=child_id(self.work.run, _where(self.attempt)),
             workflow=child.workflow,
             version=child.version,
@@ -306,7 +306,7 @@ class Body:
         if self.test is not None:
             if not isinstance(value, bool):
                 raise InvalidValueError(f"what the test of {self.attempt.node!r} said", ("$: it is no bool",))
-            return Given(Tested(passed=value))
+            return Given(ConditionEvaluated(passed=value))
         if self.attempt.kind is JobKind.CANCEL:
             return Given(Cancelled())
         if isinstance(value, NotYet) and self.attempt.kind is JobKind.POLL:

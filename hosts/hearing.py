@@ -15,7 +15,7 @@ from holdfast.ports.hearing import NewestProgress, NotesInOrder
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import FindRun, RunsByKey
 from holdfast.ports.places import ListPlace
-from holdfast.ports.records import TERMINAL, Micros, Note
+from holdfast.ports.records import TERMINAL, Micros, OutputRow
 
 FOLLOW_INTERVAL: Final = 0.5
 """Seconds between two looks of whoever follows a log."""
@@ -143,7 +143,7 @@ class LogReader:
             self._run, self.ended = newest.key, False
         return list(filter(self._wanted.takes, lines))
 
-    def _page(self, after: ListPlace | None) -> tuple[Note, ...]:
+    def _page(self, after: ListPlace | None) -> tuple[OutputRow, ...]:
         query = NotesInOrder(self._run, after=after, kinds=("log",), limit=_PAGE)
         return self._core.stores.persistence.read(query)
 
@@ -166,7 +166,7 @@ def progress_of(core: Core, run: str) -> list[ProgressInfo]:
     return found
 
 
-def line_of(note: Note) -> LogLine:
+def line_of(note: OutputRow) -> LogLine:
     """Return a note as a line of a log."""
     said = cast("dict[str, object]", parse(note.data))
     level = said.get("level")
@@ -183,7 +183,7 @@ def line_of(note: Note) -> LogLine:
     )
 
 
-def _progress(note: Note) -> ProgressInfo:
+def _progress(note: OutputRow) -> ProgressInfo:
     said = cast("dict[str, object]", parse(note.data))
     return ProgressInfo(
         stage=cast("str | None", said.get("stage")),

@@ -10,12 +10,12 @@ from holdfast.hosts.core import Core
 from holdfast.hosts.functions.mending import Mender
 from holdfast.hosts.removing import Retention
 from holdfast.kernel.commands import (
-    DutyTake,
     JobAdmit,
     JobReapSilent,
     JobsAdmitted,
     JobsWoken,
     JobWakeDue,
+    LeaderAcquire,
     LeaseReapStale,
     LeasesReaped,
     RunClaimPending,
@@ -231,7 +231,7 @@ class Maintenance:
         return taken
 
     def _take(self, session: str, *, lease: float) -> bool:
-        command = DutyTake(
+        command = LeaderAcquire(
             namespace=self._core.namespace, name=DUTY, session=session, lease=round(lease * 1_000_000)
         )
         return self._core.kernel.dispatch(command).taken

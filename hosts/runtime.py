@@ -18,8 +18,8 @@ from holdfast.kernel.authoring.ai import AiLog
 from holdfast.kernel.authoring.artifacts import StageArtifacts
 from holdfast.kernel.authoring.context import BlobRef, Level, StageBlobs, StageOutputs
 from holdfast.kernel.codec import to_data
-from holdfast.kernel.commands import Published, Said, SaidAiCall, SaidAnnotation
-from holdfast.kernel.commands.jobs import SaidKind
+from holdfast.kernel.commands import AiCallOutput, AnnotationOutput, AttemptOutput, Published
+from holdfast.kernel.commands.jobs import OutputKind
 from holdfast.kernel.values import encode
 from holdfast.ports.arguments import DATA, TEXT, an, check
 from holdfast.ports.clock import Clock, micros
@@ -81,16 +81,16 @@ class AttemptRuntime:
         self._clock = clock
         self._is_cancelled = False
         self._lock = threading.Lock()
-        self._log: list[Said] = []
+        self._log: list[AttemptOutput] = []
         self._dropped = 0
         self._lines = 0
-        self._progress: Said | None = None
-        self._annotations: list[Said] = []
-        self._heartbeat: Said | None = None
+        self._progress: AttemptOutput | None = None
+        self._annotations: list[AttemptOutput] = []
+        self._heartbeat: AttemptOutput | None = None
         self._last_heartbeat: tuple[str | None] | None = None
         self._published: list[Published] = []
         self._published_bytes = 0
-        self._ai_calls: list[Said] = []
+        self._ai_calls: list[AttemptOutput] = []
         self._payloads = payloads
         self._place = place
         self._ai_settings = ai
@@ -189,7 +189,7 @@ class AttemptRuntime:
         self, name: str, value: object, /, *, scope: Scope, actor: Actor | None, reason: str, key: str | None
     ) -> None:
         """See `StageRuntime.annotate`."""
-        told = SaidAnnotation(
+        told = AnnotationOutput(
             name=name,
             value=encode(value, object),
             scope=scope,
@@ -205,7 +205,7 @@ class AttemptRuntime:
 
     def heartbeat(self, details: str, /) -> None:
         """See `StageRuntime.heartbeat`. Only the last one between two that are passed on is kept."""
-        said = Said(kind="heartbeat", at=micros(self._clock.now()), data=details)
+        said = AttemptOutput(kind="heartbeat", at=micros(self._clock.now()), data=details)
         with self._lock:
             self._heartbeat = said
 
@@ -234,9 +234,9 @@ class AttemptRuntime:
         with self._lock:
             return tuple(self._published)
 
-    def take_said(self, *, at_end: bool = False) -> tuple[Said, ...]:
+    def take_said(self, *, at_end: bool = False) -> tuple[AttemptOutput, ...]:
         """Return what was said since this was last called; at the end of the attempt also what artifacts it has."""
-        artifacts: tuple[Said, ...] = ()
+        artifacts: tuple[AttemptOutput, ...] = ()
         if at_end and self._artifacts is not None:
             put = tuple(self._artifacts.put_so_far.values())
             artifacts = tuple(self._said("artifact", to_data(one)) for one in put)
@@ -256,7 +256,7 @@ class AttemptRuntime:
             self._ai_calls = []
         return said
 
-    def put_back(self, said: Sequence[Said]) -> None:
+    def put_back(self, said: Sequence[AttemptOutput]) -> None:
         """Keep what `take_said` gave for the next time: it could not be stored."""
         with self._lock:
             later = tuple(self._log)
@@ -267,19 +267,19 @@ class AttemptRuntime:
             self._heartbeat = self._heartbeat or next((one for one in said if one.kind == "heartbeat"), None)
             self._ai_calls[:0] = (one for one in said if one.kind == "ai_call")
 
-    def _say_ai_call(self, call: SaidAiCall) -> None:
+    def _say_ai_call(self, call: AiCallOutput) -> None:
         said = self._said("ai_call", to_data(call))
         with self._lock:
             self._ai_calls.append(said)
 
-    def _keep(self, lines: Sequence[Said]) -> None:
+    def _keep(self, lines: Sequence[AttemptOutput]) -> None:
         """Add lines to those that are to be stored; if there are too many, drop the oldest of them."""
         self._log.extend(lines)
         if (too_many := len(self._log) - SAID_MAX) > 0:
             del self._log[:too_many]
             self._dropped += too_many
 
-    def _notice(self, message: str) -> Said:
+    def _notice(self, message: str) -> AttemptOutput:
         return self._said("log", {"message": message, "fields": {}, "level": "warning", **self._where()})
 
     def _where(self) -> dict[str, object]:
@@ -287,8 +287,8 @@ class AttemptRuntime:
         item = {} if origin.item is None else {"item": origin.item}
         return {"stage": origin.stage, "attempt": origin.attempt, **item}
 
-    def _said(self, kind: SaidKind, data: dict[str, object]) -> Said:
-        return Said(kind=kind, at=micros(self._clock.now()), data=canonical(data))
+    def _said(self, kind: OutputKind, data: dict[str, object]) -> AttemptOutput:
+        return AttemptOutput(kind=kind, at=micros(self._clock.now()), data=canonical(data))
 
 
 class AttemptBlobs:

@@ -9,7 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Final
 
-from holdfast.ports.changes import AddJob, Change, CloseJob, CloseJobs, CloseNode, RemoveRun, UpdateJob
+from holdfast.ports.changes import (
+    AddJob,
+    Change,
+    DeleteJob,
+    DeleteJobs,
+    DeleteJobsOfNode,
+    DeleteRun,
+    UpdateJob,
+)
 from holdfast.ports.clock import instant, micros
 from holdfast.ports.json import canonical
 from holdfast.ports.records import Job, JobKey, JobState, Micros
@@ -83,10 +91,10 @@ class WakeUps:
                     case AddJob(job=job) | UpdateJob(job=job):
                         sleepers.pop(job.key, None)
                         awake[job.key] = None
-                    case CloseJob(key=key):
+                    case DeleteJob(key=key):
                         sleepers.pop(key, None)
                         awake[key] = None
-                    case CloseJobs(run=run) | CloseNode(run=run) | RemoveRun(run=run):
+                    case DeleteJobs(run=run) | DeleteJobsOfNode(run=run) | DeleteRun(run=run):
                         awake.update((key, None) for key in self._known if key.run == run)
                     case _:
                         pass

@@ -6,22 +6,22 @@ from typing import Any, Final
 from holdfast.kernel.commands import (
     Blocked,
     Cancelled,
+    ChildRunStarted,
     Command,
     Completed,
-    Continued,
-    Expanded,
+    ConditionEvaluated,
+    ContinuedAsNew,
     Failed,
+    FunctionWaiting,
     JobExecute,
     JobRecord,
     JobSettle,
-    NotYet,
-    Parked,
+    MapExpanded,
+    NotReady,
+    QueuedStepCompleted,
+    QueuedStepFailed,
     RunCreate,
-    Started,
-    StepGave,
-    StepRaised,
     Suspended,
-    Tested,
 )
 from holdfast.ports.records import Payload
 
@@ -60,19 +60,19 @@ def _weight(command: Command[Any]) -> int:
     if isinstance(command, JobSettle):
         said = sum(len(one.data) for one in command.said)
         match command.outcome:
-            case StepGave(output=output):
+            case QueuedStepCompleted(output=output):
                 return said + _size(output)
             case Completed(output=output):
                 return said + _size(output) + sum(_size(event.payload) for event in command.events)
-            case Suspended(state=output) | Started(input=output) | Continued(input=output):
+            case Suspended(state=output) | ChildRunStarted(input=output) | ContinuedAsNew(input=output):
                 return said + _size(output)
-            case Expanded(items=items):
+            case MapExpanded(items=items):
                 return said + sum(map(_size, items))
             case Failed(failure=failure) | Blocked(failure=failure):
                 return said + len(failure.message) + len(failure.traceback) + len(failure.arguments or "")
-            case StepRaised(error=error):
+            case QueuedStepFailed(error=error):
                 return said + len(error)
-            case Tested() | NotYet() | Cancelled() | Parked():
+            case ConditionEvaluated() | NotReady() | Cancelled() | FunctionWaiting():
                 return said
     return _size(command.input) if isinstance(command, RunCreate) else 0
 

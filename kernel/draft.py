@@ -11,12 +11,12 @@ from holdfast.kernel.transitions import checked
 from holdfast.ports.changes import (
     AddJob,
     AppendHistory,
-    CancelWork,
+    CancelExternalWork,
     Change,
-    CloseJob,
-    CloseJobs,
-    CloseNode,
     CreateRun,
+    DeleteJob,
+    DeleteJobs,
+    DeleteJobsOfNode,
     UpdateJob,
     UpdateRun,
 )
@@ -317,7 +317,7 @@ class RunDraft:
     def close_job(self, job: Job) -> None:
         """Take a finished job away."""
         self._open_jobs -= 1
-        self._changes.append(CloseJob(job.key))
+        self._changes.append(DeleteJob(job.key))
         # The end of a body makes no room under a rate limit: it is its start that counts.
         if job.concurrency_key is not None and job.concurrency_limit is not None:
             self._limited[job.concurrency_key] = None
@@ -330,8 +330,10 @@ class RunDraft:
         if jobs:
             self._open_jobs -= jobs
             if stage.cancel is not None:
-                self._changes.append(CancelWork(self._before.key, stage.name, stage.cancel.retry.attempts))
-            self._changes.append(CloseNode(self._before.key, stage.name))
+                self._changes.append(
+                    CancelExternalWork(self._before.key, stage.name, stage.cancel.retry.attempts)
+                )
+            self._changes.append(DeleteJobsOfNode(self._before.key, stage.name))
             self.closed_all = True
             if stage.child is not None:
                 self._owe("null")
@@ -356,7 +358,7 @@ class RunDraft:
 
     def pay(self, job: Job) -> None:
         """Take a job away that has done, or can't do, what the run owed."""
-        self._changes.append(CloseJob(job.key))
+        self._changes.append(DeleteJob(job.key))
 
     def keep_progress(self, progress: str) -> None:
         """Set the run's place in its plan."""
@@ -377,8 +379,8 @@ class RunDraft:
         self._status = checked(self._status, status)
         if self._open_jobs:
             for node, attempts in cancels.items():
-                self._changes.append(CancelWork(self._before.key, node, attempts))
-            self._changes.append(CloseJobs(self._before.key))
+                self._changes.append(CancelExternalWork(self._before.key, node, attempts))
+            self._changes.append(DeleteJobs(self._before.key))
             self._open_jobs = 0
             self.closed_all = True
             self.taken = None

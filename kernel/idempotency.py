@@ -9,7 +9,7 @@ from holdfast.kernel.names import check_name
 from holdfast.kernel.rules import reply_type
 from holdfast.kernel.state import State
 from holdfast.ports.errors import IdempotencyConflictError, InvalidCommandError
-from holdfast.ports.records import Micros, Reply
+from holdfast.ports.records import IdempotencyReply, Micros
 
 IDEMPOTENCY_KEY_MAX: Final = 255
 
@@ -40,10 +40,10 @@ def replayed(state: State, command: Command[Any]) -> object | None:
     return cast("object", reply_from(known.body, reply_type(type(command))))
 
 
-def reply_of(command: Command[Any], reply: object, now: Micros) -> Reply:
+def reply_of(command: Command[Any], reply: object, now: Micros) -> IdempotencyReply:
     """Return what is stored of the answer to a command that has a key."""
     assert command.idempotency_key is not None
-    return Reply(
+    return IdempotencyReply(
         namespace=command.namespace,
         key=command.idempotency_key,
         fingerprint=_fingerprint(command),

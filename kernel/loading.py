@@ -23,13 +23,13 @@ from holdfast.kernel.slots import holders
 from holdfast.kernel.state import (
     NOTHING,
     Claimable,
+    DeadLettered,
     Due,
     DueStreams,
     Expired,
     Found,
     Lost,
     Overdue,
-    Parked,
     Reads,
     Search,
     Silent,
@@ -149,7 +149,7 @@ def _search(tx: Transaction, tables: Tables, reads: Reads, search: Search, now: 
             return Found(runs=tuple(unsound), checked=len(keys), next=following, owes=tx.owes())
         case DueStreams(namespace, sink, limit):
             return _found_streams(tables, tx.due_streams(SinkName(namespace, sink), now, limit))
-        case Parked(namespace, sink, run_id, limit):
+        case DeadLettered(namespace, sink, run_id, limit):
             return _found_streams(tables, tx.parked_streams(namespace, sink, run_id, limit))
         case Unheard(namespace, sinks, after, limit):
             keys = tx.run_keys(after, limit)

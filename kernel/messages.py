@@ -4,15 +4,15 @@ from typing import Final, Literal
 
 from holdfast.kernel.commands import (
     Blocked,
+    ChildRunStarted,
     Failed,
+    FunctionWaiting,
     JobClaimed,
     JobExecuted,
     JobSettle,
     JobSettled,
-    NotYet,
-    Parked,
-    Started,
-    StepRaised,
+    NotReady,
+    QueuedStepFailed,
     Suspended,
 )
 
@@ -41,9 +41,9 @@ def _status(
     settle: JobSettle, settled: JobSettled
 ) -> Literal["completed", "suspended", "failed", "retrying"]:
     match settle.outcome:
-        case Failed() | StepRaised():
+        case Failed() | QueuedStepFailed():
             return "failed" if settled.retry_at is None else "retrying"
-        case Suspended() | NotYet() | Started() | Parked() | Blocked():
+        case Suspended() | NotReady() | ChildRunStarted() | FunctionWaiting() | Blocked():
             return "suspended"
         case _:
             return "completed"

@@ -11,7 +11,7 @@ from typing import Final, TypedDict, cast
 
 import attrs
 
-from holdfast.ports.changes import AddRate, Change, UpdateRate
+from holdfast.ports.changes import AddRateLimit, Change, UpdateRateLimit
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import WaitedFor
 from holdfast.ports.records import Job, JobState, Micros, RateName, RateWindow
@@ -146,7 +146,7 @@ class Rates:
     def changes(self) -> Sequence[Change]:
         """Return what has changed. A row that is not there can't be locked: of two that add it, one counts again."""
         return [
-            UpdateRate(window) if name in self._tables.rates else AddRate(window)
+            UpdateRateLimit(window) if name in self._tables.rates else AddRateLimit(window)
             for name, window in sorted(self._windows.items())
         ]
 

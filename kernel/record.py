@@ -11,6 +11,7 @@ from holdfast.kernel.plan import Plan, plan_from_json
 from holdfast.kernel.reruns import Past
 from holdfast.kernel.state import (
     Claimable,
+    DeadLettered,
     Decision,
     Due,
     DueStreams,
@@ -19,7 +20,6 @@ from holdfast.kernel.state import (
     Leavings,
     Lost,
     Overdue,
-    Parked,
     Search,
     Silent,
     State,
@@ -35,14 +35,14 @@ from holdfast.ports.frozen import frozen
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import CompletedRow
 from holdfast.ports.records import (
-    Duty,
     HistoryRow,
+    IdempotencyReply,
     Job,
+    LeaderLease,
     Micros,
     PlanRow,
     RateName,
     RateWindow,
-    Reply,
     Run,
     RunName,
     Session,
@@ -54,22 +54,22 @@ from holdfast.ports.said import Annotation
 from holdfast.ports.tables import Tables
 from holdfast.ports.transport import Hint
 
-_KINDS: Final[tuple[type[Search], ...]] = (
-    Claimable,
-    Due,
-    Expired,
-    Lost,
-    Silent,
-    Unsound,
-    DueStreams,
-    Parked,
-    Unheard,
-    WaitingRuns,
-    WaitingJobs,
-    Overdue,
-    Wakeable,
-)
-_SEARCHES: Final[dict[str, type[Search]]] = {kind.__name__: kind for kind in _KINDS}
+_SEARCHES: Final[dict[str, type[Search]]] = {
+    "claimable_jobs": Claimable,
+    "dead_lettered_streams": DeadLettered,
+    "due_jobs": Due,
+    "due_streams": DueStreams,
+    "expired_sessions": Expired,
+    "jobs_of_dead_sessions": Lost,
+    "jobs_with_overdue_heartbeats": Silent,
+    "runs_missing_jobs": Unsound,
+    "runs_past_their_deadline": Overdue,
+    "runs_with_undelivered_rows": Unheard,
+    "waiting_jobs": WaitingJobs,
+    "waiting_runs": WaitingRuns,
+    "wakeable_jobs": Wakeable,
+}
+_TAGS: Final = {kind: tag for tag, kind in _SEARCHES.items()}
 
 
 @frozen(kw_only=True)
@@ -183,10 +183,10 @@ def state_json(state: State) -> str:
             "runs": to_data(list(tables.runs.values()), list[Run]),
             "jobs": to_data(list(tables.all_jobs()), list[Job]),
             "sessions": to_data(list(tables.sessions.values()), list[Session]),
-            "duties": to_data(list(tables.duties.values()), list[Duty]),
+            "duties": to_data(list(tables.duties.values()), list[LeaderLease]),
             "sinks": to_data(list(tables.sinks.values()), list[Sink]),
             "streams": to_data(list(tables.streams.values()), list[Stream]),
-            "replies": to_data(list(tables.replies.values()), list[Reply]),
+            "replies": to_data(list(tables.replies.values()), list[IdempotencyReply]),
             "stored": to_data(list(tables.plans.values()), list[PlanRow]),
             "stored_plans": sorted(state.stored_plans),
             "plans": {name: plan.to_json() for name, plan in state.plans.items()},
@@ -194,7 +194,7 @@ def state_json(state: State) -> str:
                 [name, version, plan.to_json()] for (name, version), plan in state.workflows.items()
             ],
             "found": [
-                [type(search).__name__, to_data(search), to_data(found)]
+                [_TAGS[type(search)], to_data(search), to_data(found)]
                 for search, found in state.found.items()
             ],
             "past": to_data(state.past, dict[str, Past] | None),
@@ -224,12 +224,12 @@ def state_from(text: str) -> State:
     for job in from_data(data["jobs"], list[Job]):
         tables.put_job(job)
     tables.sessions = {session.id: session for session in from_data(data["sessions"], list[Session])}
-    tables.duties = {duty.name: duty for duty in from_data(data["duties"], list[Duty])}
+    tables.duties = {duty.name: duty for duty in from_data(data["duties"], list[LeaderLease])}
     # Recordings from before there were sinks have none.
     tables.sinks = {sink.key: sink for sink in from_data(data.get("sinks", []), list[Sink])}
     tables.streams = {stream.key: stream for stream in from_data(data.get("streams", []), list[Stream])}
     tables.replies = {
-        (reply.namespace, reply.key): reply for reply in from_data(data["replies"], list[Reply])
+        (reply.namespace, reply.key): reply for reply in from_data(data["replies"], list[IdempotencyReply])
     }
     said = cast("list[tuple[str, str, list[str]]]", data.get("said_keys", []))
     tables.said_keys = {(run, key): set(names) for run, key, names in said}

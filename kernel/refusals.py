@@ -11,9 +11,9 @@ from holdfast.kernel.commands import (
     Failure,
     JobRecord,
     JobSettle,
+    QueuedStepCompleted,
+    QueuedStepFailed,
     RunDeliver,
-    StepGave,
-    StepRaised,
 )
 from holdfast.kernel.commands.jobs import ResultRefused
 from holdfast.kernel.functions.raising import raised_from
@@ -26,8 +26,8 @@ def without_value(command: Command[Any], error: RefusedError) -> Command[Any] | 
     """Return what says that a value could not be stored, in place of the command that has it; None if none has."""
     failure = Failure(code=StorageRefusedError.code, message=str(error)[:500], retryable=False)
     match command:
-        case JobSettle(outcome=StepGave()):
-            raised = StepRaised(error=_error_text(StepResultError(failure.message)))
+        case JobSettle(outcome=QueuedStepCompleted()):
+            raised = QueuedStepFailed(error=_error_text(StepResultError(failure.message)))
             return attrs.evolve(command, outcome=raised, said=(), events=())
         case JobSettle(outcome=outcome) if not isinstance(outcome, Failed):
             kind = ResultRefused if isinstance(outcome, Completed) else Failed

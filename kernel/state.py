@@ -26,7 +26,6 @@ from holdfast.ports.records import (
     JobKey,
     JobKind,
     Micros,
-    News,
     PassOver,
     RateName,
     Run,
@@ -34,6 +33,7 @@ from holdfast.ports.records import (
     SinkName,
     SlotName,
     Stream,
+    StreamHead,
     StreamKey,
 )
 from holdfast.ports.tables import Tables
@@ -163,7 +163,7 @@ class WaitingJobs:
 
 
 @frozen
-class Parked:
+class DeadLettered:
     """Search for parked streams, of a sink and of a run if these are not ""."""
 
     namespace: str
@@ -205,7 +205,7 @@ Search: TypeAlias = (
     | Silent
     | Unsound
     | DueStreams
-    | Parked
+    | DeadLettered
     | Unheard
     | WaitingRuns
     | WaitingJobs
@@ -225,7 +225,7 @@ class Found:
     sessions: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
     streams: tuple[StreamKey, ...] = ()
-    news: tuple[News, ...] = ()
+    news: tuple[StreamHead, ...] = ()
     checked: int = 0
     next: str | None = None
     owes: bool = False

@@ -7,24 +7,24 @@ import attrs
 
 from holdfast.ports.frozen import frozen
 from holdfast.ports.records import (
-    Duty,
     HistoryRow,
-    ItemPage,
+    IdempotencyReply,
     Job,
     JobKey,
     JobKind,
+    LeaderLease,
+    MapItems,
     Micros,
-    News,
-    Note,
+    OutputRow,
     PlanRow,
     RateName,
     RateWindow,
-    Reply,
     Run,
     Session,
     Sink,
     SlotName,
     Stream,
+    StreamHead,
     StreamKey,
     cancelling,
 )
@@ -64,7 +64,7 @@ class UpdateJob:
 
 
 @frozen
-class CloseJob:
+class DeleteJob:
     """Take a job out of the table."""
 
     tag: ClassVar[str] = "delete_job"
@@ -72,7 +72,7 @@ class CloseJob:
 
 
 @frozen
-class CancelWork:
+class CancelExternalWork:
     """Make each job of a run that checks external work of this node one that cancels it, as `cancelling` says."""
 
     tag: ClassVar[str] = "cancel_external_work"
@@ -82,7 +82,7 @@ class CancelWork:
 
 
 @frozen
-class CloseJobs:
+class DeleteJobs:
     """Take all jobs of a run out of the table, but for those that cancel external work."""
 
     tag: ClassVar[str] = "delete_jobs"
@@ -90,7 +90,7 @@ class CloseJobs:
 
 
 @frozen
-class CloseNode:
+class DeleteJobsOfNode:
     """Take all jobs of a run out of the table that are of this node, but for those that cancel external work."""
 
     tag: ClassVar[str] = "delete_jobs_of_node"
@@ -113,7 +113,7 @@ class BlockRun:
 
 
 @frozen
-class RemoveRun:
+class DeleteRun:
     """Take a run that has no jobs out of the store, with everything that hangs on it, and these streams of its."""
 
     tag: ClassVar[str] = "delete_run"
@@ -130,11 +130,11 @@ class AppendHistory:
 
 
 @frozen
-class AddItems:
+class AddMapItems:
     """Add a page of what a map goes over."""
 
     tag: ClassVar[str] = "add_map_items"
-    page: ItemPage
+    page: MapItems
 
 
 @frozen
@@ -150,7 +150,7 @@ class StoreReply:
     """Remember what a command with an idempotency key was answered."""
 
     tag: ClassVar[str] = "store_reply"
-    reply: Reply
+    reply: IdempotencyReply
 
 
 @frozen
@@ -162,23 +162,23 @@ class PutSession:
 
 
 @frozen
-class PutDuty:
+class UpdateLeader:
     """Make a duty that exists look like this."""
 
     tag: ClassVar[str] = "update_leader"
-    duty: Duty
+    duty: LeaderLease
 
 
 @frozen
-class AddDuty:
+class AddLeader:
     """Add a duty that nobody has had yet."""
 
     tag: ClassVar[str] = "add_leader"
-    duty: Duty
+    duty: LeaderLease
 
 
 @frozen
-class AddSlot:
+class AddConcurrencyLimit:
     """Add the row that is locked whenever somebody is given one of these slots."""
 
     tag: ClassVar[str] = "add_concurrency_limit"
@@ -186,7 +186,7 @@ class AddSlot:
 
 
 @frozen
-class AddRate:
+class AddRateLimit:
     """Add the row in which the starts of a rate limit are counted."""
 
     tag: ClassVar[str] = "add_rate_limit"
@@ -194,7 +194,7 @@ class AddRate:
 
 
 @frozen
-class UpdateRate:
+class UpdateRateLimit:
     """Make the row look like this in which the starts of a rate limit are counted."""
 
     tag: ClassVar[str] = "update_rate_limit"
@@ -202,11 +202,11 @@ class UpdateRate:
 
 
 @frozen
-class AddNote:
+class AddAttemptOutput:
     """Add what an attempt said."""
 
     tag: ClassVar[str] = "add_attempt_output"
-    note: Note
+    note: OutputRow
 
 
 @frozen
@@ -226,7 +226,7 @@ class UpdateSink:
 
 
 @frozen
-class RemoveSink:
+class DeleteSink:
     """Take a sink out of the table. Its streams are of no use any more."""
 
     tag: ClassVar[str] = "delete_sink"
@@ -242,11 +242,11 @@ class UpdateStream:
 
 
 @frozen
-class AddNews:
+class AdvanceStreams:
     """Let a sink's host know of a run's rows. The stream is made if there is none; it never goes back."""
 
     tag: ClassVar[str] = "advance_streams"
-    news: News
+    news: StreamHead
 
 
 @frozen
@@ -278,31 +278,31 @@ Change: TypeAlias = (
     | UpdateRun
     | AddJob
     | UpdateJob
-    | CloseJob
-    | CancelWork
-    | CloseJobs
-    | CloseNode
+    | DeleteJob
+    | CancelExternalWork
+    | DeleteJobs
+    | DeleteJobsOfNode
     | BlockRun
-    | RemoveRun
+    | DeleteRun
     | AppendHistory
-    | AddItems
+    | AddMapItems
     | StorePlan
     | StoreReply
     | PutSession
-    | AddDuty
-    | PutDuty
-    | AddNote
+    | AddLeader
+    | UpdateLeader
+    | AddAttemptOutput
     | AddSink
     | UpdateSink
-    | RemoveSink
+    | DeleteSink
     | UpdateStream
-    | AddNews
+    | AdvanceStreams
     | AddAnnotation
     | AddArtifact
     | AddAiCall
-    | AddSlot
-    | AddRate
-    | UpdateRate
+    | AddConcurrencyLimit
+    | AddRateLimit
+    | UpdateRateLimit
 )
 
 
@@ -327,18 +327,18 @@ class NetChanges:
     new_jobs: dict[JobKey, Job]
     jobs: dict[JobKey, Job]
     history: list[HistoryRow]
-    pages: list[ItemPage]
+    pages: list[MapItems]
     plans: dict[str, PlanRow]
-    replies: list[Reply]
+    replies: list[IdempotencyReply]
     sessions: dict[str, Session]
-    new_duties: dict[str, Duty]
-    duties: dict[str, Duty]
-    notes: list[Note]
+    new_duties: dict[str, LeaderLease]
+    duties: dict[str, LeaderLease]
+    notes: list[OutputRow]
     new_sinks: dict[str, Sink]
     sinks: dict[str, Sink]
     removed_sinks: set[str]
     streams: dict[StreamKey, Stream]
-    news: dict[StreamKey, News]
+    news: dict[StreamKey, StreamHead]
     annotations: list[Annotation]
     artifacts: list[Artifact]
     ai_calls: list[AiCall]
@@ -379,7 +379,7 @@ class NetChanges:
         self.new_rates = {}
         self.rates = {}
 
-    def _cancel_work(self, change: CancelWork) -> None:
+    def _cancel_work(self, change: CancelExternalWork) -> None:
         """What was stored before the batch is written first: nothing is left of it where it was closed since."""
         place = (change.run, change.node)
         if change.run not in self.closed_runs and place not in self.closed_nodes:
@@ -459,7 +459,7 @@ class NetChanges:
         else:
             self.rates[window.rate_name] = window
 
-    def _add_news(self, news: News) -> None:
+    def _add_news(self, news: StreamHead) -> None:
         """The first one says since when the stream is due, the highest one what there is."""
         key = StreamKey(news.sink, news.run)
         known = self.news.get(key)
@@ -478,23 +478,23 @@ class NetChanges:
             self._update_run(change.run)
         elif isinstance(change, UpdateJob):
             self._update_job(change.job)
-        elif isinstance(change, CloseJob):
+        elif isinstance(change, DeleteJob):
             self._close_job(change.key)
         elif isinstance(change, CreateRun):
             self.new_runs[change.run.key] = change.run
         else:
             match change:
-                case CancelWork():
+                case CancelExternalWork():
                     self._cancel_work(change)
-                case CloseJobs(run):
+                case DeleteJobs(run):
                     self._close_jobs(run)
-                case CloseNode(run, node):
+                case DeleteJobsOfNode(run, node):
                     self._close_node(run, node)
                 case BlockRun(run):
                     self.blocked_runs[run] = change
-                case RemoveRun(run, streams):
+                case DeleteRun(run, streams):
                     self._remove_run(run, streams)
-                case AddItems(page):
+                case AddMapItems(page):
                     self.pages.append(page)
                 case StorePlan(plan):
                     self.plans[plan.fingerprint] = plan
@@ -502,23 +502,23 @@ class NetChanges:
                     self.replies.append(reply)
                 case PutSession(session):
                     self.sessions[session.id] = session
-                case AddDuty(duty):
+                case AddLeader(duty):
                     self.new_duties[duty.name] = duty
-                case PutDuty(duty) if duty.name in self.new_duties:
+                case UpdateLeader(duty) if duty.name in self.new_duties:
                     self.new_duties[duty.name] = duty
-                case PutDuty(duty):
+                case UpdateLeader(duty):
                     self.duties[duty.name] = duty
-                case AddNote(note):
+                case AddAttemptOutput(note):
                     self.notes.append(note)
                 case AddSink(sink):
                     self.new_sinks[sink.key] = sink
                 case UpdateSink(sink):
                     self._update_sink(sink)
-                case RemoveSink(key):
+                case DeleteSink(key):
                     self._remove_sink(key)
                 case UpdateStream(stream):
                     self.streams[stream.key] = stream
-                case AddNews(news):
+                case AdvanceStreams(news):
                     self._add_news(news)
                 case AddAnnotation(annotation):
                     self.annotations.append(annotation)
@@ -526,11 +526,11 @@ class NetChanges:
                     self.artifacts.append(artifact)
                 case AddAiCall(call):
                     self.ai_calls.append(call)
-                case AddSlot(slot):
+                case AddConcurrencyLimit(slot):
                     self.slots.add(slot)
-                case AddRate(window):
+                case AddRateLimit(window):
                     self.new_rates[window.rate_name] = window
-                case UpdateRate(window):
+                case UpdateRateLimit(window):
                     self._update_rate(window)
 
 

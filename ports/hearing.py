@@ -6,12 +6,12 @@ import attrs
 
 from holdfast.ports.persistence import Query
 from holdfast.ports.places import ListPlace
-from holdfast.ports.records import Micros, Note
+from holdfast.ports.records import Micros, OutputRow
 from holdfast.ports.said import AiCall, AiTotal, Annotation, Artifact, Scope
 
 
 @attrs.frozen
-class NotesInOrder(Query[tuple[Note, ...]]):
+class NotesInOrder(Query[tuple[OutputRow, ...]]):
     """What attempts of a run have said, in the order of `at` and id, after a place. Of these kinds; of all if none."""
 
     run: str
@@ -21,7 +21,7 @@ class NotesInOrder(Query[tuple[Note, ...]]):
 
 
 @attrs.frozen
-class NewestProgress(Query[tuple[Note, ...]]):
+class NewestProgress(Query[tuple[OutputRow, ...]]):
     """The newest note of kind `progress` of each job of a run that has one, by job, after that number."""
 
     run: str

@@ -12,20 +12,19 @@ from holdfast.ports.frozen import frozen
 from holdfast.ports.places import ListPlace
 from holdfast.ports.records import (
     STAGE_COMPLETED,
-    Duty,
     HistoryRow,
+    IdempotencyReply,
     Job,
     JobKey,
     JobKind,
+    LeaderLease,
     Micros,
-    News,
-    Note,
+    OutputRow,
     PassOver,
     Payload,
     PlanRow,
     RateName,
     RateWindow,
-    Reply,
     Run,
     RunName,
     RunStatus,
@@ -34,6 +33,7 @@ from holdfast.ports.records import (
     SinkName,
     SlotName,
     Stream,
+    StreamHead,
     StreamKey,
 )
 from holdfast.ports.references import Reference
@@ -109,7 +109,7 @@ class WaitedFor:
         return None if self.limit is None else max(0, self.limit - self.used)
 
 
-class Held(NamedTuple):
+class LockedAttempts(NamedTuple):
     """What `Transaction.held` gives: each as the method of that name."""
 
     runs: Sequence[Run]
@@ -145,7 +145,9 @@ class Transaction(Protocol):
         """Return jobs by key, locked unless told otherwise."""
         ...
 
-    def held(self, runs: Collection[str], jobs: Collection[JobKey], sessions: Collection[str], /) -> Held:
+    def held(
+        self, runs: Collection[str], jobs: Collection[JobKey], sessions: Collection[str], /
+    ) -> LockedAttempts:
         """Lock and return runs and then jobs, by key, and return sessions without locks.
 
         The same as `runs`, `jobs` and `sessions`: where each of these waits for a server, this waits once.
@@ -182,7 +184,7 @@ class Transaction(Protocol):
         /,
         *,
         pass_over: PassOver = PassOver.NOTHING,
-    ) -> Held:
+    ) -> LockedAttempts:
         """Lock and return queued jobs as `claimable`, and return the session of this id without locks.
 
         Where there are no jobs, no session is returned. This waits for a server once.
@@ -260,7 +262,7 @@ class Transaction(Protocol):
         """Return stored plans."""
         ...
 
-    def replies(self, keys: Collection[tuple[str, str]], /) -> Sequence[Reply]:
+    def replies(self, keys: Collection[tuple[str, str]], /) -> Sequence[IdempotencyReply]:
         """Return the replies stored for these (namespace, idempotency key)."""
         ...
 
@@ -272,7 +274,7 @@ class Transaction(Protocol):
         """Return, without locks, what was said of these runs as wholes, by run and in the order of `place`."""
         ...
 
-    def duties(self, names: Collection[str], /) -> Sequence[Duty]:
+    def duties(self, names: Collection[str], /) -> Sequence[LeaderLease]:
         """Lock and return duties."""
         ...
 
@@ -307,7 +309,9 @@ class Transaction(Protocol):
         """Return, without locks, the next keys after `after` of runs, ascending."""
         ...
 
-    def unheard(self, namespace: str, sinks: Collection[str], runs: Collection[str], /) -> Sequence[News]:
+    def unheard(
+        self, namespace: str, sinks: Collection[str], runs: Collection[str], /
+    ) -> Sequence[StreamHead]:
         """Return, without locks, what sinks of these names have not heard of these runs.
 
         Those are the runs of which the last row is past the stream's news, and to which something has happened since
@@ -521,7 +525,7 @@ class NewestRows(Query[tuple[HistoryRow, ...]]):
 
 
 @frozen
-class NotesOf(Query[tuple[Note, ...]]):
+class NotesOf(Query[tuple[OutputRow, ...]]):
     """What attempts of a run have said after note `after`, by id."""
 
     run: str
@@ -598,7 +602,7 @@ class CountDeadLetters(Query[dict[str, int]]):
 
 
 @frozen
-class LastHeartbeat(Query[Note | None]):
+class LastHeartbeat(Query[OutputRow | None]):
     """The newest note of kind `heartbeat` that attempts of a job have left, before the one of this epoch."""
 
     run: str

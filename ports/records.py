@@ -498,7 +498,7 @@ class HistoryRow:
 
 
 @frozen(kw_only=True)
-class ItemPage:
+class MapItems:
     """Some of the items that a map goes over: `items` is the JSON text of a list of payloads."""
 
     run: str
@@ -529,7 +529,7 @@ class Session:
 
 
 @frozen(kw_only=True)
-class Reply:
+class IdempotencyReply:
     """What a command with an idempotency key was answered: `body` is the reply's canonical JSON text."""
 
     namespace: str
@@ -540,7 +540,7 @@ class Reply:
 
 
 @frozen(kw_only=True)
-class Duty:
+class LeaderLease:
     """Work that one session at a time does for all, such as maintenance, until `expires_at`."""
 
     name: str
@@ -570,7 +570,7 @@ class RateWindow:
 
 
 @frozen(kw_only=True)
-class Note:
+class OutputRow:
     """Something an attempt said while it ran. Not numbered.
 
     `kind` is `log`, `progress` or `heartbeat`, `data` JSON text; that of a heartbeat is its details, a value.
@@ -613,7 +613,7 @@ class Sink:
 
 
 @frozen(kw_only=True)
-class News:
+class StreamHead:
     """That a run has rows up to `head_row` for a sink, said at an instant."""
 
     sink: str

@@ -9,48 +9,47 @@ from holdfast.ports.changes import (
     AddAiCall,
     AddAnnotation,
     AddArtifact,
-    AddDuty,
-    AddItems,
+    AddAttemptOutput,
+    AddConcurrencyLimit,
     AddJob,
-    AddNews,
-    AddNote,
-    AddRate,
+    AddLeader,
+    AddMapItems,
+    AddRateLimit,
     AddSink,
-    AddSlot,
+    AdvanceStreams,
     AppendHistory,
     BlockRun,
-    CancelWork,
+    CancelExternalWork,
     Change,
-    CloseJob,
-    CloseJobs,
-    CloseNode,
     CreateRun,
-    PutDuty,
+    DeleteJob,
+    DeleteJobs,
+    DeleteJobsOfNode,
+    DeleteRun,
+    DeleteSink,
     PutSession,
-    RemoveRun,
-    RemoveSink,
     StorePlan,
     StoreReply,
     UpdateJob,
-    UpdateRate,
+    UpdateLeader,
+    UpdateRateLimit,
     UpdateRun,
     UpdateSink,
     UpdateStream,
 )
 from holdfast.ports.errors import ConflictError
 from holdfast.ports.records import (
-    Duty,
     HistoryRow,
-    ItemPage,
+    IdempotencyReply,
     Job,
     JobKey,
     JobKind,
-    News,
-    Note,
+    LeaderLease,
+    MapItems,
+    OutputRow,
     PlanRow,
     RateName,
     RateWindow,
-    Reply,
     Run,
     RunName,
     Session,
@@ -58,6 +57,7 @@ from holdfast.ports.records import (
     SinkName,
     SlotName,
     Stream,
+    StreamHead,
     StreamKey,
     StreamState,
     blocked_run,
@@ -72,11 +72,11 @@ _UNIQUE: Final = frozenset(
         AddJob,
         AppendHistory,
         StoreReply,
-        AddItems,
-        AddNote,
-        AddSlot,
-        AddRate,
-        AddDuty,
+        AddMapItems,
+        AddAttemptOutput,
+        AddConcurrencyLimit,
+        AddRateLimit,
+        AddLeader,
         AddSink,
         AddAnnotation,
         AddArtifact,
@@ -93,12 +93,12 @@ class Tables:
     newest: dict[RunName, str]
     jobs: dict[str, dict[int, Job]]
     history: dict[str, list[HistoryRow]]
-    pages: dict[tuple[str, str, int], ItemPage]
+    pages: dict[tuple[str, str, int], MapItems]
     plans: dict[str, PlanRow]
     sessions: dict[str, Session]
-    replies: dict[tuple[str, str], Reply]
-    duties: dict[str, Duty]
-    notes: dict[str, Note]
+    replies: dict[tuple[str, str], IdempotencyReply]
+    duties: dict[str, LeaderLease]
+    notes: dict[str, OutputRow]
     sinks: dict[str, Sink]
     streams: dict[StreamKey, Stream]
     annotations: dict[str, list[Annotation]]
@@ -174,7 +174,7 @@ class Tables:
         """Return a sink, or None if there is none of this name."""
         return next((sink for sink in self.sinks.values() if sink.sink_name == name), None)
 
-    def put_news(self, news: News) -> None:
+    def put_news(self, news: StreamHead) -> None:
         """Let a stream know of rows. It is due from then on, unless somebody looks at it or it is parked."""
         key = StreamKey(news.sink, news.run)
         known = self.streams.get(key)
@@ -210,19 +210,19 @@ class Tables:
             case StoreReply(reply):
                 if (reply.namespace, reply.key) in self.replies:
                     return f"idempotency key {reply.key!r} is used"
-            case AddItems(page):
+            case AddMapItems(page):
                 if (page.run, page.node, page.page) in self.pages:
                     return f"page {page.page} of what {page.node!r} of run {page.run} goes over exists"
-            case AddNote(note):
+            case AddAttemptOutput(note):
                 if note.id in self.notes:
                     return f"note {note.id} exists"
-            case AddSlot(slot):
+            case AddConcurrencyLimit(slot):
                 if slot in self.slots:
                     return f"slot {slot.name!r} exists"
-            case AddRate(window):
+            case AddRateLimit(window):
                 if window.rate_name in self.rates:
                     return f"rate {window.name!r} exists"
-            case AddDuty(duty):
+            case AddLeader(duty):
                 if duty.name in self.duties:
                     return f"duty {duty.name!r} exists"
             case AddSink(sink):
@@ -252,38 +252,38 @@ class Tables:
             self.put_run(change.run)
         else:
             match change:
-                case CloseJob(key):
+                case DeleteJob(key):
                     self.jobs.get(key.run, {}).pop(key.number, None)
                 case PutSession(session):
                     self.sessions[session.id] = session
-                case CancelWork(run, node, attempts):
+                case CancelExternalWork(run, node, attempts):
                     for job in checks_of(self, run, node):
                         self.put_job(cancelling(job, attempts))
-                case CloseJobs(run):
+                case DeleteJobs(run):
                     self._close_jobs(run, lambda _: True)
-                case CloseNode(run, node):
+                case DeleteJobsOfNode(run, node):
                     self._close_jobs(run, lambda job: job.node == node)
                 case BlockRun():
                     self._block_run(change)
-                case RemoveRun(run, streams):
+                case DeleteRun(run, streams):
                     self._remove_run(run, streams)
-                case AddItems(page):
+                case AddMapItems(page):
                     self.pages[page.run, page.node, page.page] = page
                 case StorePlan(plan):
                     self.plans.setdefault(plan.fingerprint, plan)
                 case StoreReply(reply):
                     self.replies[reply.namespace, reply.key] = reply
-                case AddDuty(duty) | PutDuty(duty):
+                case AddLeader(duty) | UpdateLeader(duty):
                     self.duties[duty.name] = duty
-                case AddNote(note):
+                case AddAttemptOutput(note):
                     self.notes[note.id] = note
                 case AddSink(sink) | UpdateSink(sink):
                     self.sinks[sink.key] = sink
-                case RemoveSink(key):
+                case DeleteSink(key):
                     self.sinks.pop(key, None)
                 case UpdateStream(stream):
                     self.streams[stream.key] = stream
-                case AddNews(news):
+                case AdvanceStreams(news):
                     self.put_news(news)
                 case AddAnnotation(annotation):
                     self.annotations.setdefault(annotation.run, []).append(annotation)
@@ -295,9 +295,9 @@ class Tables:
                     self.artifacts[artifact.run, artifact.job, artifact.epoch, artifact.name] = artifact
                 case AddAiCall(call):
                     self._add_ai_call(call)
-                case AddSlot(slot):
+                case AddConcurrencyLimit(slot):
                     self.slots.add(slot)
-                case AddRate(window) | UpdateRate(window):
+                case AddRateLimit(window) | UpdateRateLimit(window):
                     self.rates[window.rate_name] = window
 
     def _block_run(self, change: BlockRun) -> None:

@@ -17,9 +17,9 @@ from holdfast.ports.json import parse
 from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.records import (
     HistoryRow,
-    ItemPage,
     Job,
     JobKind,
+    MapItems,
     RateWindow,
     Run,
     Session,
@@ -134,7 +134,7 @@ _INSTANTS: Final = frozenset(
 
 
 def unreadable_columns(
-    kind: type[Run] | type[Job] | type[HistoryRow] | type[ItemPage], columns: Mapping[str, object]
+    kind: type[Run] | type[Job] | type[HistoryRow] | type[MapItems], columns: Mapping[str, object]
 ) -> Iterator[tuple[str, str]]:
     """Yield the columns of a row that can't be read, each with the reason.
 
@@ -289,7 +289,7 @@ _OWN_CHECKS: Final[Mapping[type, Mapping[str, _Check]]] = {
     },
     Job: dict.fromkeys(("queue_position", "priority"), _number(-NUMBER_MAX, NUMBER_MAX)),
     HistoryRow: {"payload": _optional(_text), "data": _optional(_that(_object, "JSON object"))},
-    ItemPage: {"items": _that(_items, "list of items")},
+    MapItems: {"items": _that(_items, "list of items")},
     Stream: {"skipped_rows": _optional(_that(_texts, "JSON object of texts"))},
     Sink: {"options": _optional(_that(_options, "JSON object of lists"))},
     RateWindow: {},

@@ -13,7 +13,7 @@ from holdfast.ports.hearing import (
     NotesInOrder,
 )
 from holdfast.ports.places import ListPlace
-from holdfast.ports.records import Note
+from holdfast.ports.records import OutputRow
 from holdfast.ports.said import AiCall, AiTotal, Annotation, Artifact, is_of_topic
 from holdfast.ports.tables import Tables
 
@@ -44,8 +44,8 @@ def heard(tables: Tables, query: object) -> object:
 
 
 def _page(
-    said: Iterable[Annotation | AiCall | Note],
-    place: Callable[[Annotation | AiCall | Note], ListPlace],
+    said: Iterable[Annotation | AiCall | OutputRow],
+    place: Callable[[Annotation | AiCall | OutputRow], ListPlace],
     after: ListPlace | None,
     limit: int,
 ) -> tuple[object, ...]:
@@ -53,7 +53,7 @@ def _page(
     return tuple(one for one in in_order if after is None or place(one) > after)[:limit]
 
 
-def _place_of(said: Annotation | AiCall | Note) -> ListPlace:
+def _place_of(said: Annotation | AiCall | OutputRow) -> ListPlace:
     return ListPlace(said.at, said.id)
 
 
@@ -66,8 +66,8 @@ def _notes(tables: Tables, query: NotesInOrder) -> tuple[object, ...]:
     return _page(notes, _place_of, query.after, query.limit)
 
 
-def _progress(tables: Tables, query: NewestProgress) -> tuple[Note, ...]:
-    newest: dict[int, Note] = {}
+def _progress(tables: Tables, query: NewestProgress) -> tuple[OutputRow, ...]:
+    newest: dict[int, OutputRow] = {}
     for note in sorted(tables.notes.values(), key=_place_of):
         if note.run == query.run and note.kind == "progress" and note.job > query.after:
             newest[note.job] = note

@@ -22,7 +22,7 @@ from holdfast.ports.inspecting import (
 )
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import SlotPlace, Waiting
-from holdfast.ports.records import HistoryRow, ItemPage, Job, Run, SessionState
+from holdfast.ports.records import HistoryRow, Job, MapItems, Run, SessionState
 from holdfast.ports.tables import Tables
 from holdfast.ports.unreadable import NO_SUCH_RUN, Unreadable, first_of_each, unreadable_columns
 
@@ -103,7 +103,7 @@ def _unreadable(tables: Tables, key: str) -> Iterator[Unreadable]:
         found = unreadable_columns(HistoryRow, values)
         yield from (Unreadable("holdfast_history", key, column, why) for column, why in found)
     for page in (page for place, page in tables.pages.items() if place[0] == key):
-        found = unreadable_columns(ItemPage, attrs.asdict(page, recurse=False))
+        found = unreadable_columns(MapItems, attrs.asdict(page, recurse=False))
         yield from (Unreadable("holdfast_map_items", key, column, why) for column, why in found)
 
 

@@ -12,8 +12,8 @@ from holdfast.ports.errors import ConflictError, ForkedStoreError, HoldfastError
 from holdfast.ports.forks import renew_in_forks
 from holdfast.ports.persistence import (
     CompletedRow,
-    Held,
     Lane,
+    LockedAttempts,
     NodeRows,
     Query,
     SlotPlace,
@@ -23,19 +23,18 @@ from holdfast.ports.persistence import (
 from holdfast.ports.records import (
     ACTIVE,
     STAGE_COMPLETED,
-    Duty,
     HistoryRow,
+    IdempotencyReply,
     Job,
     JobKey,
     JobKind,
     JobState,
+    LeaderLease,
     Micros,
-    News,
     PassOver,
     PlanRow,
     RateName,
     RateWindow,
-    Reply,
     Run,
     RunName,
     RunStatus,
@@ -45,6 +44,7 @@ from holdfast.ports.records import (
     SinkName,
     SlotName,
     Stream,
+    StreamHead,
     StreamKey,
 )
 from holdfast.ports.said import Annotation, Scope
@@ -188,9 +188,11 @@ class MemoryTransaction:
         found = [self._tables.job(key) for key in sorted(set(keys))]
         return [job for job in found if job is not None]
 
-    def held(self, runs: Collection[str], jobs: Collection[JobKey], sessions: Collection[str], /) -> Held:
+    def held(
+        self, runs: Collection[str], jobs: Collection[JobKey], sessions: Collection[str], /
+    ) -> LockedAttempts:
         """See `Transaction.held`."""
-        return Held(self.runs(runs), self.jobs(jobs), self.sessions(sessions, lock=False))
+        return LockedAttempts(self.runs(runs), self.jobs(jobs), self.sessions(sessions, lock=False))
 
     def jobs_of(self, runs: Collection[str], /) -> Sequence[Job]:
         """See `Transaction.jobs_of`."""
@@ -217,10 +219,10 @@ class MemoryTransaction:
         /,
         *,
         pass_over: PassOver = PassOver.NOTHING,
-    ) -> Held:
+    ) -> LockedAttempts:
         """See `Transaction.claimable_by`."""
         jobs = self.claimable(namespace, lanes, limit, pass_over=pass_over)
-        return Held((), jobs, self.sessions([session], lock=False) if jobs else ())
+        return LockedAttempts((), jobs, self.sessions([session], lock=False) if jobs else ())
 
     def due(self, now: Micros, limit: int, /, *, kind: JobKind | None = None) -> Sequence[Job]:
         """See `Transaction.due`."""
@@ -321,7 +323,7 @@ class MemoryTransaction:
         """See `Transaction.plans`."""
         return [self._tables.plans[name] for name in sorted(set(fingerprints)) if name in self._tables.plans]
 
-    def replies(self, keys: Collection[tuple[str, str]], /) -> Sequence[Reply]:
+    def replies(self, keys: Collection[tuple[str, str]], /) -> Sequence[IdempotencyReply]:
         """See `Transaction.replies`."""
         return [self._tables.replies[key] for key in sorted(set(keys)) if key in self._tables.replies]
 
@@ -335,7 +337,7 @@ class MemoryTransaction:
         said = (one for run in sorted(set(runs)) for one in self._tables.annotations.get(run, ()))
         return sorted((one for one in said if one.scope is Scope.RUN), key=lambda one: (one.run, one.place))
 
-    def duties(self, names: Collection[str], /) -> Sequence[Duty]:
+    def duties(self, names: Collection[str], /) -> Sequence[LeaderLease]:
         """See `Transaction.duties`."""
         return [self._tables.duties[name] for name in sorted(set(names)) if name in self._tables.duties]
 
@@ -395,19 +397,23 @@ class MemoryTransaction:
         """See `Transaction.run_keys`."""
         return sorted(key for key in self._tables.runs if key > after)[:limit]
 
-    def unheard(self, namespace: str, sinks: Collection[str], runs: Collection[str], /) -> Sequence[News]:
+    def unheard(
+        self, namespace: str, sinks: Collection[str], runs: Collection[str], /
+    ) -> Sequence[StreamHead]:
         """See `Transaction.unheard`."""
         tables = self._tables
         wanted = [
             sink for sink in tables.sinks.values() if sink.namespace == namespace and sink.name in sinks
         ]
-        found: list[News] = []
+        found: list[StreamHead] = []
         for run in self.runs(runs):
             for sink in wanted:
                 stream = tables.streams.get(StreamKey(sink.key, run.key))
                 heard = 0 if stream is None else stream.head_row
                 if run.namespace == namespace and run.updated_at >= sink.since and heard < run.last_row:
-                    found.append(News(sink=sink.key, run=run.key, head_row=run.last_row, at=run.updated_at))
+                    found.append(
+                        StreamHead(sink=sink.key, run=run.key, head_row=run.last_row, at=run.updated_at)
+                    )
         return sorted(found, key=lambda news: (news.sink, news.run))
 
     def due_runs(self, now: Micros, limit: int, /) -> Sequence[str]:

@@ -7,11 +7,11 @@ from itertools import islice
 from holdfast.ports.changes import (
     AddJob,
     BlockRun,
-    CancelWork,
+    CancelExternalWork,
     Change,
-    CloseJob,
-    CloseJobs,
-    CloseNode,
+    DeleteJob,
+    DeleteJobs,
+    DeleteJobsOfNode,
     UpdateJob,
 )
 from holdfast.ports.persistence import Lane
@@ -46,17 +46,17 @@ class JobOrder:
             case AddJob(job) | UpdateJob(job):
                 self._remove(tables.job(job.key))
                 self._add(job)
-            case CloseJob(key):
+            case DeleteJob(key):
                 self._remove(tables.job(key))
-            case CancelWork(run, node, attempts):
+            case CancelExternalWork(run, node, attempts):
                 for job in checks_of(tables, run, node):
                     self._remove(job)
                     self._add(cancelling(job, attempts))
-            case CloseJobs(run):
+            case DeleteJobs(run):
                 for job in tables.jobs.get(run, {}).values():
                     if job.kind is not JobKind.CANCEL:
                         self._remove(job)
-            case CloseNode(run, node):
+            case DeleteJobsOfNode(run, node):
                 for job in tables.jobs.get(run, {}).values():
                     if job.node == node and job.kind is not JobKind.CANCEL:
                         self._remove(job)

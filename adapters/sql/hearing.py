@@ -19,7 +19,7 @@ from holdfast.ports.hearing import (
     NotesInOrder,
 )
 from holdfast.ports.places import ListPlace
-from holdfast.ports.records import Note
+from holdfast.ports.records import OutputRow
 from holdfast.ports.said import AiCall, AiTotal, Annotation, Artifact
 
 
@@ -58,7 +58,7 @@ def _following(after: ListPlace | None, parameters: dict[str, object]) -> list[s
     return ["(at, id) > (:after_at, :after_id)"]
 
 
-def _notes(dialect: Dialect, link: Link, query: NotesInOrder) -> tuple[Note, ...]:
+def _notes(dialect: Dialect, link: Link, query: NotesInOrder) -> tuple[OutputRow, ...]:
     kinds = dialect.texts(sorted(query.kinds)) if query.kinds else None
     conditions, parameters = _given(
         run=("run = :run", query.run), kinds=(dialect.one_of("kind", "kinds"), kinds)
@@ -71,7 +71,7 @@ def _notes(dialect: Dialect, link: Link, query: NotesInOrder) -> tuple[Note, ...
     return tuple(map(rows.note_from, found))
 
 
-def _progress(dialect: Dialect, link: Link, query: NewestProgress) -> tuple[Note, ...]:
+def _progress(dialect: Dialect, link: Link, query: NewestProgress) -> tuple[OutputRow, ...]:
     columns = ", ".join(rows.NOTE)
     sql = (
         f"SELECT {columns} FROM (SELECT {columns}, row_number() OVER (PARTITION BY job ORDER BY at DESC, id DESC) "

@@ -29,7 +29,7 @@ from holdfast.ports.inspecting import (
     WholeRuns,
 )
 from holdfast.ports.persistence import SlotPlace, Waiting
-from holdfast.ports.records import HistoryRow, ItemPage, Job, Run
+from holdfast.ports.records import HistoryRow, Job, MapItems, Run
 from holdfast.ports.unreadable import NO_SUCH_RUN, Unreadable, first_of_each, unreadable_columns
 
 _RUN: Final = ", ".join(f"r.{name}" for name in rows.RUN)
@@ -53,7 +53,7 @@ _EXAMINED: Final = (
     (Run, "holdfast_runs", "key", rows.RUN, ", ".join(rows.RUN)),
     (Job, "holdfast_jobs", "run", rows.JOB, ", ".join(rows.JOB)),
     (HistoryRow, "holdfast_history", "run", rows.HISTORY, _WITHOUT_VALUES),
-    (ItemPage, "holdfast_map_items", "run", rows.ITEMS, ", ".join(rows.ITEMS)),
+    (MapItems, "holdfast_map_items", "run", rows.ITEMS, ", ".join(rows.ITEMS)),
 )
 """What is looked at column by column: records, table, the column of the run's key, columns, and what is selected."""
 

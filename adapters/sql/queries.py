@@ -66,7 +66,7 @@ from holdfast.ports.records import (
     Job,
     JobKey,
     Micros,
-    Note,
+    OutputRow,
     PlanRow,
     Run,
     RunStatus,
@@ -219,7 +219,7 @@ class Answers:
         found = self._ask(link, sql, run=query.run, type=query.type, limit=query.limit, **given)
         return tuple(map(rows.history_from, found))
 
-    def _notes_of(self, link: Link, query: NotesOf) -> tuple[Note, ...]:
+    def _notes_of(self, link: Link, query: NotesOf) -> tuple[OutputRow, ...]:
         sql = (
             f"SELECT {', '.join(rows.NOTE)} FROM holdfast_attempt_output WHERE run = :run AND id > :after "
             "ORDER BY id LIMIT :limit"
@@ -227,7 +227,7 @@ class Answers:
         found = self._ask(link, sql, run=query.run, after=query.after, limit=query.limit)
         return tuple(map(rows.note_from, found))
 
-    def _last_heartbeat(self, link: Link, query: LastHeartbeat) -> Note | None:
+    def _last_heartbeat(self, link: Link, query: LastHeartbeat) -> OutputRow | None:
         sql = (
             f"SELECT {', '.join(rows.NOTE)} FROM holdfast_attempt_output WHERE run = :run AND job = :job "
             f"AND epoch < :before AND kind = '{HEARTBEAT}' ORDER BY epoch DESC, id DESC LIMIT 1"

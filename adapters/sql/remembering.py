@@ -24,7 +24,7 @@ from holdfast.adapters.sql.writes import WritePlan
 from holdfast.ports.changes import NetChanges
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import Held, Lane
+from holdfast.ports.persistence import Lane, LockedAttempts
 from holdfast.ports.records import Job, JobKey, JobKind, PassOver, Session
 
 
@@ -64,7 +64,7 @@ class RememberingTransaction(SqlTransaction):
         /,
         *,
         pass_over: PassOver = PassOver.NOTHING,
-    ) -> Held:
+    ) -> LockedAttempts:
         """See `Transaction.claimable_by`."""
         found = super().claimable_by(session, namespace, lanes, limit, pass_over=pass_over)
         if len(found.jobs) == 1 and found.sessions and found.jobs[0].kind is JobKind.WORKFLOW:
@@ -72,7 +72,9 @@ class RememberingTransaction(SqlTransaction):
         return found
 
     @override
-    def held(self, runs: Collection[str], jobs: Collection[JobKey], sessions: Collection[str], /) -> Held:
+    def held(
+        self, runs: Collection[str], jobs: Collection[JobKey], sessions: Collection[str], /
+    ) -> LockedAttempts:
         """See `Transaction.held`."""
         keys, pairs = askable(runs), askable_jobs(jobs)
         if self._link.began or self._one is not None or len(keys) != 1 or len(pairs) != 1:
@@ -88,7 +90,9 @@ class RememberingTransaction(SqlTransaction):
         if known is None:
             return super().held(runs, jobs, sessions)  # one of them is not there, or not known
         self._one = known
-        return Held(self._known.note_runs([known.run]), self._known.note_jobs([known.job]), told or ())
+        return LockedAttempts(
+            self._known.note_runs([known.run]), self._known.note_jobs([known.job]), told or ()
+        )
 
     def _read(self, run: str, job: JobKey, steps: int) -> Remembered | None:
         asked: list[tuple[str, Parameters]] = [

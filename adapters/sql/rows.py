@@ -11,19 +11,18 @@ from holdfast.ports.errors import UnreadableRowError
 from holdfast.ports.persistence import CompletedRow, NodeRows, SlotPlace, WaitedFor
 from holdfast.ports.records import (
     ClosePolicy,
-    Duty,
     HistoryRow,
-    ItemPage,
+    IdempotencyReply,
     Job,
     JobKey,
     JobKind,
     JobState,
-    News,
-    Note,
+    LeaderLease,
+    MapItems,
+    OutputRow,
     Payload,
     PlanRow,
     RateWindow,
-    Reply,
     Run,
     RunStatus,
     Session,
@@ -31,6 +30,7 @@ from holdfast.ports.records import (
     Sink,
     SlotName,
     Stream,
+    StreamHead,
     StreamState,
 )
 from holdfast.ports.said import AiCall, AiCallKind, AiTotal, Annotation, Artifact, Scope
@@ -47,11 +47,11 @@ def _fields(record: type[attrs.AttrsInstance]) -> tuple[str, ...]:
 RUN: Final = _fields(Run)
 JOB: Final = _fields(Job)
 HISTORY: Final = ("run", "number", "type", "at", "node", "item", "epoch", "payload", "blob", "data")
-ITEMS: Final = _fields(ItemPage)
+ITEMS: Final = _fields(MapItems)
 PLAN: Final = _fields(PlanRow)
 SESSION: Final = _fields(Session)
-REPLY: Final = _fields(Reply)
-DUTY: Final = _fields(Duty)
+REPLY: Final = _fields(IdempotencyReply)
+DUTY: Final = _fields(LeaderLease)
 ATTRIBUTE: Final = ("pair", "created_at", "run")
 SINK: Final = _fields(Sink)
 STREAM: Final = _fields(Stream)
@@ -145,14 +145,14 @@ def session_from(row: Row) -> Session:
     return Session(**fields)
 
 
-def reply_from(row: Row) -> Reply:
+def reply_from(row: Row) -> IdempotencyReply:
     """Return the reply in a row of `REPLY`."""
-    return Reply(**dict(zip(REPLY, row, strict=True)))
+    return IdempotencyReply(**dict(zip(REPLY, row, strict=True)))
 
 
-def duty_from(row: Row) -> Duty:
+def duty_from(row: Row) -> LeaderLease:
     """Return the duty in a row of `DUTY`."""
-    return Duty(**dict(zip(DUTY, row, strict=True)))
+    return LeaderLease(**dict(zip(DUTY, row, strict=True)))
 
 
 def sink_from(row: Row) -> Sink:
@@ -167,20 +167,20 @@ def stream_from(row: Row) -> Stream:
     return Stream(**fields)
 
 
-def news_from(row: Row) -> News:
+def news_from(row: Row) -> StreamHead:
     """Return the news in a row of a sink, a run, a number and an instant."""
     sink, run, news, at = row
-    return News(sink=sink, run=run, head_row=news, at=at)
+    return StreamHead(sink=sink, run=run, head_row=news, at=at)
 
 
-def news_values(record: News) -> Row:
+def news_values(record: StreamHead) -> Row:
     """Return news as a row of `NEWS`: the stream as it is if there was none before."""
     return (record.sink, record.run, record.head_row, 0, StreamState.READY.value, record.at, 0)
 
 
-def note_from(row: Row) -> Note:
+def note_from(row: Row) -> OutputRow:
     """Return the note in a row of `NOTE`."""
-    return Note(**dict(zip(NOTE, row, strict=True)))
+    return OutputRow(**dict(zip(NOTE, row, strict=True)))
 
 
 def annotation_from(row: Row) -> Annotation:

@@ -16,21 +16,28 @@ from holdfast.adapters.sql.waiting import PLACE, WANTED, Searches
 from holdfast.adapters.sql.writes import WritePlan, is_sure, write_plan
 from holdfast.ports.changes import Change, NetChanges, net_changes
 from holdfast.ports.errors import HoldfastError
-from holdfast.ports.persistence import CompletedRow, Held, Lane, NodeRows, SlotPlace, WaitedFor, Waiting
+from holdfast.ports.persistence import (
+    CompletedRow,
+    Lane,
+    LockedAttempts,
+    NodeRows,
+    SlotPlace,
+    WaitedFor,
+    Waiting,
+)
 from holdfast.ports.records import (
     STAGE_COMPLETED,
-    Duty,
     HistoryRow,
+    IdempotencyReply,
     Job,
     JobKey,
     JobKind,
+    LeaderLease,
     Micros,
-    News,
     PassOver,
     PlanRow,
     RateName,
     RateWindow,
-    Reply,
     Run,
     RunName,
     Session,
@@ -38,6 +45,7 @@ from holdfast.ports.records import (
     SinkName,
     SlotName,
     Stream,
+    StreamHead,
     StreamKey,
 )
 from holdfast.ports.said import Annotation
@@ -129,7 +137,9 @@ class SqlTransaction:
             return self._known.note_jobs(self._locked(self._reads.lock_jobs, parameters, rows.job_from))
         return self._plain(self._reads.jobs, parameters, rows.job_from)
 
-    def held(self, runs: Collection[str], jobs: Collection[JobKey], sessions: Collection[str], /) -> Held:
+    def held(
+        self, runs: Collection[str], jobs: Collection[JobKey], sessions: Collection[str], /
+    ) -> LockedAttempts:
         """See `Transaction.held`."""
         keys, pairs, ids = askable(runs), askable_jobs(jobs), askable(sessions)
         asked: list[tuple[str, Parameters]] = []
@@ -140,7 +150,7 @@ class SqlTransaction:
         if ids:
             asked.append((self._reads.sessions, {"ids": self._dialect.texts(ids)}))
         answers = iter(self._do(lambda: self._locking().queries(asked)) if asked else ())
-        return Held(
+        return LockedAttempts(
             self._known.note_runs([rows.run_from(row) for row in next(answers)] if keys else ()),
             self._known.note_jobs([rows.job_from(row) for row in next(answers)] if pairs else ()),
             [rows.session_from(row) for row in next(answers)] if ids else (),
@@ -171,7 +181,7 @@ class SqlTransaction:
         /,
         *,
         pass_over: PassOver = PassOver.NOTHING,
-    ) -> Held:
+    ) -> LockedAttempts:
         """See `Transaction.claimable_by`."""
         pairs: dict[tuple[str, str], Row] = {}
         for place, lane in enumerate(lanes):
@@ -180,7 +190,7 @@ class SqlTransaction:
                 for definition in askable(lane.definitions):
                     pairs.setdefault((lane.queue, definition), (place, lane.queue, definition, most))
         if not pairs or not is_askable(namespace):
-            return Held((), (), ())
+            return LockedAttempts((), (), ())
         parameters: Parameters = {
             "session": session if is_askable(session) else "",
             "namespace": namespace,
@@ -193,7 +203,7 @@ class SqlTransaction:
         of_job = len(rows.JOB)
         jobs = self._known.note_jobs([rows.job_from(row[:of_job]) for row in found])
         by = found[0][of_job:] if found else ()
-        return Held((), jobs, [rows.session_from(by)] if by and by[0] is not None else ())
+        return LockedAttempts((), jobs, [rows.session_from(by)] if by and by[0] is not None else ())
 
     def due(self, now: Micros, limit: int, /, *, kind: JobKind | None = None) -> Sequence[Job]:
         """See `Transaction.due`."""
@@ -277,7 +287,7 @@ class SqlTransaction:
         """See `Transaction.plans`."""
         return self._by_text(self._reads.plans, "fingerprints", fingerprints, rows.plan_from, lock=False)
 
-    def replies(self, keys: Collection[tuple[str, str]], /) -> Sequence[Reply]:
+    def replies(self, keys: Collection[tuple[str, str]], /) -> Sequence[IdempotencyReply]:
         """See `Transaction.replies`."""
         wanted = sorted(key for key in set(keys) if is_askable(key[0]) and is_askable(key[1]))
         if not wanted:
@@ -297,7 +307,7 @@ class SqlTransaction:
         """See `Transaction.annotations`."""
         return self._by_text(self._reads.annotations, "runs", runs, rows.annotation_from)
 
-    def duties(self, names: Collection[str], /) -> Sequence[Duty]:
+    def duties(self, names: Collection[str], /) -> Sequence[LeaderLease]:
         """See `Transaction.duties`."""
         return self._by_text(self._reads.lock_duties, "names", names, rows.duty_from)
 
@@ -346,7 +356,9 @@ class SqlTransaction:
         """See `Transaction.run_keys`."""
         return self._plain(self._reads.run_keys, {"after": after, "limit": limit}, _first)
 
-    def unheard(self, namespace: str, sinks: Collection[str], runs: Collection[str], /) -> Sequence[News]:
+    def unheard(
+        self, namespace: str, sinks: Collection[str], runs: Collection[str], /
+    ) -> Sequence[StreamHead]:
         """See `Transaction.unheard`."""
         names, keys = askable(sinks), askable(runs)
         if not names or not keys or not is_askable(namespace):

@@ -11,7 +11,7 @@ from holdfast.hosts.infos import error_text
 from holdfast.ports.clock import micros
 from holdfast.ports.json import parse
 from holdfast.ports.mailboxes import mailbox_from
-from holdfast.ports.records import HEARTBEAT, HistoryRow, Job, Micros, Note, Payload, Run, Session
+from holdfast.ports.records import HEARTBEAT, HistoryRow, Job, Micros, OutputRow, Payload, Run, Session
 
 Document = dict[str, object]
 
@@ -77,7 +77,7 @@ def row_document(row: HistoryRow) -> Document:
     }
 
 
-def note_document(note: Note, place: Place | None) -> Document:
+def note_document(note: OutputRow, place: Place | None) -> Document:
     """Return what an attempt said: a line of its log, how far it was, or with a heartbeat."""
     stage, item = place or (None, None)
     return {

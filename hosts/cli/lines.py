@@ -10,7 +10,7 @@ from holdfast.hosts.cli.screen import Screen, one_line, safe, safe_lines, table
 from holdfast.hosts.cli.steps import step_error
 from holdfast.hosts.spans import span
 from holdfast.ports.json import parse
-from holdfast.ports.records import HistoryRow, Note
+from holdfast.ports.records import HistoryRow, OutputRow
 
 _TYPE_STYLES: Final = {
     "completed": "green",
@@ -45,7 +45,7 @@ def add_history_row(rows: Table, screen: Screen, row: HistoryRow) -> None:
     )
 
 
-def note_line(screen: Screen, note: Note, place: Place | None) -> Text:
+def note_line(screen: Screen, note: OutputRow, place: Place | None) -> Text:
     """Return a line of a log."""
     said = cast("dict[str, object]", parse(note.data))
     line = Text.assemble(

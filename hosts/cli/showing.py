@@ -39,7 +39,7 @@ from holdfast.ports.errors import RunCancelledError, RunFailedError
 from holdfast.ports.json import compact, parse
 from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.persistence import NotesOf
-from holdfast.ports.records import TERMINAL, Job, JobKind, JobState, Note, Run, RunStatus, step_of
+from holdfast.ports.records import TERMINAL, Job, JobKind, JobState, OutputRow, Run, RunStatus, step_of
 
 JOBS_SHOWN = 20
 _PAGE = 1_000
@@ -361,11 +361,11 @@ def _show_log(screen: Screen, core: Core, facts: RunFacts) -> None:
         screen.say(Text("Nothing was logged.", style="dim"))
 
 
-def _place(facts: RunFacts, note: Note) -> Place | None:
+def _place(facts: RunFacts, note: OutputRow) -> Place | None:
     return facts.places.get(note.job)
 
 
-def _notes(core: Core, run: Run) -> Iterator[Note]:
+def _notes(core: Core, run: Run) -> Iterator[OutputRow]:
     """Yield what attempts have said, page by page, each in the order in which it was said."""
     after = ""
     while notes := core.stores.persistence.read(NotesOf(run.key, after, _PAGE)):

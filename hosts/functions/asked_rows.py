@@ -12,7 +12,7 @@ from holdfast.hosts.functions.answering import are_small, recorded_answers
 from holdfast.hosts.functions.drive import Drive
 from holdfast.hosts.functions.patience import until_available_in_thread
 from holdfast.hosts.payloads import INLINE_MAX
-from holdfast.kernel.commands import Recorded, RecordedType, Sent, Started, Tells
+from holdfast.kernel.commands import ChildRunStarted, Recorded, RecordedType, Sent, Tells
 from holdfast.kernel.functions.asked import ChildAsked, CloseAsked, TellAsked
 from holdfast.ports.records import ClosePolicy
 
@@ -59,7 +59,7 @@ def _child_row(body: Body, asked: ChildAsked | TellAsked | CloseAsked) -> Record
             tells = Tells(run_id=asked.run, signal=sent)
         kind: RecordedType = "child.cancelling" if tells.signal is None else "child.signalled"
         return Recorded(type=kind, call=asked.call, site=asked.site, tells=tells)
-    child = Started(
+    child = ChildRunStarted(
         run_id=asked.run or child_id(run, asked.call),
         workflow=asked.workflow,
         version=asked.version,

@@ -34,10 +34,10 @@ from holdfast.hosts.process.threads import result_in_thread
 from holdfast.kernel.commands import (
     Blocked,
     Failure,
+    FunctionWaiting,
     JobRecord,
     JobRecorded,
     Outcome,
-    Parked,
     Recorded,
     passed_over,
 )
@@ -81,13 +81,15 @@ async def drive(body: Body, threads: CapacityLimiter) -> Outcome:
     except Exception as error:  # noqa: BLE001  # whatever it is, it is this function's
         first = _first(error)
         if isinstance(first, FencedError):
-            return Parked(seen=0, wake_at=micros(body.parts.clock.now()))  # that is fenced, and so counted
+            return FunctionWaiting(
+                seen=0, wake_at=micros(body.parts.clock.now())
+            )  # that is fenced, and so counted
         run = body.work.run
         _log.exception("run %s (%s@%s) can't be driven", run.id, run.workflow, run.version)
         code = first.code if isinstance(first, CommandError) else "not_driven"
         return blocked(code, error_words(first))
     finally:
-        if (let_go := driver.close(rests=isinstance(outcome, Parked))) is not None:
+        if (let_go := driver.close(rests=isinstance(outcome, FunctionWaiting))) is not None:
             with CancelScope(shield=True):
                 await result_in_thread(let_go)
 
@@ -214,7 +216,7 @@ class _Driver:
             if left:
                 await self._record(drive, left)
         # Whatever a fenced attempt is settled with is fenced too, and so counted.
-        return Parked(seen=drive.seen, wake_at=self._now()) if self._is_fenced else None
+        return FunctionWaiting(seen=drive.seen, wake_at=self._now()) if self._is_fenced else None
 
     def _stir(self) -> None:
         self._stirred.set()
@@ -556,7 +558,7 @@ class _Driver:
             return None
         if self._failure is not None:
             return Blocked(failure=self._failure)
-        parked = Parked(seen=drive.seen, lost_attempts=drive.lost_attempts())
+        parked = FunctionWaiting(seen=drive.seen, lost_attempts=drive.lost_attempts())
         if self._later and self._gives_back(drive, now):
             return attrs.evolve(parked, wake_at=now)  # for whoever drives it next
         at = self._next(drive, now)

@@ -9,7 +9,7 @@ from holdfast.hosts.functions.pulses import Pulses
 from holdfast.hosts.functions.steps import run_step
 from holdfast.hosts.functions.todo import Try
 from holdfast.kernel.authoring.steps import StepStage
-from holdfast.kernel.commands import JobRecord, Outcome, Recorded, StepGave, StepRaised
+from holdfast.kernel.commands import JobRecord, Outcome, QueuedStepCompleted, QueuedStepFailed, Recorded
 from holdfast.kernel.functions.asked import StepAsked
 
 
@@ -27,8 +27,8 @@ async def run_queued(body: Body, threads: CapacityLimiter) -> Outcome:
         pulses.flush()
     assert isinstance(recorded, Recorded)
     if recorded.output is not None:
-        return StepGave(output=recorded.output)
-    return StepRaised(error=recorded.error or "{}", retry_at=recorded.retry_at)
+        return QueuedStepCompleted(output=recorded.output)
+    return QueuedStepFailed(error=recorded.error or "{}", retry_at=recorded.retry_at)
 
 
 def _never(_: Recorded) -> JobRecord:

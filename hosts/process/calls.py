@@ -22,7 +22,7 @@ from holdfast.kernel.commands import (
     Attempt,
     Completed,
     Failed,
-    Held,
+    HeldAttempt,
     JobClaim,
     JobHeartbeat,
     JobRelease,
@@ -32,10 +32,10 @@ from holdfast.kernel.commands import (
     JobSettled,
     JobsWoken,
     JobWakeDue,
+    QueuedStepFailed,
     RunsAdmitted,
     SessionClose,
     SessionOpen,
-    StepRaised,
     admissions,
 )
 from holdfast.ports.clock import micros
@@ -215,7 +215,7 @@ class StoreCalls:
                 )
             else:
                 self.counts.settled += 1
-                self.counts.failed += isinstance(command.outcome, Failed | StepRaised)
+                self.counts.failed += isinstance(command.outcome, Failed | QueuedStepFailed)
                 opened = opened or (answer.run_status == "running" and (answer.next is None or answer.more))
                 if answer.retry_at is not None:
                     retries.append(answer.retry_at)
@@ -423,9 +423,9 @@ class StoreCalls:
         except HoldfastError as error:
             _log.info("could not leave maintenance to others, they take it later: %s", error)
 
-    def _held(self, attempt: Attempt) -> Held:
+    def _held(self, attempt: Attempt) -> HeldAttempt:
         runtime = self.said.get(attempt)
-        return Held(job=attempt.job, epoch=attempt.epoch, said=runtime.take_said() if runtime else ())
+        return HeldAttempt(job=attempt.job, epoch=attempt.epoch, said=runtime.take_said() if runtime else ())
 
     def _settle_all(self, settles: Sequence[JobSettle]) -> list[JobSettled | CommandError]:
         try:

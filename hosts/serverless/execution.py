@@ -19,13 +19,13 @@ from holdfast.kernel.commands import (
     Attempt,
     Failed,
     Failure,
-    Held,
+    HeldAttempt,
     JobExecuted,
     JobHeartbeat,
     JobRelease,
     JobSettle,
     JobSettled,
-    StepRaised,
+    QueuedStepFailed,
     passed_over_beside,
 )
 from holdfast.kernel.kernel import Kernel
@@ -161,7 +161,7 @@ class AttemptExecutor:
                 raise answer
             if answer.status == "settled":
                 log_settled(by_job[settle.job], settle, answer)
-            failed = isinstance(settle.outcome, Failed | StepRaised)
+            failed = isinstance(settle.outcome, Failed | QueuedStepFailed)
             statuses.append("fenced" if answer.status == "fenced" else "failed" if failed else "completed")
         return statuses
 
@@ -222,7 +222,7 @@ class AttemptExecutor:
         while True:
             await anyio.sleep(self._heartbeat_interval or HEARTBEAT_INTERVAL)
             held = tuple(
-                Held(job=job, epoch=bodies[job].attempt.epoch, said=bodies[job].runtime.take_said())
+                HeldAttempt(job=job, epoch=bodies[job].attempt.epoch, said=bodies[job].runtime.take_said())
                 for job in list(scopes)
             )
             command = JobHeartbeat(namespace=self._core.namespace, attempts=held)

@@ -3,7 +3,7 @@
 from typing import ClassVar, Final, Literal
 
 from holdfast.kernel.commands.command import Command
-from holdfast.kernel.commands.jobs import Sent, Started
+from holdfast.kernel.commands.jobs import ChildRunStarted, Sent
 from holdfast.kernel.plan import RatePlan
 from holdfast.ports.frozen import frozen
 from holdfast.ports.records import HistoryRow, Micros, Payload, RunStatus
@@ -89,7 +89,7 @@ class Recorded:
     retry_at: Micros | None = None
     due: Micros | None = None
     started_at: Micros | None = None
-    child: Started | None = None
+    child: ChildRunStarted | None = None
     tells: Tells | None = None
     undoes: str | None = None
     queued: Queued | None = None

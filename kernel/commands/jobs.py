@@ -141,7 +141,7 @@ class Completed:
 
 
 @frozen(kw_only=True)
-class Expanded:
+class MapExpanded:
     """The map goes over these."""
 
     tag: ClassVar[str] = "map_expanded"
@@ -162,7 +162,7 @@ class ResultRefused(Failed):
 
 
 @frozen(kw_only=True)
-class StepGave:
+class QueuedStepCompleted:
     """The step of a queue gave this."""
 
     tag: ClassVar[str] = "step_completed"
@@ -170,7 +170,7 @@ class StepGave:
 
 
 @frozen(kw_only=True)
-class StepRaised:
+class QueuedStepFailed:
     """The step of a queue raised: `error` is the JSON text of what. Without `retry_at` it is not tried again."""
 
     tag: ClassVar[str] = "step_failed"
@@ -179,7 +179,7 @@ class StepRaised:
 
 
 @frozen(kw_only=True)
-class Tested:
+class ConditionEvaluated:
     """The test of a group said so: do its first node, or the other one."""
 
     tag: ClassVar[str] = "condition_evaluated"
@@ -201,7 +201,7 @@ class Suspended:
 
 
 @frozen(kw_only=True)
-class NotYet:
+class NotReady:
     """The work elsewhere is not done. It is checked again after as many microseconds, or as before."""
 
     tag: ClassVar[str] = "not_ready"
@@ -220,7 +220,7 @@ class Cancelled:
 
 
 @frozen(kw_only=True)
-class Started:
+class ChildRunStarted:
     """The stage is a run of another pipeline: it is created with this, and its parent waits for its end."""
 
     tag: ClassVar[str] = "child_started"
@@ -232,7 +232,7 @@ class Started:
 
 
 @frozen(kw_only=True)
-class Parked:
+class FunctionWaiting:
     """The function waits. It has been told the rows up to number `seen`: if there are more, it is driven again at once.
 
     `wake_at` is when time is to go on for it; None: it waits for what somebody else brings. `lost_attempts` as in
@@ -261,7 +261,7 @@ class Sent:
 
 
 @frozen(kw_only=True)
-class SentOn:
+class CarriedUpdate:
     """An update that nobody has begun with: with its arguments, as row `again` of the generation before.
 
     `key` is the idempotency key under which it was asked for, `checked` as in `Sent`.
@@ -275,7 +275,7 @@ class SentOn:
 
 
 @frozen(kw_only=True)
-class ShownOn:
+class CarriedValue:
     """A value that the function shows, under this name."""
 
     name: str
@@ -283,7 +283,7 @@ class ShownOn:
 
 
 @frozen(kw_only=True)
-class Continued:
+class ContinuedAsNew:
     """The function goes on as a new generation of its run: as this workflow, with this input and an empty history.
 
     It has been told the rows up to number `seen`. `updates` are those among these that it has not begun with: the new
@@ -296,8 +296,8 @@ class Continued:
     version: str
     input: Payload
     seen: int
-    updates: tuple[SentOn, ...] = ()
-    published: tuple[ShownOn, ...] = ()
+    updates: tuple[CarriedUpdate, ...] = ()
+    published: tuple[CarriedValue, ...] = ()
 
 
 @frozen(kw_only=True)
@@ -310,33 +310,33 @@ class Blocked:
 
 Outcome = (
     Completed
-    | Expanded
+    | MapExpanded
     | Failed
-    | StepGave
-    | StepRaised
-    | Tested
+    | QueuedStepCompleted
+    | QueuedStepFailed
+    | ConditionEvaluated
     | Suspended
-    | NotYet
+    | NotReady
     | Cancelled
-    | Started
-    | Parked
+    | ChildRunStarted
+    | FunctionWaiting
     | Blocked
-    | Continued
+    | ContinuedAsNew
 )
 
 
-SaidKind = Literal["log", "progress", "annotation", "artifact", "ai_call", "heartbeat"]
+OutputKind = Literal["log", "progress", "annotation", "artifact", "ai_call", "heartbeat"]
 
 
 @frozen(kw_only=True)
-class Said:
+class AttemptOutput:
     """Something that an attempt says while it runs. `data` is JSON text.
 
-    That of an annotation, an artifact and a call is that of a `SaidAnnotation`, a `SaidArtifact` and a `SaidAiCall`;
-    that of a heartbeat is its details, a value.
+    That of an annotation, an artifact and a call is that of a `AnnotationOutput`, a `ArtifactOutput` and a
+    `AiCallOutput`; that of a heartbeat is its details, a value.
     """
 
-    kind: SaidKind
+    kind: OutputKind
     at: Micros
     data: str
 
@@ -388,7 +388,7 @@ class JobSettle(Command[JobSettled]):
     outcome: Outcome
     started_at: Micros | None = None
     host: str = ""
-    said: tuple[Said, ...] = ()
+    said: tuple[AttemptOutput, ...] = ()
     take_next: str | None = None
     events: tuple[Published, ...] = ()
     received: tuple[int, ...] = ()
@@ -413,12 +413,12 @@ class JobRelease(Command[JobReleased]):
 
 
 @frozen(kw_only=True)
-class Held:
+class HeldAttempt:
     """An attempt that its holder believes to hold, and what it has said since the last heartbeat."""
 
     job: str
     epoch: int
-    said: tuple[Said, ...] = ()
+    said: tuple[AttemptOutput, ...] = ()
 
 
 @frozen(kw_only=True)
@@ -433,7 +433,7 @@ class JobHeartbeat(Command[JobsHeld]):
     """Ask which attempts are still held, and store what they have said."""
 
     type: ClassVar[Literal["job.heartbeat"]] = "job.heartbeat"
-    attempts: tuple[Held, ...]
+    attempts: tuple[HeldAttempt, ...]
 
 
 @frozen(kw_only=True)

@@ -114,7 +114,7 @@ class RunAnnotate(Command[RunAnnotated]):
 
 
 @frozen(kw_only=True)
-class SaidAnnotation:
+class AnnotationOutput:
     """The data of what is `Said` as `annotation`."""
 
     name: str = attrs.field(validator=_text(NAME_MAX, 1))
@@ -126,7 +126,7 @@ class SaidAnnotation:
 
 
 @frozen(kw_only=True)
-class SaidArtifact:
+class ArtifactOutput:
     """The data of what is `Said` as `artifact`. Stored with a settle only, and not if the body failed."""
 
     name: str = attrs.field(validator=_text(NAME_MAX, 1))
@@ -137,7 +137,7 @@ class SaidArtifact:
 
 
 @frozen(kw_only=True)
-class SaidAiCall:
+class AiCallOutput:
     """The data of what is `Said` as `ai_call`. See `AiCall`."""
 
     id: str | None = attrs.field(default=None, validator=_text(64, 1))

@@ -75,7 +75,7 @@ class LeaseReapStale(Command[LeasesReaped]):
 
 
 @frozen(kw_only=True)
-class DutyTaken:
+class LeaderAcquired:
     """Whether this session has the duty now, and until when whoever has it does."""
 
     taken: bool
@@ -83,10 +83,10 @@ class DutyTaken:
 
 
 @frozen(kw_only=True)
-class DutyTake(Command[DutyTaken]):
+class LeaderAcquire(Command[LeaderAcquired]):
     """Ask to be the one who does a duty for the next `lease` microseconds."""
 
-    type: ClassVar[Literal["duty.take"]] = "duty.take"
+    type: ClassVar[Literal["leader.acquire"]] = "leader.acquire"
     name: str
     session: str
     lease: Micros

@@ -12,7 +12,7 @@ from holdfast.kernel.plan import Plan
 from holdfast.kernel.rates import Rates, queued_rates
 from holdfast.kernel.slots import holders, line_of
 from holdfast.kernel.state import Decision, Reads, State, WaitingJobs, WaitingRuns
-from holdfast.ports.changes import AddSlot, Change, UpdateJob, UpdateRun
+from holdfast.ports.changes import AddConcurrencyLimit, Change, UpdateJob, UpdateRun
 from holdfast.ports.clock import Ids
 from holdfast.ports.frozen import evolve
 from holdfast.ports.persistence import Waiting
@@ -45,7 +45,7 @@ class Slots:
             self._full.add(slot)
             return False
         self._used[slot] += 1
-        added = AddSlot(slot)
+        added = AddConcurrencyLimit(slot)
         # A slot that nobody has had yet can't be locked: of two that add it, one conflicts, and counts again.
         if slot not in self._state.tables.slots and added not in self.changes:
             self.changes.append(added)

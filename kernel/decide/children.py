@@ -3,7 +3,7 @@
 from typing import cast
 
 from holdfast.kernel.advance import stage_completed
-from holdfast.kernel.commands import Failure, Recorded, RunCreate, RunDeliver, RunDelivered, Started
+from holdfast.kernel.commands import ChildRunStarted, Failure, Recorded, RunCreate, RunDeliver, RunDelivered
 from holdfast.kernel.decide.admissions import admits_jobs
 from holdfast.kernel.decide.failures import fail_stage
 from holdfast.kernel.decide.leases import named_job
@@ -13,7 +13,7 @@ from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.plan import Plan
 from holdfast.kernel.progress import progress_from
 from holdfast.kernel.state import Decision, Reads, State
-from holdfast.ports.changes import CloseJob, UpdateRun
+from holdfast.ports.changes import DeleteJob, UpdateRun
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, UnknownWorkflowError
 from holdfast.ports.frozen import evolve
@@ -32,7 +32,7 @@ from holdfast.ports.records import (
 
 
 def start_child(
-    state: State, draft: RunDraft, run: Run, job: Job, child: Started, now: Micros, ids: Ids
+    state: State, draft: RunDraft, run: Run, job: Job, child: ChildRunStarted, now: Micros, ids: Ids
 ) -> Decision[tuple[str, ...]] | Failure:
     """Create the run that a job stands for, which waits for its end; or say why that can't be.
 
@@ -75,7 +75,7 @@ def begin_child(
 
 
 def _created(
-    state: State, run: Run, job: Job, child: Started, now: Micros, ids: Ids
+    state: State, run: Run, job: Job, child: ChildRunStarted, now: Micros, ids: Ids
 ) -> Decision[tuple[str, ...]]:
     plan = state.workflows.get((child.workflow, child.version))
     if plan is None:
@@ -117,7 +117,7 @@ def decide_deliver(state: State, command: RunDeliver, now: Micros, _: Ids) -> De
         raise InvalidCommandError(
             f"job {command.job} is owed to {parse(owed.input_ref)}, not to {command.parent}"
         )
-    closed = CloseJob(owed.key)
+    closed = DeleteJob(owed.key)
     if command.parent is None:
         return Decision(RunDelivered(status="closed"), (closed,))
     child, waiting = state.tables.runs[owed.run], state.tables.job(named_job(command.parent))

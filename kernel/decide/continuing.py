@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import cast
 
-from holdfast.kernel.commands import Continued, Failure, JobSettled, SentOn
+from holdfast.kernel.commands import CarriedUpdate, ContinuedAsNew, Failure, JobSettled
 from holdfast.kernel.decide.admissions import INPUT_ROW, begin_run
 from holdfast.kernel.decide.handover import hand_on, handed_rows
 from holdfast.kernel.decide.records import block
@@ -22,7 +22,7 @@ from holdfast.ports.said import Scope
 
 
 def continued(
-    state: State, run: Run, job: Job, goes_on: Continued, now: Micros, ids: Ids
+    state: State, run: Run, job: Job, goes_on: ContinuedAsNew, now: Micros, ids: Ids
 ) -> Decision[JobSettled]:
     """End a generation whose function goes on, and store the next one. Blocks the run if its code is not known here."""
     known = state.workflows.get((goes_on.workflow, goes_on.version))
@@ -51,7 +51,7 @@ def continued(
     return Decision(reply, changes, (*before.hints, *after.hints))
 
 
-def _ended(run: Run, goes_on: Continued, plan: Plan, now: Micros) -> RunDraft:
+def _ended(run: Run, goes_on: ContinuedAsNew, plan: Plan, now: Micros) -> RunDraft:
     """End the generation. Whoever waits for the run waits for the next one, which has its parent."""
     draft = RunDraft(evolve(run, parent=None), now)
     facts: dict[str, object] = {"generation": run.generation + 1, "definition": plan.definition}
@@ -63,7 +63,7 @@ def _ended(run: Run, goes_on: Continued, plan: Plan, now: Micros) -> RunDraft:
 def _begun(
     state: State,
     run: Run,
-    goes_on: Continued,
+    goes_on: ContinuedAsNew,
     plan: Plan,
     unseen: tuple[HistoryRow, ...],
     key: str,
@@ -122,16 +122,16 @@ def _begun(
     return draft
 
 
-def _asked_since(unseen: tuple[HistoryRow, ...]) -> Iterator[SentOn]:
+def _asked_since(unseen: tuple[HistoryRow, ...]) -> Iterator[CarriedUpdate]:
     return (sent_on(row) for row in unseen if row.type == "update.received")
 
 
-def sent_on(row: HistoryRow) -> SentOn:
+def sent_on(row: HistoryRow) -> CarriedUpdate:
     """Return the update of a row, as it goes on to the next generation."""
     facts = cast("Mapping[str, object]", parse(row.data or "{}"))
     assert row.payload is not None
     key = facts.get("key")
-    return SentOn(
+    return CarriedUpdate(
         update=str(facts["update"]),
         arguments=row.payload,
         again=row.number,

@@ -10,7 +10,7 @@ from holdfast.kernel.plan import Plan, stage_of
 from holdfast.kernel.progress import Progress
 from holdfast.kernel.state import State
 from holdfast.kernel.work import is_over
-from holdfast.ports.changes import Change, CloseJob, UpdateJob
+from holdfast.ports.changes import Change, DeleteJob, UpdateJob
 from holdfast.ports.frozen import frozen
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import CompletedRow
@@ -76,7 +76,7 @@ def put_right(
         for job in debts.astray
     )
     return (
-        *(CloseJob(job.key) for job in debts.extra),
+        *(DeleteJob(job.key) for job in debts.extra),
         *(UpdateJob(rested(job, now, now, run.status)) for job in resting),
     )
 

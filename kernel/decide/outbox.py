@@ -18,18 +18,18 @@ from holdfast.kernel.commands import (
     StreamLease,
 )
 from holdfast.kernel.decide.sinks import types_of, with_failure, with_success
-from holdfast.kernel.state import Decision, DueStreams, Parked, Reads, State, Unheard
-from holdfast.ports.changes import AddNews, Change, UpdateSink, UpdateStream
+from holdfast.kernel.state import DeadLettered, Decision, DueStreams, Reads, State, Unheard
+from holdfast.ports.changes import AdvanceStreams, Change, UpdateSink, UpdateStream
 from holdfast.ports.clock import Ids
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.records import (
     HistoryRow,
     Micros,
-    News,
     Run,
     Sink,
     SinkName,
     Stream,
+    StreamHead,
     StreamKey,
     StreamState,
 )
@@ -48,14 +48,16 @@ _DELAY_MIN: Final[Micros] = 1_000_000
 _DELAY_MAX: Final[Micros] = 300_000_000
 
 
-def news_of(rows: Iterable[HistoryRow], runs: Mapping[str, Run], sinks: Sequence[Sink]) -> list[AddNews]:
+def news_of(
+    rows: Iterable[HistoryRow], runs: Mapping[str, Run], sinks: Sequence[Sink]
+) -> list[AdvanceStreams]:
     """Return what sinks are to know of rows that are about to be stored."""
     last: dict[str, HistoryRow] = {}
     for row in rows:
         if row.run not in last or last[row.run].number < row.number:
             last[row.run] = row
     return [
-        AddNews(News(sink=sink.key, run=key, head_row=row.number, at=row.at))
+        AdvanceStreams(StreamHead(sink=sink.key, run=key, head_row=row.number, at=row.at))
         for key, row in last.items()
         for sink in sinks
         if sink.namespace == runs[key].namespace
@@ -221,7 +223,7 @@ def decide_sweep(state: State, command: OutboxSweep, now: Micros, _: Ids) -> Dec
         if (sink := state.tables.sink_named(SinkName(command.namespace, name))) is not None
     ]
     known = tuple(sinks)
-    changes: list[Change] = [AddNews(attrs.evolve(news, at=now)) for news in found.news]
+    changes: list[Change] = [AdvanceStreams(attrs.evolve(news, at=now)) for news in found.news]
     began = command.began
     if found.next is None and began is not None:
         walked = [attrs.evolve(sink, swept_at=began) for sink in sinks if not is_walked(sink)]
@@ -282,8 +284,8 @@ def _due(command: OutboxFlush) -> DueStreams:
     return DueStreams(command.namespace, command.sink, command.limit)
 
 
-def _parked(command: DeadLetterReplay) -> Parked:
-    return Parked(command.namespace, command.sink, command.run_id, command.limit)
+def _parked(command: DeadLetterReplay) -> DeadLettered:
+    return DeadLettered(command.namespace, command.sink, command.run_id, command.limit)
 
 
 def _unheard(command: OutboxSweep) -> Unheard:

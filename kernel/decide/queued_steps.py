@@ -5,7 +5,14 @@ from typing import Any, cast
 
 from attrs import asdict, evolve
 
-from holdfast.kernel.commands import JobSettle, JobSettled, Queued, Recorded, StepGave, StepRaised
+from holdfast.kernel.commands import (
+    JobSettle,
+    JobSettled,
+    Queued,
+    QueuedStepCompleted,
+    QueuedStepFailed,
+    Recorded,
+)
 from holdfast.kernel.decide.signals import wake_driver
 from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.functions import limits
@@ -132,12 +139,12 @@ def step_settled(
     draft = RunDraft(run, now)
     retry_at: Micros | None = None
     match command.outcome:
-        case StepGave(output=output):
+        case QueuedStepCompleted(output=output):
             _end(state, draft, run, job, STEP_COMPLETED, circumstances, now, output=output)
-        case StepRaised(error=error, retry_at=int(at)) if job.tries < job.max_attempts:
+        case QueuedStepFailed(error=error, retry_at=int(at)) if job.tries < job.max_attempts:
             retry_at = max(at, now)
             _try_again(state, draft, run, job, {**circumstances, "error": parse(error)}, retry_at)
-        case StepRaised(error=error):
+        case QueuedStepFailed(error=error):
             _end(state, draft, run, job, STEP_FAILED, {**circumstances, "error": parse(error)}, now)
         case other:
             raise AssertionError(f"{other} ends no step")

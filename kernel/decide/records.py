@@ -6,10 +6,10 @@ from typing import cast
 from holdfast.kernel.commands import (
     UPDATE_ANSWERS,
     Failure,
+    FunctionWaiting,
     JobRecord,
     JobRecorded,
     JobSettled,
-    Parked,
     Recorded,
 )
 from holdfast.kernel.decide.children import begin_child
@@ -215,7 +215,7 @@ def having_received(run: Run, numbers: Sequence[int]) -> Run:
     return evolve(run, mailbox=mailbox_from(run.mailbox).received(numbers).to_text())
 
 
-def park(before: Run, run: Run, job: Job, parked: Parked, now: Micros) -> Decision[JobSettled]:
+def park(before: Run, run: Run, job: Job, parked: FunctionWaiting, now: Micros) -> Decision[JobSettled]:
     """Let a function rest, unless there are rows that it has not been told: then it is driven again at once.
 
     `before` is its run as it was before what it has received was taken into account.

@@ -3,7 +3,7 @@
 from holdfast.kernel.commands import RunRemove, RunRemoved
 from holdfast.kernel.decide.runs import is_older, named_run
 from holdfast.kernel.state import Decision, Leavings, Reads, State
-from holdfast.ports.changes import RemoveRun
+from holdfast.ports.changes import DeleteRun
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import RemoveRefusedError
 from holdfast.ports.records import TERMINAL, JobKind, Micros, Run, RunName
@@ -23,7 +23,7 @@ def decide_remove(state: State, command: RunRemove, now: Micros, _: Ids) -> Deci
     left = state.leavings[run.name]
     _check(run, left, state)
     changes = tuple(
-        RemoveRun(key, tuple(stream.key for stream in left.streams if stream.run == key)) for key in left.runs
+        DeleteRun(key, tuple(stream.key for stream in left.streams if stream.run == key)) for key in left.runs
     )
     return Decision(RunRemoved(removed=True, runs=left.runs, inputs=left.inputs), changes)
 

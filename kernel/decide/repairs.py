@@ -19,7 +19,7 @@ from holdfast.kernel.progress import (
     progress_from,
 )
 from holdfast.kernel.state import Decision, Reads, State, Unsound
-from holdfast.ports.changes import AddJob, Change, CloseJob
+from holdfast.ports.changes import AddJob, Change, DeleteJob
 from holdfast.ports.clock import Ids
 from holdfast.ports.frozen import evolve
 from holdfast.ports.json import canonical, parse
@@ -105,7 +105,7 @@ def _cleared(state: State, run: Run, jobs: Sequence[Job], now: Micros, *, tell: 
     if tells:
         draft.owe_parent()
     paid = put_right(draft, state, run, state.plan_of(run), debts, now) if debts else ()
-    return (*draft.changes(), *(CloseJob(job.key) for job in jobs), *paid)
+    return (*draft.changes(), *(DeleteJob(job.key) for job in jobs), *paid)
 
 
 def _mended(

@@ -5,22 +5,22 @@ from typing import TypeVar
 
 from holdfast.kernel.codec import from_data
 from holdfast.kernel.commands import (
+    AiCallOutput,
+    AnnotationOutput,
+    ArtifactOutput,
+    AttemptOutput,
     JobHeartbeat,
     JobSettle,
     RunAnnotate,
     RunAnnotated,
-    Said,
-    SaidAiCall,
-    SaidAnnotation,
-    SaidArtifact,
 )
 from holdfast.kernel.commands.said import NamedValue
 from holdfast.kernel.state import Decision, Reads, State
-from holdfast.ports.changes import AddAiCall, AddAnnotation, AddArtifact, AddNote, Change
+from holdfast.ports.changes import AddAiCall, AddAnnotation, AddArtifact, AddAttemptOutput, Change
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, RunNotFoundError
 from holdfast.ports.json import parse
-from holdfast.ports.records import Job, Micros, Note, Run, RunName, job_key
+from holdfast.ports.records import Job, Micros, OutputRow, Run, RunName, job_key
 from holdfast.ports.said import Actor, AiCall, Annotation, Artifact, Scope
 
 T = TypeVar("T")
@@ -100,7 +100,7 @@ def said_before(state: State) -> set[tuple[str, str, str]]:
 def said_changes(
     job: Job,
     epoch: int,
-    said: Iterable[Said],
+    said: Iterable[AttemptOutput],
     ids: Ids,
     known: set[tuple[str, str, str]],
     *,
@@ -115,7 +115,7 @@ def said_changes(
     for one in said:
         match one.kind:
             case "log" | "progress" | "heartbeat":
-                changes.append(AddNote(_note(job, epoch, one, ids)))
+                changes.append(AddAttemptOutput(_note(job, epoch, one, ids)))
             case "annotation":
                 told = _annotation(one)
                 under = (job.run, told.key or "", told.name)
@@ -139,17 +139,17 @@ def _check_place(state: State, run: Run, command: RunAnnotate) -> None:
         raise InvalidCommandError(f"run {run.id!r} has no stage {command.stage!r}")
 
 
-def _note(job: Job, epoch: int, said: Said, ids: Ids) -> Note:
-    return Note(
+def _note(job: Job, epoch: int, said: AttemptOutput, ids: Ids) -> OutputRow:
+    return OutputRow(
         id=ids.new(), run=job.run, job=job.number, epoch=epoch, at=said.at, kind=said.kind, data=said.data
     )
 
 
-def _annotation(said: Said) -> SaidAnnotation:
-    return _data(said, SaidAnnotation)
+def _annotation(said: AttemptOutput) -> AnnotationOutput:
+    return _data(said, AnnotationOutput)
 
 
-def _annotated(job: Job, epoch: int, at: Micros, said: SaidAnnotation, ids: Ids) -> Annotation:
+def _annotated(job: Job, epoch: int, at: Micros, said: AnnotationOutput, ids: Ids) -> Annotation:
     actor: Actor = said.actor
     of_stage = said.scope is not Scope.RUN
     return Annotation(
@@ -172,8 +172,8 @@ def _annotated(job: Job, epoch: int, at: Micros, said: SaidAnnotation, ids: Ids)
     )
 
 
-def _artifact(job: Job, epoch: int, said: Said) -> Artifact:
-    told = _data(said, SaidArtifact)
+def _artifact(job: Job, epoch: int, said: AttemptOutput) -> Artifact:
+    told = _data(said, ArtifactOutput)
     return Artifact(
         run=job.run,
         job=job.number,
@@ -189,8 +189,8 @@ def _artifact(job: Job, epoch: int, said: Said) -> Artifact:
     )
 
 
-def _ai_call(job: Job, epoch: int, said: Said, ids: Ids) -> AiCall:
-    told = _data(said, SaidAiCall)
+def _ai_call(job: Job, epoch: int, said: AttemptOutput, ids: Ids) -> AiCall:
+    told = _data(said, AiCallOutput)
     return AiCall(
         run=job.run,
         at=said.at,
@@ -215,7 +215,7 @@ def _ai_call(job: Job, epoch: int, said: Said, ids: Ids) -> AiCall:
     )
 
 
-def _data(said: Said, kind: type[T]) -> T:
+def _data(said: AttemptOutput, kind: type[T]) -> T:
     try:
         return from_data(parse(said.data), kind)
     except ValueError:

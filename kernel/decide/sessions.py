@@ -3,9 +3,9 @@
 from itertools import groupby
 
 from holdfast.kernel.commands import (
-    DutyTake,
-    DutyTaken,
     Failure,
+    LeaderAcquire,
+    LeaderAcquired,
     LeaseReapStale,
     LeasesReaped,
     SessionClose,
@@ -23,16 +23,16 @@ from holdfast.kernel.decide.records import block_run
 from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.state import Decision, Expired, Lost, Reads, State
 from holdfast.kernel.work import LOST_WORKER
-from holdfast.ports.changes import AddDuty, Change, PutDuty, PutSession
+from holdfast.ports.changes import AddLeader, Change, PutSession, UpdateLeader
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import SessionLostError
 from holdfast.ports.frozen import evolve
 from holdfast.ports.records import (
     TERMINAL,
-    Duty,
     Job,
     JobKind,
     JobState,
+    LeaderLease,
     Micros,
     Run,
     Session,
@@ -167,22 +167,22 @@ def free_lost(state: State, draft: RunDraft, run: Run, job: Job, now: Micros) ->
     return True
 
 
-def reads_of_duty(command: DutyTake) -> Reads:
+def reads_of_duty(command: LeaderAcquire) -> Reads:
     """Lock the duty."""
     return Reads(duties=(command.name,), sessions=(command.session,))
 
 
-def decide_duty(state: State, command: DutyTake, now: Micros, _: Ids) -> Decision[DutyTaken]:
+def decide_duty(state: State, command: LeaderAcquire, now: Micros, _: Ids) -> Decision[LeaderAcquired]:
     """Give it to the session if it is free, expired, or its own already."""
     _open_session(state, command.session)
     duty = state.tables.duties.get(command.name)
     if duty is not None and duty.expires_at > now and duty.session != command.session:
-        return Decision(DutyTaken(taken=False, expires_at=duty.expires_at))
+        return Decision(LeaderAcquired(taken=False, expires_at=duty.expires_at))
     until = now + command.lease
-    taken = Duty(name=command.name, session=command.session, expires_at=until)
+    taken = LeaderLease(name=command.name, session=command.session, expires_at=until)
     # A duty that nobody has had yet can't be locked: of two that add it, one conflicts, and looks again.
-    change = AddDuty(taken) if duty is None else PutDuty(taken)
-    return Decision(DutyTaken(taken=True, expires_at=until), (change,))
+    change = AddLeader(taken) if duty is None else UpdateLeader(taken)
+    return Decision(LeaderAcquired(taken=True, expires_at=until), (change,))
 
 
 def _open_session(state: State, session: str) -> Session:

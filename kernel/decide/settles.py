@@ -7,21 +7,21 @@ from holdfast.kernel.advance import map_expanded, node_tested, stage_completed
 from holdfast.kernel.commands import (
     Blocked,
     Cancelled,
+    ChildRunStarted,
     Completed,
-    Continued,
-    Expanded,
+    ConditionEvaluated,
+    ContinuedAsNew,
     Failed,
     Failure,
+    FunctionWaiting,
     JobSettle,
     JobSettled,
-    NotYet,
+    MapExpanded,
+    NotReady,
     Outcome,
-    Parked,
-    Started,
-    StepGave,
-    StepRaised,
+    QueuedStepCompleted,
+    QueuedStepFailed,
     Suspended,
-    Tested,
 )
 from holdfast.kernel.commands.jobs import ResultRefused
 from holdfast.kernel.decide.admissions import admits_jobs
@@ -45,7 +45,7 @@ from holdfast.kernel.draft import RunDraft, Taker
 from holdfast.kernel.plan import MapPlan
 from holdfast.kernel.progress import MapProgress, progress_from
 from holdfast.kernel.state import Decision, Reads, State
-from holdfast.ports.changes import AddItems, Change, UpdateJob
+from holdfast.ports.changes import AddMapItems, Change, UpdateJob
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.events import EVENT_BYTES_MAX, USER_EVENTS, is_event_type
@@ -55,9 +55,9 @@ from holdfast.ports.records import (
     STAGE_COMPLETED,
     STAGE_EXPANDED,
     STAGE_TESTED,
-    ItemPage,
     Job,
     JobKind,
+    MapItems,
     Micros,
     Payload,
     Run,
@@ -69,14 +69,14 @@ PAGE_BYTES_MAX: Final = 32_768
 PAGE_ITEMS_MAX: Final = 100
 _OUTCOMES: Final[dict[JobKind, tuple[type[Outcome], ...]]] = {
     JobKind.STAGE: (Completed, Suspended, Failed, Blocked),
-    JobKind.EXPAND_MAP: (Expanded, Failed, Blocked),
-    JobKind.CONDITION: (Tested, Failed, Blocked),
-    JobKind.POLL: (Completed, NotYet, Failed, Blocked),
+    JobKind.EXPAND_MAP: (MapExpanded, Failed, Blocked),
+    JobKind.CONDITION: (ConditionEvaluated, Failed, Blocked),
+    JobKind.POLL: (Completed, NotReady, Failed, Blocked),
     JobKind.CANCEL: (Cancelled, Failed),
-    JobKind.CHILD: (Started, Failed, Blocked),
+    JobKind.CHILD: (ChildRunStarted, Failed, Blocked),
     JobKind.DELIVER: (),
-    JobKind.WORKFLOW: (Completed, Failed, Cancelled, Parked, Blocked, Continued),
-    JobKind.STEP: (StepGave, StepRaised),
+    JobKind.WORKFLOW: (Completed, Failed, Cancelled, FunctionWaiting, Blocked, ContinuedAsNew),
+    JobKind.STEP: (QueuedStepCompleted, QueuedStepFailed),
 }
 """How a job of each kind can end."""
 
@@ -91,12 +91,12 @@ def reads_of_settle(command: JobSettle) -> Reads:
     sessions = () if command.take_next is None else (command.take_next,)
     outcome = command.outcome
     may_end = isinstance(outcome, Completed | Failed | Cancelled)
-    names = (RunName(command.namespace, outcome.run_id),) if isinstance(outcome, Started) else ()
-    goes_on = outcome if isinstance(outcome, Continued) else None
+    names = (RunName(command.namespace, outcome.run_id),) if isinstance(outcome, ChildRunStarted) else ()
+    goes_on = outcome if isinstance(outcome, ContinuedAsNew) else None
     return Reads(
         runs=(key.run,),
-        whole_runs=isinstance(outcome, Blocked | Continued),
-        drivers=isinstance(outcome, StepGave | StepRaised),
+        whole_runs=isinstance(outcome, Blocked | ContinuedAsNew),
+        drivers=isinstance(outcome, QueuedStepCompleted | QueuedStepFailed),
         names=names,
         jobs=(key,),
         sessions=sessions,
@@ -114,7 +114,7 @@ def decide_settle(state: State, command: JobSettle, now: Micros, ids: Ids) -> De
     if held is None:
         return Decision(JobSettled(status="fenced"))
     before, job = held
-    has_failed = isinstance(command.outcome, Failed | StepRaised)
+    has_failed = isinstance(command.outcome, Failed | QueuedStepFailed)
     if not isinstance(command.outcome, _OUTCOMES[job.kind]):
         raise InvalidCommandError(
             f"job {command.job} is of kind {job.kind}; it can't be settled as {command.outcome.tag}"
@@ -153,9 +153,9 @@ def _ended(
             return result_refused(run, job, failure, now)
         case Failed(failure=failure):
             return _failed(state, command, run, job, failure, now, ids)
-        case Expanded(items=items):
+        case MapExpanded(items=items):
             return _expanded(state, command, run, job, items, now)
-        case Tested(passed=passed):
+        case ConditionEvaluated(passed=passed):
             return _tested(state, command, run, job, passed, now)
         case Suspended():
             draft = RunDraft(run, now)
@@ -163,20 +163,20 @@ def _ended(
                 draft, state.plan_of(run), job, command.outcome, now, _circumstances(command)
             )
             return _settled(state, run, draft, retry_at=retry_at)
-        case NotYet(check_after=check_after):
+        case NotReady(check_after=check_after):
             return _checked(state, command, run, job, None, check_after, now)
         case Cancelled(reason=reason) if job.kind is JobKind.WORKFLOW:
             draft = function_cancelled(state, run, reason, now)
             return _succeeded(state, run, draft, _settled(state, run, draft), now, ids)
         case Cancelled():
             return work_cancelled(run, job, _circumstances(command), now)
-        case Started():
+        case ChildRunStarted():
             return _started(state, command, run, job, command.outcome, now, ids)
-        case Parked():
+        case FunctionWaiting():
             return park(before, run, job, command.outcome, now)
-        case Continued():
+        case ContinuedAsNew():
             return continued(state, run, job, command.outcome, now, ids)
-        case StepGave() | StepRaised():
+        case QueuedStepCompleted() | QueuedStepFailed():
             return step_settled(state, command, run, job, _circumstances(command), now)
         case Blocked(failure=failure):
             return block(state, run, job, failure, now, _told(command, failure))
@@ -221,8 +221,8 @@ def _expanded(
     counters = MapProgress(total=len(items), next=0, done=0, page_size=size, first_row=row)
     map_expanded(draft, plan, progress_from(run.progress), job.node, counters)
     pages = [
-        AddItems(
-            ItemPage(run=run.key, node=job.node, page=start // size, items=_page(items[start : start + size]))
+        AddMapItems(
+            MapItems(run=run.key, node=job.node, page=start // size, items=_page(items[start : start + size]))
         )
         for start in range(0, len(items), size)
     ]
@@ -243,7 +243,7 @@ def _tested(
 
 
 def _started(
-    state: State, command: JobSettle, run: Run, job: Job, child: Started, now: Micros, ids: Ids
+    state: State, command: JobSettle, run: Run, job: Job, child: ChildRunStarted, now: Micros, ids: Ids
 ) -> Decision[JobSettled]:
     draft = RunDraft(run, now)
     created = start_child(state, draft, run, job, child, now, ids)

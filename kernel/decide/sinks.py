@@ -8,7 +8,7 @@ import attrs
 
 from holdfast.kernel.commands import SinkRegister, SinkRegistered, SinkRemove, SinkRemoved
 from holdfast.kernel.state import Decision, Reads, State
-from holdfast.ports.changes import AddSink, RemoveSink
+from holdfast.ports.changes import AddSink, DeleteSink
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, SinkExistsError
 from holdfast.ports.events import EVENT_TYPES, is_possible
@@ -66,7 +66,7 @@ def decide_remove(state: State, command: SinkRemove, _: Micros, __: Ids) -> Deci
     known = state.tables.sink_named(SinkName(command.namespace, command.sink))
     if known is None:
         return Decision(SinkRemoved(removed=False))
-    return Decision(SinkRemoved(removed=True), (RemoveSink(known.key),))
+    return Decision(SinkRemoved(removed=True), (DeleteSink(known.key),))
 
 
 def types_of(sink: Sink) -> tuple[str, ...]:

@@ -8,17 +8,17 @@ from typing_extensions import TypedDict, Unpack
 from holdfast.ports.json import compact
 from holdfast.ports.records import (
     ClosePolicy,
-    Duty,
     HistoryRow,
-    ItemPage,
+    IdempotencyReply,
     Job,
     JobKind,
     JobState,
+    LeaderLease,
+    MapItems,
     Micros,
-    Note,
+    OutputRow,
     Payload,
     PlanRow,
-    Reply,
     Run,
     RunStatus,
     Session,
@@ -298,10 +298,10 @@ def a_failed_row(
 
 def a_page(
     run: int | str = 1, page: int = 0, *, node: str = "bill", items: tuple[Payload, ...] = ()
-) -> ItemPage:
+) -> MapItems:
     """Return a page of what a map goes over."""
     text = compact([[item.inline, item.blob] for item in items])
-    return ItemPage(run=_run_key(run), node=node, page=page, items=text)
+    return MapItems(run=_run_key(run), node=node, page=page, items=text)
 
 
 def a_plan(number: int = 1, body: str = '{"groups":[]}') -> PlanRow:
@@ -317,15 +317,17 @@ def a_session(number: int = 1, **fields: Unpack[SessionFields]) -> Session:
     return evolve(session, **fields)
 
 
-def a_reply(key: str = "key-1", **fields: Unpack[ReplyFields]) -> Reply:
+def a_reply(key: str = "key-1", **fields: Unpack[ReplyFields]) -> IdempotencyReply:
     """Return what a command with an idempotency key was answered."""
-    reply = Reply(namespace=NAMESPACE, key=key, fingerprint="a" * 64, body='{"ok":true}', created_at=NOW)
+    reply = IdempotencyReply(
+        namespace=NAMESPACE, key=key, fingerprint="a" * 64, body='{"ok":true}', created_at=NOW
+    )
     return evolve(reply, **fields)
 
 
-def a_duty(name: str = "maintenance", *, session: int = 1, until: Micros = NOW + SECOND) -> Duty:
+def a_duty(name: str = "maintenance", *, session: int = 1, until: Micros = NOW + SECOND) -> LeaderLease:
     """Return a duty that a session has."""
-    return Duty(name=name, session=a_key(session), expires_at=until)
+    return LeaderLease(name=name, session=a_key(session), expires_at=until)
 
 
 def a_sink(name: str = "audit", **fields: Unpack[SinkFields]) -> Sink:
@@ -341,9 +343,9 @@ def a_stream(run: int | str = 1, sink: str = "audit", **fields: Unpack[StreamFie
     return evolve(stream, **fields)
 
 
-def a_note(number: int = 1, run: int | str = 1, **fields: Unpack[NoteFields]) -> Note:
+def a_note(number: int = 1, run: int | str = 1, **fields: Unpack[NoteFields]) -> OutputRow:
     """Return something that an attempt said."""
-    note = Note(
+    note = OutputRow(
         id=a_key(number), run=_run_key(run), job=1, epoch=1, at=NOW + number, kind="log", data='"hello"'
     )
     return evolve(note, **fields)

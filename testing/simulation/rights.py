@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, cast
 
 from holdfast.kernel.commands import (
+    FunctionWaiting,
     JobClaim,
     JobClaimOne,
     JobHeartbeat,
@@ -11,7 +12,6 @@ from holdfast.kernel.commands import (
     JobRelease,
     JobSettle,
     OutboxSettle,
-    Parked,
     RunCreate,
 )
 from holdfast.kernel.commands.command import Command
@@ -20,13 +20,13 @@ from holdfast.ports.changes import (
     AddAiCall,
     AddAnnotation,
     AddArtifact,
-    AddItems,
+    AddAttemptOutput,
     AddJob,
-    AddNote,
+    AddMapItems,
     AppendHistory,
     Change,
-    CloseJob,
     CreateRun,
+    DeleteJob,
     StoreReply,
     UpdateJob,
     UpdateRun,
@@ -69,7 +69,7 @@ def unentitled(tables: Tables, commit: Commit, now: Micros) -> Iterator[Violatio
                 yield from _claimed(tables, commit, job)
             case AppendHistory(row):
                 yield from _ended(tables, row, jobs)
-            case AddNote(note):
+            case AddAttemptOutput(note):
                 yield from _said(tables, JobKey(note.run, note.job), note.epoch)
                 if note.kind == HEARTBEAT and is_asked:
                     yield from _heard(tables, JobKey(note.run, note.job), jobs)
@@ -91,7 +91,7 @@ def _jobs_after(changes: Sequence[Change]) -> dict[JobKey, Job | None]:
     for change in changes:
         if isinstance(change, AddJob | UpdateJob):
             jobs[change.job.key] = change.job
-        elif isinstance(change, CloseJob):
+        elif isinstance(change, DeleteJob):
             jobs[change.key] = None
     return jobs
 
@@ -101,7 +101,7 @@ def _parked(
 ) -> Iterator[Violation]:
     """T3: a function that goes to rest over rows that it has not been told is driven again at once."""
     for one in commit.sent:
-        if not isinstance(one, JobSettle) or not isinstance(one.outcome, Parked):
+        if not isinstance(one, JobSettle) or not isinstance(one.outcome, FunctionWaiting):
             continue
         job = jobs.get(job_key(one.job))
         if job is None or job.state is not JobState.SLEEPING or job.epoch != one.epoch:
@@ -127,11 +127,11 @@ def _as_holders(tables: Tables, commit: Commit) -> Iterator[Violation]:
             ours = {before.key, job_key(before.parent).run if before.parent else ""}
             if not ours & holders:
                 yield Violation("S3", before.key, "it was changed by attempts that hold none of its jobs")
-        if isinstance(change, UpdateJob | CloseJob):
+        if isinstance(change, UpdateJob | DeleteJob):
             key = change.job.key if isinstance(change, UpdateJob) else change.key
             known = tables.job(key)
             is_ours = known is not None and (key.text, known.epoch) in named
-            if known is not None and known.kind is JobKind.STEP and isinstance(change, CloseJob):
+            if known is not None and known.kind is JobKind.STEP and isinstance(change, DeleteJob):
                 is_ours = key.run in holders  # whoever drives the function takes it out of its queue
             if known is not None and known.state is JobState.LEASED and not is_ours:
                 yield Violation(
@@ -263,7 +263,7 @@ def _blobs(change: Change) -> Iterator[str]:
     match change:
         case AppendHistory(row) if row.payload is not None and row.payload.blob is not None:
             yield row.payload.blob
-        case AddItems(page):
+        case AddMapItems(page):
             yield from (blob for _, blob in cast("list[list[str | None]]", parse(page.items)) if blob)
         case AddArtifact(artifact):
             yield artifact.blob

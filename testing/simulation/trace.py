@@ -5,20 +5,20 @@ import json
 from typing import Final, cast
 
 from holdfast.ports.changes import (
+    AddAttemptOutput,
     AddJob,
-    AddNews,
-    AddNote,
+    AdvanceStreams,
     AppendHistory,
-    CancelWork,
+    CancelExternalWork,
     Change,
-    CloseJob,
-    CloseJobs,
-    CloseNode,
     CreateRun,
-    PutDuty,
+    DeleteJob,
+    DeleteJobs,
+    DeleteJobsOfNode,
     PutSession,
     StorePlan,
     UpdateJob,
+    UpdateLeader,
     UpdateRun,
     UpdateStream,
 )
@@ -60,13 +60,13 @@ def described(change: Change) -> str:
             return _job("job", job)
         case AddJob(job):
             return _job("+job", job)
-        case CloseJob(key):
+        case DeleteJob(key):
             return f"-job {key.run[-6:]}.{key.number}"
-        case CancelWork(key, node, attempts):
+        case CancelExternalWork(key, node, attempts):
             return f"cancel {key[-6:]} {node} {attempts}"
-        case CloseJobs(key):
+        case DeleteJobs(key):
             return f"-jobs {key[-6:]}"
-        case CloseNode(key, node):
+        case DeleteJobsOfNode(key, node):
             return f"-jobs {key[-6:]} {node}"
         case CreateRun(run):
             return f"{_run('+run', run)} {run.workflow}@{run.version} {run.key} parent={run.parent}"
@@ -74,11 +74,11 @@ def described(change: Change) -> str:
             return (
                 f"session {session.id[-6:]} {session.host} {session.state} until {session.expires_at - START}"
             )
-        case PutDuty(duty):
+        case UpdateLeader(duty):
             return f"duty {duty.name} {duty.session[-6:]} until {duty.expires_at - START}"
-        case AddNote(note):
+        case AddAttemptOutput(note):
             return f"+note {note.run[-6:]}.{note.job} e{note.epoch} {note.kind} {note.data[:_SHORT]}"
-        case AddNews(news):
+        case AdvanceStreams(news):
             return f"news {news.sink[-6:]} {news.run[-6:]} {news.head_row}"
         case UpdateStream(stream):
             due = None if stream.due_at is None else stream.due_at - START

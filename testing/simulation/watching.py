@@ -19,16 +19,16 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.invariants import Snapshot, Violation, as_snapshot, check, check_step
 from holdfast.kernel.invariants.histories import fact
 from holdfast.ports.changes import (
+    AddAttemptOutput,
     AddJob,
-    AddNote,
     AppendHistory,
     BlockRun,
-    CancelWork,
+    CancelExternalWork,
     Change,
-    CloseJob,
-    CloseJobs,
-    CloseNode,
     CreateRun,
+    DeleteJob,
+    DeleteJobs,
+    DeleteJobsOfNode,
     PutSession,
     UpdateJob,
     UpdateRun,
@@ -119,7 +119,7 @@ class Watch:
         for violation in (*unentitled(tables, commit, self._now()), *dangling(commit, self.has_blob)):
             self.found(violation.invariant, violation.where, violation.what)
         runs = _touched(commit.changes)
-        noted = {change.note.run for change in commit.changes if isinstance(change, AddNote)}
+        noted = {change.note.run for change in commit.changes if isinstance(change, AddAttemptOutput)}
         self._old_jobs = {key: dict(tables.jobs.get(key, ())) for key in runs | noted}
         self._old = Snapshot(
             runs={key: tables.runs[key] for key in runs if key in tables.runs},
@@ -391,9 +391,9 @@ def _touched(changes: Iterable[Change]) -> set[str]:
                 runs.add(run.key)
             case AddJob(job) | UpdateJob(job):
                 runs.add(job.run)
-            case CloseJob(key):
+            case DeleteJob(key):
                 runs.add(key.run)
-            case CloseJobs(run) | CloseNode(run) | CancelWork(run):
+            case DeleteJobs(run) | DeleteJobsOfNode(run) | CancelExternalWork(run):
                 runs.add(run)
             case AppendHistory(row):
                 runs.add(row.run)
@@ -418,9 +418,9 @@ def _job_of(change: Change) -> JobKey | None:
     match change:
         case UpdateJob(job):
             return job.key
-        case CloseJob(key):
+        case DeleteJob(key):
             return key
-        case AddNote(note):
+        case AddAttemptOutput(note):
             return JobKey(note.run, note.job)
         case _:
             return None

@@ -15,7 +15,7 @@ from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.external import NotYet, Suspended, suspend
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
-from holdfast.ports.changes import AddJob, Change, CloseJob, UpdateJob
+from holdfast.ports.changes import AddJob, Change, DeleteJob, UpdateJob
 from holdfast.ports.persistence import FindRun, Transaction
 from holdfast.ports.records import Job, JobKind, RunName, RunStatus
 from tests.faults.fleet import ClockedStore, Fleet
@@ -121,7 +121,7 @@ def a_day_has_gone_well(fleet: Fleet, late: float) -> None:
     # Each check is queued and claimed; of those that find nothing, it falls asleep again.
     assert Counter(job.state.value for job in checks) == {"queued": 4, "leased": 4, "sleeping": 3}
     assert {job.epoch for job in checks if job.state.value == "leased"} == {1, 2, 3, 4}
-    assert others[AddJob.__name__] + others[CloseJob.__name__] <= 6
+    assert others[AddJob.__name__] + others[DeleteJob.__name__] <= 6
 
 
 def test_a_worker_asks_four_times_in_a_day_and_writes_a_row_for_each(fleet: Fleet) -> None:

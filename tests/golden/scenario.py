@@ -4,30 +4,34 @@ import attrs
 
 from holdfast.kernel.commands import (
     Attempt,
+    AttemptOutput,
     Blocked,
     Cancelled,
     Completed,
-    Continued,
+    ConditionEvaluated,
+    ContinuedAsNew,
     DeadLetterReplay,
     Delivered,
-    DutyTake,
-    Expanded,
     Failed,
     Failure,
-    Held,
+    FunctionWaiting,
+    HeldAttempt,
     JobAdmit,
     JobClaim,
     JobClaimOne,
     JobHeartbeat,
     JobReapSilent,
     JobRecord,
+    LeaderAcquire,
+    MapExpanded,
     NamedValue,
-    NotYet,
+    NotReady,
     OutboxFlush,
     OutboxSettle,
     OutboxSweep,
-    Parked,
     Queued,
+    QueuedStepCompleted,
+    QueuedStepFailed,
     Recorded,
     Refused,
     RunAnnotate,
@@ -44,7 +48,6 @@ from holdfast.kernel.commands import (
     RunTerminate,
     RunTransition,
     RunUpdate,
-    Said,
     Sent,
     SessionClose,
     SessionRenew,
@@ -52,13 +55,10 @@ from holdfast.kernel.commands import (
     SinkRemove,
     StagePollSuspended,
     StageWake,
-    StepGave,
-    StepRaised,
-    Tested,
 )
 from holdfast.kernel.plan import Enough, RetryPolicy, RetryRule, StagePlan
 from holdfast.kernel.record import Recording
-from holdfast.ports.changes import CloseJobs, UpdateRun
+from holdfast.ports.changes import DeleteJobs, UpdateRun
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import Lane
 from holdfast.ports.records import LOSSES_MIN, Payload
@@ -116,10 +116,14 @@ def _a_run_completes(world: World) -> None:
     create = RunCreate(workflow="w", id="x", input=payload({"n": 1}), priority=1, idempotency_key="once")
     world.do(create)
     session = world.open()
-    world.do(DutyTake(name="maintenance", session=session, lease=LEASE))
+    world.do(LeaderAcquire(name="maintenance", session=session, lease=LEASE))
     first = world.claim_one(session)
-    said = (Said(kind="log", at=world.now, data='"hello"'),)
-    world.do(JobHeartbeat(attempts=(Held(job=first.job, epoch=1, said=said), Held(job="gone.1", epoch=1))))
+    said = (AttemptOutput(kind="log", at=world.now, data='"hello"'),)
+    world.do(
+        JobHeartbeat(
+            attempts=(HeldAttempt(job=first.job, epoch=1, said=said), HeldAttempt(job="gone.1", epoch=1))
+        )
+    )
     world.release(first, delay=SECOND)
     world.wait(1)
     world.wake_due()
@@ -130,7 +134,7 @@ def _a_run_completes(world: World) -> None:
     world.fail(attempt)
     attempt = world.claim_one(session)
     world.do(attrs.evolve(completing(attempt, [1, 2, 3]), started_at=world.now, host="here", said=said))
-    world.settle(world.claim_one(session), Expanded(items=(payload(1), Payload(blob="k"), payload(3))))
+    world.settle(world.claim_one(session), MapExpanded(items=(payload(1), Payload(blob="k"), payload(3))))
     while attempts := world.claim(session):
         world.send(*(settling(one, Completed(output=payload([one.node, one.item]))) for one in attempts))
     assert world.run("x").status == "completed"
@@ -154,7 +158,7 @@ def _workers_die(world: World) -> None:
 def _an_operator_steps_in(world: World) -> None:
     world.create("p")
     world.create("q")
-    world.put(CloseJobs(world.run("p").key), UpdateRun(attrs.evolve(world.run("q"), open_jobs=3)))
+    world.put(DeleteJobs(world.run("p").key), UpdateRun(attrs.evolve(world.run("q"), open_jobs=3)))
     world.do(RunRepair())
     world.do(RunTransition(run_id="p"))
     world.do(RunCancel(run_id="p", reason="enough"))
@@ -168,7 +172,7 @@ def _a_worker_takes_what_comes_next(world: World) -> None:
     settle = attrs.evolve(completing(world.claim_one(session), [1]), take_next=session)
     expand = world.do(settle).next
     assert expand is not None
-    item = world.do(attrs.evolve(settling(expand, Expanded(items=(payload(1),))), take_next=session)).next
+    item = world.do(attrs.evolve(settling(expand, MapExpanded(items=(payload(1),))), take_next=session)).next
     assert item is not None
     world.do(attrs.evolve(completing(item, 1), take_next=session))
 
@@ -187,9 +191,9 @@ def _a_body_is_silent(recordings: list[Recording]) -> None:
     world.create("s")
     session = world.open(lease=7200 * SECOND)
     attempt = world.claim_one(session)
-    said = Said(kind="heartbeat", at=world.now, data='{"page":7}')
+    said = AttemptOutput(kind="heartbeat", at=world.now, data='{"page":7}')
     world.wait(50)
-    world.do(JobHeartbeat(attempts=(Held(job=attempt.job, epoch=1, said=(said,)),)))
+    world.do(JobHeartbeat(attempts=(HeldAttempt(job=attempt.job, epoch=1, said=(said,)),)))
     world.wait(70)
     world.do(JobReapSilent(grace=SECOND))
     world.wait(1)
@@ -234,7 +238,7 @@ def _a_run_is_run_again(world: World) -> None:
     world.do(RunCancel(run_id="h"))
     while attempts := [one for one in world.claim(session) if one.node != "c"]:
         for one in attempts:
-            world.settle(one, Expanded(items=(payload(1),)) if one.kind == "expand_map" else _gave(one))
+            world.settle(one, MapExpanded(items=(payload(1),)) if one.kind == "expand_map" else _gave(one))
     world.do(RunRerunFrom(run_id="r", stage="c", reason="a bug"))
     world.do(RunRerunFrom(run_id="r", generation=1))
 
@@ -256,7 +260,7 @@ def _a_function_is_driven(recordings: list[Recording]) -> None:
     record = JobRecord(job=driven.job, epoch=driven.epoch, seen=1, rows=rows, host="here")
     world.do(record)
     world.do(attrs.evolve(record, epoch=9))
-    parked = Parked(seen=4, wake_at=world.now + SECOND)
+    parked = FunctionWaiting(seen=4, wake_at=world.now + SECOND)
     world.settle(driven, parked)
     world.wait(1)
     world.wake_due()
@@ -264,18 +268,18 @@ def _a_function_is_driven(recordings: list[Recording]) -> None:
     world.settle(world.claim_one(session), Blocked(failure=failure))
     world.do(RunResume(run_id="f"))
     again = world.claim_one(session)
-    world.settle(again, Parked(seen=7))
+    world.settle(again, FunctionWaiting(seen=7))
     world.do(RunSignal(run_id="f", signal=Sent(channel="c", payload=payload("go"))))
     world.complete(world.claim_one(session), 5)
     _a_function_is_asked(world, session)
     world.create("g", workflow="f")
     told_to_end = world.claim_one(session)
-    world.settle(told_to_end, Parked(seen=1))
+    world.settle(told_to_end, FunctionWaiting(seen=1))
     world.do(RunCancel(run_id="g", reason="too late"))
     world.settle(world.claim_one(session), Cancelled())
     world.create("h", workflow="f")
     world.do(RunSignal(run_id="h", signal=Sent(channel="c", payload=payload("kept"))))
-    goes_on = Continued(
+    goes_on = ContinuedAsNew(
         workflow="f",
         version="1",
         input=payload(2),
@@ -287,7 +291,7 @@ def _a_function_is_driven(recordings: list[Recording]) -> None:
 def _a_function_is_asked(world: World, session: str) -> None:
     world.create("u", workflow="f")
     drive = world.claim_one(session)
-    world.settle(drive, Parked(seen=1))
+    world.settle(drive, FunctionWaiting(seen=1))
     world.do(RunUpdate(run_id="u", update="Board.move_to", arguments=payload({"field": "e4"})))
     again = world.claim_one(session)
     answer = Recorded(type="update.completed", call="update2", output=payload("a1"))
@@ -308,12 +312,12 @@ def _steps_are_in_queues(recordings: list[Recording]) -> None:
     number = parse(dropped.data or "{}")["job"]
     out = Recorded(type="step.cancelled", call="3", job=number)
     world.do(attrs.evolve(record, seen=4, rows=(out,)))
-    world.settle(driven, Parked(seen=5))
+    world.settle(driven, FunctionWaiting(seen=5))
     lanes = (Lane(queue="gpu", definitions=("step:embed",), limit=10),)
     first, second = world.do(JobClaim(session=world.open(), lanes=lanes, limit=10)).attempts
-    world.settle(first, StepGave(output=payload("vector")))
+    world.settle(first, QueuedStepCompleted(output=payload("vector")))
     error = '{"code":"body_error","message":"busy","type":"OSError"}'
-    world.settle(second, StepRaised(error=error, retry_at=world.now + SECOND))
+    world.settle(second, QueuedStepFailed(error=error, retry_at=world.now + SECOND))
     world.wait(1)
     world.wake_due()
     world.do(JobClaim(session=world.open(), lanes=lanes, limit=10))
@@ -380,12 +384,12 @@ def _runs_wait_for_their_turn(recordings: list[Recording]) -> None:
 def _work_is_done_elsewhere(world: World) -> None:
     world.create("g", workflow="g")
     session = world.open()
-    world.settle(world.claim_one(session), Tested(passed=False))
+    world.settle(world.claim_one(session), ConditionEvaluated(passed=False))
     world.complete(world.claim_one(session))
     world.suspend(world.claim_one(session), give_up_in=999)
     world.wait(60)
     world.do(StagePollSuspended())
-    world.settle(world.claim_one(session), NotYet())
+    world.settle(world.claim_one(session), NotReady())
     world.do(StageWake(key="key"))
     world.complete(world.claim_one(session), "done")
     world.start_child(world.claim_one(session), "g/c")

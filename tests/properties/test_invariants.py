@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from holdfast.adapters.memory.persistence import MemoryPersistence
-from holdfast.kernel.commands import Attempt, Completed, Expanded, Outcome, SessionClose
+from holdfast.kernel.commands import Attempt, Completed, MapExpanded, Outcome, SessionClose
 from holdfast.kernel.invariants import Snapshot, check, check_part, check_step, overdue
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import Query, Transaction
@@ -50,7 +50,9 @@ def _world() -> World:
 
 def _give(attempt: Attempt) -> Outcome:
     return (
-        Expanded(items=(payload(1),)) if attempt.kind is JobKind.EXPAND_MAP else Completed(output=payload(2))
+        MapExpanded(items=(payload(1),))
+        if attempt.kind is JobKind.EXPAND_MAP
+        else Completed(output=payload(2))
     )
 
 

@@ -20,12 +20,12 @@ from typing_extensions import override
 from holdfast.adapters.memory.persistence import MemoryPersistence, MemoryTransaction
 from holdfast.kernel.commands import (
     Attempt,
+    ChildRunStarted,
     Command,
     Completed,
-    Expanded,
     Failed,
     Failure,
-    Held,
+    HeldAttempt,
     JobClaim,
     JobClaimed,
     JobClaimOne,
@@ -40,7 +40,8 @@ from holdfast.kernel.commands import (
     JobWakeDue,
     LeaseReapStale,
     LeasesReaped,
-    NotYet,
+    MapExpanded,
+    NotReady,
     RunCancel,
     RunCreate,
     RunCreated,
@@ -66,18 +67,17 @@ from holdfast.kernel.commands import (
     StagePollSuspended,
     StagesWoken,
     StageWake,
-    Started,
     Suspended,
 )
 from holdfast.kernel.commands import (
-    Tested as Answer,
+    ConditionEvaluated as Answer,
 )
 from holdfast.kernel.decide.repairs import CHECK_AFTER
 from holdfast.kernel.invariants import check, check_step
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.plan import MapPlan, Plan, stage_of
 from holdfast.kernel.previews import RerunPreview
-from holdfast.ports.changes import AddJob, CloseJob
+from holdfast.ports.changes import AddJob, DeleteJob
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import (
     CommandError,
@@ -115,7 +115,7 @@ LEASE: Final = 30 * SECOND
 Judge: TypeAlias = Callable[[Any], None]
 """Compares an answer with what the model predicts, and takes the model on."""
 Step: TypeAlias = tuple[Command[Any], Judge]
-_Outcome: TypeAlias = Completed | Expanded | Failed | Answer | Suspended | NotYet | Started
+_Outcome: TypeAlias = Completed | MapExpanded | Failed | Answer | Suspended | NotReady | ChildRunStarted
 
 _SMALL: Final = st.integers(0, 7)
 _HOW: Final = st.sampled_from(["ok", "ok", "ok", "ok", "fail", "fail 0", "fail 1", "fatal", "odd"])
@@ -249,7 +249,7 @@ class KernelMachine(RuleBasedStateMachine):
         if not jobs:
             return
         lost = jobs[place % len(jobs)]
-        self.store.transact(lambda tx: tx.apply([CloseJob(lost.key)]))
+        self.store.transact(lambda tx: tx.apply([DeleteJob(lost.key)]))
         self.model.jobs.pop(lost.key.text, None)
         self.unsound = self.model.by_key(lost.run)
         self._carry_out([*ops, ("repair",)])
@@ -722,7 +722,7 @@ class KernelMachine(RuleBasedStateMachine):
             node = self.model.by_key(attempt.run).plan.node(attempt.node)
             may = isinstance(node, MapPlan) and node.enough is not None and attempt.item is not None
             how = "fatal" if may else "ok"
-        kinds = {JobKind.EXPAND_MAP: Expanded, JobKind.CONDITION: Answer}
+        kinds = {JobKind.EXPAND_MAP: MapExpanded, JobKind.CONDITION: Answer}
         wanted = kinds.get(attempt.kind, Completed)
         items = [self._fresh() for _ in range(size % 6)]
         value = [attempt.job, attempt.epoch, self._fresh()]
@@ -735,8 +735,8 @@ class KernelMachine(RuleBasedStateMachine):
             outcome = Answer(passed=size % 2 == 0)
         elif how == "ok" and (waits := self._waiting(attempt, size, value)) is not None:
             outcome = waits
-        elif (wanted is Expanded) == (how == "ok") and wanted is not Answer:
-            outcome = Expanded(items=tuple(map(_payload, items)))
+        elif (wanted is MapExpanded) == (how == "ok") and wanted is not Answer:
+            outcome = MapExpanded(items=tuple(map(_payload, items)))
         else:
             outcome = Completed(output=_payload(value))
         command = JobSettle(
@@ -755,7 +755,7 @@ class KernelMachine(RuleBasedStateMachine):
                 owes = job.run.debts
                 self._settled(job, outcome, items, value, answer)
                 assert answer.owes == (job.run.debts > owes)
-                gives = isinstance(outcome, Completed | Expanded | Answer)
+                gives = isinstance(outcome, Completed | MapExpanded | Answer)
                 taker = session if gives else None
                 self._takes(job, set(job.run.tasks()) - before, taker, answer)
 
@@ -788,13 +788,13 @@ class KernelMachine(RuleBasedStateMachine):
         job.holder = None
         was_woken, job.wake_at = job.wake_at is not None, None
         match outcome:
-            case Suspended() | NotYet() | Started():
+            case Suspended() | NotReady() | ChildRunStarted():
                 self._waits(job, outcome, answer, was_woken=was_woken)
             case Failed(failure=failure) if job.task.kind is JobKind.POLL and failure.retryable:
                 self._check_failed(job, answer, was_woken=was_woken)
             case Completed():
                 job.run.complete(job.task, value)
-            case Expanded():
+            case MapExpanded():
                 job.run.expand(job.task, items)
             case Answer(passed=passed):
                 event("a test was made")
@@ -824,10 +824,10 @@ class KernelMachine(RuleBasedStateMachine):
                     key=f"key{attempt.run[-1]}",
                 )
             case JobKind.POLL if size % 3 == 1:
-                return NotYet(check_after=size * 10 * SECOND or None)
+                return NotReady(check_after=size * 10 * SECOND or None)
             case JobKind.CHILD:
                 assert planned.child is not None
-                return Started(
+                return ChildRunStarted(
                     run_id=f"{attempt.run}/{attempt.node}/{attempt.item}",
                     workflow="c",
                     version="1",
@@ -838,7 +838,12 @@ class KernelMachine(RuleBasedStateMachine):
                 return None
 
     def _waits(
-        self, job: JobModel, outcome: Suspended | NotYet | Started, answer: JobSettled, *, was_woken: bool
+        self,
+        job: JobModel,
+        outcome: Suspended | NotReady | ChildRunStarted,
+        answer: JobSettled,
+        *,
+        was_woken: bool,
     ) -> None:
         match outcome:
             case Suspended():
@@ -852,7 +857,7 @@ class KernelMachine(RuleBasedStateMachine):
                 job.run.suspend(job.task, suspension)
                 check = self._opened_check(job.run, job.task)
                 check.wake_at = self._asleep_for(suspension, outcome.check_after, answer, was_woken=was_woken)
-            case NotYet():
+            case NotReady():
                 suspension = job.run.suspended[body_of(job.task)]
                 if self._gives_up(job, suspension, ""):
                     return
@@ -860,7 +865,7 @@ class KernelMachine(RuleBasedStateMachine):
                 wait = outcome.check_after or suspension.check_after
                 job.attempts = job.losses = 0
                 job.wake_at = self._asleep_for(suspension, wait, answer, was_woken=was_woken)
-            case Started():
+            case ChildRunStarted():
                 self._starts(job, outcome)
 
     def _asleep_for(
@@ -905,7 +910,7 @@ class KernelMachine(RuleBasedStateMachine):
         check = Task(JobKind.POLL, task.node, task.item)
         return self.model.claimed(found.key.text, run.key, check)
 
-    def _starts(self, job: JobModel, started: Started) -> None:
+    def _starts(self, job: JobModel, started: ChildRunStarted) -> None:
         name = started.run_id
         known = self.model.runs.get(name)
         if known is not None and known.parent is None:
@@ -951,7 +956,7 @@ class KernelMachine(RuleBasedStateMachine):
             lost = [one.job for one in asked if self.model.held(one.job, one.epoch) is None]
             assert answer == JobsHeld(lost=tuple(lost))
 
-        return JobHeartbeat(attempts=tuple(Held(job=one.job, epoch=one.epoch) for one in asked)), judge
+        return JobHeartbeat(attempts=tuple(HeldAttempt(job=one.job, epoch=one.epoch) for one in asked)), judge
 
     def _run(self, place: int) -> str:
         """Mostly the name of a run that there is, and of one that has not ended."""

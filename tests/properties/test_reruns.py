@@ -6,7 +6,15 @@ import attrs
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from holdfast.kernel.commands import Attempt, Completed, Expanded, Outcome, RunRerunFrom, Started, Suspended
+from holdfast.kernel.commands import (
+    Attempt,
+    ChildRunStarted,
+    Completed,
+    MapExpanded,
+    Outcome,
+    RunRerunFrom,
+    Suspended,
+)
 from holdfast.kernel.plan import MapPlan, Plan, stage_of
 from holdfast.kernel.previews import RerunPreview
 from holdfast.ports.errors import CommandError, RerunRefusedError
@@ -41,14 +49,16 @@ class Story:
         if attempt.kind is JobKind.CHILD:
             name = f"{attempt.run}/{attempt.node}/{attempt.item}"
             event("a child was started")
-            return Started(run_id=name, workflow=CHILD.workflow, version=CHILD.version, input=payload(0))
+            return ChildRunStarted(
+                run_id=name, workflow=CHILD.workflow, version=CHILD.version, input=payload(0)
+            )
         if attempt.kind is JobKind.STAGE and node.check is not None:
             event("a stage was suspended")
             return Suspended(state=payload("handed on"), check_after=SECOND, key="k")
         if attempt.kind is JobKind.EXPAND_MAP:
             items = range((len(self.plan.nodes) + self.generation * 7) % 4)
             self.sizes[attempt.node], self.gave[attempt.node] = len(items), {}
-            return Expanded(items=tuple(map(payload, items)))
+            return MapExpanded(items=tuple(map(payload, items)))
         value = [attempt.node, attempt.item, self.generation]
         self._keep(attempt.node, attempt.item, value)
         return Completed(output=payload(value))

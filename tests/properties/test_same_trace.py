@@ -25,15 +25,18 @@ from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.kernel.codec import reply_json, to_data
 from holdfast.kernel.commands import (
+    AiCallOutput,
+    AnnotationOutput,
+    ArtifactOutput,
     Attempt,
+    AttemptOutput,
     Cancelled,
+    ChildRunStarted,
     Command,
     Completed,
-    DutyTake,
-    Expanded,
     Failed,
     Failure,
-    Held,
+    HeldAttempt,
     JobClaim,
     JobClaimed,
     JobClaimOne,
@@ -44,9 +47,11 @@ from holdfast.kernel.commands import (
     JobSettle,
     JobSettled,
     JobWakeDue,
+    LeaderAcquire,
     LeaseReapStale,
+    MapExpanded,
     NamedValue,
-    NotYet,
+    NotReady,
     Outcome,
     RunAnnotate,
     RunCancel,
@@ -60,10 +65,6 @@ from holdfast.kernel.commands import (
     RunResume,
     RunTerminate,
     RunTransition,
-    Said,
-    SaidAiCall,
-    SaidAnnotation,
-    SaidArtifact,
     SessionClose,
     SessionOpen,
     SessionOpened,
@@ -71,18 +72,17 @@ from holdfast.kernel.commands import (
     SessionRenew,
     StagePollSuspended,
     StageWake,
-    Started,
     Suspended,
 )
 from holdfast.kernel.commands import (
-    Tested as Answer,
+    ConditionEvaluated as Answer,
 )
-from holdfast.kernel.commands.jobs import SaidKind
+from holdfast.kernel.commands.jobs import OutputKind
 from holdfast.kernel.invariants import Snapshot, check
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.plan import Plan, stage_of
 from holdfast.kernel.record import Recording
-from holdfast.ports.changes import CloseJob
+from holdfast.ports.changes import DeleteJob
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import CommandError
 from holdfast.ports.hearing import AiCallsOf, AiTotalsOf, AnnotationsOf, ArtifactsOf
@@ -100,7 +100,7 @@ from holdfast.ports.persistence import (
     RunsByKey,
     StoredValue,
 )
-from holdfast.ports.records import ClosePolicy, JobKind, Note, PassOver, Payload, RunStatus, job_key
+from holdfast.ports.records import ClosePolicy, JobKind, OutputRow, PassOver, Payload, RunStatus, job_key
 from holdfast.ports.references import Reference, leaves, reference_from
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.ids import SeededIds
@@ -167,7 +167,7 @@ class Trace:
     turns: Sequence[tuple[Sequence[str], Sequence[str], Sequence[tuple[str, ...]]]]
     snapshot: Snapshot
     values: Sequence[StoredValue]
-    notes: Sequence[Note]
+    notes: Sequence[OutputRow]
     told: Sequence[object]
 
 
@@ -325,7 +325,7 @@ class Player:
             case "repair":
                 yield RunRepair(limit=1 + one)
             case "duty":
-                yield DutyTake(name=f"d{two % 2}", session=session, lease=10 * SECOND)
+                yield LeaderAcquire(name=f"d{two % 2}", session=session, lease=10 * SECOND)
             case "bad":
                 yield _bad(one)
             case "deliver":
@@ -379,7 +379,8 @@ class Player:
                 yield JobRelease(job=attempt.job, epoch=attempt.epoch, delay=delay, namespace=namespace)
             case "heartbeat":
                 asked = tuple(
-                    Held(job=held.job, epoch=held.epoch, said=said) for held in self.attempts[-1 - one :]
+                    HeldAttempt(job=held.job, epoch=held.epoch, said=said)
+                    for held in self.attempts[-1 - one :]
                 )
                 yield JobHeartbeat(attempts=asked, namespace=namespace)
             case _:
@@ -410,7 +411,7 @@ class Player:
                 if size == 6
                 else map(_payload, range(size))
             )
-            return Expanded(items=tuple(items))
+            return MapExpanded(items=tuple(items))
         if size == 5:
             return Completed(output=Payload(blob=f"blob/{attempt.job}"))
         return Completed(output=_payload([attempt.node, attempt.item, next(self.serial)]))
@@ -424,7 +425,7 @@ class Player:
                 return Answer(passed=size % 2 == 0)
             case JobKind.CHILD:
                 assert planned.child is not None
-                return Started(
+                return ChildRunStarted(
                     run_id=f"{attempt.run}/{attempt.node}/{attempt.item}",
                     workflow="c",
                     version="1",
@@ -434,7 +435,7 @@ class Player:
             case JobKind.CANCEL:
                 return Cancelled()
             case JobKind.POLL if size < 3:
-                return NotYet(check_after=size * 20 * SECOND or None)
+                return NotReady(check_after=size * 20 * SECOND or None)
             case JobKind.STAGE if size < 4 and (planned.check is not None or size == 3):
                 return Suspended(  # a stage without a check is refused
                     state=_payload(next(self.serial)),
@@ -453,7 +454,7 @@ class Player:
             def remove(tx: Any, key: Any = key) -> bool:
                 if not tx.jobs([key]):
                     return False
-                tx.apply([CloseJob(key)])
+                tx.apply([DeleteJob(key)])
                 return True
 
             if self.store.transact(remove):
@@ -470,7 +471,7 @@ class Player:
             wanted += [(key, leaf) for text in texts for leaf in leaves(reference_from(text))]
         return list(self.store.read(LoadValues(tuple(wanted))))
 
-    def _notes(self) -> list[Note]:
+    def _notes(self) -> list[OutputRow]:
         return [note for run in sorted(self.runs) for note in self.store.read(NotesOf(run))]
 
     def _told(self) -> list[object]:
@@ -484,20 +485,20 @@ class Player:
         return [self.store.read(question) for question in questions]
 
 
-def _said(one: int) -> tuple[Said, ...]:
+def _said(one: int) -> tuple[AttemptOutput, ...]:
     """Something of each kind, part of which may have been said before."""
-    annotation = SaidAnnotation(
+    annotation = AnnotationOutput(
         name=f"n{one % 3}", value=canonical(f"\N{SNOWMAN} {one}"), key=f"k{one}" if one % 2 else None
     )
-    artifact = SaidArtifact(name="a", content_type="a/b", size=one, sha256="0", blob="b")
-    call = SaidAiCall(topic="t", model=f"m{one}", cost=one, batch="b", batch_index=one)
-    told: tuple[tuple[SaidKind, object], ...] = (
+    artifact = ArtifactOutput(name="a", content_type="a/b", size=one, sha256="0", blob="b")
+    call = AiCallOutput(topic="t", model=f"m{one}", cost=one, batch="b", batch_index=one)
+    told: tuple[tuple[OutputKind, object], ...] = (
         ("log", f"said \N{SNOWMAN} {one}"),
         ("annotation", to_data(annotation)),
         ("artifact", to_data(artifact)),
         ("ai_call", to_data(call)),
     )
-    return tuple(Said(kind=kind, at=one, data=canonical(data)) for kind, data in told)
+    return tuple(AttemptOutput(kind=kind, at=one, data=canonical(data)) for kind, data in told)
 
 
 def _bad(number: int) -> Command[Any]:

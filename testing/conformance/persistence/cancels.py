@@ -7,13 +7,13 @@ from attrs import evolve
 
 from holdfast.ports.changes import (
     AddJob,
-    CancelWork,
+    CancelExternalWork,
     Change,
-    CloseJob,
-    CloseJobs,
-    CloseNode,
     CreateRun,
-    RemoveRun,
+    DeleteJob,
+    DeleteJobs,
+    DeleteJobsOfNode,
+    DeleteRun,
     UpdateJob,
 )
 from holdfast.ports.persistence import Persistence
@@ -32,8 +32,8 @@ from holdfast.testing.conformance.persistence.jobs import FULL_JOB
 
 _CHECK = a_job(1, 1, kind=JobKind.POLL, state=JobState.SLEEPING, wake_at=NOW, waiting_for="work")
 _CANCEL = cancelling(_CHECK, 4)
-_WORK = CancelWork(a_key(1), _CHECK.node, attempts=4)
-_ALL, _NODE = CloseJobs(a_key(1)), CloseNode(a_key(1), _CHECK.node)
+_WORK = CancelExternalWork(a_key(1), _CHECK.node, attempts=4)
+_ALL, _NODE = DeleteJobs(a_key(1)), DeleteJobsOfNode(a_key(1), _CHECK.node)
 _NEW = evolve(_CHECK, number=2)
 _LEASED = evolve(
     a_leased_job(session=a_key(8)), kind=JobKind.POLL, waiting_for="work", check_after=5, give_up_at=9
@@ -45,30 +45,30 @@ NET_EFFECTS: Sequence[tuple[str, tuple[Change, ...], tuple[Job, ...]]] = (
     ("cancel, close all", (_WORK, _ALL), (_CANCEL,)),
     ("cancel, close all, twice", (_WORK, _ALL, _WORK, _ALL), (_CANCEL,)),
     ("cancel, close the node", (_WORK, _NODE), (_CANCEL,)),
-    ("cancel, close that", (_WORK, CloseJob(_CHECK.key)), ()),
-    ("cancel, close that, close all", (_WORK, CloseJob(_CHECK.key), _ALL), ()),
-    ("close, cancel, close all", (CloseJob(_CHECK.key), _WORK, _ALL), ()),
-    ("close, cancel, close the node", (CloseJob(_CHECK.key), _WORK, _NODE), ()),
+    ("cancel, close that", (_WORK, DeleteJob(_CHECK.key)), ()),
+    ("cancel, close that, close all", (_WORK, DeleteJob(_CHECK.key), _ALL), ()),
+    ("close, cancel, close all", (DeleteJob(_CHECK.key), _WORK, _ALL), ()),
+    ("close, cancel, close the node", (DeleteJob(_CHECK.key), _WORK, _NODE), ()),
     ("close all, cancel", (_ALL, _WORK), ()),
     ("close the node, cancel", (_NODE, _WORK), ()),
     ("close all, add, cancel, close all", (_ALL, AddJob(_NEW), _WORK, _ALL), (cancelling(_NEW, 4),)),
-    ("cancel, cancel more often", (_WORK, CancelWork(a_key(1), _CHECK.node, attempts=9)), (_CANCEL,)),
+    ("cancel, cancel more often", (_WORK, CancelExternalWork(a_key(1), _CHECK.node, attempts=9)), (_CANCEL,)),
     ("add, cancel, close all", (AddJob(_NEW), _WORK, _ALL), (_CANCEL, cancelling(_NEW, 4))),
-    ("add, cancel, close that", (AddJob(_NEW), _WORK, CloseJob(_NEW.key)), (_CANCEL,)),
+    ("add, cancel, close that", (AddJob(_NEW), _WORK, DeleteJob(_NEW.key)), (_CANCEL,)),
     ("update, cancel, close all", (UpdateJob(_LEASED), _WORK, _ALL), (cancelling(_LEASED, 4),)),
     (
         "cancel, close all, update",
         (_WORK, _ALL, UpdateJob(evolve(_CANCEL, epoch=1, attempts=1))),
         (evolve(_CANCEL, epoch=1, attempts=1),),
     ),
-    ("cancel of another node, close all", (CancelWork(a_key(1), "ship", attempts=4), _ALL), ()),
+    ("cancel of another node, close all", (CancelExternalWork(a_key(1), "ship", attempts=4), _ALL), ()),
     ("add of another kind, cancel, close all", (AddJob(a_job(1, 2)), _WORK, _ALL), (_CANCEL,)),
 )
 """Changes to run 1, which has a check, job 1; and the jobs that it has after them."""
 
 
 class CancelledWork(PersistenceCase):
-    """`CancelWork`, and that jobs which cancel are none of those by which a run goes on."""
+    """`CancelExternalWork`, and that jobs which cancel are none of those by which a run goes on."""
 
     @pytest.mark.parametrize(
         ("changes", "expected"),
@@ -89,7 +89,7 @@ class CancelledWork(PersistenceCase):
         """Every field is as `cancelling` says, and can be claimed at once."""
         check = evolve(FULL_JOB, kind=JobKind.POLL, state=state)
         put_jobs(store, check)
-        put(store, CancelWork(check.run, check.node, attempts=7))
+        put(store, CancelExternalWork(check.run, check.node, attempts=7))
 
         assert jobs_of(store, check.run) == [cancelling(check, 7)]
 
@@ -125,9 +125,9 @@ class CancelledWork(PersistenceCase):
         put_jobs(store, *checks, *(a_job(run, 9) for run in range(1, 41)))
         put(
             store,
-            *(CancelWork(a_key(run), "bill", attempts=run) for run in range(1, 41)),
-            *(CancelWork(a_key(run), "ship", attempts=100) for run in range(1, 41, 2)),
-            *(CloseJobs(a_key(run)) for run in range(1, 41)),
+            *(CancelExternalWork(a_key(run), "bill", attempts=run) for run in range(1, 41)),
+            *(CancelExternalWork(a_key(run), "ship", attempts=100) for run in range(1, 41, 2)),
+            *(DeleteJobs(a_key(run)) for run in range(1, 41)),
         )
 
         expected = [
@@ -140,7 +140,7 @@ class CancelledWork(PersistenceCase):
     def test_where_there_is_no_work_nothing_happens(self, store: Persistence) -> None:
         """Neither in a run without jobs nor where there is no such run."""
         put(store, CreateRun(a_run(1)))
-        put(store, _WORK, CancelWork(a_key(9), "bill", attempts=1))
+        put(store, _WORK, CancelExternalWork(a_key(9), "bill", attempts=1))
 
         assert jobs_of(store, a_key(1), a_key(9)) == []
 
@@ -174,7 +174,7 @@ class CancelledWork(PersistenceCase):
     def test_a_run_that_is_removed_in_the_same_transaction_leaves_nothing(self, store: Persistence) -> None:
         """Nor does what it was about to owe."""
         put(store, CreateRun(a_run(1, status=RunStatus.CANCELLED)))
-        put(store, AddJob(_CHECK), _WORK, _ALL, CloseJob(_CHECK.key), RemoveRun(a_key(1)))
+        put(store, AddJob(_CHECK), _WORK, _ALL, DeleteJob(_CHECK.key), DeleteRun(a_key(1)))
 
         assert jobs_of(store, a_key(1)) == []
         assert ask(store, lambda tx: tx.jobs([JobKey(a_key(1), 1)])) == []

@@ -8,22 +8,22 @@ import pytest
 from attrs import evolve
 
 from holdfast.ports.changes import (
-    AddDuty,
-    AddItems,
+    AddAttemptOutput,
     AddJob,
-    AddNote,
+    AddLeader,
+    AddMapItems,
     AppendHistory,
-    CancelWork,
+    CancelExternalWork,
     Change,
-    CloseJob,
-    CloseJobs,
-    CloseNode,
     CreateRun,
-    PutDuty,
+    DeleteJob,
+    DeleteJobs,
+    DeleteJobsOfNode,
     PutSession,
     StorePlan,
     StoreReply,
     UpdateJob,
+    UpdateLeader,
     UpdateRun,
 )
 from holdfast.ports.persistence import (
@@ -68,7 +68,7 @@ _KEY = JobKey(a_key(1), 1)
 _FIXED_OF_RUNS = {"key", "namespace", "id", "generation", "rerun_of", "rerun_from", "inherited"}
 _CHANGING_OF_RUNS = [field.name for field in attrs.fields(Run) if field.name not in _FIXED_OF_RUNS]
 _CHANGING_OF_JOBS = [field.name for field in attrs.fields(Job) if field.name not in {"run", "number"}]
-_CLOSE_BILL = CloseNode(a_key(1), _LEASED.node)
+_CLOSE_BILL = DeleteJobsOfNode(a_key(1), _LEASED.node)
 
 NET_EFFECTS: Sequence[tuple[str, tuple[Change, ...], tuple[Job, ...]]] = (
     (
@@ -76,33 +76,33 @@ NET_EFFECTS: Sequence[tuple[str, tuple[Change, ...], tuple[Job, ...]]] = (
         (AddJob(a_job(1, 2)), UpdateJob(a_job(1, 2, priority=4))),
         (a_job(), a_job(1, 2, priority=4)),
     ),
-    ("add, close", (AddJob(a_job(1, 2)), CloseJob(JobKey(a_key(1), 2))), (a_job(),)),
+    ("add, close", (AddJob(a_job(1, 2)), DeleteJob(JobKey(a_key(1), 2))), (a_job(),)),
     (
         "add, update, close",
-        (AddJob(a_job(1, 2)), UpdateJob(a_job(1, 2, priority=4)), CloseJob(JobKey(a_key(1), 2))),
+        (AddJob(a_job(1, 2)), UpdateJob(a_job(1, 2, priority=4)), DeleteJob(JobKey(a_key(1), 2))),
         (a_job(),),
     ),
     ("update, update", (UpdateJob(a_job(priority=4)), UpdateJob(_LEASED)), (_LEASED,)),
-    ("update, close", (UpdateJob(_LEASED), CloseJob(_KEY)), ()),
-    ("close, add another", (CloseJob(_KEY), AddJob(a_job(1, 2))), (a_job(1, 2),)),
-    ("add another, close", (AddJob(a_job(1, 2)), CloseJob(_KEY)), (a_job(1, 2),)),
-    ("add another, close all", (AddJob(a_job(1, 2)), CloseJobs(a_key(1))), ()),
-    ("update, close all", (UpdateJob(_LEASED), CloseJobs(a_key(1))), ()),
-    ("close, close all", (CloseJob(_KEY), CloseJobs(a_key(1))), ()),
-    ("close all, add another", (CloseJobs(a_key(1)), AddJob(a_job(1, 2))), (a_job(1, 2),)),
+    ("update, close", (UpdateJob(_LEASED), DeleteJob(_KEY)), ()),
+    ("close, add another", (DeleteJob(_KEY), AddJob(a_job(1, 2))), (a_job(1, 2),)),
+    ("add another, close", (AddJob(a_job(1, 2)), DeleteJob(_KEY)), (a_job(1, 2),)),
+    ("add another, close all", (AddJob(a_job(1, 2)), DeleteJobs(a_key(1))), ()),
+    ("update, close all", (UpdateJob(_LEASED), DeleteJobs(a_key(1))), ()),
+    ("close, close all", (DeleteJob(_KEY), DeleteJobs(a_key(1))), ()),
+    ("close all, add another", (DeleteJobs(a_key(1)), AddJob(a_job(1, 2))), (a_job(1, 2),)),
     (
         "close all, add another, update it",
-        (CloseJobs(a_key(1)), AddJob(a_job(1, 2)), UpdateJob(a_job(1, 2, priority=4))),
+        (DeleteJobs(a_key(1)), AddJob(a_job(1, 2)), UpdateJob(a_job(1, 2, priority=4))),
         (a_job(1, 2, priority=4),),
     ),
-    ("close all, twice", (CloseJobs(a_key(1)), CloseJobs(a_key(1))), ()),
+    ("close all, twice", (DeleteJobs(a_key(1)), DeleteJobs(a_key(1))), ()),
     ("close the node", (_CLOSE_BILL,), ()),
-    ("close another node", (CloseNode(a_key(1), "ship"),), (a_job(),)),
+    ("close another node", (DeleteJobsOfNode(a_key(1), "ship"),), (a_job(),)),
     ("close the node, twice", (_CLOSE_BILL, _CLOSE_BILL), ()),
     ("update, close the node", (UpdateJob(_LEASED), _CLOSE_BILL), ()),
-    ("update, close another node", (UpdateJob(_LEASED), CloseNode(a_key(1), "ship")), (_LEASED,)),
-    ("close, close the node", (CloseJob(_KEY), _CLOSE_BILL), ()),
-    ("close the node, close", (_CLOSE_BILL, CloseJob(_KEY)), ()),
+    ("update, close another node", (UpdateJob(_LEASED), DeleteJobsOfNode(a_key(1), "ship")), (_LEASED,)),
+    ("close, close the node", (DeleteJob(_KEY), _CLOSE_BILL), ()),
+    ("close the node, close", (_CLOSE_BILL, DeleteJob(_KEY)), ()),
     ("add to the node, close it", (AddJob(a_job(1, 2)), _CLOSE_BILL), ()),
     (
         "add to the node, update it, close the node",
@@ -117,7 +117,7 @@ NET_EFFECTS: Sequence[tuple[str, tuple[Change, ...], tuple[Job, ...]]] = (
     ),
     (
         "close the node, add to it, close that",
-        (_CLOSE_BILL, AddJob(a_job(1, 2)), CloseJob(JobKey(a_key(1), 2))),
+        (_CLOSE_BILL, AddJob(a_job(1, 2)), DeleteJob(JobKey(a_key(1), 2))),
         (),
     ),
     ("close the node, add to it, close it", (_CLOSE_BILL, AddJob(a_job(1, 2)), _CLOSE_BILL), ()),
@@ -126,11 +126,11 @@ NET_EFFECTS: Sequence[tuple[str, tuple[Change, ...], tuple[Job, ...]]] = (
         (AddJob(a_job(1, 2, node="ship")), _CLOSE_BILL),
         (a_job(1, 2, node="ship"),),
     ),
-    ("close the node, close all", (_CLOSE_BILL, CloseJobs(a_key(1))), ()),
-    ("close all, close the node", (CloseJobs(a_key(1)), _CLOSE_BILL), ()),
+    ("close the node, close all", (_CLOSE_BILL, DeleteJobs(a_key(1))), ()),
+    ("close all, close the node", (DeleteJobs(a_key(1)), _CLOSE_BILL), ()),
     (
         "close all, add to the node, close it, add to another",
-        (CloseJobs(a_key(1)), AddJob(a_job(1, 2)), _CLOSE_BILL, AddJob(a_job(1, 3, node="ship"))),
+        (DeleteJobs(a_key(1)), AddJob(a_job(1, 2)), _CLOSE_BILL, AddJob(a_job(1, 3, node="ship"))),
         (a_job(1, 3, node="ship"),),
     ),
 )
@@ -198,7 +198,7 @@ class Changes(PersistenceCase):
         check = evolve(_LEASED, kind=JobKind.POLL)
         put_jobs(store, check)
         changed = evolve(check, epoch=9)
-        changes: list[Change] = [CancelWork(check.run, check.node, attempts=4), UpdateJob(changed)]
+        changes: list[Change] = [CancelExternalWork(check.run, check.node, attempts=4), UpdateJob(changed)]
         store.transact(partial(_read_and_put, changes))
 
         assert jobs_of(store, check.run) == [changed]
@@ -211,7 +211,13 @@ class Changes(PersistenceCase):
 
     def test_changes_are_given_in_any_order_of_tables(self, store: Persistence) -> None:
         """A run's rows may come before the run in a batch."""
-        put(store, AddJob(a_job()), AppendHistory(a_row()), AddNote(a_note()), CreateRun(a_run(open_jobs=1)))
+        put(
+            store,
+            AddJob(a_job()),
+            AppendHistory(a_row()),
+            AddAttemptOutput(a_note()),
+            CreateRun(a_run(open_jobs=1)),
+        )
 
         assert [a_job()] == jobs_of(store, a_key(1))
         assert (a_row(),) == store.read(HistoryOf(a_key(1)))
@@ -235,7 +241,7 @@ class Changes(PersistenceCase):
         put(
             store,
             *map(UpdateJob, stays),
-            *(CloseJob(JobKey(a_key(run), number)) for run in range(20) for number in range(16, 31)),
+            *(DeleteJob(JobKey(a_key(run), number)) for run in range(20) for number in range(16, 31)),
             *map(AddJob, added),
         )
 
@@ -245,14 +251,14 @@ class Changes(PersistenceCase):
     def test_closing_all_jobs_of_a_run_touches_no_other_run(self, store: Persistence) -> None:
         """Neither its jobs nor its row."""
         put_jobs(store, a_job(1, 1), a_job(1, 2), a_job(2, 1))
-        put(store, CloseJobs(a_key(1)))
+        put(store, DeleteJobs(a_key(1)))
 
         assert [a_job(2, 1)] == jobs_of(store, a_key(1), a_key(2))
 
     def test_closing_all_jobs_of_a_run_without_jobs_does_nothing(self, store: Persistence) -> None:
         """A run may end without an open job."""
         put(store, CreateRun(a_run()))
-        put(store, CloseJobs(a_key(1)))
+        put(store, DeleteJobs(a_key(1)))
 
         assert a_run() == the_run(store, a_key(1))
 
@@ -269,7 +275,7 @@ class Changes(PersistenceCase):
         ]
         put_jobs(store, *of_map, *others, a_job(2, 1))
         before = the_run(store, a_key(1))
-        put(store, CloseNode(a_key(1), "bill"))
+        put(store, DeleteJobsOfNode(a_key(1), "bill"))
 
         assert [*others, a_job(2, 1)] == jobs_of(store, a_key(1), a_key(2))
         assert before == the_run(store, a_key(1))
@@ -281,11 +287,11 @@ class Changes(PersistenceCase):
         put_jobs(store, *jobs)
         put(
             store,
-            *(CloseNode(a_key(run), "bill") for run in range(0, 50, 2)),
-            *(CloseNode(a_key(run), "ship") for run in range(0, 50, 5)),
+            *(DeleteJobsOfNode(a_key(run), "bill") for run in range(0, 50, 2)),
+            *(DeleteJobsOfNode(a_key(run), "ship") for run in range(0, 50, 5)),
             *(AddJob(a_job(run, 9)) for run in range(50)),
             *(UpdateJob(a_job(run, 1, priority=4)) for run in range(1, 50, 2)),
-            *(CloseJob(JobKey(a_key(run), 2)) for run in range(50)),
+            *(DeleteJob(JobKey(a_key(run), 2)) for run in range(50)),
         )
 
         left = {
@@ -305,7 +311,7 @@ class Changes(PersistenceCase):
     def test_closing_a_node_without_jobs_does_nothing(self, store: Persistence) -> None:
         """Neither where the run has none nor where there is no such run."""
         put(store, CreateRun(a_run()))
-        put(store, CloseNode(a_key(1), "bill"), CloseNode(a_key(9), "bill"))
+        put(store, DeleteJobsOfNode(a_key(1), "bill"), DeleteJobsOfNode(a_key(9), "bill"))
 
         assert a_run() == the_run(store, a_key(1))
         assert jobs_of(store, a_key(1), a_key(9)) == []
@@ -340,7 +346,7 @@ class Changes(PersistenceCase):
         put(
             store,
             *(
-                AddItems(a_page(run, page, node=node, items=(Payload(inline=f'"{run} {node} {page}"'),)))
+                AddMapItems(a_page(run, page, node=node, items=(Payload(inline=f'"{run} {node} {page}"'),)))
                 for run in (1, 2)
                 for node in ("a", "b")
                 for page in (0, 1)
@@ -377,17 +383,17 @@ class Changes(PersistenceCase):
 
     def test_a_duty_is_added_and_replaced(self, store: Persistence) -> None:
         """In one batch and in several."""
-        put(store, AddDuty(a_duty(session=1)), PutDuty(a_duty(session=2)))
+        put(store, AddLeader(a_duty(session=1)), UpdateLeader(a_duty(session=2)))
         assert [a_duty(session=2)] == ask(store, lambda tx: tx.duties(["maintenance"]))
 
-        put(store, PutDuty(a_duty(session=3, until=NOW + 9)))
+        put(store, UpdateLeader(a_duty(session=3, until=NOW + 9)))
         assert [a_duty(session=3, until=NOW + 9)] == ask(store, lambda tx: tx.duties(["maintenance"]))
 
     def test_notes_are_added(self, store: Persistence) -> None:
         """Every field of a note survives."""
         put_jobs(store, a_job(1, 1), a_job(2, 1))
         note = a_note(2, job=3, epoch=4, kind="progress", data='{"done":1}')
-        put(store, AddNote(note), AddNote(a_note(1)), AddNote(a_note(3, run=2)))
+        put(store, AddAttemptOutput(note), AddAttemptOutput(a_note(1)), AddAttemptOutput(a_note(3, run=2)))
 
         assert (a_note(1), note) == store.read(NotesOf(a_key(1)))
 

@@ -5,7 +5,15 @@ from typing import Final
 
 import pytest
 
-from holdfast.ports.changes import AddJob, CloseJob, CloseJobs, CloseNode, CreateRun, UpdateJob, UpdateRun
+from holdfast.ports.changes import (
+    AddJob,
+    CreateRun,
+    DeleteJob,
+    DeleteJobs,
+    DeleteJobsOfNode,
+    UpdateJob,
+    UpdateRun,
+)
 from holdfast.ports.persistence import ChildrenLeft, OwedJobs, Persistence, Transaction
 from holdfast.ports.records import TERMINAL, ClosePolicy, Job, JobKey, JobKind, JobState, Run, RunStatus
 from holdfast.testing.conformance.builders import NAMESPACE, a_job, a_key, a_run
@@ -72,13 +80,13 @@ class Children(PersistenceCase):
 
         put_jobs(store, *(_owed(run, number) for run in range(2, 7) for number in (1, 2)))
         assert self._owes(store)
-        put(store, CloseJob(JobKey(a_key(2), 1)), CloseJob(JobKey(a_key(2), 2)))
-        put(store, CloseJobs(a_key(3)), CloseNode(a_key(4), "bill"), UpdateJob(a_job(5, 1)))
-        put(store, CloseJob(JobKey(a_key(5), 2)), AddJob(_owed(5, 3)), CloseJob(JobKey(a_key(6), 1)))
+        put(store, DeleteJob(JobKey(a_key(2), 1)), DeleteJob(JobKey(a_key(2), 2)))
+        put(store, DeleteJobs(a_key(3)), DeleteJobsOfNode(a_key(4), "bill"), UpdateJob(a_job(5, 1)))
+        put(store, DeleteJob(JobKey(a_key(5), 2)), AddJob(_owed(5, 3)), DeleteJob(JobKey(a_key(6), 1)))
         assert store.read(OwedJobs()) == (_owed(5, 3), _owed(6, 2))
         assert self._owes(store)
 
-        put(store, CloseJob(JobKey(a_key(6), 2)), CloseJob(JobKey(a_key(5), 3)))
+        put(store, DeleteJob(JobKey(a_key(6), 2)), DeleteJob(JobKey(a_key(5), 3)))
         assert not self._owes(store)
         put(store, UpdateJob(_owed(1, 1)))
         assert self._owes(store)
@@ -86,7 +94,7 @@ class Children(PersistenceCase):
     def test_a_job_that_is_owed_and_closed_in_one_batch_is_not_owed(self, store: Persistence) -> None:
         """What counts is the net effect."""
         put_run(store, a_run(1))
-        put(store, AddJob(_owed(1)), CloseJob(_owed(1).key))
+        put(store, AddJob(_owed(1)), DeleteJob(_owed(1).key))
 
         assert not self._owes(store)
         assert store.read(OwedJobs()) == ()
@@ -111,9 +119,9 @@ class Children(PersistenceCase):
         put(store, *map(CreateRun, children))
         assert store.read(ChildrenLeft((a_key(1),))) == (children[3],)
 
-        put(store, CloseJob(JobKey(a_key(1), 1)))
+        put(store, DeleteJob(JobKey(a_key(1), 1)))
         assert store.read(ChildrenLeft((a_key(1),))) == (children[0], children[3])
-        put(store, CloseJobs(a_key(1)))
+        put(store, DeleteJobs(a_key(1)))
         assert store.read(ChildrenLeft((a_key(1),))) == _in_order(children)
         assert jobs_of(store, a_key(1)) == []
 

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from attrs import evolve
 
-from holdfast.ports.changes import AddJob, CloseJob, CloseJobs, UpdateJob
+from holdfast.ports.changes import AddJob, DeleteJob, DeleteJobs, UpdateJob
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.records import Job, JobKey, JobKind, JobState, PassOver
 from holdfast.testing.conformance.builders import NOW, a_job, a_key, a_leased_job
@@ -183,16 +183,16 @@ class Claims(PersistenceCase):
         put(store, UpdateJob(a_job(2, 1, queue="elsewhere")), AddJob(a_job(1, 2)))
         assert _keys(claimable(store, a_lane())) == [(1, 1), (1, 2)]
 
-        put(store, CloseJob(JobKey(a_key(1), 1)))
+        put(store, DeleteJob(JobKey(a_key(1), 1)))
         assert _keys(claimable(store, a_lane())) == [(1, 2)]
 
-        put(store, CloseJobs(a_key(1)))
+        put(store, DeleteJobs(a_key(1)))
         assert claimable(store, a_lane()) == []
 
     def test_jobs_that_are_gone_take_no_place(self, store: Persistence) -> None:
         """The limit counts those that are there, however those before them were closed."""
         put_jobs(store, *(a_job(run, number) for run in (1, 2, 3) for number in (1, 2)))
-        put(store, CloseJobs(a_key(1)), CloseJob(JobKey(a_key(2), 1)), CloseJob(JobKey(a_key(2), 2)))
+        put(store, DeleteJobs(a_key(1)), DeleteJob(JobKey(a_key(2), 1)), DeleteJob(JobKey(a_key(2), 2)))
 
         assert _keys(claimable(store, a_lane(1))) == [(3, 1)]
         assert _keys(claimable(store, a_lane(), limit=1)) == [(3, 1)]

@@ -13,18 +13,18 @@ import pytest
 from attrs import evolve
 
 from holdfast.ports.changes import (
-    AddDuty,
     AddJob,
-    AddNews,
+    AddLeader,
     AddSink,
+    AdvanceStreams,
     AppendHistory,
     Change,
     CreateRun,
-    PutDuty,
     PutSession,
     StorePlan,
     StoreReply,
     UpdateJob,
+    UpdateLeader,
     UpdateRun,
     UpdateSink,
     UpdateStream,
@@ -38,7 +38,7 @@ from holdfast.ports.persistence import (
     RunsByKey,
     Transaction,
 )
-from holdfast.ports.records import Job, JobState, News, Run, RunName, RunStatus
+from holdfast.ports.records import Job, JobState, Run, RunName, RunStatus, StreamHead
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
     NOW,
@@ -119,8 +119,12 @@ class Concurrency(PersistenceCase):
     def test_what_a_read_returned_stays_locked(self, store: Persistence, how: str) -> None:
         """Counting up in whatever was read loses no count."""
         put_run(store, a_run(), a_job())
-        put(store, PutSession(a_session(expires_at=0)), AddDuty(a_duty(until=0)))
-        put(store, AddSink(a_sink()), AddNews(News(sink=a_sink().key, run=a_key(1), head_row=1, at=NOW)))
+        put(store, PutSession(a_session(expires_at=0)), AddLeader(a_duty(until=0)))
+        put(
+            store,
+            AddSink(a_sink()),
+            AdvanceStreams(StreamHead(sink=a_sink().key, run=a_key(1), head_row=1, at=NOW)),
+        )
 
         def count(_: int) -> None:
             for _ in range(10):
@@ -280,8 +284,8 @@ class Concurrency(PersistenceCase):
         put_jobs(store, *(a_job(run, 1) for run in range(4)))
         put_jobs(store, *(a_job(run, 1, state=JobState.SLEEPING, wake_at=run) for run in range(4, 8)))
         put(store, *(PutSession(a_session(number, expires_at=number)) for number in range(4)))
-        news = (News(sink=a_sink().key, run=a_key(run), head_row=1, at=NOW) for run in range(4))
-        put(store, AddSink(a_sink()), *map(AddNews, news))
+        news = (StreamHead(sink=a_sink().key, run=a_key(run), head_row=1, at=NOW) for run in range(4))
+        put(store, AddSink(a_sink()), *map(AdvanceStreams, news))
         search = SEARCHES[what]
 
         def work(tx: Transaction) -> tuple[list[str], list[str]]:
@@ -395,7 +399,7 @@ def _count_session(tx: Transaction) -> Change:
 
 def _count_duty(tx: Transaction) -> Change:
     (duty,) = tx.duties(["maintenance"])
-    return PutDuty(evolve(duty, expires_at=duty.expires_at + 1))
+    return UpdateLeader(evolve(duty, expires_at=duty.expires_at + 1))
 
 
 def _count_sink(tx: Transaction) -> Change:
@@ -416,7 +420,7 @@ def _count_in(change: Change) -> int:
             return job.epoch
         case PutSession(session):
             return session.expires_at
-        case PutDuty(duty):
+        case UpdateLeader(duty):
             return duty.expires_at
         case UpdateSink(sink):
             return sink.failures

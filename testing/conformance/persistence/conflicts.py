@@ -7,10 +7,10 @@ import pytest
 from attrs import evolve
 
 from holdfast.ports.changes import (
-    AddDuty,
-    AddItems,
+    AddAttemptOutput,
     AddJob,
-    AddNote,
+    AddLeader,
+    AddMapItems,
     AddSink,
     AppendHistory,
     Change,
@@ -46,10 +46,10 @@ THERE: Final[Sequence[Change]] = (
     CreateRun(a_run(1, id="order", open_jobs=1)),
     AddJob(a_job(1, 1)),
     AppendHistory(a_row(1, 1)),
-    AddItems(a_page(1, 0, items=(Payload(inline="1"),))),
+    AddMapItems(a_page(1, 0, items=(Payload(inline="1"),))),
     StoreReply(a_reply("key-1")),
-    AddNote(a_note(1)),
-    AddDuty(a_duty("maintenance")),
+    AddAttemptOutput(a_note(1)),
+    AddLeader(a_duty("maintenance")),
     AddSink(a_sink("audit")),
 )
 
@@ -58,12 +58,12 @@ TAKEN: Final[dict[str, Change]] = {
     "name of a run": CreateRun(a_run(9, id="order")),
     "number of a job": AddJob(a_job(1, 1, priority=9)),
     "number of a history row": AppendHistory(a_row(1, 1, type="other")),
-    "page of items": AddItems(a_page(1, 0, items=(Payload(inline="2"),))),
+    "page of items": AddMapItems(a_page(1, 0, items=(Payload(inline="2"),))),
     "idempotency key": StoreReply(a_reply("key-1", body="other")),
-    "name of a duty": AddDuty(a_duty("maintenance", session=9)),
+    "name of a duty": AddLeader(a_duty("maintenance", session=9)),
     "key of a sink": AddSink(a_sink("other", key=a_sink("audit").key)),
     "name of a sink": AddSink(a_sink("audit", key="01OTHER")),
-    "id of a note": AddNote(a_note(1, data='"other"')),
+    "id of a note": AddAttemptOutput(a_note(1, data='"other"')),
 }
 """Rows to be added, each of which has something that a row of THERE has taken."""
 
@@ -74,13 +74,13 @@ NEAR_MISSES: Final[Sequence[Change]] = (
     AddJob(a_job(9, 1)),
     AppendHistory(a_row(1, 2)),
     AppendHistory(a_row(9, 1)),
-    AddItems(a_page(1, 1)),
-    AddItems(a_page(1, 0, node="other")),
-    AddItems(a_page(9, 0)),
+    AddMapItems(a_page(1, 1)),
+    AddMapItems(a_page(1, 0, node="other")),
+    AddMapItems(a_page(9, 0)),
     StoreReply(a_reply("key-1", namespace="tenant-2")),
     StoreReply(a_reply("key-2")),
-    AddNote(a_note(2)),
-    AddDuty(a_duty("other")),
+    AddAttemptOutput(a_note(2)),
+    AddLeader(a_duty("other")),
     AddSink(a_sink("other")),
     AddSink(a_sink("audit", key="01OTHER", namespace="tenant-2")),
 )

@@ -7,11 +7,11 @@ from holdfast.ports.changes import (
     AddAiCall,
     AddAnnotation,
     AddArtifact,
-    AddItems,
+    AddAttemptOutput,
     AddJob,
-    AddNews,
-    AddNote,
+    AddMapItems,
     AddSink,
+    AdvanceStreams,
     AppendHistory,
     CreateRun,
     PutSession,
@@ -34,12 +34,12 @@ from holdfast.ports.inspecting import (
 from holdfast.ports.persistence import Persistence, SlotPlace, Waiting
 from holdfast.ports.records import (
     JobState,
-    News,
     Payload,
     Run,
     RunName,
     RunStatus,
     SessionState,
+    StreamHead,
 )
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
@@ -135,7 +135,11 @@ class Inspecting(PersistenceCase):
             put(
                 store,
                 *(AddJob(a_job(run, 1)), AddJob(a_job(run, 2)), AppendHistory(a_row(run, 1))),
-                *(AddItems(a_page(run)), AddNote(a_note(run, run)), AddAnnotation(an_annotation(run, run))),
+                *(
+                    AddMapItems(a_page(run)),
+                    AddAttemptOutput(a_note(run, run)),
+                    AddAnnotation(an_annotation(run, run)),
+                ),
                 *(AddArtifact(an_artifact(run=run)), AddAiCall(an_ai_call(run, run))),
             )
         put(store, CreateRun(a_run(4)), CreateRun(a_run(1)), AppendHistory(a_row(5, 1)))
@@ -192,9 +196,12 @@ class Inspecting(PersistenceCase):
         put(store, CreateRun(a_run(1, last_row=7)), AppendHistory(a_row(1, 1)))
         put(
             store,
-            *(AddNews(News(sink=a_sink().key, run=a_key(number), head_row=2, at=NOW)) for number in (1, 2)),
+            *(
+                AdvanceStreams(StreamHead(sink=a_sink().key, run=a_key(number), head_row=2, at=NOW))
+                for number in (1, 2)
+            ),
         )
-        put(store, AddNews(News(sink=a_sink("other").key, run=a_key(1), head_row=2, at=NOW)))
+        put(store, AdvanceStreams(StreamHead(sink=a_sink("other").key, run=a_key(1), head_row=2, at=NOW)))
         put(store, UpdateStream(a_stream(1, head_row=3, delivered=2, due_at=None)))
 
         first = StreamPlace(a_key(1), 3, 2, None, 7)
@@ -207,8 +214,8 @@ class Inspecting(PersistenceCase):
     def test_the_blobs_that_runs_refer_to_are_known(self, store: Persistence) -> None:
         """Of artifacts, calls of models, and items; a text that only looks like a blob is none."""
         items = (Payload(inline='"[null,x"'), Payload(blob="item/1"))
-        put(store, CreateRun(a_run(1)), CreateRun(a_run(2)), AddItems(a_page(1, items=items)))
-        put(store, AddItems(a_page(1, 1, items=(Payload(inline='[null,"x"]'),))))
+        put(store, CreateRun(a_run(1)), CreateRun(a_run(2)), AddMapItems(a_page(1, items=items)))
+        put(store, AddMapItems(a_page(1, 1, items=(Payload(inline='[null,"x"]'),))))
         put(store, AddArtifact(an_artifact(blob="artifact/1")), AddArtifact(an_artifact(run=2, blob="no")))
         inline = Payload(inline="1")
         put(store, AddAiCall(an_ai_call(1, prompt=Payload(blob="prompt/1"), response=inline)))

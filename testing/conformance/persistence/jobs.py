@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import attrs
 import pytest
 
-from holdfast.ports.changes import AddDuty, AddJob, PutSession, StorePlan, StoreReply, UpdateJob
+from holdfast.ports.changes import AddJob, AddLeader, PutSession, StorePlan, StoreReply, UpdateJob
 from holdfast.ports.persistence import Persistence, Transaction
 from holdfast.ports.records import Job, JobKey, JobKind, JobState, Session, SessionState
 from holdfast.testing.conformance.builders import (
@@ -196,7 +196,7 @@ class JobReads(PersistenceCase):
 
     def test_duties_are_read_by_name(self, store: Persistence) -> None:
         """Unknown names are passed over."""
-        put(store, AddDuty(a_duty("maintenance")), AddDuty(a_duty("other", session=2)))
+        put(store, AddLeader(a_duty("maintenance")), AddLeader(a_duty("other", session=2)))
 
         assert [a_duty("maintenance")] == ask(store, lambda tx: tx.duties(["maintenance", "nobody's"]))
 

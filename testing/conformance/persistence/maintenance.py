@@ -4,7 +4,7 @@ from typing import Final
 
 from attrs import evolve
 
-from holdfast.ports.changes import CloseJob, PutSession, UpdateJob
+from holdfast.ports.changes import DeleteJob, PutSession, UpdateJob
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.records import Job, JobKey, JobState, Session, SessionState
 from holdfast.testing.conformance.builders import NOW, SECOND, a_job, a_key, a_leased_job, a_session
@@ -50,7 +50,7 @@ class Maintenance(PersistenceCase):
     def test_what_is_due_follows_every_change(self, store: Persistence) -> None:
         """A sleeper comes and goes as it is woken, put to sleep for longer, and closed."""
         put_jobs(store, _asleep(1, 1, NOW), _asleep(1, 2, NOW), _asleep(1, 3, NOW), a_job(1, 4))
-        put(store, UpdateJob(a_job(1, 1)), UpdateJob(_asleep(1, 2, NOW + 5)), CloseJob(JobKey(a_key(1), 3)))
+        put(store, UpdateJob(a_job(1, 1)), UpdateJob(_asleep(1, 2, NOW + 5)), DeleteJob(JobKey(a_key(1), 3)))
         put(store, UpdateJob(_asleep(1, 4, NOW - 5)))
 
         assert [job.number for job in ask(store, lambda tx: tx.due(NOW, 10))] == [4]
@@ -125,7 +125,7 @@ class Maintenance(PersistenceCase):
         put(store, PutSession(a_session(1, state=SessionState.DEAD)))
         assert {1, 2} == {key.number for key in ask(store, lambda tx: tx.lost_jobs(10))}
 
-        put(store, UpdateJob(a_job(1, 1)), CloseJob(JobKey(a_key(1), 2)))
+        put(store, UpdateJob(a_job(1, 1)), DeleteJob(JobKey(a_key(1), 2)))
         assert ask(store, lambda tx: tx.lost_jobs(10)) == []
 
     def test_a_silent_job_is_found_after_its_instant(self, store: Persistence) -> None:
@@ -153,6 +153,6 @@ class Maintenance(PersistenceCase):
             evolve(a_leased_job(1, number, session=a_key(1)), heartbeat_by=NOW - 1) for number in (1, 2, 3)
         ]
         put_jobs(store, *jobs)
-        put(store, UpdateJob(evolve(jobs[0], heartbeat_by=NOW + 5)), CloseJob(jobs[1].key))
+        put(store, UpdateJob(evolve(jobs[0], heartbeat_by=NOW + 5)), DeleteJob(jobs[1].key))
 
         assert [jobs[2].key] == ask(store, lambda tx: tx.silent_jobs(NOW, 10))

@@ -3,7 +3,7 @@
 import pytest
 from attrs import evolve
 
-from holdfast.ports.changes import AddItems, AddNote, AppendHistory, CreateRun, StorePlan
+from holdfast.ports.changes import AddAttemptOutput, AddMapItems, AppendHistory, CreateRun, StorePlan
 from holdfast.ports.persistence import (
     CompletedRow,
     CountAll,
@@ -179,7 +179,11 @@ class Queries(PersistenceCase):
     def test_notes_are_read_page_by_page(self, store: Persistence) -> None:
         """NotesOf gives them by id, after an id, up to the limit."""
         put_jobs(store, a_job(1, 1), a_job(2, 1))
-        put(store, *(AddNote(a_note(number)) for number in (3, 1, 4, 2)), AddNote(a_note(5, run=2)))
+        put(
+            store,
+            *(AddAttemptOutput(a_note(number)) for number in (3, 1, 4, 2)),
+            AddAttemptOutput(a_note(5, run=2)),
+        )
 
         assert tuple(a_note(number) for number in (1, 2, 3, 4)) == store.read(NotesOf(a_key(1)))
         assert (a_note(1), a_note(2)) == store.read(NotesOf(a_key(1), limit=2))
@@ -192,7 +196,7 @@ class Queries(PersistenceCase):
         put(
             store,
             *map(
-                AddNote,
+                AddAttemptOutput,
                 (
                     a_note(1, kind="heartbeat", epoch=1),
                     a_note(2, kind="heartbeat", epoch=1),
@@ -236,8 +240,8 @@ class Queries(PersistenceCase):
         """The one at its place of its page; inline or in a blob."""
         blob = Payload(blob=f"a/{'0' * 64}")
         put_jobs(store, a_job(1, 1))
-        put(store, AddItems(a_page(1, 0, items=(Payload(inline="0"), Payload(inline='"é"')))))
-        put(store, AddItems(a_page(1, 1, items=(blob, Payload(inline="null")))))
+        put(store, AddMapItems(a_page(1, 0, items=(Payload(inline="0"), Payload(inline='"é"')))))
+        put(store, AddMapItems(a_page(1, 1, items=(blob, Payload(inline="null")))))
 
         wanted = [item_reference("bill", page, at) for page, at in ((1, 1), (0, 0), (1, 0), (0, 1))]
 
@@ -269,7 +273,9 @@ class Queries(PersistenceCase):
             store,
             *(AppendHistory(a_completed_row(run, 1, item=0, output=f'"{run}"')) for run in range(1, 51)),
         )
-        put(store, *(AddItems(a_page(run, 0, items=(Payload(inline=f"[{run}]"),))) for run in range(1, 51)))
+        put(
+            store, *(AddMapItems(a_page(run, 0, items=(Payload(inline=f"[{run}]"),))) for run in range(1, 51))
+        )
         references: tuple[Reference, ...] = (1, item_reference("bill", 0, 0), map_reference("bill", 1, 1))
 
         found = store.read(
@@ -295,7 +301,7 @@ class Queries(PersistenceCase):
                     AppendHistory(a_completed_row(run, 2 + at, item=at, output=f"{run}{at}"))
                     for at in range(2)
                 ),
-                AddItems(a_page(run, 0, items=(Payload(inline=f"[{run}]"),))),
+                AddMapItems(a_page(run, 0, items=(Payload(inline=f"[{run}]"),))),
             )
         there: tuple[Reference, ...] = (1, item_reference("bill", 0, 0), map_reference("bill", 1, 3), 9)
         wanted = tuple((a_key(1), of_run(a_key(2), reference)) for reference in there)

@@ -8,15 +8,15 @@ from holdfast.ports.changes import (
     AddAiCall,
     AddAnnotation,
     AddArtifact,
-    AddItems,
+    AddAttemptOutput,
     AddJob,
-    AddNews,
-    AddNote,
+    AddMapItems,
     AddSink,
+    AdvanceStreams,
     AppendHistory,
     Change,
     CreateRun,
-    RemoveRun,
+    DeleteRun,
     UpdateRun,
 )
 from holdfast.ports.hearing import (
@@ -35,7 +35,7 @@ from holdfast.ports.persistence import (
     RunFilter,
     RunsByKey,
 )
-from holdfast.ports.records import News, Payload, RunName, RunStatus, StreamKey
+from holdfast.ports.records import Payload, RunName, RunStatus, StreamHead, StreamKey
 from holdfast.ports.references import item_reference
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
@@ -64,13 +64,13 @@ def _everything(number: int) -> list[Change]:
     return [
         CreateRun(run),
         *(AppendHistory(a_row(number, row)) for row in (1, 2)),
-        AddItems(a_page(number, items=(Payload(inline="1"),))),
-        AddNote(evolve(a_note(number, number))),
+        AddMapItems(a_page(number, items=(Payload(inline="1"),))),
+        AddAttemptOutput(evolve(a_note(number, number))),
         AddAnnotation(said),
         AddAnnotation(evolve(said, id=a_key(50 + number), name="key", key="once")),
         AddArtifact(an_artifact("report", number)),
         AddAiCall(an_ai_call(number, number)),
-        AddNews(News(sink=SINK.key, run=run.key, head_row=2, at=NOW)),
+        AdvanceStreams(StreamHead(sink=SINK.key, run=run.key, head_row=2, at=NOW)),
     ]
 
 
@@ -98,7 +98,7 @@ def _left(store: Persistence, number: int) -> list[str]:
 
 
 class Removals(PersistenceCase):
-    """RemoveRun, `generations`, and the filter that removals go by."""
+    """DeleteRun, `generations`, and the filter that removals go by."""
 
     def test_a_removed_run_leaves_nothing(self, store: Persistence) -> None:
         """Others have all that they had."""
@@ -108,14 +108,14 @@ class Removals(PersistenceCase):
         assert len(whole) == 12, whole
 
         streams = {number: (StreamKey(SINK.key, a_key(number)),) for number in (1, 3)}
-        put(store, RemoveRun(a_key(1), streams[1]), RemoveRun(a_key(3), streams[3]))
+        put(store, DeleteRun(a_key(1), streams[1]), DeleteRun(a_key(3), streams[3]))
         assert _left(store, 1) == _left(store, 3) == []
         assert _left(store, 2) == whole
 
     def test_a_run_that_is_not_there_is_removed_without_effect(self, store: Persistence) -> None:
         """As often as one likes."""
         put(store, AddSink(SINK), *_everything(1))
-        put(store, RemoveRun("nobody's"), RemoveRun("nobody's"))
+        put(store, DeleteRun("nobody's"), DeleteRun("nobody's"))
 
         assert len(_left(store, 1)) == 12
 
@@ -131,8 +131,8 @@ class Removals(PersistenceCase):
             AddJob(a_job(1, 1)),
             *_everything(2)[1:],
             CreateRun(new),
-            RemoveRun(old.key),
-            RemoveRun(new.key, (StreamKey(SINK.key, new.key),)),
+            DeleteRun(old.key),
+            DeleteRun(new.key, (StreamKey(SINK.key, new.key),)),
         )
 
         assert _left(store, 1) == _left(store, 2) == []
@@ -140,7 +140,7 @@ class Removals(PersistenceCase):
     def test_its_name_can_be_used_again_at_once(self, store: Persistence) -> None:
         """In the same transaction, from the first generation on."""
         put(store, CreateRun(a_run(1, id="x")), CreateRun(a_run(2, id="x", generation=2)))
-        put(store, RemoveRun(a_key(1)), RemoveRun(a_key(2)), CreateRun(a_run(3, id="x")))
+        put(store, DeleteRun(a_key(1)), DeleteRun(a_key(2)), CreateRun(a_run(3, id="x")))
 
         assert store.read(FindRun(RunName(NAMESPACE, "x"))) == a_run(3, id="x")
         assert store.read(FindRun(RunName(NAMESPACE, "x"), 2)) is None

@@ -6,9 +6,9 @@ from typing import Final
 import pytest
 from attrs import evolve
 
-from holdfast.ports.changes import AddNews, AddRate, AddSink, Change, PutSession, StoreReply
+from holdfast.ports.changes import AddRateLimit, AddSink, AdvanceStreams, Change, PutSession, StoreReply
 from holdfast.ports.persistence import Persistence, Transaction
-from holdfast.ports.records import JobState, News, RateWindow, SessionState
+from holdfast.ports.records import JobState, RateWindow, SessionState, StreamHead
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
     NOW,
@@ -36,7 +36,7 @@ OLD: Final[dict[str, tuple[Change, Callable[[Transaction], int]]]] = {
         lambda tx: len(tx.sessions([_DEAD.id], lock=False)),
     ),
     "a count of starts": (
-        AddRate(evolve(_WINDOW, updated_at=BEFORE - 1)),
+        AddRateLimit(evolve(_WINDOW, updated_at=BEFORE - 1)),
         lambda tx: len(tx.rates([_WINDOW.rate_name], lock=False)),
     ),
 }
@@ -49,7 +49,7 @@ YOUNG: Final[dict[str, tuple[Change, Callable[[Transaction], int]]]] = {
         PutSession(a_session(expires_at=BEFORE - 1_000 * SECOND)),
         OLD["a dead session"][1],
     ),
-    "a count of starts": (AddRate(_WINDOW), OLD["a count of starts"][1]),
+    "a count of starts": (AddRateLimit(_WINDOW), OLD["a count of starts"][1]),
     "a stream whose sink is there": (
         AddSink(a_sink()),
         lambda tx: len(tx.due_streams(a_sink().sink_name, NOW, 9)),
@@ -79,7 +79,12 @@ class Retention(PersistenceCase):
         change, count = YOUNG[what]
         put(store, change)
         if what == "a stream whose sink is there":
-            put(store, AddNews(News(sink=a_sink().key, run=a_key(1), head_row=1, at=BEFORE - 1_000 * SECOND)))
+            put(
+                store,
+                AdvanceStreams(
+                    StreamHead(sink=a_sink().key, run=a_key(1), head_row=1, at=BEFORE - 1_000 * SECOND)
+                ),
+            )
 
         assert store.prune(BEFORE) == 0
         assert store.transact(count) == 1

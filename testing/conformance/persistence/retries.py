@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.ports.changes import AddJob, AppendHistory, CloseJobs, CreateRun, StoreReply, UpdateRun
+from holdfast.ports.changes import AddJob, AppendHistory, CreateRun, DeleteJobs, StoreReply, UpdateRun
 from holdfast.ports.persistence import FindRun, HistoryOf, JobsOfRun, Persistence, RunsByKey, Transaction
 from holdfast.ports.records import RunName, RunStatus
 from holdfast.testing.conformance.builders import NAMESPACE, a_job, a_key, a_reply, a_row, a_run
@@ -69,7 +69,7 @@ class Retries(PersistenceCase):
                     CreateRun(a_run(2)),
                     UpdateRun(a_run(status=RunStatus.FAILED)),
                     AddJob(a_job(2, 1)),
-                    CloseJobs(a_key(1)),
+                    DeleteJobs(a_key(1)),
                     AppendHistory(a_row(1, 1)),
                     StoreReply(a_reply()),
                 ]

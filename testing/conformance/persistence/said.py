@@ -12,7 +12,7 @@ from holdfast.ports.changes import (
     AddAiCall,
     AddAnnotation,
     AddArtifact,
-    AddNote,
+    AddAttemptOutput,
     AppendHistory,
     CreateRun,
 )
@@ -76,7 +76,7 @@ class SaidOfRuns(PersistenceCase):
             a_note(2, at=NOW + 1, kind="progress"),
             a_note(3, at=NOW + 5),
         ]
-        put(store, *map(AddNote, reversed(notes)), AddNote(a_note(4, run=2)))
+        put(store, *map(AddAttemptOutput, reversed(notes)), AddAttemptOutput(a_note(4, run=2)))
 
         assert tuple(notes) == store.read(NotesInOrder(RUN))
         assert tuple(notes[:2]) == store.read(NotesInOrder(RUN, limit=2))
@@ -88,11 +88,14 @@ class SaidOfRuns(PersistenceCase):
     def test_the_newest_progress_of_each_job_is_read(self, store: Persistence) -> None:
         """By job, after a number, up to the limit."""
         said = [(1, 1, NOW + 9), (2, 1, NOW + 3), (3, 1, NOW + 9), (4, 2, NOW), (5, 7, NOW + 1), (6, 7, NOW)]
-        put(store, *(AddNote(a_note(number, kind="progress", job=job, at=at)) for number, job, at in said))
         put(
             store,
-            AddNote(a_note(7, kind="log", job=1, at=NOW + 99)),
-            AddNote(a_note(8, run=2, kind="progress")),
+            *(AddAttemptOutput(a_note(number, kind="progress", job=job, at=at)) for number, job, at in said),
+        )
+        put(
+            store,
+            AddAttemptOutput(a_note(7, kind="log", job=1, at=NOW + 99)),
+            AddAttemptOutput(a_note(8, run=2, kind="progress")),
         )
 
         def numbers(query: NewestProgress) -> list[str]:
@@ -370,7 +373,7 @@ class SaidOfRuns(PersistenceCase):
         with pytest.raises(ConflictError):
             put(
                 store,
-                AddNote(a_note(1)),
+                AddAttemptOutput(a_note(1)),
                 AddAnnotation(an_annotation(1)),
                 AddArtifact(an_artifact()),
                 AddAiCall(an_ai_call(1)),

@@ -5,11 +5,11 @@ from typing import Final
 from attrs import evolve
 
 from holdfast.ports.changes import (
-    AddNews,
     AddSink,
+    AdvanceStreams,
     AppendHistory,
     CreateRun,
-    RemoveSink,
+    DeleteSink,
     UpdateRun,
     UpdateSink,
     UpdateStream,
@@ -24,7 +24,7 @@ from holdfast.ports.persistence import (
     StreamRows,
     StreamStart,
 )
-from holdfast.ports.records import News, SinkName, Stream, StreamKey, StreamState
+from holdfast.ports.records import SinkName, Stream, StreamHead, StreamKey, StreamState
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
     NOW,
@@ -40,14 +40,17 @@ from holdfast.testing.conformance.persistence.case import PersistenceCase, ask, 
 AUDIT: Final = SinkName(NAMESPACE, "audit")
 
 
-def some_news(run: int = 1, number: int = 1, *, sink: str = "audit", at: int = NOW) -> AddNews:
+def some_news(run: int = 1, number: int = 1, *, sink: str = "audit", at: int = NOW) -> AdvanceStreams:
     """Return the change that lets a sink know of rows."""
-    return AddNews(News(sink=a_sink(sink).key, run=a_key(run), head_row=number, at=at))
+    return AdvanceStreams(StreamHead(sink=a_sink(sink).key, run=a_key(run), head_row=number, at=at))
 
 
 def put_streams(store: Persistence, *streams: Stream) -> None:
     """Store streams as they are."""
-    put(store, *(AddNews(News(sink=one.sink, run=one.run, head_row=1, at=NOW)) for one in streams))
+    put(
+        store,
+        *(AdvanceStreams(StreamHead(sink=one.sink, run=one.run, head_row=1, at=NOW)) for one in streams),
+    )
     put(store, *map(UpdateStream, streams))
 
 
@@ -93,7 +96,7 @@ class Sinks(PersistenceCase):
         """Each by its key, also in the transaction that adds it."""
         put(store, AddSink(a_sink("a")), AddSink(a_sink("b")), UpdateSink(a_sink("b", failures=1)))
         put(store, UpdateSink(a_sink("a", failures=2)))
-        put(store, RemoveSink(a_sink("b").key), AddSink(a_sink("c")), RemoveSink(a_sink("c").key))
+        put(store, DeleteSink(a_sink("b").key), AddSink(a_sink("c")), DeleteSink(a_sink("c").key))
 
         assert store.read(ListSinks(NAMESPACE)) == (a_sink("a", failures=2),)
 

@@ -5,7 +5,14 @@ from collections.abc import Sequence
 import pytest
 from attrs import evolve
 
-from holdfast.ports.changes import AddRate, AddSlot, Change, CreateRun, UpdateRate, UpdateRun
+from holdfast.ports.changes import (
+    AddConcurrencyLimit,
+    AddRateLimit,
+    Change,
+    CreateRun,
+    UpdateRateLimit,
+    UpdateRun,
+)
 from holdfast.ports.errors import ConflictError
 from holdfast.ports.persistence import Persistence, SlotPlace, Transaction, WaitedFor, Waiting
 from holdfast.ports.records import (
@@ -181,9 +188,14 @@ class Slots(PersistenceCase):
     def test_counts_of_starts_are_kept_as_they_are(self, store: Persistence, lock: bool) -> None:
         """Added once, then changed; given in the order of their names."""
         a, b = a_window("a"), evolve(a_window("b"), starts="[[1,2]]", wakes_at=NOW + 1)
-        put(store, AddRate(b), AddRate(a))
+        put(store, AddRateLimit(b), AddRateLimit(a))
         changed = evolve(a, starts="[[3,4],[5,6]]", wakes_at=None, updated_at=NOW + 7)
-        put(store, UpdateRate(changed), AddRate(a_window("c")), UpdateRate(evolve(a_window("c"), wakes_at=3)))
+        put(
+            store,
+            UpdateRateLimit(changed),
+            AddRateLimit(a_window("c")),
+            UpdateRateLimit(evolve(a_window("c"), wakes_at=3)),
+        )
 
         def found(*names: str) -> Sequence[RateWindow]:
             return ask(store, lambda tx: tx.rates([RateName(NAMESPACE, name) for name in names], lock=lock))
@@ -192,7 +204,7 @@ class Slots(PersistenceCase):
         assert found("c") == [evolve(a_window("c"), wakes_at=3)]
         assert found() == []
         with pytest.raises(ConflictError):
-            put(store, AddRate(a_window("a")))
+            put(store, AddRateLimit(a_window("a")))
 
     def test_no_more_start_than_are_counted(self, store: Persistence) -> None:
         """Not even by a rate of which nobody has started before: of those who add it all but one count again."""
@@ -208,7 +220,7 @@ class Slots(PersistenceCase):
 
     def test_counts_that_are_old_are_pruned(self, store: Persistence) -> None:
         """Those that were last changed before the instant."""
-        put(store, AddRate(a_window("old")), AddRate(evolve(a_window("new"), updated_at=NOW + 1)))
+        put(store, AddRateLimit(a_window("old")), AddRateLimit(evolve(a_window("new"), updated_at=NOW + 1)))
         assert store.prune(NOW + 1) == 1
 
         names = [RateName(NAMESPACE, name) for name in ("old", "new")]
@@ -219,7 +231,7 @@ class Slots(PersistenceCase):
         """It is found, counted and locked as it is."""
         put_runs(store, pending(1, text), under_way(2, text))
         slot = run_slot(NAMESPACE, text)
-        put(store, AddSlot(slot))
+        put(store, AddConcurrencyLimit(slot))
 
         assert ask(store, lambda tx: tx.waited_for(Waiting.RUNS, {place(text)})) == [
             WaitedFor(place(text), 1, 1)
@@ -230,7 +242,7 @@ class Slots(PersistenceCase):
     def test_slots_that_are_there_are_given_in_order(self, store: Persistence) -> None:
         """Others are not. Each is there once."""
         names = [run_slot(NAMESPACE, "b"), run_slot(NAMESPACE, "a"), stage_slot(NAMESPACE, "a")]
-        put(store, *map(AddSlot, names))
+        put(store, *map(AddConcurrencyLimit, names))
 
         asked = [*names, run_slot(OTHER, "a"), SlotName(NAMESPACE, "a")]
         assert ask(store, lambda tx: tx.slots(asked)) == sorted(names)
@@ -293,8 +305,8 @@ def _counted(tx: Transaction) -> list[Change]:
     """Count one more start: as the kernel does it."""
     found = tx.rates([RateName(NAMESPACE, "a")], lock=True)
     if not found:
-        return [AddRate(evolve(a_window("a"), starts="1"))]
-    return [UpdateRate(evolve(found[0], starts=str(int(found[0].starts) + 1)))]
+        return [AddRateLimit(evolve(a_window("a"), starts="1"))]
+    return [UpdateRateLimit(evolve(found[0], starts=str(int(found[0].starts) + 1)))]
 
 
 def _let_in(tx: Transaction, limit: int) -> list[Change]:
@@ -302,7 +314,7 @@ def _let_in(tx: Transaction, limit: int) -> list[Change]:
     slot = run_slot(NAMESPACE, "k")
     candidates = tx.first_pending([(place(), 1)])
     runs = [run for run in tx.runs(candidates) if run.status is RunStatus.PENDING]
-    add: list[Change] = [] if tx.slots([slot]) else [AddSlot(slot)]
+    add: list[Change] = [] if tx.slots([slot]) else [AddConcurrencyLimit(slot)]
     if not runs or tx.used_slots(Waiting.RUNS, {place()})[place()] >= limit:
         return []
     return [*add, *(UpdateRun(evolve(run, status=RunStatus.RUNNING, last_job=1)) for run in runs)]

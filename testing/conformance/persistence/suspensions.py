@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from holdfast.ports.changes import CloseJob, CreateRun, UpdateJob
+from holdfast.ports.changes import CreateRun, DeleteJob, UpdateJob
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.records import Job, JobKey, JobKind, JobState, RunName, RunStatus
 from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_job, a_key, a_run
@@ -139,7 +139,7 @@ class Suspensions(PersistenceCase):
     def test_what_is_found_follows_every_change(self, store: Persistence) -> None:
         """A check comes and goes as it is added, given another key, and closed."""
         put_run(store, a_run(1, id="order"), _check(1, 1), _check(1, 2), a_job(1, 3))
-        put(store, UpdateJob(_check(1, 1, key="other")), CloseJob(JobKey(a_key(1), 2)))
+        put(store, UpdateJob(_check(1, 1, key="other")), DeleteJob(JobKey(a_key(1), 2)))
         put(store, UpdateJob(_check(1, 3)))
 
         assert _external(store, "work") == [JobKey(a_key(1), 3)]
@@ -180,9 +180,9 @@ class Suspensions(PersistenceCase):
 
         put(store, UpdateJob(a_job(1, 1, kind=JobKind.CHILD, state=JobState.SLEEPING, wake_at=NOW)))
         assert self._due(store, JobKind.CHILD, 10) == [a_key(2), a_key(1)]
-        put(store, UpdateJob(waiting), CloseJob(JobKey(a_key(2), 1)))
+        put(store, UpdateJob(waiting), DeleteJob(JobKey(a_key(2), 1)))
         assert self._due(store, None, 10) == []
-        put(store, CloseJob(waiting.key))
+        put(store, DeleteJob(waiting.key))
         assert self._due(store, None, 10) == []
 
     def _of_stage(

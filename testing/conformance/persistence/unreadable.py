@@ -3,7 +3,7 @@
 import pytest
 from attrs import evolve
 
-from holdfast.ports.changes import AddItems, AddJob, AppendHistory, BlockRun, CloseJobs, CreateRun
+from holdfast.ports.changes import AddJob, AddMapItems, AppendHistory, BlockRun, CreateRun, DeleteJobs
 from holdfast.ports.inspecting import UnreadableRows
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.records import JobState, Payload, RunStatus
@@ -38,7 +38,7 @@ class UnreadableRuns(PersistenceCase):
         """With the reason; in the order of tables, runs and columns; of the runs that are asked for only."""
         put_run(store, a_run(1, progress="["), a_job(1, 1, input_ref="{"), a_job(1, 2, input_ref='["map"]'))
         put(store, AppendHistory(a_row(1, 1, data="[]", payload=Payload(blob="no key"))))
-        put(store, AddItems(evolve(a_page(1), items="{")))
+        put(store, AddMapItems(evolve(a_page(1), items="{")))
         put_run(store, a_run(2, progress="["))
 
         found = store.read(UnreadableRows((a_key(1),)))
@@ -125,6 +125,6 @@ class UnreadableRuns(PersistenceCase):
         put_run(store, a_run(1), a_job(1, 1))
         put(store, BlockRun(a_key(1), LATER, 1))
 
-        put(store, CloseJobs(a_key(1)))
+        put(store, DeleteJobs(a_key(1)))
 
         assert jobs_of(store, a_key(1)) == []

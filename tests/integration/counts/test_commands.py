@@ -16,31 +16,31 @@ from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.codec import to_data
 from holdfast.kernel.commands import (
     FLUSH_LIMIT,
+    AiCallOutput,
+    AnnotationOutput,
+    ArtifactOutput,
     Attempt,
+    AttemptOutput,
     Completed,
-    Expanded,
     Failed,
     Failure,
-    Held,
+    HeldAttempt,
     JobAdmit,
     JobClaim,
     JobHeartbeat,
     JobReapSilent,
     JobRelease,
     JobSettle,
+    MapExpanded,
     Outcome,
     RunCreate,
     RunRemove,
     RunRerunFrom,
-    Said,
-    SaidAiCall,
-    SaidAnnotation,
-    SaidArtifact,
     SessionOpen,
     SessionRenew,
     SilentReaped,
 )
-from holdfast.kernel.commands.jobs import SaidKind
+from holdfast.kernel.commands.jobs import OutputKind
 from holdfast.ports.errors import CommandError
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import FindRun, Lane, RunsByKey
@@ -129,7 +129,7 @@ class Worked:
         attempts: Sequence[Attempt],
         outcome: Outcome,
         *,
-        said: tuple[Said, ...] = (),
+        said: tuple[AttemptOutput, ...] = (),
         take_next: str | None = None,
     ) -> list[Attempt]:
         """Settle attempts, and return those that were taken with them."""
@@ -164,7 +164,7 @@ def worked(open_engine: OpenEngine) -> Worked:
     while attempts := worked.claim(10):
         worked.engine.core.bodies.prepare(attempts)
         for attempt in attempts:
-            worked.settle([attempt], COMPLETED if attempt.kind is JobKind.STAGE else Expanded(items=()))
+            worked.settle([attempt], COMPLETED if attempt.kind is JobKind.STAGE else MapExpanded(items=()))
     return worked
 
 
@@ -306,7 +306,7 @@ def test_what_bodies_have_said_costs_one_statement_more_however_much_it_is(
     worked: Worked, statements: Statements
 ) -> None:
     worked.create(FEW + MANY, "short")
-    said = tuple(Said(kind="log", at=1, data=canonical({"message": str(n)})) for n in range(3))
+    said = tuple(AttemptOutput(kind="log", at=1, data=canonical({"message": str(n)})) for n in range(3))
     attempts = iter([worked.claim(FEW), worked.claim(MANY)])
 
     within = costs(statements, lambda _: worked.settle(next(attempts), COMPLETED, said=said))
@@ -321,7 +321,7 @@ def test_a_heartbeat_for_many_costs_no_more_statements_than_for_few(
     attempts = worked.claim(MANY)
 
     def beat(number: int) -> None:
-        held = tuple(Held(job=attempt.job, epoch=attempt.epoch) for attempt in attempts[:number])
+        held = tuple(HeldAttempt(job=attempt.job, epoch=attempt.epoch) for attempt in attempts[:number])
         assert worked.kernel.dispatch(JobHeartbeat(namespace=worked.namespace, attempts=held)).lost == ()
 
     within = costs(statements, beat)
@@ -339,10 +339,12 @@ def test_heartbeats_of_many_bodies_cost_two_writes_however_many_they_are(
 ) -> None:
     worked.create(MANY, "watched")
     attempts = worked.claim(MANY)
-    said = (Said(kind="heartbeat", at=1, data='{"page":1}'),)
+    said = (AttemptOutput(kind="heartbeat", at=1, data='{"page":1}'),)
 
     def beat(number: int) -> None:
-        held = tuple(Held(job=attempt.job, epoch=attempt.epoch, said=said) for attempt in attempts[:number])
+        held = tuple(
+            HeldAttempt(job=attempt.job, epoch=attempt.epoch, said=said) for attempt in attempts[:number]
+        )
         assert worked.kernel.dispatch(JobHeartbeat(namespace=worked.namespace, attempts=held)).lost == ()
 
     within = costs(statements, beat)
@@ -422,7 +424,7 @@ def test_settling_items_costs_the_same_however_wide_their_map_is(
     for width in (200, 10_000):
         (run,) = worked.create(1, "wide")
         (expansion,) = worked.claim(1)
-        worked.settle([expansion], Expanded(items=tuple(payload(n) for n in range(width))))
+        worked.settle([expansion], MapExpanded(items=tuple(payload(n) for n in range(width))))
         attempts = worked.claim(50)
         assert len(attempts) == 50
         with statements.of() as within:
@@ -446,7 +448,7 @@ def test_items_cost_the_same_from_the_first_to_the_last_however_many_there_are(
     for width in (300, many := sized(1_000, 3_000)):
         (run,) = worked.create(1, "wide")
         (expansion,) = worked.claim(1)
-        worked.settle([expansion], Expanded(items=tuple(payload(n) for n in range(width))))
+        worked.settle([expansion], MapExpanded(items=tuple(payload(n) for n in range(width))))
         found[width] = []
         for _ in range(width // 50):
             with statements.of() as within:
@@ -471,7 +473,7 @@ def test_expanding_a_wide_map_costs_no_more_statements_than_expanding_a_narrow_o
     for expansion, width in zip(worked.claim(2), (10, 5_000), strict=True):
         assert expansion.kind is JobKind.EXPAND_MAP
         with statements.of() as within:
-            worked.settle([expansion], Expanded(items=tuple(payload(n) for n in range(width))))
+            worked.settle([expansion], MapExpanded(items=tuple(payload(n) for n in range(width))))
         found.append(within)
 
     assert found[0].sent == found[1].sent
@@ -482,7 +484,7 @@ def test_expanding_a_wide_map_costs_no_more_statements_than_expanding_a_narrow_o
 def test_the_items_of_one_page_are_read_once_for_all_of_them(worked: Worked, statements: Statements) -> None:
     worked.create(1, "wide")
     (expansion,) = worked.claim(1)
-    worked.settle([expansion], Expanded(items=tuple(payload(n) for n in range(1_000))))
+    worked.settle([expansion], MapExpanded(items=tuple(payload(n) for n in range(1_000))))
     attempts = worked.claim(50)
     with statements.of() as within:
         bodies, _ = worked.engine.core.bodies.prepare(attempts)
@@ -565,7 +567,7 @@ def test_running_again_costs_no_more_statements_for_a_run_of_many_items_than_for
         worked.create(1, "broad")
         (expansion,) = worked.claim(1)
         run = worked.engine.core.stores.persistence.read(RunsByKey((expansion.run,)))[0]
-        worked.settle([expansion], Expanded(items=tuple(payload(n) for n in range(width))))
+        worked.settle([expansion], MapExpanded(items=tuple(payload(n) for n in range(width))))
         assert worked.row(run.id).open_jobs == width
         if done:
             while attempts := [one for one in worked.claim(500) if one.item is not None]:
@@ -607,7 +609,7 @@ def test_acting_on_a_run_of_many_open_items_costs_the_statements_of_one_with_ten
     for width in (10, most):
         (run,) = worked.create(1, "broad")
         (expansion,) = worked.claim(1)
-        worked.settle([expansion], Expanded(items=tuple(payload(n) for n in range(width))))
+        worked.settle([expansion], MapExpanded(items=tuple(payload(n) for n in range(width))))
         handle = worked.engine.sync.handle(BROAD, run)
         if how == "resume":
             handle.pause()
@@ -684,15 +686,15 @@ def test_acting_on_many_runs_costs_a_page_what_it_costs_few_of_them(
 # What is said ---------------------------------------------------------------------------------------------------
 
 
-def of_kind(kind: SaidKind, data: object, number: int) -> tuple[Said, ...]:
-    return tuple(Said(kind=kind, at=at, data=canonical(to_data(data))) for at in range(number))
+def of_kind(kind: OutputKind, data: object, number: int) -> tuple[AttemptOutput, ...]:
+    return tuple(AttemptOutput(kind=kind, at=at, data=canonical(to_data(data))) for at in range(number))
 
 
-CALL = of_kind("ai_call", SaidAiCall(topic="t", model="m"), 3)
-NUMBER = of_kind("annotation", SaidAnnotation(name="n", value="1"), 3)
-TEXT = of_kind("annotation", SaidAnnotation(name="n", value='"t"'), 3)
-KEYED = of_kind("annotation", SaidAnnotation(name="n", value="1", key="k"), 3)
-ARTIFACT = of_kind("artifact", SaidArtifact(name="a", content_type="a/b", size=1, sha256="a", blob="b"), 1)
+CALL = of_kind("ai_call", AiCallOutput(topic="t", model="m"), 3)
+NUMBER = of_kind("annotation", AnnotationOutput(name="n", value="1"), 3)
+TEXT = of_kind("annotation", AnnotationOutput(name="n", value='"t"'), 3)
+KEYED = of_kind("annotation", AnnotationOutput(name="n", value="1", key="k"), 3)
+ARTIFACT = of_kind("artifact", ArtifactOutput(name="a", content_type="a/b", size=1, sha256="a", blob="b"), 1)
 
 
 @pytest.mark.parametrize(
@@ -710,7 +712,7 @@ ARTIFACT = of_kind("artifact", SaidArtifact(name="a", content_type="a/b", size=1
     ],
 )
 def test_each_kind_of_what_is_said_costs_one_statement_however_much_it_is(
-    worked: Worked, statements: Statements, said: tuple[Said, ...], more: int
+    worked: Worked, statements: Statements, said: tuple[AttemptOutput, ...], more: int
 ) -> None:
     worked.create(FEW + MANY, "short")
     attempts = iter([worked.claim(FEW), worked.claim(MANY)])

@@ -11,10 +11,10 @@ from holdfast.kernel.authoring.functions import sleep, workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import (
     Attempt,
+    FunctionWaiting,
     JobClaim,
     JobRecord,
     JobSettle,
-    Parked,
     Recorded,
     RunCreate,
     RunSignal,
@@ -153,7 +153,7 @@ class Driven:
 
     def park(self) -> None:
         commands = [
-            JobSettle(namespace=self.namespace, job=one.job, epoch=one.epoch, outcome=Parked(seen=1))
+            JobSettle(namespace=self.namespace, job=one.job, epoch=one.epoch, outcome=FunctionWaiting(seen=1))
             for one in self.attempts
         ]
         answers = self.kernel.dispatch_many(commands)

@@ -20,14 +20,14 @@ from holdfast.kernel.authoring.policies import AtLeast
 from holdfast.kernel.commands import (
     Attempt,
     Cancelled,
-    Expanded,
+    ChildRunStarted,
     Failed,
     Failure,
     JobSettle,
-    NotYet,
+    MapExpanded,
+    NotReady,
     RunDeliver,
     StagePollSuspended,
-    Started,
     Suspended,
 )
 from holdfast.ports.json import parse
@@ -103,8 +103,8 @@ def worked(open_engine: OpenEngine) -> Iterator[Worked]:
         pass  # or it is due in the midst of another test: maintenance is of all namespaces of a database
 
 
-def started(attempt: Attempt) -> Started:
-    return Started(run_id=f"of-{attempt.job}", workflow="short", version="1", input=payload(1))
+def started(attempt: Attempt) -> ChildRunStarted:
+    return ChildRunStarted(run_id=f"of-{attempt.job}", workflow="short", version="1", input=payload(1))
 
 
 def claimed(worked: Worked, number: int, workflow: str) -> tuple[Attempt, ...]:
@@ -153,7 +153,7 @@ def test_a_check_that_finds_nothing_done_writes_its_job_and_nothing_of_its_run(
     suspend_all(worked, claimed(worked, FEW + MANY, "elsewhere"))
     checks = iter([claim(worked, FEW), claim(worked, MANY)])
 
-    within = costs(statements, lambda _: worked.settle(next(checks), NotYet()))
+    within = costs(statements, lambda _: worked.settle(next(checks), NotReady()))
 
     assert (within.commits, within.queries) == (1, 3)
     writes = [sql for sql in within.sent if sql.startswith(("INSERT", "UPDATE", "DELETE", "WITH"))]
@@ -256,7 +256,9 @@ def test_settling_many_tests_costs_no_more_statements_than_settling_few(
 ) -> None:
     attempts = iter([claimed(worked, FEW, "decided"), claimed(worked, MANY, "decided")])
 
-    within = costs(statements, lambda _: worked.settle(next(attempts), commands.Tested(passed=passed)))
+    within = costs(
+        statements, lambda _: worked.settle(next(attempts), commands.ConditionEvaluated(passed=passed))
+    )
 
     assert (within.commits, within.queries) == (1, queries)
 
@@ -327,7 +329,7 @@ def test_ends_are_told_by_the_page_with_one_commit_for_each(worked: Worked, stat
 def test_a_wide_family_is_closed_by_the_page(worked: Worked, statements: Statements) -> None:
     def close(number: int) -> Statements:
         (run,) = worked.create(1, "family")
-        worked.settle(claim(worked, 1), Expanded(items=tuple(payload(n) for n in range(number))))
+        worked.settle(claim(worked, 1), MapExpanded(items=tuple(payload(n) for n in range(number))))
         start_children(worked, claim(worked, number))
         with statements.of() as within:
             worked.engine.sync.handle(FAMILY, run).cancel()
@@ -366,7 +368,7 @@ def test_what_a_map_goes_on_without_is_closed_with_one_statement_however_much_it
 ) -> None:
     def win(number: int) -> Statements:
         (run,) = worked.create(1, "race")
-        worked.settle(claim(worked, 1), Expanded(items=tuple(payload(n) for n in range(number))))
+        worked.settle(claim(worked, 1), MapExpanded(items=tuple(payload(n) for n in range(number))))
         first, *_ = claim(worked, number)
         with statements.of() as within:
             worked.settle([first], COMPLETED)
@@ -386,7 +388,7 @@ def test_what_a_map_goes_on_without_is_closed_with_one_statement_however_much_it
 def costly(worked: Worked, number: int) -> str:
     """Start a run, so many items of which are suspended."""
     (run,) = worked.create(1, "costly")
-    worked.settle(claim(worked, 1), Expanded(items=tuple(payload(n) for n in range(number))))
+    worked.settle(claim(worked, 1), MapExpanded(items=tuple(payload(n) for n in range(number))))
     suspend_all(worked, claim(worked, number))
     return run
 

@@ -10,7 +10,7 @@ from holdfast.hosts.bodies import Body
 from holdfast.hosts.functions.driving import drive
 from holdfast.kernel.authoring.functions import sleep, workflow
 from holdfast.kernel.authoring.steps import step
-from holdfast.kernel.commands import Attempt, JobRecord, Outcome, Parked, Recorded
+from holdfast.kernel.commands import Attempt, FunctionWaiting, JobRecord, Outcome, Recorded
 from holdfast.ports.json import canonical
 from holdfast.ports.records import Payload
 from tests.integration.counts.conftest import OpenEngine
@@ -70,7 +70,7 @@ def test_a_wake_up_reads_the_history_once_and_writes_nothing(
     ((body,), _) = worked.engine.core.bodies.prepare([recorded(worked, length)])
     with statements.of() as within:
         outcome = woken(body)
-    assert isinstance(outcome, Parked)
+    assert isinstance(outcome, FunctionWaiting)
     assert outcome.seen == length + 1
     assert within.queries == pages
     assert len(within.texts_with("history")) == 1

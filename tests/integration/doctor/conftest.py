@@ -23,15 +23,15 @@ from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.commands import (
     Attempt,
+    ChildRunStarted,
     Completed,
-    Expanded,
     Failed,
     Failure,
     JobClaim,
     JobSettle,
+    MapExpanded,
     Outcome,
     SessionOpen,
-    Started,
 )
 from holdfast.kernel.commands import Suspended as HandedOn
 from holdfast.ports.json import canonical
@@ -151,12 +151,12 @@ class Scene:
         self.settle(HandedOn(state=payload(1), check_after=HOUR, key="work-1"))
         engine.start(PARENT(1), id="parent")
         (attempt,) = self.claim()
-        started = Started(run_id="child", workflow="simple", version="1", input=payload(1))
+        started = ChildRunStarted(run_id="child", workflow="simple", version="1", input=payload(1))
         self.kernel.dispatch(JobSettle(job=attempt.job, epoch=attempt.epoch, outcome=started))
         self.settle(DONE)
         engine.start(WIDE(4), id="half")
         self.settle(Completed(output=payload([0, 1, 2, 3])))
-        self.settle(Expanded(items=tuple(map(payload, range(4)))))
+        self.settle(MapExpanded(items=tuple(map(payload, range(4)))))
         self.settle(Completed(output=payload(0)))
         engine.start(TEXT(LARGE), id="large")
         engine.start(SIMPLE(21), id="new")

@@ -28,7 +28,7 @@ from holdfast.kernel.commands import (
 from holdfast.ports.errors import RunFailedError, UnavailableError
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import FindRun, JobsOfRun, Lane, NotesOf
-from holdfast.ports.records import Job, JobState, Note, Run, RunName, RunStatus
+from holdfast.ports.records import Job, JobState, OutputRow, Run, RunName, RunStatus
 from holdfast.testing.conformance.threads import in_threads
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.pipelines import FAILING, PATIENT, SIMPLE, WIDE, double
@@ -455,7 +455,7 @@ def test_what_a_body_says_is_stored_while_it_runs(open_engine: OpenEngine) -> No
             time.sleep(0.005)
         return x
 
-    def said() -> Sequence[Note]:
+    def said() -> Sequence[OutputRow]:
         return engine.core.stores.persistence.read(NotesOf(run_of(engine).key))
 
     pipeline = Pipeline("w", input=int).pipe(talk)

@@ -22,7 +22,7 @@ from holdfast.kernel.invariants import check
 from holdfast.ports.errors import RunCancelledError, RunFailedError
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import FindRun, HistoryOf, NotesOf
-from holdfast.ports.records import HistoryRow, Note, Run, RunName, RunStatus
+from holdfast.ports.records import HistoryRow, OutputRow, Run, RunName, RunStatus
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.pipelines import FAILING, SIMPLE, double, total, up_to
@@ -50,7 +50,7 @@ def history(engine: Engine, id: str) -> Sequence[HistoryRow]:
     return engine.core.stores.persistence.read(HistoryOf(run_of(engine, id).key))
 
 
-def notes(engine: Engine, id: str) -> Sequence[Note]:
+def notes(engine: Engine, id: str) -> Sequence[OutputRow]:
     return engine.core.stores.persistence.read(NotesOf(run_of(engine, id).key))
 
 

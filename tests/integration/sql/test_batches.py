@@ -8,14 +8,14 @@ from attrs import evolve
 
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.ports.changes import (
-    AddDuty,
-    AddItems,
+    AddAttemptOutput,
     AddJob,
-    AddNote,
+    AddLeader,
+    AddMapItems,
     AppendHistory,
     Change,
-    CloseJob,
     CreateRun,
+    DeleteJob,
     PutSession,
     StorePlan,
     StoreReply,
@@ -55,12 +55,12 @@ def everything(numbers: range) -> list[Change]:
             CreateRun(a_run(number)),
             AddJob(a_job(number)),
             AppendHistory(a_row(number)),
-            AddItems(a_page(number)),
+            AddMapItems(a_page(number)),
             StorePlan(a_plan(number)),
             StoreReply(a_reply(f"key-{number}")),
             PutSession(a_session(number)),
-            AddDuty(a_duty(f"duty-{number}")),
-            AddNote(a_note(number, number)),
+            AddLeader(a_duty(f"duty-{number}")),
+            AddAttemptOutput(a_note(number, number)),
         ]
     return changes
 
@@ -82,7 +82,7 @@ def use_everything(numbers: range) -> Callable[[Transaction], None]:
         changes += [AppendHistory(a_row(run.key, 2)) for run in found]
         half = len(jobs) // 2
         changes += [UpdateJob(evolve(job, attempts=1)) for job in jobs[:half]]
-        changes += [CloseJob(job.key) for job in jobs[half:]]
+        changes += [DeleteJob(job.key) for job in jobs[half:]]
         tx.apply(changes)
 
     return work
@@ -138,7 +138,7 @@ def test_a_transaction_that_locks_reads_and_writes_is_few_round_trips(
             [a_session(number).id for number in numbers],
         )
         assert len(runs) == len(jobs) == len(sessions) == 10
-        tx.apply([*map(UpdateRun, map(a_run, numbers)), *(CloseJob(job.key) for job in jobs)])
+        tx.apply([*map(UpdateRun, map(a_run, numbers)), *(DeleteJob(job.key) for job in jobs)])
 
     store.transact(work)
 

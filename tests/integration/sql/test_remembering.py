@@ -25,14 +25,22 @@ from holdfast.ports.changes import (
     AddJob,
     AppendHistory,
     Change,
-    CloseJob,
     CreateRun,
+    DeleteJob,
     PutSession,
     UpdateJob,
     UpdateRun,
 )
 from holdfast.ports.errors import RefusedError
-from holdfast.ports.persistence import Held, HistoryOf, JobsOfRun, Lane, LoadWork, RunsByKey, Transaction
+from holdfast.ports.persistence import (
+    HistoryOf,
+    JobsOfRun,
+    Lane,
+    LoadWork,
+    LockedAttempts,
+    RunsByKey,
+    Transaction,
+)
 from holdfast.ports.records import Job, JobKey, JobKind, JobState, Payload, RunStatus, SessionState
 from holdfast.testing.conformance.builders import (
     DEFINITION,
@@ -112,7 +120,7 @@ class Step:
     def __init__(self, run: str = RUN, payload: str = "1") -> None:
         self.run = run
         self.payload = payload
-        self.held: list[Held] = []
+        self.held: list[LockedAttempts] = []
 
     def __call__(self, tx: Transaction) -> int:
         held = tx.held([self.run], [JobKey(self.run, 1)], [])
@@ -351,7 +359,7 @@ def test_it_is_the_same_with_other_settings(
 
 def test_a_run_that_is_not_there_is_not_in_the_answer(store: SqlPersistence) -> None:
     held = store.transact(lambda tx: tx.held([a_key(9)], [JobKey(a_key(9), 1)], []))
-    assert held == Held([], [], ())
+    assert held == LockedAttempts([], [], ())
     held = store.transact(lambda tx: tx.held([RUN], [JobKey(RUN, 9)], []))
     assert [run.key for run in held.runs] == [RUN]
     assert not held.jobs
@@ -461,7 +469,7 @@ class End:
     def __init__(self, job: JobKey, sessions: Sequence[str] = (SESSION,)) -> None:
         self.job = job
         self.sessions = sessions
-        self.held: list[Held] = []
+        self.held: list[LockedAttempts] = []
 
     def __call__(self, tx: Transaction) -> int:
         held = tx.held([self.job.run], [self.job], self.sessions)
@@ -472,7 +480,7 @@ class End:
         ended = evolve(
             run, status=RunStatus.COMPLETED, last_row=number, open_jobs=0, ended_at=row.at, result=str(number)
         )
-        tx.apply([UpdateRun(ended), CloseJob(self.job), AppendHistory(row)])
+        tx.apply([UpdateRun(ended), DeleteJob(self.job), AppendHistory(row)])
         return number
 
 
@@ -511,7 +519,7 @@ def test_what_is_read_with_a_claim_is_what_is_there(store: SqlPersistence, other
     store.transact(step)
     (run,) = other.read(RunsByKey((job.run,)))
     assert store.transact(end) == run.last_row + 1 == 3
-    assert end.held == [Held([run], [leased], (a_session(50),))]
+    assert end.held == [LockedAttempts([run], [leased], (a_session(50),))]
     (after,) = other.read(RunsByKey((job.run,)))
     assert after == evolve(
         run, status=RunStatus.COMPLETED, last_row=3, open_jobs=0, ended_at=NOW + 3, result="3"

@@ -17,11 +17,11 @@ from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.commands import (
     Attempt,
     Completed,
-    Expanded,
     Failed,
     Failure,
     JobClaim,
     JobSettled,
+    MapExpanded,
     Outcome,
     SessionOpen,
 )
@@ -167,5 +167,5 @@ def value(outcome: Outcome) -> object:
 
 def items(outcome: Outcome) -> list[object]:
     """What a map goes over."""
-    assert isinstance(outcome, Expanded), outcome
+    assert isinstance(outcome, MapExpanded), outcome
     return [parse(item.inline or "") for item in outcome.items]

@@ -14,16 +14,16 @@ from holdfast.hosts.engine import Engine
 from holdfast.hosts.examining import Examiner
 from holdfast.hosts.stores import Stores
 from holdfast.kernel.commands import (
+    ChildRunStarted,
     Completed,
-    Expanded,
     JobClaim,
     JobWakeDue,
+    MapExpanded,
     Outcome,
     RunCreate,
     RunDeliver,
-    Started,
 )
-from holdfast.ports.changes import CloseJobs, UpdateRun
+from holdfast.ports.changes import DeleteJobs, UpdateRun
 from holdfast.ports.inspecting import (
     HistoriesOf,
     RowsOfNothing,
@@ -102,9 +102,11 @@ def _busy() -> tuple[World, Callable[[], None]]:
             if counts["step"] % 3 == 0 and attempt.attempt < attempt.max_attempts:
                 outcome: Outcome = failed()
             elif attempt.kind is JobKind.EXPAND_MAP:
-                outcome = Expanded(items=tuple(map(payload, range(4))))
+                outcome = MapExpanded(items=tuple(map(payload, range(4))))
             elif attempt.kind is JobKind.CHILD:
-                outcome = Started(run_id=f"{attempt.run}-k", workflow="c", version="1", input=payload(0))
+                outcome = ChildRunStarted(
+                    run_id=f"{attempt.run}-k", workflow="c", version="1", input=payload(0)
+                )
             else:
                 outcome = Completed(output=payload(1))
             do(settling(attempt, outcome))
@@ -178,7 +180,7 @@ def test_the_blobs_of_a_run_that_was_removed_meanwhile_are_missed_by_nobody() ->
 def test_what_is_seen_twice_is_told() -> None:
     world = World(pipeline(stage("a")))
     world.create()
-    world.put(CloseJobs(world.run().key))
+    world.put(DeleteJobs(world.run().key))
 
     assert _examined(world, world.store) == {"S7"}
 
@@ -188,7 +190,7 @@ def test_a_run_that_can_not_be_read_keeps_nobody_from_the_others(repair: bool) -
     world = World(pipeline(stage("a")))
     world.create("x")
     world.create("y")
-    world.put(UpdateRun(attrs.evolve(world.run("x"), progress="[")), CloseJobs(world.run("y").key))
+    world.put(UpdateRun(attrs.evolve(world.run("x"), progress="[")), DeleteJobs(world.run("y").key))
 
     assert _examined(world, world.store, repair=repair) == {"unreadable", "S7"}
     assert _examined(world, world.store) == ({"unreadable"} if repair else {"unreadable", "S7"})

@@ -7,7 +7,7 @@ import pytest
 from holdfast.hosts.bodies import Body
 from holdfast.kernel.authoring.functions import Workflow, sleep, workflow
 from holdfast.kernel.authoring.steps import step
-from holdfast.kernel.commands import Parked
+from holdfast.kernel.commands import FunctionWaiting
 from holdfast.ports.clock import micros
 from holdfast.testing.clock import ManualClock
 from tests.unit.hosts.bench import Bench, StoreWithClock
@@ -39,7 +39,7 @@ async def slept(bench: Bench, body: Body, there: ManualClock) -> float:
     there.advance(A_WHILE)
     bench.clock.jump(A_WHILE)
     outcome = await bench.run(body)
-    assert isinstance(outcome, Parked)
+    assert isinstance(outcome, FunctionWaiting)
     assert outcome.wake_at is not None
     return (outcome.wake_at - micros(there.now())) / 1_000_000
 

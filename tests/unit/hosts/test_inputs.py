@@ -12,7 +12,7 @@ from holdfast.kernel.authoring.decorators import each, stage
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.commands import Blocked, Failed
 from holdfast.ports.blobs import BlobStore
-from holdfast.ports.changes import AddItems, AppendHistory, CreateRun
+from holdfast.ports.changes import AddMapItems, AppendHistory, CreateRun
 from holdfast.ports.errors import (
     BlobCorruptError,
     BlobMissingError,
@@ -22,7 +22,7 @@ from holdfast.ports.errors import (
 )
 from holdfast.ports.json import compact, parse
 from holdfast.ports.persistence import LoadValues, LoadWork, PlansByFingerprint
-from holdfast.ports.records import ItemPage, Payload
+from holdfast.ports.records import MapItems, Payload
 from holdfast.ports.references import (
     Reference,
     item_reference,
@@ -131,9 +131,9 @@ def bench_with_values() -> Bench:
         a_completed_row(1, 4, output='{"other":1}', node="ship"),
         a_completed_row(1, 5, output='"b"', node="bill", item=1),
     ]
-    page = ItemPage(run=a_key(1), node="bill", page=1, items=compact([["1", None], ["[2]", None]]))
+    page = MapItems(run=a_key(1), node="bill", page=1, items=compact([["1", None], ["[2]", None]]))
     bench.store.transact(
-        lambda tx: tx.apply([CreateRun(a_run(1)), *map(AppendHistory, rows), AddItems(page)])
+        lambda tx: tx.apply([CreateRun(a_run(1)), *map(AppendHistory, rows), AddMapItems(page)])
     )
     return bench
 

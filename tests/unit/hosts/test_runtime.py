@@ -15,7 +15,7 @@ from holdfast.kernel.authoring.context import BlobRef, StageContext
 from holdfast.kernel.authoring.decorators import each, stage
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.codec import from_data
-from holdfast.kernel.commands import JobWakeDue, Said, SaidAnnotation
+from holdfast.kernel.commands import AnnotationOutput, AttemptOutput, JobWakeDue
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import (
     BlobCorruptError,
@@ -391,8 +391,8 @@ def test_an_annotation_says_who_says_it() -> None:
     context_of(body).annotate("score", {"a": [1]}, scope="run", reason="so", key="k")
     context_of(body).annotate("by", "me", actor=Actor("model", "m", "2"))
 
-    first, second = (from_data(parse(one.data), SaidAnnotation) for one in body.runtime.take_said())
-    assert first == SaidAnnotation(
+    first, second = (from_data(parse(one.data), AnnotationOutput) for one in body.runtime.take_said())
+    assert first == AnnotationOutput(
         name="score",
         value='{"a":[1]}',
         scope=Scope.RUN,
@@ -423,7 +423,7 @@ def test_a_line_says_when_it_was_said_by_the_store_s_clock() -> None:
     context_of(body).log("now")
     (said,) = body.runtime.take_said()
 
-    assert said == Said(kind="log", at=micros(bench.clock.now()), data=said.data)
+    assert said == AttemptOutput(kind="log", at=micros(bench.clock.now()), data=said.data)
 
 
 def test_what_no_database_can_keep_is_replaced_in_what_is_said() -> None:

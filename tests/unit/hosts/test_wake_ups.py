@@ -12,7 +12,7 @@ from attrs import evolve
 from typing_extensions import override
 
 from holdfast.hosts.wake_ups import AT_ONCE, KNOWN_MAX, REST, SIDE_BY_SIDE, WakeUps, wake_up_key
-from holdfast.ports.changes import AddJob, Change, CloseJob, CloseJobs, UpdateJob
+from holdfast.ports.changes import AddJob, Change, DeleteJob, DeleteJobs, UpdateJob
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import UnavailableError
 from holdfast.ports.records import Job, JobKind, JobState
@@ -84,8 +84,8 @@ def test_a_sleeper_gets_the_message_that_names_it_when_it_is_due(scheduler: Note
         [UpdateJob(evolve(JOB, wake_at=None))],
         [UpdateJob(evolve(JOB, state=JobState.QUEUED, wake_at=None))],
         [UpdateJob(JOB), UpdateJob(evolve(JOB, state=JobState.LEASED, wake_at=None))],
-        [UpdateJob(JOB), CloseJob(JOB.key)],
-        [CloseJob(JOB.key), CloseJobs(RUN)],
+        [UpdateJob(JOB), DeleteJob(JOB.key)],
+        [DeleteJob(JOB.key), DeleteJobs(RUN)],
         [],
     ],
 )
@@ -109,7 +109,7 @@ def test_the_same_wake_up_is_asked_for_once_and_another_one_replaces_it(schedule
 
 @pytest.mark.parametrize(
     "change",
-    [UpdateJob(evolve(JOB, state=JobState.QUEUED, wake_at=None)), CloseJob(JOB.key), CloseJobs(RUN)],
+    [UpdateJob(evolve(JOB, state=JobState.QUEUED, wake_at=None)), DeleteJob(JOB.key), DeleteJobs(RUN)],
     ids=["awake", "closed", "its run has ended"],
 )
 def test_a_wake_up_that_is_of_no_use_any_more_is_taken_back_once(scheduler: Noted, change: Change) -> None:
@@ -126,7 +126,7 @@ def test_a_wake_up_whose_time_has_come_is_not_taken_back(scheduler: Noted) -> No
     """It was sent, or is about to be: that would be a request for nothing."""
     wake_ups = WakeUps(scheduler, lambda: instant(NOON))
     wake_ups.follow([UpdateJob(JOB)])
-    wake_ups.follow([CloseJob(JOB.key)])
+    wake_ups.follow([DeleteJob(JOB.key)])
 
     assert len(scheduler.asked) == 1
 
@@ -178,7 +178,7 @@ def test_so_many_are_remembered_and_no_more(scheduler: Noted) -> None:
     for number in range(KNOWN_MAX + 1):
         wake_ups.follow([UpdateJob(evolve(JOB, number=number))])
     scheduler.asked.clear()
-    wake_ups.follow([CloseJob(evolve(JOB, number=0).key)])
+    wake_ups.follow([DeleteJob(evolve(JOB, number=0).key)])
     assert scheduler.asked == []
-    wake_ups.follow([CloseJob(evolve(JOB, number=1).key)])
+    wake_ups.follow([DeleteJob(evolve(JOB, number=1).key)])
     assert len(scheduler.asked) == 1

@@ -10,15 +10,15 @@ from holdfast.kernel.batches import BATCH_BYTES_MAX, BATCH_COMMANDS_MAX
 from holdfast.kernel.commands import (
     Command,
     Completed,
-    Expanded,
     Failed,
     Failure,
-    Held,
+    HeldAttempt,
     JobClaim,
     JobClaimOne,
     JobExecute,
     JobHeartbeat,
     JobRelease,
+    MapExpanded,
     Outcome,
     RunCancel,
     RunCreate,
@@ -159,7 +159,7 @@ BAD: dict[type[CommandError], Command[object]] = {
 MORE_BAD: list[tuple[type[CommandError], Command[object]]] = [
     *BAD.items(),
     (InvalidCommandError, attrs.evolve(_create(), idempotency_key="")),
-    (InvalidCommandError, JobHeartbeat(attempts=(Held(job="x", epoch=1),))),
+    (InvalidCommandError, JobHeartbeat(attempts=(HeldAttempt(job="x", epoch=1),))),
     (InvalidCommandError, RunRepair(limit=-1)),
     (InvalidCommandError, JobExecute(session="s", job="x.1", epoch=0)),
     (SessionLostError, SessionClose(session="nope")),
@@ -249,7 +249,7 @@ def test_the_values_of_settles_are_counted(kind: str) -> None:
     half = "x" * (BATCH_BYTES_MAX // 2)
     outcomes: dict[str, Outcome] = {
         "completed": Completed(output=payload(half)),
-        "expanded": Expanded(items=(payload(half[::2]), payload(half[::2]))),
+        "expanded": MapExpanded(items=(payload(half[::2]), payload(half[::2]))),
         "failed": Failed(
             failure=Failure(code="c", message="m", arguments=f'"{"x" * 900_000}"', retryable=False)
         ),

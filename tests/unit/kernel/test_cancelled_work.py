@@ -12,7 +12,7 @@ from holdfast.kernel.commands import (
     JobClaim,
     JobsClaimed,
     LeaseReapStale,
-    NotYet,
+    NotReady,
     Outcome,
     RunCancel,
     RunCreate,
@@ -27,7 +27,7 @@ from holdfast.kernel.commands import (
     Suspended,
 )
 from holdfast.kernel.plan import Enough, Plan, plan_from_json
-from holdfast.ports.changes import AddJob, CloseJob, UpdateJob
+from holdfast.ports.changes import AddJob, DeleteJob, UpdateJob
 from holdfast.ports.errors import InvalidCommandError, NothingToWakeError, RemoveRefusedError
 from holdfast.ports.json import parse
 from holdfast.ports.records import LOSSES_MIN, TERMINAL, HistoryRow, Job, JobKind, JobState, RunStatus
@@ -131,7 +131,7 @@ def test_work_is_cancelled_when_a_stage_beside_it_fails() -> None:
 
 def test_work_that_was_not_done_in_time_is_cancelled() -> None:
     world, session = _suspended(give_up_in=60)
-    world.settle(_check(world, session), NotYet())
+    world.settle(_check(world, session), NotReady())
 
     assert world.run().status is RunStatus.FAILED
     assert world.claim_one(session).kind is JobKind.CANCEL
@@ -435,7 +435,7 @@ def test_reaping_what_cancels_and_what_fails_its_run_together_loses_neither() ->
     assert world.claim_one(session).kind is JobKind.CANCEL
 
 
-@pytest.mark.parametrize("outcome", [NotYet(), Completed(output=payload(1))], ids=["not yet", "completed"])
+@pytest.mark.parametrize("outcome", [NotReady(), Completed(output=payload(1))], ids=["not yet", "completed"])
 def test_what_cancels_says_that_it_did_or_fails(outcome: Outcome) -> None:
     world, _, attempt = _left()
     with world.unchanged(), pytest.raises(InvalidCommandError):
@@ -515,7 +515,7 @@ def _repaired(world: World) -> list[Job]:
 def test_work_of_an_ended_run_whose_job_is_gone_gets_it_back() -> None:
     world, session = _suspended()
     world.do(RunCancel(run_id="x"))
-    world.put(CloseJob(_job(world).key))
+    world.put(DeleteJob(_job(world).key))
     (job,) = _repaired(world)
 
     assert (job.state, job.waiting_for, job.number) == (JobState.QUEUED, "key", 3)
@@ -564,7 +564,7 @@ def test_work_that_a_map_has_left_gets_its_job_back_and_no_other() -> None:
     world.complete(checks[0])
     world.complete(checks[1])
     lost = next(job for job in world.jobs() if job.kind is JobKind.CANCEL)
-    world.put(CloseJob(lost.key))
+    world.put(DeleteJob(lost.key))
 
     assert sorted(job.item or 0 for job in _repaired(world)) == [2, 3]
 
@@ -590,7 +590,7 @@ def test_what_cancels_is_put_where_somebody_takes_it(astray: dict[str, object]) 
 def test_a_run_is_not_removed_in_the_batch_that_gives_its_work_a_job_again() -> None:
     world, _ = _suspended()
     world.do(RunCancel(run_id="x"))
-    world.put(CloseJob(_job(world).key))
+    world.put(DeleteJob(_job(world).key))
     repaired, refused = world.send(RunRepair(run=world.run().key), RunRemove(run_id="x"))
 
     assert field(repaired, "repaired") == ("x",)

@@ -7,11 +7,12 @@ import pytest
 
 from holdfast.kernel.commands import (
     Attempt,
+    ChildRunStarted,
     Command,
     Completed,
     Failure,
     JobClaimOne,
-    NotYet,
+    NotReady,
     Outcome,
     RunCancel,
     RunCreate,
@@ -22,10 +23,9 @@ from holdfast.kernel.commands import (
     RunRepair,
     RunResume,
     RunTerminate,
-    Started,
 )
 from holdfast.kernel.plan import Enough, Plan
-from holdfast.ports.changes import CloseJob
+from holdfast.ports.changes import DeleteJob
 from holdfast.ports.errors import InvalidCommandError, UnknownWorkflowError
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import ChildrenLeft, OwedJobs
@@ -160,7 +160,7 @@ def test_the_child_of_another_run_is_not_taken_either() -> None:
     assert world.run("shared").parent == f"{world.run('y').key}.1"
 
 
-@pytest.mark.parametrize("outcome", [Completed(output=payload(1)), NotYet()])
+@pytest.mark.parametrize("outcome", [Completed(output=payload(1)), NotReady()])
 def test_a_child_is_started_and_not_done(outcome: Outcome) -> None:
     world = _world()
     world.create()
@@ -175,7 +175,7 @@ def test_a_body_starts_no_child() -> None:
     world.create()
     attempt = world.claim_one(world.open())
 
-    with world.unchanged(), pytest.raises(InvalidCommandError, match="Started"):
+    with world.unchanged(), pytest.raises(InvalidCommandError, match="child_started"):
         world.start_child(attempt, "x/k")
 
 
@@ -372,7 +372,7 @@ def test_those_that_are_to_be_abandoned_are_not_among_those_left(policy: ClosePo
     world = _world(pipeline(child("k", close_policy=policy)))
     world.create()
     session = world.open()
-    started = Started(run_id="x/k", workflow="c", version="1", input=payload(0), close_policy=policy)
+    started = ChildRunStarted(run_id="x/k", workflow="c", version="1", input=payload(0), close_policy=policy)
     world.settle(world.claim_one(session), started)
     world.do(RunCancel(run_id="x"))
 
@@ -582,7 +582,7 @@ def test_a_child_that_is_started_in_a_paused_run_is_waited_for_when_that_is_resu
 
 
 def _lose(world: World) -> None:
-    world.put(CloseJob(_waiting(world).key))
+    world.put(DeleteJob(_waiting(world).key))
     assert world.do(RunRepair()).repaired == ("x",)
 
 

@@ -5,8 +5,8 @@ import pytest
 from holdfast.kernel.commands import (
     Attempt,
     Completed,
-    Expanded,
     JobSettle,
+    MapExpanded,
     Outcome,
     RunCancel,
     RunPause,
@@ -15,11 +15,11 @@ from holdfast.kernel.commands import (
     RunResume,
 )
 from holdfast.kernel.commands import (
-    Tested as Answer,
+    ConditionEvaluated as Answer,
 )
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.plan import Group, Plan
-from holdfast.ports.changes import CloseJob
+from holdfast.ports.changes import DeleteJob
 from holdfast.ports.errors import InvalidCommandError, RerunRefusedError
 from holdfast.ports.json import parse
 from holdfast.ports.records import JobKind, JobState
@@ -53,7 +53,7 @@ def _finish(world: World, *, passed: bool = True, items: int = 3) -> list[str]:
             bodies.append(f"{attempt.node}?")
             return Answer(passed=passed)
         if attempt.kind is JobKind.EXPAND_MAP:
-            return Expanded(items=tuple(map(payload, range(items))))
+            return MapExpanded(items=tuple(map(payload, range(items))))
         bodies.append(attempt.node)
         return Completed(output=payload([attempt.node, world.value(attempt.run, attempt.input_ref)]))
 
@@ -186,7 +186,7 @@ def test_a_test_whose_worker_is_lost_is_made_by_another() -> None:
     assert world.claim_one(world.open()).node == "z"
 
 
-@pytest.mark.parametrize("outcome", [Completed(output=payload(1)), Expanded(items=())])
+@pytest.mark.parametrize("outcome", [Completed(output=payload(1)), MapExpanded(items=())])
 def test_a_test_gives_nothing_but_its_answer(outcome: Outcome) -> None:
     world = World(IF)
     world.create()
@@ -203,7 +203,7 @@ def test_a_body_is_no_test() -> None:
     world.create()
     attempt = world.claim_one(world.open())
 
-    with world.unchanged(), pytest.raises(InvalidCommandError, match="Tested"):
+    with world.unchanged(), pytest.raises(InvalidCommandError, match="condition_evaluated"):
         world.settle(attempt, Answer(passed=True))
 
 
@@ -262,7 +262,7 @@ def test_a_lost_job_of_a_choice_is_given_back_as_what_it_was(is_tested: bool) ->
     world.complete(world.claim_one(session))
     if is_tested:
         world.settle(world.claim_one(session), Answer(passed=False))
-    world.put(*(CloseJob(job.key) for job in world.jobs()))
+    world.put(*(DeleteJob(job.key) for job in world.jobs()))
 
     assert world.do(RunRepair()).repaired == ("x",)
     again = world.claim_one(session)

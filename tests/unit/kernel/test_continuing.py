@@ -7,13 +7,15 @@ import pytest
 
 from holdfast.kernel.commands import (
     Attempt,
+    CarriedUpdate,
+    CarriedValue,
     Completed,
-    Continued,
+    ContinuedAsNew,
+    FunctionWaiting,
     JobClaim,
     JobSettle,
     JobSettled,
     NamedValue,
-    Parked,
     RunAnnotate,
     RunCancel,
     RunClaimPending,
@@ -25,8 +27,6 @@ from holdfast.kernel.commands import (
     RunTerminate,
     RunUpdate,
     Sent,
-    SentOn,
-    ShownOn,
 )
 from holdfast.kernel.record import Recording, decided_again
 from holdfast.ports.clock import micros
@@ -44,7 +44,7 @@ def sent(number: int) -> Sent:
 
 def go_on(world: World, attempt: Attempt, *received: int, seen: int = 1, workflow: str = "w") -> JobSettled:
     """Have it go on, when it has received the messages in these rows."""
-    outcome = Continued(workflow=workflow, version="1", input=payload({"n": 2}), seen=seen)
+    outcome = ContinuedAsNew(workflow=workflow, version="1", input=payload({"n": 2}), seen=seen)
     return world.do(JobSettle(job=attempt.job, epoch=attempt.epoch, outcome=outcome, received=received))
 
 
@@ -106,14 +106,14 @@ def test_updates_that_nobody_has_begun_with_and_what_is_shown_go_on() -> None:
         world.do(
             RunUpdate(run_id="x", update="Board.add", arguments=payload(number), idempotency_key=f"k{number}")
         )
-    first = SentOn(update="Board.add", arguments=payload(1), again=2, key="k1")
-    goes_on = Continued(
+    first = CarriedUpdate(update="Board.add", arguments=payload(1), again=2, key="k1")
+    goes_on = ContinuedAsNew(
         workflow="w",
         version="1",
         input=payload({"n": 2}),
         seen=2,
         updates=(first,),
-        published=(ShownOn(name="page", value=payload(7)),),
+        published=(CarriedValue(name="page", value=payload(7)),),
     )
     world.settle(attempt, goes_on)
     told = [(row.type, row.payload, row.data) for row in world.history()[1:]]
@@ -212,7 +212,7 @@ def test_only_as_a_function_and_only_a_function_goes_on() -> None:
         go_on(world, attempt, workflow="p")
     world.create("y", workflow="p")
     of_pipeline = world.claim_one(world.open())
-    with pytest.raises(InvalidCommandError, match="can't be settled as Continued"):
+    with pytest.raises(InvalidCommandError, match="can't be settled as continued_as_new"):
         go_on(world, of_pipeline)
 
 
@@ -224,7 +224,7 @@ def test_its_parent_waits_for_the_next_generation() -> None:
     world.create()
     world.start_child(world.claim_one(world.open()), "x/c")
     attempt = world.claim_one(world.open())
-    outcome = Continued(workflow="c", version="1", input=payload(2), seen=1)
+    outcome = ContinuedAsNew(workflow="c", version="1", input=payload(2), seen=1)
     assert not world.settle(attempt, outcome).owes
     assert world.run("x/c", generation=1).parent is None
     assert world.run("x/c").parent is not None
@@ -258,14 +258,14 @@ def test_it_is_decided_again_alike() -> None:
 def test_in_one_batch_it_goes_on_after_what_came_before() -> None:
     world = function()
     attempt = driven(world)
-    outcome = Continued(workflow="w", version="1", input=payload(2), seen=1)
+    outcome = ContinuedAsNew(workflow="w", version="1", input=payload(2), seen=1)
     world.send(
         RunSignal(run_id="x", signal=sent(1)),
         settling(attempt, outcome),
         RunSignal(run_id="x", signal=sent(2)),
     )
     assert channels(world) == [payload(1), payload(2)]
-    world.settle(world.claim_one(world.open()), Parked(seen=3))
+    world.settle(world.claim_one(world.open()), FunctionWaiting(seen=3))
     world.wait(timedelta(days=1).total_seconds())
 
 

@@ -8,10 +8,10 @@ from holdfast.kernel.commands import (
     Blocked,
     Cancelled,
     Failure,
+    FunctionWaiting,
     JobRecord,
     JobRecorded,
     JobSettled,
-    Parked,
     Recorded,
     RunCancel,
     RunCreate,
@@ -47,7 +47,7 @@ def step(call: str = "1", output: object = 7) -> Recorded:
 
 
 def parked(world: World, attempt: Attempt, *, seen: int, seconds: float = 60) -> JobSettled:
-    return world.settle(attempt, Parked(seen=seen, wake_at=world.now + round(seconds * SECOND)))
+    return world.settle(attempt, FunctionWaiting(seen=seen, wake_at=world.now + round(seconds * SECOND)))
 
 
 def test_a_run_of_a_function_has_one_job_that_drives_it() -> None:
@@ -148,7 +148,7 @@ def test_only_functions_are_recorded() -> None:
     attempt = driven(world)
     with pytest.raises(InvalidCommandError, match="only functions"):
         record(world, attempt, step())
-    with pytest.raises(InvalidCommandError, match="can't be settled as Parked"):
+    with pytest.raises(InvalidCommandError, match="can't be settled as waiting"):
         parked(world, attempt, seen=1)
 
 
@@ -179,7 +179,7 @@ def test_a_function_that_has_not_been_told_all_is_driven_again_at_once() -> None
 def test_a_function_that_waits_for_a_message_sleeps_without_an_end() -> None:
     world = function()
     attempt = driven(world)
-    world.settle(attempt, Parked(seen=1))
+    world.settle(attempt, FunctionWaiting(seen=1))
     assert (world.job(attempt).state, world.job(attempt).wake_at) == (JobState.SLEEPING, None)
     world.wait(86_400)
     assert world.wake_due() == 0
@@ -204,7 +204,7 @@ def test_a_message_to_a_paused_function_is_heard_as_soon_as_the_run_is_resumed(
     world = function()
     attempt = driven(world)
     wake_at = None if wakes_in is None else world.now + wakes_in * SECOND
-    world.settle(attempt, Parked(seen=1, wake_at=wake_at))
+    world.settle(attempt, FunctionWaiting(seen=1, wake_at=wake_at))
     world.do(RunPause(run_id="x"))
     world.do(RunSignal(run_id="x", signal=Sent(channel="letters", payload=Payload(inline="1"))))
     world.do(RunResume(run_id="x"))
@@ -215,7 +215,7 @@ def test_a_message_to_a_paused_function_is_heard_as_soon_as_the_run_is_resumed(
 def test_a_paused_function_without_a_message_sleeps_on_until_its_time() -> None:
     world = function()
     attempt = driven(world)
-    world.settle(attempt, Parked(seen=1, wake_at=world.now + 3_600 * SECOND))
+    world.settle(attempt, FunctionWaiting(seen=1, wake_at=world.now + 3_600 * SECOND))
     world.do(RunPause(run_id="x"))
     world.do(RunResume(run_id="x"))
     assert world.wake_due() == 0

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from holdfast.kernel.commands import (
     Attempt,
-    Held,
+    AttemptOutput,
+    HeldAttempt,
     JobHeartbeat,
     JobReapSilent,
     JobSettled,
     RunCancel,
-    Said,
     SilentReaped,
 )
 from holdfast.kernel.plan import MapPlan, RetryPolicy, StagePlan
@@ -37,8 +37,10 @@ def world() -> World:
 
 def beat(world: World, attempt: Attempt, details: str = "null", kind: str = "heartbeat") -> tuple[str, ...]:
     """Pass on what a body says; return what is lost."""
-    said = Said(kind="heartbeat" if kind == "heartbeat" else "progress", at=world.now, data=details)
-    return world.do(JobHeartbeat(attempts=(Held(job=attempt.job, epoch=attempt.epoch, said=(said,)),))).lost
+    said = AttemptOutput(kind="heartbeat" if kind == "heartbeat" else "progress", at=world.now, data=details)
+    return world.do(
+        JobHeartbeat(attempts=(HeldAttempt(job=attempt.job, epoch=attempt.epoch, said=(said,)),))
+    ).lost
 
 
 def reap(world: World, grace: int = 0) -> SilentReaped:
@@ -122,7 +124,7 @@ def test_only_heartbeats_count(world: World) -> None:
     attempt = world.claim_one(world.open(lease=LONG))
     world.wait(MINUTE)
     beat(world, attempt, kind="progress")
-    world.do(JobHeartbeat(attempts=(Held(job=attempt.job, epoch=attempt.epoch),)))
+    world.do(JobHeartbeat(attempts=(HeldAttempt(job=attempt.job, epoch=attempt.epoch),)))
     world.wait(1.5 * MINUTE)
 
     assert reap(world).freed == 1

@@ -9,9 +9,9 @@ import pytest
 from holdfast.kernel.codec import reply_json
 from holdfast.kernel.commands import (
     Command,
-    Continued,
+    ContinuedAsNew,
     DeadLetterReplay,
-    DutyTake,
+    FunctionWaiting,
     JobAdmit,
     JobClaim,
     JobClaimOne,
@@ -20,13 +20,13 @@ from holdfast.kernel.commands import (
     JobRecord,
     JobRelease,
     JobWakeDue,
+    LeaderAcquire,
     LeaseReapStale,
     NamedValue,
-    NotYet,
+    NotReady,
     OutboxFlush,
     OutboxSettle,
     OutboxSweep,
-    Parked,
     Recorded,
     Refused,
     RunAnnotate,
@@ -105,7 +105,7 @@ def _every_command(world: World) -> Iterator[Command[object]]:
     session, other = world.open(), world.open()
     yield SessionOpen(host="h", lease=SECOND)
     yield SessionRenew(session=session, lease=999 * SECOND)
-    yield DutyTake(name="sweep", session=session, lease=SECOND)
+    yield LeaderAcquire(name="sweep", session=session, lease=SECOND)
     yield JobClaim(session=session, lanes=world.lanes(), limit=1)
     world.create("x")
     (job,) = world.jobs("x")
@@ -160,7 +160,7 @@ def _every_command(world: World) -> Iterator[Command[object]]:
     session = world.open()
     world.suspend(world.claim_one(session), after=1)
     yield StageWake(key="key")
-    yield settling(world.claim_one(session), NotYet(check_after=SECOND))
+    yield settling(world.claim_one(session), NotReady(check_after=SECOND))
     world.wait(1)
     yield StagePollSuspended()
     world.complete(world.claim_one(session))
@@ -173,12 +173,12 @@ def _every_command(world: World) -> Iterator[Command[object]]:
     driven = world.claim_one(session)
     timer = Recorded(type="timer.fired", call="1")
     yield JobRecord(job=driven.job, epoch=driven.epoch, seen=1, rows=(timer,))
-    yield settling(driven, Parked(seen=2, wake_at=world.now))
+    yield settling(driven, FunctionWaiting(seen=2, wake_at=world.now))
     yield RunSignal(run_id="f", signal=Sent(channel="c", payload=payload(1)))
     yield RunUpdate(run_id="f", update="Board.move_to", arguments=payload({"field": "e4"}))
     world.wait(1)
     world.wake_due()
-    goes_on = Continued(workflow="f", version="1", input=payload(2), seen=3)
+    goes_on = ContinuedAsNew(workflow="f", version="1", input=payload(2), seen=3)
     yield settling(world.claim_one(session), goes_on)
 
 

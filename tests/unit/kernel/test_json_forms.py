@@ -123,14 +123,14 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         ),
     ),
     (
-        c.JobSettle(job="r.1", epoch=2, outcome=c.NotYet()),
+        c.JobSettle(job="r.1", epoch=2, outcome=c.NotReady()),
         (
             f'{{{SETTLE}{{"check_after":null,"kind":"not_ready"}},'
             '"received":[],"said":[],"started_at":null,"take_next":null,"type":"job.settle"}'
         ),
     ),
     (
-        c.JobSettle(job="r.1", epoch=2, outcome=c.Tested(passed=True)),
+        c.JobSettle(job="r.1", epoch=2, outcome=c.ConditionEvaluated(passed=True)),
         (
             f'{{{SETTLE}{{"kind":"condition_evaluated","passed":true}},'
             '"received":[],"said":[],"started_at":null,"take_next":null,"type":"job.settle"}'
@@ -144,7 +144,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         c.JobSettle(
             job="r.1",
             epoch=2,
-            outcome=c.Started(run_id="x/a", workflow="w", version="1", input=Payload(inline="1")),
+            outcome=c.ChildRunStarted(run_id="x/a", workflow="w", version="1", input=Payload(inline="1")),
         ),
         (
             f'{{{SETTLE}{{"close_policy":"cancel","input":{{"blob":null,"inline":"1"}},"kind":"child_started",'
@@ -179,7 +179,11 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
     ),
     (
         c.JobSettle(
-            job="r.1", epoch=2, outcome=c.Expanded(items=(Payload(inline="1"),)), started_at=9, take_next="s"
+            job="r.1",
+            epoch=2,
+            outcome=c.MapExpanded(items=(Payload(inline="1"),)),
+            started_at=9,
+            take_next="s",
         ),
         (
             f'{{{SETTLE}{{"items":[{{"blob":null,"inline":"1"}}],"kind":"map_expanded"}},'
@@ -191,7 +195,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             job="r.1",
             epoch=2,
             outcome=c.Failed(failure=c.Failure(code="e", message="m")),
-            said=(c.Said(kind="progress", at=5, data="0.5"),),
+            said=(c.AttemptOutput(kind="progress", at=5, data="0.5"),),
         ),
         (
             f'{{{SETTLE}{{"failure":{{"arguments":null,"code":"e","message":"m","retry_after":null,"retryable":true,"rule":null,"traceback":"","type":""}},'
@@ -203,13 +207,13 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         c.JobSettle(
             job="r.1",
             epoch=2,
-            outcome=c.Continued(
+            outcome=c.ContinuedAsNew(
                 workflow="w",
                 version="1",
                 input=Payload(inline="1"),
                 seen=4,
-                updates=(c.SentOn(update="B.add", arguments=Payload(inline="{}"), again=3, key="k"),),
-                published=(c.ShownOn(name="page", value=Payload(inline="7")),),
+                updates=(c.CarriedUpdate(update="B.add", arguments=Payload(inline="{}"), again=3, key="k"),),
+                published=(c.CarriedValue(name="page", value=Payload(inline="7")),),
             ),
         ),
         (
@@ -221,14 +225,14 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         ),
     ),
     (
-        c.JobSettle(job="r.1", epoch=2, outcome=c.StepGave(output=Payload(inline="5"))),
+        c.JobSettle(job="r.1", epoch=2, outcome=c.QueuedStepCompleted(output=Payload(inline="5"))),
         (
             f'{{{SETTLE}{{"kind":"step_completed","output":{{"blob":null,"inline":"5"}}}},"received":[],"said":[],"started_at":null,'
             '"take_next":null,"type":"job.settle"}'
         ),
     ),
     (
-        c.JobSettle(job="r.1", epoch=2, outcome=c.StepRaised(error="{}", retry_at=7)),
+        c.JobSettle(job="r.1", epoch=2, outcome=c.QueuedStepFailed(error="{}", retry_at=7)),
         (
             f'{{{SETTLE}{{"error":"{{}}","kind":"step_failed","retry_at":7}},"received":[],"said":[],"started_at":null,'
             '"take_next":null,"type":"job.settle"}'
@@ -288,7 +292,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         ),
     ),
     (
-        c.JobHeartbeat(attempts=(c.Held(job="r.1", epoch=2),)),
+        c.JobHeartbeat(attempts=(c.HeldAttempt(job="r.1", epoch=2),)),
         f'{{"attempts":[{{"epoch":2,"job":"r.1","said":[]}}],{BASE},"type":"job.heartbeat"}}',
     ),
     (
@@ -336,8 +340,8 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         '{"idempotency_key":null,"limit":500,"namespace":"default","type":"lease.reap_stale"}',
     ),
     (
-        c.DutyTake(name="d", session="s", lease=7),
-        '{"idempotency_key":null,"lease":7,"name":"d","namespace":"default","session":"s","type":"duty.take"}',
+        c.LeaderAcquire(name="d", session="s", lease=7),
+        '{"idempotency_key":null,"lease":7,"name":"d","namespace":"default","session":"s","type":"leader.acquire"}',
     ),
     (
         c.SinkRegister(sink="s", types=("run.*",)),
@@ -485,7 +489,7 @@ REPLIES: list[tuple[object, str]] = [
     (c.SessionOpened(session="s", expires_at=5), '{"expires_at":5,"session":"s"}'),
     (c.SessionRenewed(expires_at=5), '{"expires_at":5}'),
     (c.LeasesReaped(sessions=1, freed=2, dead=3), '{"dead":3,"freed":2,"sessions":1}'),
-    (c.DutyTaken(taken=False, expires_at=5), '{"expires_at":5,"taken":false}'),
+    (c.LeaderAcquired(taken=False, expires_at=5), '{"expires_at":5,"taken":false}'),
     (c.SinkRegistered(sink="s", since=5, created=True), '{"created":true,"since":5,"sink":"s"}'),
     (c.SinkRemoved(removed=True), '{"removed":true}'),
     (
@@ -543,7 +547,7 @@ def test_what_has_a_default_may_be_left_out() -> None:
         "epoch": 1,
         "outcome": {"kind": "map_expanded", "items": []},
     }
-    assert command_from(short) == c.JobSettle(job="r.1", epoch=1, outcome=c.Expanded(items=()))
+    assert command_from(short) == c.JobSettle(job="r.1", epoch=1, outcome=c.MapExpanded(items=()))
 
 
 def test_a_key_is_no_part_of_what_a_command_is() -> None:

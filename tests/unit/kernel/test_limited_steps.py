@@ -7,25 +7,25 @@ import pytest
 
 from holdfast.kernel.commands import (
     Attempt,
+    FunctionWaiting,
     JobAdmit,
     JobClaim,
     JobRelease,
     JobWakeDue,
-    Parked,
     Queued,
+    QueuedStepCompleted,
+    QueuedStepFailed,
     Recorded,
     RunCreate,
     RunPause,
     RunRepair,
     RunResume,
     RunTerminate,
-    StepGave,
-    StepRaised,
     admissions,
 )
 from holdfast.kernel.invariants import check
 from holdfast.kernel.plan import RatePlan
-from holdfast.ports.changes import CloseJob
+from holdfast.ports.changes import DeleteJob
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import Lane
 from holdfast.ports.records import Job, JobKind, JobState
@@ -49,7 +49,7 @@ def asked(*hows: Queued, step: str = "embed") -> World:
     world = function()
     attempt = driven(world)
     record(world, attempt, *(call(number, how, step) for number, how in enumerate(hows, 1)))
-    world.settle(attempt, Parked(seen=1 + len(hows)))
+    world.settle(attempt, FunctionWaiting(seen=1 + len(hows)))
     return world
 
 
@@ -85,7 +85,7 @@ def test_so_many_calls_are_under_way_at_a_time() -> None:
     (first,) = claim(world)
     assert first.node == "1"
     assert admit(world) == 0
-    assert world.settle(first, StepGave(output=payload(1))).admits_jobs == (LINE,)
+    assert world.settle(first, QueuedStepCompleted(output=payload(1))).admits_jobs == (LINE,)
     assert admit(world, LINE) == 1
     assert [one.node for one in claim(world)] == ["2"]
     sound(world)
@@ -105,7 +105,7 @@ def test_one_that_sleeps_before_a_retry_gives_its_slot_back() -> None:
     world = asked(ALONE, ALONE)
     admit(world)
     (first,) = claim(world)
-    reply = world.settle(first, StepRaised(error=ERROR, retry_at=world.now + 5 * SECOND))
+    reply = world.settle(first, QueuedStepFailed(error=ERROR, retry_at=world.now + 5 * SECOND))
     assert reply.admits_jobs == (LINE,)
     assert admit(world, LINE) == 1
     world.wait(6)
@@ -179,7 +179,7 @@ def test_no_more_start_in_a_time_than_the_rate_says() -> None:
     first = world.do(JobClaim(session=session, lanes=lanes, limit=10))
     assert [one.node for one in first.attempts] == ["1", "2"]
     for one in first.attempts:
-        world.settle(one, StepGave(output=payload(1)))
+        world.settle(one, QueuedStepCompleted(output=payload(1)))
     assert world.do(JobAdmit(keys=first.admits_jobs)).wakes_at == (world.now + MINUTE,)
     world.wait(60)
     answers: list[object] = [world.do(JobWakeDue())]
@@ -233,7 +233,7 @@ def test_repair_gives_it_a_job_with_the_same_limits() -> None:
     how = attrs.evolve(ALONE, priority=2, rate=RatePlan(limit=5, per_us=MINUTE))
     world = asked(how)
     (before,) = steps(world)
-    world.put(CloseJob(before.key))
+    world.put(DeleteJob(before.key))
     world.do(RunRepair(run=world.run().key))
     (after,) = steps(world)
     assert attrs.evolve(after, number=before.number, input_ref=before.input_ref) == before
@@ -258,7 +258,7 @@ def test_the_checker_sees_a_limit_that_its_row_does_not_say(fields: dict[str, An
 def test_many_that_end_in_one_batch_name_the_line_once() -> None:
     world = asked(*[attrs.evolve(GPU, max_concurrency=2)] * 4)
     assert admit(world) == 2
-    answers = world.send(*(settling(one, StepGave(output=payload(7))) for one in claim(world)))
+    answers = world.send(*(settling(one, QueuedStepCompleted(output=payload(7))) for one in claim(world)))
     (command,) = admissions("default", answers)
     assert isinstance(command, JobAdmit)
     assert command.keys == (LINE,)

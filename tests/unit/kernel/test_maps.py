@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.kernel.commands import Attempt, Completed, Expanded, Outcome, RunCreate
+from holdfast.kernel.commands import Attempt, Completed, MapExpanded, Outcome, RunCreate
 from holdfast.kernel.plan import DEFAULT_MAP_LIMIT, MapPlan, StagePlan
 from holdfast.kernel.progress import progress_from
 from holdfast.ports.json import parse
@@ -11,7 +11,7 @@ from tests.unit.kernel.world import World, completing, each, failed, payload, pi
 
 
 def _over(items: int, *, payloads: int = 1) -> Outcome:
-    return Expanded(items=tuple(payload("x" * payloads + str(index)) for index in range(items)))
+    return MapExpanded(items=tuple(payload("x" * payloads + str(index)) for index in range(items)))
 
 
 def _doing(world: World, items: int) -> None:
@@ -257,7 +257,7 @@ def test_a_page_is_never_much_larger_than_32_kib(length: int) -> None:
 def test_an_item_may_be_in_a_blob() -> None:
     world = World(pipeline(each("m")))
     world.do(RunCreate(workflow="w", id="x", input=Payload(blob="the/input")))
-    world.settle(world.claim_one(world.open()), Expanded(items=(Payload(blob="one"), Payload(inline="2"))))
+    world.settle(world.claim_one(world.open()), MapExpanded(items=(Payload(blob="one"), Payload(inline="2"))))
 
     assert [parse(page.items) for page in world.tables().pages.values()] == [[[None, "one"], ["2", None]]]
 

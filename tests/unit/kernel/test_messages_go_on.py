@@ -10,12 +10,12 @@ from holdfast.kernel.commands import (
     Blocked,
     Cancelled,
     Failure,
+    FunctionWaiting,
     JobRecord,
     JobRecorded,
     JobSettle,
     JobSettled,
     Outcome,
-    Parked,
     Recorded,
     RunCancel,
     RunCreate,
@@ -88,7 +88,9 @@ def test_a_message_is_unread_until_its_function_has_received_it() -> None:
     assert unread(world) == (first, second)
     record(world, attempt, seen=3, received=(first,))
     assert unread(world) == (second,)
-    world.do(JobSettle(job=attempt.job, epoch=attempt.epoch, outcome=Parked(seen=3), received=(second,)))
+    world.do(
+        JobSettle(job=attempt.job, epoch=attempt.epoch, outcome=FunctionWaiting(seen=3), received=(second,))
+    )
     assert world.run().mailbox is None
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from holdfast.kernel.commands import (
     Attempt,
     Completed,
-    Expanded,
+    MapExpanded,
     Outcome,
     RunCreate,
     RunPause,
@@ -20,7 +20,7 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.plan import Enough
 from holdfast.kernel.progress import progress_from
-from holdfast.ports.changes import CloseJob
+from holdfast.ports.changes import DeleteJob
 from holdfast.ports.errors import RerunRefusedError
 from holdfast.ports.json import parse
 from holdfast.ports.records import JobKind, RunStatus
@@ -55,7 +55,7 @@ def _drain(world: World, fails: set[int], *, items: int = 3) -> list[str]:
 
     def give(attempt: Attempt) -> Outcome:
         if attempt.kind is JobKind.EXPAND_MAP:
-            return Expanded(items=tuple(map(payload, range(items))))
+            return MapExpanded(items=tuple(map(payload, range(items))))
         bodies.append(attempt.node if attempt.item is None else f"{attempt.node}/{attempt.item}")
         if attempt.item in fails:
             return FATAL
@@ -361,7 +361,7 @@ def test_an_item_that_failed_is_not_given_back_by_a_repair() -> None:
     items = _claimed(world, session)
     world.settle(items[0], FATAL)
     world.complete(items[1])
-    world.put(*(CloseJob(job.key) for job in world.jobs()))
+    world.put(*(DeleteJob(job.key) for job in world.jobs()))
 
     assert world.do(RunRepair()).repaired == ("x",)
     assert sorted(job.item or 0 for job in world.jobs()) == [2, 3]

@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from holdfast.kernel.commands import (
-    Expanded,
+    MapExpanded,
     RunCancel,
     RunPause,
     RunPaused,
@@ -145,7 +145,7 @@ def test_the_items_of_a_map_wait_as_well() -> None:
     world = World(pipeline(each("m", limit=2)))
     session = world.open()
     world.create(input=[1, 2, 3])
-    world.do(settling(world.claim_one(session), Expanded(items=tuple(map(payload, (1, 2, 3))))))
+    world.do(settling(world.claim_one(session), MapExpanded(items=tuple(map(payload, (1, 2, 3))))))
     (first, second) = world.claim(session)
     pause(world)
     world.complete(first, 1)

@@ -12,23 +12,23 @@ from holdfast.kernel.commands import (
     Completed,
     Failed,
     Failure,
+    FunctionWaiting,
     JobClaim,
     JobRelease,
     Outcome,
-    Parked,
     Queued,
+    QueuedStepCompleted,
+    QueuedStepFailed,
     Recorded,
     RunCancel,
     RunPause,
     RunRepair,
     RunResume,
     RunTerminate,
-    StepGave,
-    StepRaised,
 )
 from holdfast.kernel.invariants import check
 from holdfast.kernel.plan import LOSSES_MAX
-from holdfast.ports.changes import AddJob, CloseJob
+from holdfast.ports.changes import AddJob, DeleteJob
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import Lane
@@ -69,7 +69,7 @@ def resting(*rows: Recorded) -> World:
     world = function()
     attempt = driven(world)
     record(world, attempt, *(rows or (queue(),)))
-    world.settle(attempt, Parked(seen=1 + len(rows or (queue(),))))
+    world.settle(attempt, FunctionWaiting(seen=1 + len(rows or (queue(),))))
     return world
 
 
@@ -111,7 +111,7 @@ def test_what_it_gives_is_told_and_the_function_is_woken_in_one_commit() -> None
     world = resting()
     attempt = claim(world)
     assert driver(world).state is JobState.SLEEPING
-    world.settle(attempt, StepGave(output=payload(7)))
+    world.settle(attempt, QueuedStepCompleted(output=payload(7)))
     assert steps(world) == []
     assert driver(world).state is JobState.QUEUED
     row = world.history()[-1]
@@ -124,18 +124,18 @@ def test_what_comes_while_the_function_is_driven_is_in_the_next_answer() -> None
     world = function()
     attempt = driven(world)
     record(world, attempt, queue())
-    world.settle(claim(world), StepGave(output=payload(7)))
+    world.settle(claim(world), QueuedStepCompleted(output=payload(7)))
     assert driver(world).state is JobState.LEASED
     assert [row.type for row in record(world, attempt, seen=2).rows] == ["step.completed"]
     record(world, attempt, queue("2"), seen=3)
-    world.settle(claim(world), StepGave(output=payload(7)))
+    world.settle(claim(world), QueuedStepCompleted(output=payload(7)))
     parked(world, attempt, seen=4)
     assert driver(world).state is JobState.QUEUED  # there is a row that it was not told
 
 
 def test_what_it_raises_is_tried_again_and_the_function_sleeps_on() -> None:
     world = resting()
-    world.settle(claim(world), StepRaised(error=ERROR, retry_at=world.now + 5 * SECOND))
+    world.settle(claim(world), QueuedStepFailed(error=ERROR, retry_at=world.now + 5 * SECOND))
     (job,) = steps(world)
     assert (job.state, job.attempts, driver(world).state) == (JobState.SLEEPING, 1, JobState.SLEEPING)
     world.wait(6)
@@ -146,7 +146,7 @@ def test_what_it_raises_is_tried_again_and_the_function_sleeps_on() -> None:
 
 def test_it_is_never_tried_more_often_than_its_row_says() -> None:
     world = resting(queue(attempts=1))
-    reply = world.settle(claim(world), StepRaised(error=ERROR, retry_at=world.now))
+    reply = world.settle(claim(world), QueuedStepFailed(error=ERROR, retry_at=world.now))
     assert reply.retry_at is None
     assert world.events()[-1] == "step.failed"
     assert driver(world).state is JobState.QUEUED
@@ -177,8 +177,8 @@ def test_what_was_lost_leaves_a_step_all_its_attempts() -> None:
     for _ in range(3):
         claim(world)
         world.lose()
-    assert world.settle(claim(world), StepRaised(error=ERROR, retry_at=world.now)).retry_at is not None
-    assert world.settle(claim(world), StepRaised(error=ERROR, retry_at=world.now)).retry_at is None
+    assert world.settle(claim(world), QueuedStepFailed(error=ERROR, retry_at=world.now)).retry_at is not None
+    assert world.settle(claim(world), QueuedStepFailed(error=ERROR, retry_at=world.now)).retry_at is None
     assert world.events()[-1] == "step.failed"
 
 
@@ -198,7 +198,7 @@ def test_one_that_is_dropped_is_taken_away_from_whoever_has_it() -> None:
     assert [row.type for row in reply.rows] == ["step.cancelled", "step.cancelled"]
     assert steps(world) == []
     with world.unchanged():
-        assert world.settle(held, StepGave(output=payload(7))).status == "fenced"
+        assert world.settle(held, QueuedStepCompleted(output=payload(7))).status == "fenced"
 
 
 def claim_all(world: World) -> tuple[Attempt, ...]:
@@ -211,7 +211,7 @@ def test_one_that_has_ended_meanwhile_is_not_dropped() -> None:
     attempt = driven(world)
     record(world, attempt, queue())
     (job,) = steps(world)
-    world.settle(claim(world), StepGave(output=payload(7)))
+    world.settle(claim(world), QueuedStepCompleted(output=payload(7)))
     assert [row.type for row in record(world, attempt, drop(job), seen=2).rows] == ["step.completed"]
     wrong = Recorded(type="step.cancelled", call="7", job=driver(world).number)
     assert record(world, attempt, wrong, seen=3).rows == ()
@@ -222,7 +222,7 @@ def test_a_paused_run_holds_what_nobody_has_and_takes_results() -> None:
     (held,) = claim_all(world)
     world.do(RunPause(run_id="x"))
     assert [job.state for job in steps(world)] == [JobState.LEASED, JobState.PAUSED]
-    world.settle(held, StepRaised(error=ERROR, retry_at=world.now + SECOND))
+    world.settle(held, QueuedStepFailed(error=ERROR, retry_at=world.now + SECOND))
     assert [job.state for job in steps(world)] == [JobState.PAUSED, JobState.PAUSED]
     world.do(RunResume(run_id="x"))
     assert [job.state for job in steps(world)] == [JobState.SLEEPING, JobState.QUEUED]
@@ -249,7 +249,7 @@ def test_a_blocked_run_holds_them_too() -> None:
 
 def test_a_function_that_is_lost_too_often_is_blocked_with_them() -> None:
     world = resting()
-    world.settle(claim(world), StepGave(output=payload(7)))
+    world.settle(claim(world), QueuedStepCompleted(output=payload(7)))
     attempt = world.claim_one(world.open())
     record(world, attempt, queue("2"), seen=3)
     for _ in range(LOSSES_MAX):
@@ -276,7 +276,7 @@ def test_the_end_of_a_run_leaves_none(is_held: bool) -> None:
     assert world.jobs() == []
     if held is not None:
         with world.unchanged():
-            assert world.settle(held, StepGave(output=payload(7))).status == "fenced"
+            assert world.settle(held, QueuedStepCompleted(output=payload(7))).status == "fenced"
 
 
 def test_a_function_that_ends_with_one_in_a_queue_leaves_none() -> None:
@@ -289,7 +289,8 @@ def test_a_function_that_ends_with_one_in_a_queue_leaves_none() -> None:
 
 
 @pytest.mark.parametrize(
-    "outcome", [Completed(output=payload(1)), Failed(failure=Failure(code="c", message="m")), Parked(seen=1)]
+    "outcome",
+    [Completed(output=payload(1)), Failed(failure=Failure(code="c", message="m")), FunctionWaiting(seen=1)],
 )
 def test_a_step_ends_as_no_stage_does(outcome: Outcome) -> None:
     world = resting()
@@ -302,7 +303,7 @@ def test_two_steps_that_end_in_one_batch_wake_their_function_once() -> None:
     world = resting(queue("1"), queue("2"))
     lanes = (Lane(queue="gpu", definitions=("step:embed",), limit=2),)
     attempts = world.do(JobClaim(session=world.open(), lanes=lanes, limit=2)).attempts
-    world.send(*(settling(one, StepGave(output=payload(7))) for one in attempts))
+    world.send(*(settling(one, QueuedStepCompleted(output=payload(7))) for one in attempts))
     assert world.events()[-2:] == ["step.completed", "step.completed"]
     (job,) = world.jobs()
     assert job.state is JobState.QUEUED
@@ -311,7 +312,7 @@ def test_two_steps_that_end_in_one_batch_wake_their_function_once() -> None:
 def test_repair_gives_a_step_its_job_back_and_takes_away_what_nobody_needs() -> None:
     world = resting(queue("1"), queue("2"))
     one, other = steps(world)
-    world.put(CloseJob(one.key))
+    world.put(DeleteJob(one.key))
     assert world.do(RunRepair()).repaired == ("x",)
     assert [(job.node, job.definition) for job in steps(world)] == [("2", "step:embed"), ("1", "step:embed")]
     again = steps(world)[1]
@@ -368,7 +369,7 @@ def _twice(tables: Tables, job: Job) -> None:
 )
 def test_the_checker_sees_each_of_these(name: str, damage: Damage) -> None:
     world = resting()
-    world.settle(claim(world), StepRaised(error=ERROR, retry_at=world.now))
+    world.settle(claim(world), QueuedStepFailed(error=ERROR, retry_at=world.now))
     tables = world.tables()
     assert check(tables) == []
     damage(tables, steps(world)[0])
@@ -378,7 +379,7 @@ def test_the_checker_sees_each_of_these(name: str, damage: Damage) -> None:
 def test_an_answer_to_nobody_is_seen_by_the_checker() -> None:
     world = resting()
     attempt = claim(world)
-    world.settle(attempt, StepGave(output=payload(7)))
+    world.settle(attempt, QueuedStepCompleted(output=payload(7)))
     tables = world.tables()
     rows = tables.history[attempt.run]
     rows.append(attrs.evolve(rows[-1], number=len(rows) + 1))

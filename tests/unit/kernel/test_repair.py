@@ -16,7 +16,7 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.invariants import check
 from holdfast.kernel.plan import Enough
-from holdfast.ports.changes import AddJob, AppendHistory, CloseJob, CloseJobs, UpdateJob, UpdateRun
+from holdfast.ports.changes import AddJob, AppendHistory, DeleteJob, DeleteJobs, UpdateJob, UpdateRun
 from holdfast.ports.errors import InvalidCommandError, UnreadableRowError
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.records import LOSSES_MIN, Job, JobKind, JobState, RunStatus
@@ -44,7 +44,7 @@ def _repair(world: World, *, expected: tuple[str, ...] = ("x",)) -> None:
 
 
 def _lose_jobs(world: World, *jobs: Job) -> None:
-    world.put(*(CloseJob(job.key) for job in jobs))
+    world.put(*(DeleteJob(job.key) for job in jobs))
 
 
 def _finish(world: World) -> None:
@@ -179,7 +179,7 @@ def test_a_run_that_counts_its_jobs_wrong_counts_them_again() -> None:
 def test_both_at_once_are_repaired_at_once() -> None:
     world = World(pipeline((stage("a"), stage("b"))))
     world.create()
-    world.put(UpdateRun(attrs.evolve(world.run(), open_jobs=7)), CloseJob(world.jobs()[0].key))
+    world.put(UpdateRun(attrs.evolve(world.run(), open_jobs=7)), DeleteJob(world.jobs()[0].key))
     _repair(world)
 
     assert (world.run().open_jobs, len(world.jobs())) == (2, 2)
@@ -189,7 +189,7 @@ def test_many_runs_are_repaired_together_and_in_pages() -> None:
     world = World(pipeline(stage("a")))
     for number in range(7):
         world.create(f"r{number}")
-    world.put(*(CloseJobs(world.run(f"r{number}").key) for number in (1, 2, 5)))
+    world.put(*(DeleteJobs(world.run(f"r{number}").key) for number in (1, 2, 5)))
     after = ""
     found: list[tuple[tuple[str, ...], int]] = []
     while True:
@@ -230,7 +230,7 @@ def test_a_negative_number_of_runs_is_refused() -> None:
 def test_a_run_that_is_ended_before_it_in_a_batch_is_not_repaired() -> None:
     world = World(pipeline(stage("a")))
     world.create()
-    world.put(CloseJobs(world.run().key))
+    world.put(DeleteJobs(world.run().key))
     batch: list[Command[object]] = [RunCancel(run_id="x"), RunRepair()]
     _, reply = world.send(*batch)
 
@@ -375,7 +375,7 @@ def test_the_only_job_of_a_stage_is_the_one_that_it_waits_for() -> None:
     world = World(pipeline(stage("a")))
     world.create()
     (job,) = world.jobs()
-    world.put(CloseJob(job.key), AddJob(attrs.evolve(job, number=5)))
+    world.put(DeleteJob(job.key), AddJob(attrs.evolve(job, number=5)))
     _row(world, last_job=5)
     _mend(world)
 
@@ -417,7 +417,7 @@ def test_a_run_that_has_done_everything_completes() -> None:
     row = attrs.evolve(
         world.history()[0], number=2, type="stage.completed", node="a", payload=payload("once"), epoch=1
     )
-    world.put(AppendHistory(attrs.evolve(row, data='{"attempt":1}')), CloseJob(job.key))
+    world.put(AppendHistory(attrs.evolve(row, data='{"attempt":1}')), DeleteJob(job.key))
     _row(world, last_row=2, open_jobs=0)
     _mend(world)
 
@@ -497,7 +497,7 @@ def test_a_run_whose_history_is_further_than_its_row_is_left_alone(row: str) -> 
     if row != "completed":
         before = world.run().progress
     if row == "tested":
-        world.settle(world.claim_one(session), commands.Tested(passed=True))
+        world.settle(world.claim_one(session), commands.ConditionEvaluated(passed=True))
     else:
         world.expand(world.claim_one(session), range(2))
     jobs = world.jobs()
@@ -577,7 +577,7 @@ def test_an_end_that_nobody_tells_any_more_is_told_again() -> None:
     world.complete(world.claim_one(session), "gave")
     with world.unchanged():
         assert world.do(RunRepair(run=key, tell=True)).repaired == ()
-    world.put(*(CloseJob(job.key) for job in world.jobs("x/k")))
+    world.put(*(DeleteJob(job.key) for job in world.jobs("x/k")))
     assert {found.where for found in check(world.tables())} == {world.run().key}
     told = world.kernel.dispatch(RunRepair(run=key, tell=True))
 
@@ -595,8 +595,8 @@ def test_a_run_without_its_plan_is_blocked_and_others_are_repaired() -> None:
     _row_of = world.run("bad")
     world.put(
         UpdateRun(attrs.evolve(_row_of, plan="gone")),
-        CloseJobs(_row_of.key),
-        CloseJobs(world.run("good").key),
+        DeleteJobs(_row_of.key),
+        DeleteJobs(world.run("good").key),
     )
 
     assert world.kernel.dispatch(RunRepair()).repaired == ("good",)

@@ -10,8 +10,8 @@ from holdfast.kernel.commands import (
     Attempt,
     Command,
     Completed,
-    Expanded,
     JobSettled,
+    MapExpanded,
     RunCancel,
     RunClaimPending,
     RunCreate,
@@ -35,15 +35,15 @@ LINE = pipeline(stage("a"), stage("b"), stage("c"))
 FAN = pipeline(stage("in"), (stage("z"), stage("a"), stage("m")), stage("out"))
 MAPS = pipeline(stage("a"), each("m"), each("n", over="a"), stage("end"))
 
-Give = Callable[[Attempt], Completed | Expanded]
+Give = Callable[[Attempt], Completed | MapExpanded]
 
 
 def giving(bodies: list[str] | None = None, *, items: int = 3, suffix: str = "") -> Give:
     """Bodies that give their names, or read a list of so many items; `bodies` is told which of them have run."""
 
-    def give(attempt: Attempt) -> Completed | Expanded:
+    def give(attempt: Attempt) -> Completed | MapExpanded:
         if attempt.kind is JobKind.EXPAND_MAP:
-            return Expanded(items=tuple(map(payload, range(items))))
+            return MapExpanded(items=tuple(map(payload, range(items))))
         if bodies is not None:
             bodies.append(attempt.node if attempt.item is None else f"{attempt.node}/{attempt.item}")
         name = f"{attempt.node}{suffix}"

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.kernel.commands import (
     Command,
-    Held,
+    HeldAttempt,
     JobHeartbeat,
     JobRelease,
     RunCancel,
@@ -19,7 +19,7 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.progress import NodeProgress, Progress
-from holdfast.ports.changes import AppendHistory, CloseJob, UpdateRun
+from holdfast.ports.changes import AppendHistory, DeleteJob, UpdateRun
 from holdfast.ports.errors import RunExistsError, RunNotFoundError, UnknownWorkflowError
 from holdfast.ports.json import parse
 from holdfast.ports.records import HistoryRow, JobKind, JobState, RunStatus
@@ -280,7 +280,7 @@ def test_an_attempt_of_a_run_that_was_ended_can_write_nothing(world: World, kind
         assert world.fail(attempt).status == "fenced"
         assert world.expand(attempt, [1]).status == "fenced"
         assert world.do(JobRelease(job=attempt.job, epoch=attempt.epoch)).status == "fenced"
-        held = Held(job=attempt.job, epoch=attempt.epoch)
+        held = HeldAttempt(job=attempt.job, epoch=attempt.epoch)
         assert world.do(JobHeartbeat(attempts=(held,))).lost == (attempt.job,)
 
 
@@ -327,7 +327,7 @@ def _stall(world: World, node: str) -> None:
     group = next(place for place, group in enumerate(TWO.groups) if group.nodes[0].name == node)
     progress = Progress(group=group, input=run.last_row, nodes={node: NodeProgress(output=row.number)})
     stalled = attrs.evolve(run, last_row=row.number, open_jobs=0, progress=progress.to_json())
-    world.put(UpdateRun(stalled), CloseJob(job.key), AppendHistory(row))
+    world.put(UpdateRun(stalled), DeleteJob(job.key), AppendHistory(row))
 
 
 def test_a_run_whose_group_is_done_goes_on(world: World) -> None:

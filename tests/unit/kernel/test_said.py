@@ -7,17 +7,17 @@ import pytest
 
 from holdfast.kernel.codec import to_data
 from holdfast.kernel.commands import (
+    AiCallOutput,
+    AnnotationOutput,
+    ArtifactOutput,
     Attempt,
+    AttemptOutput,
     Completed,
-    Held,
+    HeldAttempt,
     JobHeartbeat,
     NamedValue,
     RunAnnotate,
     RunCreate,
-    Said,
-    SaidAiCall,
-    SaidAnnotation,
-    SaidArtifact,
 )
 from holdfast.kernel.commands.said import ANNOTATIONS_MAX, NUMBER_MAX, VALUE_MAX
 from holdfast.ports.errors import InvalidCommandError, RunNotFoundError
@@ -42,12 +42,12 @@ def annotations(world: World, run: str = "x") -> list[Annotation]:
     return world.tables().annotations.get(world.run(run).key, [])
 
 
-def said(kind: Any, data: object, at: int = 5) -> Said:
-    return Said(kind=kind, at=at, data=canonical(to_data(data)))
+def said(kind: Any, data: object, at: int = 5) -> AttemptOutput:
+    return AttemptOutput(kind=kind, at=at, data=canonical(to_data(data)))
 
 
-def heartbeat(world: World, attempt: Attempt, *told: Said) -> tuple[str, ...]:
-    held = Held(job=attempt.job, epoch=attempt.epoch, said=told)
+def heartbeat(world: World, attempt: Attempt, *told: AttemptOutput) -> tuple[str, ...]:
+    held = HeldAttempt(job=attempt.job, epoch=attempt.epoch, said=told)
     return world.do(JobHeartbeat(attempts=(held,))).lost
 
 
@@ -184,14 +184,16 @@ def test_a_run_is_started_with_annotations(world: World) -> None:
 # What attempts say ----------------------------------------------------------------------------------------------
 
 
-def annotation(name: str, value: object = "yes", **fields: Any) -> Said:
-    return said("annotation", SaidAnnotation(name=name, value=canonical(value), **fields))
+def annotation(name: str, value: object = "yes", **fields: Any) -> AttemptOutput:
+    return said("annotation", AnnotationOutput(name=name, value=canonical(value), **fields))
 
 
-ARTIFACT = said("artifact", SaidArtifact(name="r", content_type="a/b", size=3, sha256=SHA, blob="b/k"), at=7)
+ARTIFACT = said(
+    "artifact", ArtifactOutput(name="r", content_type="a/b", size=3, sha256=SHA, blob="b/k"), at=7
+)
 AI_CALL = said(
     "ai_call",
-    SaidAiCall(topic="t", model="m", input_tokens=3, cost=9, prompt=Payload(inline='"p"'), error="no"),
+    AiCallOutput(topic="t", model="m", input_tokens=3, cost=9, prompt=Payload(inline='"p"'), error="no"),
     at=8,
 )
 
@@ -252,7 +254,9 @@ def test_what_several_attempts_say_under_a_key_in_one_heartbeat_is_said_once() -
     world.expand(world.claim_one(session), range(3))
     attempts = world.claim(session)
     told = tuple(
-        Held(job=one.job, epoch=one.epoch, said=(annotation("n", number, key="k"), annotation("m", number)))
+        HeldAttempt(
+            job=one.job, epoch=one.epoch, said=(annotation("n", number, key="k"), annotation("m", number))
+        )
         for number, one in enumerate(attempts)
     )
     assert world.do(JobHeartbeat(attempts=told)).lost == ()
@@ -264,7 +268,7 @@ def test_what_several_attempts_say_under_a_key_in_one_heartbeat_is_said_once() -
 def test_a_settle_stores_all_that_was_said(world: World) -> None:
     world.create()
     attempt = world.claim_one(world.open())
-    log = Said(kind="log", at=4, data='{"message":"hi"}')
+    log = AttemptOutput(kind="log", at=4, data='{"message":"hi"}')
     world.do(attrs.evolve(completing(attempt, [1]), said=(log, annotation("n"), ARTIFACT, AI_CALL)))
     tables = world.tables()
 
@@ -337,7 +341,7 @@ def test_a_call_that_is_told_again_counts_once(world: World) -> None:
     """As when the answer to a heartbeat is lost, and the worker tells all of it once more."""
     world.create()
     attempt = world.claim_one(world.open())
-    call = said("ai_call", SaidAiCall(id="c1", topic="t", model="m", cost=9))
+    call = said("ai_call", AiCallOutput(id="c1", topic="t", model="m", cost=9))
     for _ in range(2):
         heartbeat(world, attempt, call)
     world.do(attrs.evolve(completing(attempt, [1]), said=(call,)))
@@ -350,8 +354,8 @@ def test_the_result_of_a_batch_counts_once(world: World) -> None:
     session = world.open()
     attempt = world.claim_one(session)
 
-    def result(index: int) -> Said:
-        return said("ai_call", SaidAiCall(topic="t", model="m", batch="b", batch_index=index, cost=1))
+    def result(index: int) -> AttemptOutput:
+        return said("ai_call", AiCallOutput(topic="t", model="m", batch="b", batch_index=index, cost=1))
 
     heartbeat(world, attempt, result(0), result(1))
     world.fail(attempt)
@@ -367,7 +371,7 @@ def test_the_result_of_a_batch_counts_once(world: World) -> None:
 def test_what_is_said_must_have_its_form(world: World, kind: Any, data: str) -> None:
     world.create()
     attempt = world.claim_one(world.open())
-    malformed = Said(kind=kind, at=1, data=data)
+    malformed = AttemptOutput(kind=kind, at=1, data=data)
     settle = attrs.evolve(settling(attempt, Completed(output=payload(1))), said=(malformed,))
     with world.unchanged():
         (answer,) = world.send(settle)
@@ -389,4 +393,4 @@ def test_what_is_said_must_have_its_form(world: World, kind: Any, data: str) -> 
 )
 def test_a_call_must_be_one_that_can_be_added_up(fields: dict[str, Any]) -> None:
     with pytest.raises(InvalidCommandError):
-        attrs.evolve(SaidAiCall(topic="t", model="m"), **fields)
+        attrs.evolve(AiCallOutput(topic="t", model="m"), **fields)

@@ -5,7 +5,7 @@ import pytest
 from holdfast.kernel.commands import (
     Attempt,
     Command,
-    Held,
+    HeldAttempt,
     JobClaim,
     JobClaimOne,
     JobHeartbeat,
@@ -338,7 +338,9 @@ def test_a_heartbeat_tells_what_was_reaped(world: World) -> None:
     world.claim_one(world.open())
 
     with world.unchanged():
-        assert world.do(JobHeartbeat(attempts=(Held(job=lost.job, epoch=lost.epoch),))).lost == (lost.job,)
+        assert world.do(JobHeartbeat(attempts=(HeldAttempt(job=lost.job, epoch=lost.epoch),))).lost == (
+            lost.job,
+        )
 
 
 def test_a_session_opened_by_the_same_host_is_another(world: World) -> None:

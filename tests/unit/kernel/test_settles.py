@@ -4,16 +4,16 @@ import attrs
 import pytest
 
 from holdfast.kernel.commands import (
+    AttemptOutput,
     Command,
     Completed,
-    Expanded,
-    Held,
+    HeldAttempt,
     JobHeartbeat,
     JobRelease,
     JobSettle,
     JobsHeld,
+    MapExpanded,
     RunTerminate,
-    Said,
 )
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import parse
@@ -93,12 +93,12 @@ def _stale(world: World) -> tuple[list[Command[object]], str]:
     old = world.claim_one(session)
     world.release(old)
     world.claim_one(world.open())
-    held = Held(job=old.job, epoch=old.epoch, said=(Said(kind="log", at=1, data='"hello"'),))
+    held = HeldAttempt(job=old.job, epoch=old.epoch, said=(AttemptOutput(kind="log", at=1, data='"hello"'),))
     return [
         completing(old),
         settling(old, failed()),
         settling(old, failed(retryable=False)),
-        settling(old, Expanded(items=())),
+        settling(old, MapExpanded(items=())),
         JobRelease(job=old.job, epoch=old.epoch),
         JobHeartbeat(attempts=(held,)),
         attrs.evolve(completing(old), said=held.said, idempotency_key=None),
@@ -138,7 +138,9 @@ def test_an_attempt_that_was_given_back_can_write_nothing(world: World, state: s
     with world.unchanged():
         assert world.complete(attempt).status == "fenced"
         assert world.release(attempt).status == "fenced"
-        assert world.do(JobHeartbeat(attempts=(Held(job=attempt.job, epoch=1),))).lost == (attempt.job,)
+        assert world.do(JobHeartbeat(attempts=(HeldAttempt(job=attempt.job, epoch=1),))).lost == (
+            attempt.job,
+        )
 
 
 @pytest.mark.parametrize("in_one_batch", [True, False])
@@ -190,7 +192,7 @@ def test_an_attempt_can_not_say_what_its_job_does_not_do() -> None:
     item = world.claim(session)[0]
     with world.unchanged(), pytest.raises(InvalidCommandError, match="stage"):
         world.expand(item, [1, 2, 3])
-    refused, done = world.send(settling(item, Expanded(items=())), completing(item))
+    refused, done = world.send(settling(item, MapExpanded(items=())), completing(item))
 
     assert isinstance(refused, InvalidCommandError)
     assert field(done, "status") == "settled"
@@ -257,10 +259,12 @@ def test_a_heartbeat_stores_what_attempts_say_and_names_those_that_are_lost(worl
     session = world.open()
     kept, lost = world.claim(session)
     world.complete(lost)
-    said = (Said(kind="log", at=5, data='"one"'), Said(kind="progress", at=6, data="0.5"))
+    said = (AttemptOutput(kind="log", at=5, data='"one"'), AttemptOutput(kind="progress", at=6, data="0.5"))
     before = world.tables()
     answer = world.do(
-        JobHeartbeat(attempts=tuple(Held(job=one.job, epoch=one.epoch, said=said) for one in (kept, lost)))
+        JobHeartbeat(
+            attempts=tuple(HeldAttempt(job=one.job, epoch=one.epoch, said=said) for one in (kept, lost))
+        )
     )
     after = world.tables()
 
@@ -279,7 +283,7 @@ def test_a_heartbeat_with_nothing_to_say_writes_nothing(world: World) -> None:
     world.create()
     attempt = world.claim_one(world.open())
     with world.unchanged():
-        assert world.do(JobHeartbeat(attempts=(Held(job=attempt.job, epoch=1),))).lost == ()
+        assert world.do(JobHeartbeat(attempts=(HeldAttempt(job=attempt.job, epoch=1),))).lost == ()
         assert world.do(JobHeartbeat(attempts=())).lost == ()
 
 
@@ -288,7 +292,7 @@ def test_a_settle_stores_what_the_attempt_said_last(world: World, how: str) -> N
     world.create()
     attempt = world.claim_one(world.open())
     outcome = failed() if how == "failed" else Completed(output=payload(1))
-    world.do(attrs.evolve(settling(attempt, outcome), said=(Said(kind="log", at=9, data='"bye"'),)))
+    world.do(attrs.evolve(settling(attempt, outcome), said=(AttemptOutput(kind="log", at=9, data='"bye"'),)))
 
     (note,) = world.tables().notes.values()
     assert (note.run, note.job, note.epoch, note.at, note.data) == (attempt.run, 1, 1, 9, '"bye"')

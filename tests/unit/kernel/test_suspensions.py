@@ -10,7 +10,7 @@ from holdfast.kernel.commands import (
     Failure,
     JobClaimOne,
     JobsWoken,
-    NotYet,
+    NotReady,
     Outcome,
     RunCancel,
     RunPause,
@@ -22,7 +22,7 @@ from holdfast.kernel.commands import (
     Suspended,
 )
 from holdfast.kernel.plan import CheckPlan, Enough, RetryPolicy
-from holdfast.ports.changes import CloseJob
+from holdfast.ports.changes import DeleteJob
 from holdfast.ports.errors import InvalidCommandError, NothingToWakeError
 from holdfast.ports.json import parse
 from holdfast.ports.records import LOSSES_MIN, Job, JobKind, JobState, RunStatus
@@ -117,7 +117,7 @@ def test_the_body_is_never_run_again_once_its_work_is_handed_on() -> None:
     world = World(PLAN)
     session = _suspended(world)
     kinds: list[JobKind] = []
-    for outcome in (NotYet(), failed(), failed(), failed(), NotYet(), Completed(output=payload(1))):
+    for outcome in (NotReady(), failed(), failed(), failed(), NotReady(), Completed(output=payload(1))):
         check = _check(world, session)
         kinds.append(check.kind)
         world.settle(check, outcome)
@@ -133,7 +133,7 @@ def test_whoever_ran_the_body_can_hand_on_or_complete_nothing_more() -> None:
     body = world.claim_one(world.open())
     world.suspend(body)
 
-    for outcome in (Completed(output=payload(1)), failed(), NotYet()):
+    for outcome in (Completed(output=payload(1)), failed(), NotReady()):
         with world.unchanged():
             assert world.settle(body, outcome).status == "fenced"
     with world.unchanged():
@@ -198,12 +198,12 @@ def test_a_check_hands_nothing_on_and_a_body_does_not_say_not_yet() -> None:
     world.create()
     session = world.open(lease=DAY * SECOND)
     body = world.claim_one(session)
-    with world.unchanged(), pytest.raises(InvalidCommandError, match="NotYet"):
-        world.settle(body, NotYet())
+    with world.unchanged(), pytest.raises(InvalidCommandError, match="not_ready"):
+        world.settle(body, NotReady())
     world.suspend(body)
     check = _check(world, session)
 
-    with world.unchanged(), pytest.raises(InvalidCommandError, match="Suspended"):
+    with world.unchanged(), pytest.raises(InvalidCommandError, match="suspended"):
         world.suspend(check)
 
 
@@ -216,7 +216,7 @@ def test_work_that_is_not_done_is_asked_about_again_as_often_as_it_takes() -> No
     for _ in range(20):
         check = _check(world, session)
         assert check.attempt == 1
-        settled = world.settle(check, NotYet())
+        settled = world.settle(check, NotReady())
         assert settled.retry_at == world.now + 60 * SECOND
 
     assert world.run().status == "running"
@@ -227,10 +227,10 @@ def test_a_check_may_say_when_to_ask_again_this_once() -> None:
     world = World(PLAN)
     session = _suspended(world, after=60)
     assert (
-        world.settle(_check(world, session), NotYet(check_after=5 * SECOND)).retry_at
+        world.settle(_check(world, session), NotReady(check_after=5 * SECOND)).retry_at
         == world.now + 5 * SECOND
     )
-    assert world.settle(_check(world, session), NotYet()).retry_at == world.now + 60 * SECOND
+    assert world.settle(_check(world, session), NotReady()).retry_at == world.now + 60 * SECOND
 
 
 def test_not_yet_writes_the_row_of_the_job_and_nothing_else() -> None:
@@ -238,7 +238,7 @@ def test_not_yet_writes_the_row_of_the_job_and_nothing_else() -> None:
     session = _suspended(world)
     check = _check(world, session)
     before = world.tables()
-    world.settle(check, NotYet())
+    world.settle(check, NotReady())
     after = world.tables()
 
     changed = [
@@ -262,7 +262,7 @@ def test_a_check_that_was_lost_writes_nothing() -> None:
     again = world.claim_one(world.open())
     assert (again.kind, again.attempt) == (JobKind.POLL, 2)
 
-    for outcome in (NotYet(), Completed(output=payload("late")), failed()):
+    for outcome in (NotReady(), Completed(output=payload("late")), failed()):
         with world.unchanged():
             assert world.settle(lost, outcome).status == "fenced"
     assert world.complete(again).status == "settled"
@@ -311,7 +311,7 @@ def test_a_check_that_found_something_begins_anew_with_its_attempts() -> None:
     session = _suspended(world)
     world.settle(_check(world, session), failed())
     world.settle(_check(world, session), failed())
-    world.settle(_check(world, session), NotYet())
+    world.settle(_check(world, session), NotReady())
 
     assert _job(world).attempts == 0
     assert _check(world, session).attempt == 1
@@ -350,7 +350,7 @@ def test_losses_count_anew_once_a_check_has_come_back() -> None:
         world.lose()
         check = world.claim_one(world.open())
         assert (check.attempt, check.lost_attempts) == (2, 1)
-        world.settle(check, NotYet())
+        world.settle(check, NotReady())
 
     assert (_job(world).attempts, _job(world).lost_attempts) == (0, 0)
 
@@ -361,14 +361,14 @@ def test_losses_count_anew_once_a_check_has_come_back() -> None:
 def test_a_check_before_the_end_of_patience_is_just_a_check() -> None:
     world = World(PLAN)
     session = _suspended(world, after=60, give_up_in=100)
-    settled = world.settle(_check(world, session), NotYet())
+    settled = world.settle(_check(world, session), NotReady())
 
     assert (
         settled.retry_at == world.now + 40 * SECOND
     )  # the last is made when it is time to give up, not after
 
 
-@pytest.mark.parametrize("outcome", [NotYet(), NotYet(check_after=1), failed()])
+@pytest.mark.parametrize("outcome", [NotReady(), NotReady(check_after=1), failed()])
 def test_a_check_at_the_end_of_patience_is_the_last(outcome: Outcome) -> None:
     world = World(PLAN)
     session = _suspended(world, after=60, give_up_in=60)
@@ -430,12 +430,12 @@ def test_a_stage_that_is_woken_while_it_is_checked_is_checked_again_at_once(wake
     session = _suspended(world)
     check = _check(world, session)
     assert world.do(wake) == StagesWoken(woken=0, early=1)
-    settled = world.settle(check, NotYet())
+    settled = world.settle(check, NotReady())
 
     assert settled.retry_at == world.now
     again = world.claim_one(session)
     assert again.kind is JobKind.POLL
-    assert world.settle(again, NotYet()).retry_at == world.now + 60 * SECOND
+    assert world.settle(again, NotReady()).retry_at == world.now + 60 * SECOND
 
 
 def test_a_check_that_throws_is_made_again_at_once_if_it_was_woken_meanwhile() -> None:
@@ -674,7 +674,7 @@ def test_a_check_that_ends_in_a_paused_run_is_held() -> None:
     session = _suspended(world, after=60)
     check = _check(world, session)
     world.do(RunPause(run_id="x"))
-    world.settle(check, NotYet())
+    world.settle(check, NotReady())
 
     assert _job(world).state is JobState.PAUSED
     world.do(RunResume(run_id="x"))
@@ -697,12 +697,12 @@ def test_a_cancelled_run_asks_no_more() -> None:
 def test_work_that_was_handed_on_is_not_handed_on_again_by_a_repair() -> None:
     world = World(PLAN)
     session = _suspended(world)
-    world.put(CloseJob(_job(world).key))
+    world.put(DeleteJob(_job(world).key))
 
     assert world.do(RunRepair()).repaired == ("x",)
     again = world.claim_one(session)
     assert (again.kind, world.value(again.run, again.input_ref)) == (JobKind.POLL, "elsewhere")
-    assert world.settle(again, NotYet()).retry_at == world.now + 60 * SECOND
+    assert world.settle(again, NotReady()).retry_at == world.now + 60 * SECOND
     assert world.complete(_check(world, session)).status == "settled"
 
 
@@ -714,7 +714,7 @@ def test_items_that_were_handed_on_are_not_handed_on_again_by_a_repair() -> None
     first, second, _ = world.claim(session)
     world.suspend(first, "one", key="k")
     world.complete(second)
-    world.put(*(CloseJob(job.key) for job in world.jobs()))
+    world.put(*(DeleteJob(job.key) for job in world.jobs()))
 
     assert world.do(RunRepair()).repaired == ("x",)
     assert sorted((job.item, job.kind) for job in world.jobs()) == [(0, JobKind.POLL), (2, JobKind.STAGE)]

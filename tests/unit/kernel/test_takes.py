@@ -5,8 +5,8 @@ import pytest
 
 from holdfast.kernel.commands import (
     Attempt,
-    Expanded,
     JobSettled,
+    MapExpanded,
     Outcome,
     SessionClose,
 )
@@ -136,7 +136,9 @@ def test_items_of_a_map_are_taken_as_well() -> None:
     world = World(pipeline(each("m", limit=2), stage("z")))
     session = world.open()
     world.create(input=[1, 2, 3])
-    expanded = take(world, world.claim_one(session), session, Expanded(items=tuple(map(payload, (1, 2, 3)))))
+    expanded = take(
+        world, world.claim_one(session), session, MapExpanded(items=tuple(map(payload, (1, 2, 3))))
+    )
     first = expanded.next
     assert first is not None
     assert expanded.more

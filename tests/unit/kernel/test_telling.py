@@ -5,14 +5,14 @@ import pytest
 
 from holdfast.kernel.commands import (
     Attempt,
+    ChildRunStarted,
     Completed,
+    FunctionWaiting,
     JobRecord,
     JobRecorded,
-    Parked,
     Recorded,
     RunTerminate,
     Sent,
-    Started,
     Tells,
 )
 from holdfast.kernel.record import Recording, decided_again
@@ -34,7 +34,7 @@ def family(kind: str = "function", recordings: list[Recording] | None = None) ->
     )
     world.create()
     attempt = world.claim_one(world.open())
-    child = Started(run_id="x/1", workflow="c", version="1", input=payload(1))
+    child = ChildRunStarted(run_id="x/1", workflow="c", version="1", input=payload(1))
     record(world, attempt, Recorded(type="child.started", call="1", child=child))
     return world, attempt
 
@@ -46,7 +46,7 @@ def record(world: World, attempt: Attempt, *rows: Recorded, seen: int = 1) -> Jo
 def test_a_message_is_a_row_of_both_runs_and_wakes_the_child() -> None:
     world, attempt = family()
     child = world.claim_one(world.open())
-    world.settle(child, Parked(seen=1))
+    world.settle(child, FunctionWaiting(seen=1))
     assert world.job(child).state is JobState.SLEEPING
     record(world, attempt, TOLD, seen=2)
     row = world.history()[-1]

@@ -20,7 +20,7 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.kernel import Kernel
 from holdfast.kernel.unreadable import BlockedRun
-from holdfast.ports.changes import AppendHistory, Change, CloseJobs, UpdateJob, UpdateRun
+from holdfast.ports.changes import AppendHistory, Change, DeleteJobs, UpdateJob, UpdateRun
 from holdfast.ports.errors import UnreadableRowError
 from holdfast.ports.records import Job, JobState, Run, RunStatus
 from holdfast.testing.ids import SeededIds
@@ -110,8 +110,8 @@ def test_a_repair_of_others_is_made() -> None:
         world.create(name)
     world.put(
         UpdateRun(attrs.evolve(world.run("y"), progress="[")),
-        CloseJobs(world.run("y").key),
-        CloseJobs(world.run("x").key),
+        DeleteJobs(world.run("y").key),
+        DeleteJobs(world.run("x").key),
     )
 
     for _ in range(2):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.kernel.commands import Parked, Recorded, RunPause, RunTerminate, RunUpdate, RunUpdated
+from holdfast.kernel.commands import FunctionWaiting, Recorded, RunPause, RunTerminate, RunUpdate, RunUpdated
 from holdfast.ports.errors import InvalidCommandError, RunNotFoundError, UpdateRefusedError
 from holdfast.ports.records import JobState, RunStatus
 from holdfast.ports.transport import RunHint
@@ -43,7 +43,7 @@ def test_a_function_that_is_driven_is_only_told() -> None:
     assert world.heard.hints == [RunHint(run=world.run().key)]
     assert world.job(attempt).state is JobState.LEASED
     # It does not rest before it has been told what came.
-    assert world.settle(attempt, Parked(seen=1)).retry_at == world.now
+    assert world.settle(attempt, FunctionWaiting(seen=1)).retry_at == world.now
 
 
 def test_whoever_waits_for_an_answer_hears_of_it() -> None:

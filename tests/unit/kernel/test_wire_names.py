@@ -34,7 +34,7 @@ def tags_of(union: object) -> list[str]:
 
 def test_commands() -> None:
     assert sorted(kind.type for kind in RULES) == words("""
-        dead_letter.replay duty.take job.admit job.claim job.claim_one job.heartbeat job.reap_silent job.record
+        dead_letter.replay leader.acquire job.admit job.claim job.claim_one job.heartbeat job.reap_silent job.record
         job.release job.settle job.wake_due lease.reap_stale outbox.flush outbox.settle outbox.sweep
         run.annotate run.cancel run.claim_pending run.create run.deliver run.expire run.pause run.remove
         run.repair run.rerun_from run.resume run.signal run.terminate run.transition run.update session.close

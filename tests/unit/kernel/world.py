@@ -10,9 +10,9 @@ import attrs
 from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.kernel.commands import (
     Attempt,
+    ChildRunStarted,
     Command,
     Completed,
-    Expanded,
     Failed,
     Failure,
     JobClaim,
@@ -23,6 +23,7 @@ from holdfast.kernel.commands import (
     JobWakeDue,
     LeaseReapStale,
     LeasesReaped,
+    MapExpanded,
     Outcome,
     RunCreate,
     RunCreated,
@@ -33,7 +34,6 @@ from holdfast.kernel.commands import (
     RunRerunFrom,
     SessionOpen,
     SessionReap,
-    Started,
     Suspended,
 )
 from holdfast.kernel.invariants import check, check_step
@@ -309,7 +309,7 @@ class World:
         return self.do(completing(attempt, output))
 
     def expand(self, attempt: Attempt, items: Iterable[object]) -> JobSettled:
-        return self.settle(attempt, Expanded(items=tuple(map(payload, items))))
+        return self.settle(attempt, MapExpanded(items=tuple(map(payload, items))))
 
     def suspend(
         self,
@@ -329,7 +329,7 @@ class World:
 
     def start_child(self, attempt: Attempt, id: str, input: object = 0, *, workflow: str = "c") -> JobSettled:
         """Create the run that a stage is."""
-        started = Started(run_id=id, workflow=workflow, version="1", input=payload(input))
+        started = ChildRunStarted(run_id=id, workflow=workflow, version="1", input=payload(input))
         return self.settle(attempt, started)
 
     def deliver(self) -> list[RunDelivered]:

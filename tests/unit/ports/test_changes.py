@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.ports.changes import (
-    AddItems,
+    AddAttemptOutput,
     AddJob,
-    AddNote,
+    AddMapItems,
     AppendHistory,
-    CancelWork,
+    CancelExternalWork,
     Change,
-    CloseJob,
-    CloseJobs,
-    CloseNode,
     CreateRun,
+    DeleteJob,
+    DeleteJobs,
+    DeleteJobsOfNode,
     NetChanges,
     PutSession,
     StorePlan,
@@ -86,13 +86,13 @@ def _change(draw: st.DrawFn, tables: Tables, run: int, following: dict[int, int]
             number = draw(st.sampled_from(live))
             return UpdateJob(attrs.evolve(tables.jobs[key][number], priority=draw(st.integers(0, 9))))
         case "close":
-            return CloseJob(JobKey(key, draw(st.sampled_from(live))))
+            return DeleteJob(JobKey(key, draw(st.sampled_from(live))))
         case "cancel":
-            return CancelWork(key, draw(_NODES), attempts=draw(st.integers(1, 9)))
+            return CancelExternalWork(key, draw(_NODES), attempts=draw(st.integers(1, 9)))
         case "close node":
-            return CloseNode(key, draw(_NODES))
+            return DeleteJobsOfNode(key, draw(_NODES))
         case _:
-            return CloseJobs(key)
+            return DeleteJobs(key)
 
 
 def _copy(tables: Tables) -> Tables:
@@ -111,11 +111,11 @@ def _write(tables: Tables, net: NetChanges) -> None:
     for run in (*net.new_runs.values(), *net.runs.values()):
         tables.put_run(run)
     for (run_key, node), attempts in net.cancelled_work.items():
-        tables.apply(CancelWork(run_key, node, attempts))
+        tables.apply(CancelExternalWork(run_key, node, attempts))
     for key in net.closed_runs:
-        tables.apply(CloseJobs(key))
+        tables.apply(DeleteJobs(key))
     for run_key, node in net.closed_nodes:
-        tables.apply(CloseNode(run_key, node))
+        tables.apply(DeleteJobsOfNode(run_key, node))
     for job_key in net.closed_jobs:
         gone = tables.jobs.get(job_key.run, {}).pop(job_key.number, None)
         closed_with_others = job_key.run in {*net.closed_runs, *(run for run, _ in net.closed_nodes)}
@@ -160,18 +160,18 @@ THERE: Sequence[Change] = (
     CreateRun(a_run(1, id="order")),
     AddJob(a_job(1, 1)),
     AppendHistory(a_row(1, 1)),
-    AddItems(a_page(1, 0)),
+    AddMapItems(a_page(1, 0)),
     StoreReply(a_reply("k")),
-    AddNote(a_note(1)),
+    AddAttemptOutput(a_note(1)),
 )
 TAKEN: Sequence[Change] = (
     CreateRun(a_run(1, id="other")),
     CreateRun(a_run(9, id="order")),
     AddJob(a_job(1, 1, priority=3)),
     AppendHistory(a_row(1, 1)),
-    AddItems(a_page(1, 0)),
+    AddMapItems(a_page(1, 0)),
     StoreReply(a_reply("k", body="other")),
-    AddNote(a_note(1, data="2")),
+    AddAttemptOutput(a_note(1, data="2")),
 )
 
 
@@ -218,7 +218,7 @@ def test_a_name_stands_for_the_newest_generation() -> None:
 
 def test_closing_what_is_not_there_does_nothing() -> None:
     tables = Tables()
-    tables.apply(CloseJob(JobKey("r", 1)))
-    tables.apply(CloseJobs("r"))
+    tables.apply(DeleteJob(JobKey("r", 1)))
+    tables.apply(DeleteJobs("r"))
 
     assert list(tables.all_jobs()) == []

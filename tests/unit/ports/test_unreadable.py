@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from holdfast.ports.records import (
     HistoryRow,
-    ItemPage,
     Job,
+    MapItems,
     RateWindow,
     Run,
     Session,
@@ -42,7 +42,7 @@ def columns_of(record: attrs.AttrsInstance) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
-def test_what_is_written_can_be_read(record: Run | Job | HistoryRow | ItemPage) -> None:
+def test_what_is_written_can_be_read(record: Run | Job | HistoryRow | MapItems) -> None:
     assert list(unreadable_columns(type(record), columns_of(record))) == []
 
 
@@ -51,7 +51,7 @@ def test_what_is_written_can_be_read(record: Run | Job | HistoryRow | ItemPage) 
     [(record, name) for record in RECORDS for name in columns_of(record)],
     ids=lambda one: one if isinstance(one, str) else type(one).__name__,
 )
-def test_each_column_is_looked_at(record: Run | Job | HistoryRow | ItemPage, name: str) -> None:
+def test_each_column_is_looked_at(record: Run | Job | HistoryRow | MapItems, name: str) -> None:
     found = dict(unreadable_columns(type(record), columns_of(record) | {name: object()}))
 
     assert "object object" in found[name]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from holdfast.hosts.cli.exits import Exit
-from holdfast.ports.changes import CloseJob
+from holdfast.ports.changes import DeleteJob
 from holdfast.ports.persistence import FindRun, JobsOfRun
 from holdfast.ports.records import RunName
 from tests.unit.hosts.cli.conftest import CommandLine
@@ -16,7 +16,7 @@ def _lose_jobs(holdfast: CommandLine, id: str) -> None:
     run = store.read(FindRun(RunName("default", id)))
     assert run is not None
     jobs = store.read(JobsOfRun(run.key))
-    store.transact(lambda tx: tx.apply([CloseJob(job.key) for job in jobs]))
+    store.transact(lambda tx: tx.apply([DeleteJob(job.key) for job in jobs]))
 
 
 def test_a_sound_store_is_ok(holdfast: CommandLine) -> None:
