@@ -32,7 +32,7 @@ from holdfast.hosts.payloads import Payloads, Place
 from holdfast.hosts.process.threads import starts
 from holdfast.hosts.registry import Registry
 from holdfast.hosts.starting import Starting, check_call
-from holdfast.hosts.stores import Stores, host_name
+from holdfast.hosts.stores import Stores, check_schema, host_name
 from holdfast.hosts.wake_ups import WakeUps
 from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.authoring.options import StartAllOptions, StartOptions, check_options
@@ -50,11 +50,10 @@ from holdfast.ports.errors import (
     HoldfastError,
     InvalidNamespaceError,
     RunNotFoundError,
-    SchemaError,
     UnknownWorkflowError,
 )
 from holdfast.ports.forks import Renewable, renew_in_forks
-from holdfast.ports.persistence import FindRun, SchemaVersion, StoreTime
+from holdfast.ports.persistence import FindRun, StoreTime
 from holdfast.ports.records import TERMINAL, Micros, Payload, RunName
 from holdfast.ports.transport import Reopenable
 
@@ -211,10 +210,8 @@ class Core:
             if not self._ready:
                 if self._migrate:
                     self.stores.persistence.setup()
-                elif self.stores.persistence.read(SchemaVersion()) is None:
-                    raise SchemaError(
-                        "the database has no tables of Holdfast's; run `holdfast db upgrade` first"
-                    )
+                else:
+                    check_schema(self.stores)
                 self.sync_clock()
                 self._ready = True
 

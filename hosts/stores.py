@@ -18,7 +18,7 @@ from holdfast.ports.arguments import Wanted, check, duration, with_methods
 from holdfast.ports.blobs import BlobStore
 from holdfast.ports.clock import Clock, Ids
 from holdfast.ports.durations import Duration
-from holdfast.ports.errors import HoldfastError, InvalidUrlError
+from holdfast.ports.errors import HoldfastError, InvalidUrlError, SchemaError
 from holdfast.ports.events import EventSink
 from holdfast.ports.persistence import Persistence, SchemaVersion
 from holdfast.ports.scheduler import Scheduler
@@ -252,6 +252,30 @@ def schema_of(stores: Stores) -> str | None:
     if stores.file is not None and not stores.file.exists():
         return None
     return stores.persistence.read(SchemaVersion())
+
+
+def check_schema(stores: Stores) -> None:
+    """SchemaError unless a store's tables are those of this package. A store of one's own only has to have some."""
+    there, where = schema_of(stores), stores.url
+    if there is None:
+        is_missing = stores.file is not None and not stores.file.exists()
+        raise SchemaError(
+            f"{where or 'the store'} {'does not exist' if is_missing else 'has no tables yet'}; "
+            "`holdfast db upgrade` makes them"
+        )
+    if where is None or there == MEMORY:
+        return
+    here = newest_schema()
+    if there != here:
+        is_older = there < here
+        remedy = (
+            f"`holdfast db upgrade {where}`"
+            if is_older
+            else "install the version that made them, or a newer one"
+        )
+        raise SchemaError(
+            f"the tables of {where} have version {there}, but this package needs {here}: {remedy}"
+        )
 
 
 def newest_schema() -> str:

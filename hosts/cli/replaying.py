@@ -13,8 +13,9 @@ from holdfast.hosts.cli.exits import Exit
 from holdfast.hosts.cli.help import exits
 from holdfast.hosts.cli.histories import read_file
 from holdfast.hosts.cli.screen import Screen, safe, screen_options
-from holdfast.hosts.cli.target import Target, check_schema, default_engine, load_code
+from holdfast.hosts.cli.target import Target, default_engine, load_code
 from holdfast.hosts.functions.upgrading import LOOKED_AT, Sample, Upgrade, Verdict, check_upgrade, judged
+from holdfast.hosts.stores import check_schema
 from holdfast.ports.persistence import CountRuns, RunFilter
 from holdfast.ports.records import ACTIVE
 
@@ -92,7 +93,7 @@ def check_upgrade_command(
     """
     with Target().opened(spec or default_engine()) as engine:
         core = engine.core
-        check_schema(engine)
+        check_schema(engine.core.stores)
         which = RunFilter(namespace=core.namespace, workflow=workflow, statuses=ACTIVE, newest=True)
         there = sum(core.stores.persistence.read(CountRuns(which)).values())
         found: list[Upgrade] = []

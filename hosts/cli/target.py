@@ -18,11 +18,10 @@ import click
 from holdfast.hosts.cli.exits import CliError, Exit
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.registry import Registry
-from holdfast.hosts.stores import MEMORY, PATIENCE, newest_schema, schema_of
+from holdfast.hosts.stores import PATIENCE, check_schema, schema_of
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.pipelines import Pipeline
-from holdfast.ports.errors import SchemaError
 from holdfast.ports.events import EventSink
 
 ENGINE_VARIABLE: Final = "HOLDFAST_ENGINE"
@@ -66,7 +65,7 @@ class Target:
         engine.core.lifecycle.reopen()  # a program may run several commands
         try:
             if url is not None and checks_schema:
-                check_schema(engine)
+                check_schema(engine.core.stores)
             yield engine
         finally:
             engine.core.close()
@@ -226,27 +225,6 @@ def load_sink(spec: str) -> EventSink:
     if not callable(getattr(found, "emit", None)):
         raise _bad(f"{spec} is no sink: it has no method `emit`")
     return cast("EventSink", found)
-
-
-def check_schema(engine: Engine) -> None:
-    """Raise SchemaError unless the store's tables are those of this package."""
-    stores = engine.core.stores
-    there = schema_there(engine)
-    where = stores.url
-    if there is None:
-        missing = (
-            "does not exist" if stores.file is not None and not stores.file.exists() else "has no tables yet"
-        )
-        raise SchemaError(f"{where} {missing}; `holdfast db upgrade` makes them")
-    if there != MEMORY and there != (here := newest_schema()):
-        remedy = (
-            f"`holdfast db upgrade {where}`"
-            if there < here
-            else "install the version that made them, or a newer one"
-        )
-        raise SchemaError(
-            f"the tables of {where} have version {there}, but this package needs {here}: {remedy}"
-        )
 
 
 def schema_there(engine: Engine) -> str | None:

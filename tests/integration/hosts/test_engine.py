@@ -1,8 +1,10 @@
 """The application's side, on every store."""
 
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -566,14 +568,37 @@ def test_opening_an_engine_connects_to_nothing(tmp_path: Path) -> None:
 def test_tables_are_not_made_by_an_engine_that_is_told_not_to(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/holdfast.db"
     careful = Engine.open(url, workflows=[SIMPLE], migrate=False)
-    with pytest.raises(SchemaError, match=r"no tables.*db upgrade"):
+    with pytest.raises(SchemaError, match=r"does not exist.*db upgrade"):
         careful.sync.start(SIMPLE(1))
-    with pytest.raises(SchemaError, match=r"no tables.*db upgrade"), Worker(careful):
+    with pytest.raises(SchemaError, match=r"does not exist.*db upgrade"), Worker(careful):
         pass
 
     with Engine.open(url, workflows=[SIMPLE]).sync as engine:
         engine.start(SIMPLE(1))
     assert len(list(careful.sync.runs())) == 1
+    careful.core.close()
+
+
+@pytest.mark.parametrize(
+    ("version", "advice"),
+    [
+        ("0018", "needs 20.*db upgrade"),
+        ("2026_01_01", "needs 20.*db upgrade"),
+        ("9999_12_31", "install the version"),
+    ],
+)
+def test_an_engine_that_makes_no_tables_works_with_those_of_its_version_only(
+    tmp_path: Path, version: str, advice: str
+) -> None:
+    url = f"sqlite:///{tmp_path}/holdfast.db"
+    with Engine.open(url, workflows=[SIMPLE]).sync as engine:
+        engine.start(SIMPLE(1))
+    with closing(sqlite3.connect(tmp_path / "holdfast.db", isolation_level=None)) as tables:
+        tables.execute("UPDATE holdfast_version SET version_num = ?", (version,))
+
+    careful = Engine.open(url, workflows=[SIMPLE], migrate=False)
+    with pytest.raises(SchemaError, match=advice):
+        careful.sync.start(SIMPLE(1))
     careful.core.close()
 
 
