@@ -384,7 +384,7 @@ class Body:
             outcome=outcome,
             started_at=self.started_at,
             host=self.host,
-            said=self.runtime.take_said(at_end=True),
+            outputs=self.runtime.take_said(at_end=True),
             # Those of a failed attempt are dropped: what it was about to do has not happened.
             events=self.runtime.published if isinstance(outcome, Completed) else (),
             received=self.runtime.received,

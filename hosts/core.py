@@ -38,7 +38,7 @@ from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.authoring.options import StartAllOptions, StartOptions, check_options
 from holdfast.kernel.authoring.signals import Signal
 from holdfast.kernel.authoring.steps import Step
-from holdfast.kernel.commands import Command, JobsAdmitted, RunCreate, RunRemoved, Sent
+from holdfast.kernel.commands import ChannelMessage, Command, JobsAdmitted, RunCreate, RunRemoved
 from holdfast.kernel.kernel import Executor, Kernel
 from holdfast.ports.arguments import TEXT, TRUTH, check
 from holdfast.ports.blobs import is_blob_key_part
@@ -351,7 +351,7 @@ class Core:
         self.adapters.transport.close()
         self.adapters.persistence.close()
 
-    def sent(self, signal: Signal, idempotency_key: str | None, run_id: str) -> Sent:
+    def sent(self, signal: Signal, idempotency_key: str | None, run_id: str) -> ChannelMessage:
         """Return what is to be stored of a message for a run. It is checked where the code of the run is known.
 
         SignalRefusedError, InvalidValueError, RunNotFoundError.

@@ -192,7 +192,7 @@ class _Examination:
         named = {where for code, where in in_reach if code in MENDED_BY_COMMAND}
         repairs = [repair for part in self._examiner.again(named) for repair in _repairs(part)]
         answers = [answer for repair in repairs for answer in self._core.kernel.dispatch_many((repair,))]
-        if any(not isinstance(answer, CommandError) and answer.owes for answer in answers):
+        if any(not isinstance(answer, CommandError) and answer.has_deliveries for answer in answers):
             self._core.tell_ends()
         if not self._is_maintained and any(code in MENDED_BY_MAINTENANCE for code, _ in in_reach):
             self._maintain()

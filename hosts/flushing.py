@@ -144,8 +144,8 @@ class Flusher:
 
     def _told(self, name: str, leased: OutboxFlushed, delivery: Delivery, settled: OutboxSettled) -> Flushed:
         numbers = {one.run: one for one in delivery.refused}
-        ids = self._ids(settled.parked)
-        for run in settled.parked:
+        ids = self._ids(settled.dead_lettered)
+        for run in settled.dead_lettered:
             refused = numbers[run]
             _log.error(
                 "sink %r refuses event %s of run %s again and again: the run's events are parked in the dead letters, "
@@ -168,7 +168,7 @@ class Flusher:
         )
         return Flushed(
             events=delivery.events,
-            parked=len(settled.parked),
+            parked=len(settled.dead_lettered),
             failing=(name,) if is_failing else (),
             more=not is_failing and (full or bool(delivery.untouched)),
         )
@@ -288,7 +288,7 @@ class _Telling:
         self.refused += len(refused)
         self.so_far = OutboxSettled(
             fenced=(*self.so_far.fenced, *settled.fenced),
-            parked=(*self.so_far.parked, *settled.parked),
+            dead_lettered=(*self.so_far.dead_lettered, *settled.dead_lettered),
             retry_at=settled.retry_at,
         )
 

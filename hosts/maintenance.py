@@ -193,7 +193,7 @@ class Maintenance:
             repaired=repaired.repaired,
             wakes_at=wakes_at,
             silent=silent.freed + silent.dead,
-            told=self._core.tell_ends() if repaired.owes else 0,
+            told=self._core.tell_ends() if repaired.has_deliveries else 0,
             # The jobs of sessions that this round declared dead are freed by the next one, and so are the slots of
             # what it has ended.
             more=woken.woken >= WAKE_LIMIT

@@ -13,7 +13,7 @@ from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.options import StartOptions
 from holdfast.kernel.authoring.overriding import stage_overrides
 from holdfast.kernel.authoring.signals import Signal
-from holdfast.kernel.commands import NamedValue, RunCreate, Sent, StageOverride
+from holdfast.kernel.commands import ChannelMessage, NamedValue, RunCreate, StageOverride
 from holdfast.kernel.values import encode
 from holdfast.ports.clock import micros
 from holdfast.ports.durations import length_of
@@ -101,7 +101,7 @@ class Starting:
 
     def _all_sent(
         self, signals: Iterable[Signal], key: str | None, run_id: str, definition: Definition[object]
-    ) -> tuple[Sent, ...]:
+    ) -> tuple[ChannelMessage, ...]:
         return tuple(
             self.sent(signal, f"{key}/{number}" if key else None, run_id, lambda: definition)
             for number, signal in enumerate(signals)
@@ -113,7 +113,7 @@ class Starting:
         idempotency_key: str | None,
         run_id: str = "",
         workflow: Callable[[], Definition[object] | None] = lambda: None,
-    ) -> Sent:
+    ) -> ChannelMessage:
         """Return what is to be stored of a message for a run, of which `workflow` gives the code, if it is here.
 
         SignalRefusedError, InvalidValueError.
@@ -121,7 +121,7 @@ class Starting:
         as_made = signal.text
         if self._checks.are_needed(signal) and isinstance(code := workflow(), Workflow):
             signal = self._checks.checked(signal, run_id, code)
-        return Sent(
+        return ChannelMessage(
             channel=signal.channel,
             payload=self._stored(signal.text, "signal", idempotency_key),
             checked=signal.checked,

@@ -58,7 +58,7 @@ def _weight(command: Command[Any]) -> int:
             weight += 0 if row.queued is None else _size(row.queued.input)
         return weight
     if isinstance(command, JobSettle):
-        said = sum(len(one.data) for one in command.said)
+        said = sum(len(one.data) for one in command.outputs)
         match command.outcome:
             case QueuedStepCompleted(output=output):
                 return said + _size(output)

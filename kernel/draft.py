@@ -64,8 +64,8 @@ class Taker:
 class RunDraft:
     """Changes to one run. The run's own row is written last and once.
 
-    The first job that is opened for the queue of a `taker` is leased to its session; then it is `taken`. `owes` says
-    whether there is something to be delivered to other runs.
+    The first job that is opened for the queue of a `taker` is leased to its session; then it is `taken`.
+    `has_deliveries` says whether there is something to be delivered to other runs.
     """
 
     def __init__(self, run: Run, now: Micros, *, is_new: bool = False, taker: Taker | None = None) -> None:

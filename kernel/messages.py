@@ -34,7 +34,7 @@ def executed(settle: JobSettle, settled: JobSettled) -> JobExecuted:
     """Return what became of a message whose body ran."""
     if settled.status == "fenced":
         return JobExecuted(status="fenced")
-    return JobExecuted(status=_status(settle, settled), owes=settled.owes)
+    return JobExecuted(status=_status(settle, settled), has_deliveries=settled.has_deliveries)
 
 
 def _status(

@@ -28,7 +28,7 @@ def without_value(command: Command[Any], error: RefusedError) -> Command[Any] | 
     match command:
         case JobSettle(outcome=QueuedStepCompleted()):
             raised = QueuedStepFailed(error=_error_text(StepResultError(failure.message)))
-            return attrs.evolve(command, outcome=raised, said=(), events=())
+            return attrs.evolve(command, outcome=raised, outputs=(), events=())
         case JobSettle(outcome=outcome) if not isinstance(outcome, Failed):
             kind = ResultRefused if isinstance(outcome, Completed) else Failed
             return JobSettle(

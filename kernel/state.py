@@ -218,7 +218,7 @@ Search: TypeAlias = (
 class Found:
     """What a search gave: the keys of rows, or news. `next` is where to go on; None at the end.
 
-    `owes` says whether any run owes another something.
+    `has_deliveries` says whether any run owes another something.
     """
 
     jobs: tuple[JobKey, ...] = ()
@@ -235,8 +235,8 @@ class Found:
 class Leavings:
     """What all generations of a run leave: their keys, oldest first, the blobs of their inputs, and their streams.
 
-    `owes` says whether others are to be told of something by one of them. `unheard` are the keys of sinks that have
-    yet to hear of one of them, `sinks` the names of all sinks by key.
+    `has_deliveries` says whether others are to be told of something by one of them. `unheard` are the keys of sinks
+    that have yet to hear of one of them, `sinks` the names of all sinks by key.
     """
 
     runs: tuple[str, ...]

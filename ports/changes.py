@@ -166,7 +166,7 @@ class UpdateLeader:
     """Make a duty that exists look like this."""
 
     tag: ClassVar[str] = "update_leader"
-    duty: LeaderLease
+    lease: LeaderLease
 
 
 @frozen
@@ -174,7 +174,7 @@ class AddLeader:
     """Add a duty that nobody has had yet."""
 
     tag: ClassVar[str] = "add_leader"
-    duty: LeaderLease
+    lease: LeaderLease
 
 
 @frozen
@@ -246,7 +246,7 @@ class AdvanceStreams:
     """Let a sink's host know of a run's rows. The stream is made if there is none; it never goes back."""
 
     tag: ClassVar[str] = "advance_streams"
-    news: StreamHead
+    heads: StreamHead
 
 
 @frozen
@@ -338,7 +338,7 @@ class NetChanges:
     sinks: dict[str, Sink]
     removed_sinks: set[str]
     streams: dict[StreamKey, Stream]
-    news: dict[StreamKey, StreamHead]
+    stream_heads: dict[StreamKey, StreamHead]
     annotations: list[Annotation]
     artifacts: list[Artifact]
     ai_calls: list[AiCall]
@@ -371,7 +371,7 @@ class NetChanges:
         self.sinks = {}
         self.removed_sinks = set()
         self.streams = {}
-        self.news = {}
+        self.stream_heads = {}
         self.annotations = []
         self.artifacts = []
         self.ai_calls = []
@@ -434,7 +434,7 @@ class NetChanges:
         self.jobs = {place: job for place, job in self.jobs.items() if place.run != key}
         self.closed_nodes = {place for place in self.closed_nodes if place[0] != key}
         self.streams = {place: stream for place, stream in self.streams.items() if place.run != key}
-        self.news = {place: news for place, news in self.news.items() if place.run != key}
+        self.stream_heads = {place: news for place, news in self.stream_heads.items() if place.run != key}
         self.history = [row for row in self.history if row.run != key]
         self.pages = [page for page in self.pages if page.run != key]
         self.notes = [note for note in self.notes if note.run != key]
@@ -462,8 +462,8 @@ class NetChanges:
     def _add_news(self, news: StreamHead) -> None:
         """The first one says since when the stream is due, the highest one what there is."""
         key = StreamKey(news.sink, news.run)
-        known = self.news.get(key)
-        self.news[key] = (
+        known = self.stream_heads.get(key)
+        self.stream_heads[key] = (
             news if known is None else attrs.evolve(known, head_row=max(known.head_row, news.head_row))
         )
 

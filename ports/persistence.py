@@ -237,7 +237,7 @@ class Transaction(Protocol):
         """
         ...
 
-    def owes(self) -> bool:
+    def has_deliveries(self) -> bool:
         """Return, without locks, whether there is a job that tells others of the end of a run."""
         ...
 

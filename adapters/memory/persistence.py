@@ -290,9 +290,9 @@ class MemoryTransaction:
         """See `Transaction.unsound_runs`."""
         return [run.key for run in self.runs(keys) if not self._is_sound(run)]
 
-    def owes(self) -> bool:
+    def has_deliveries(self) -> bool:
         """See `Transaction.owes`."""
-        return self._order.owes
+        return self._order.has_deliveries
 
     def completed(
         self, runs: Collection[str], /, *, types: Collection[str] = (STAGE_COMPLETED,)

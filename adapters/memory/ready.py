@@ -36,7 +36,7 @@ class JobOrder:
         return len(self._sleeping)
 
     @property
-    def owes(self) -> bool:
+    def has_deliveries(self) -> bool:
         """Whether any job is owed to another run."""
         return self._owed > 0
 

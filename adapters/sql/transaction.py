@@ -257,7 +257,7 @@ class SqlTransaction:
         """See `Transaction.unsound_runs`."""
         return self._by_text(self._reads.unsound_runs, "keys", keys, _first, lock=False)
 
-    def owes(self) -> bool:
+    def has_deliveries(self) -> bool:
         """See `Transaction.owes`."""
         return bool(self._plain(self._reads.owes, {}, _whole))
 

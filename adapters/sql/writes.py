@@ -61,7 +61,7 @@ def write_plan(net: NetChanges, writes: Writes, known: Known) -> WritePlan:
         (writes.sinks, _by_key(net.sinks, writes.sinks)),
         (writes.removed_sinks, [(key,) for key in sorted(net.removed_sinks)]),
         (writes.streams, _by_key(net.streams, writes.streams)),
-        (writes.news, [news_values(net.news[key]) for key in sorted(net.news)]),
+        (writes.news, [news_values(net.stream_heads[key]) for key in sorted(net.stream_heads)]),
         (
             writes.annotations,
             _sorted(net.annotations, "run", "at", "id", values=values_of(writes.annotations.columns)),

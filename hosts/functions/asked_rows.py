@@ -12,7 +12,7 @@ from holdfast.hosts.functions.answering import are_small, recorded_answers
 from holdfast.hosts.functions.drive import Drive
 from holdfast.hosts.functions.patience import until_available_in_thread
 from holdfast.hosts.payloads import INLINE_MAX
-from holdfast.kernel.commands import ChildRunStarted, Recorded, RecordedType, Sent, Tells
+from holdfast.kernel.commands import ChannelMessage, ChildMessage, ChildRunStarted, Recorded, RecordedType
 from holdfast.kernel.functions.asked import ChildAsked, CloseAsked, TellAsked
 from holdfast.ports.records import ClosePolicy
 
@@ -52,13 +52,13 @@ def _child_row(body: Body, asked: ChildAsked | TellAsked | CloseAsked) -> Record
     # Not in a place of this run's: it is the child's, and goes with that.
     place = attrs.evolve(body.place, run=f"{run.key}-{asked.call.replace('.', '-')}")
     if isinstance(asked, TellAsked):
-        tells = Tells(run_id=asked.run, reason=asked.text)
+        tells = ChildMessage(run_id=asked.run, reason=asked.text)
         if asked.channel is not None:
             payload = body.payloads.put(asked.text, place)
-            sent = Sent(channel=asked.channel, payload=payload, checked=asked.checked)
-            tells = Tells(run_id=asked.run, signal=sent)
+            sent = ChannelMessage(channel=asked.channel, payload=payload, checked=asked.checked)
+            tells = ChildMessage(run_id=asked.run, signal=sent)
         kind: RecordedType = "child.cancelling" if tells.signal is None else "child.signalled"
-        return Recorded(type=kind, call=asked.call, site=asked.site, tells=tells)
+        return Recorded(type=kind, call=asked.call, site=asked.site, child_message=tells)
     child = ChildRunStarted(
         run_id=asked.run or child_id(run, asked.call),
         workflow=asked.workflow,

@@ -183,7 +183,7 @@ class StoreCalls:
                 bodies.extend(self._prepare_next(action.settles, answers, settled))
                 ready = {body.attempt for body in bodies}
                 taken = tuple(attempt if attempt in ready else None for attempt in taken)
-            owes = any(not isinstance(answer, CommandError) and answer.owes for answer in answers)
+            owes = any(not isinstance(answer, CommandError) and answer.has_deliveries for answer in answers)
             return p.Settled(
                 opened,
                 self._seconds_until(retries),
@@ -267,7 +267,7 @@ class StoreCalls:
             except HoldfastError:
                 for attempt, asked in zip(attempts, held, strict=True):
                     if runtime := self.said.get(attempt):
-                        runtime.put_back(asked.said)
+                        runtime.put_back(asked.outputs)
                 raise
             lost = set(answer.lost)
             return p.HeartbeatAnswered(tuple(attempt for attempt in attempts if attempt.job in lost))
@@ -425,7 +425,9 @@ class StoreCalls:
 
     def _held(self, attempt: Attempt) -> HeldAttempt:
         runtime = self.said.get(attempt)
-        return HeldAttempt(job=attempt.job, epoch=attempt.epoch, said=runtime.take_said() if runtime else ())
+        return HeldAttempt(
+            job=attempt.job, epoch=attempt.epoch, outputs=runtime.take_said() if runtime else ()
+        )
 
     def _settle_all(self, settles: Sequence[JobSettle]) -> list[JobSettled | CommandError]:
         try:

@@ -38,8 +38,8 @@ class Settled:
 
     `opened` says whether there may be new work in the queues, `retries_in` when bodies are tried again or checks are
     made. `taken` has, for each settle, the attempt that was leased with it, or None; it is empty if there was none at
-    all. `admits` are the commands that let in what waits for the slots that were freed. `owes` says whether runs are to
-    be told of the ends of others.
+    all. `admits` are the commands that let in what waits for the slots that were freed. `has_deliveries` says whether
+    runs are to be told of the ends of others.
     """
 
     opened: bool

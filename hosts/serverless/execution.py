@@ -222,7 +222,7 @@ class AttemptExecutor:
         while True:
             await anyio.sleep(self._heartbeat_interval or HEARTBEAT_INTERVAL)
             held = tuple(
-                HeldAttempt(job=job, epoch=bodies[job].attempt.epoch, said=bodies[job].runtime.take_said())
+                HeldAttempt(job=job, epoch=bodies[job].attempt.epoch, outputs=bodies[job].runtime.take_said())
                 for job in list(scopes)
             )
             command = JobHeartbeat(namespace=self._core.namespace, attempts=held)
@@ -230,7 +230,7 @@ class AttemptExecutor:
                 answer = await result_in_thread(partial(self._core.kernel.dispatch, command))
             except HoldfastError:
                 for asked in held:
-                    bodies[asked.job].runtime.put_back(asked.said)
+                    bodies[asked.job].runtime.put_back(asked.outputs)
                 continue
             for job in answer.lost:
                 bodies[job].runtime.cancel()

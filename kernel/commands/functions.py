@@ -3,7 +3,7 @@
 from typing import ClassVar, Final, Literal
 
 from holdfast.kernel.commands.command import Command
-from holdfast.kernel.commands.jobs import ChildRunStarted, Sent
+from holdfast.kernel.commands.jobs import ChannelMessage, ChildRunStarted
 from holdfast.kernel.plan import RatePlan
 from holdfast.ports.frozen import frozen
 from holdfast.ports.records import HistoryRow, Micros, Payload, RunStatus
@@ -36,11 +36,11 @@ SIGNALS_MAX: Final = 100
 
 
 @frozen(kw_only=True)
-class Tells:
+class ChildMessage:
     """What a function tells a run that it has started: a message, or that it is cancelled, for people with a reason."""
 
     run_id: str
-    signal: Sent | None = None
+    signal: ChannelMessage | None = None
     reason: str = ""
 
 
@@ -69,14 +69,14 @@ class Recorded:
     step gave, `error` the JSON text of what it raised. `attempt` is how often it was tried, `retry_at` when that is
     done again. Of a try that was lost with its worker `lost_attempts` says the how-manieth that is. A timer is recorded
     only once its time `due` has come. `child` is the run that is started with it; if its id is somebody else's, a
-    `child.failed` is recorded instead. `tells` is what a run is told with it. `undoes` is the call that a compensation
-    takes back. `queued` is how a step gets into its queue; then `attempt` says the how-manieth time that is. `job` is
-    the number of the job that is taken away because nobody is interested in its step any more. Of what the function
-    publishes `call` is the name, `output` the value, and `attempt` says the how-manieth of that name it is. Of a clock
-    that was read `call` is the number of the row that the function was told just before, 0 at its beginning, and
-    `started_at` what it showed. A `channel` is closed only if no message has come for it that the function has not been
-    told. `given` is the JSON text of what a step was called with, if what takes it back is to have it. Of a function
-    that began `call` is the number of the last row that was there then.
+    `child.failed` is recorded instead. `child_message` is what is sent to a child with it. `undoes` is the call that a
+    compensation takes back. `queued` is how a step gets into its queue; then `attempt` says the how-manieth time that
+    is. `job` is the number of the job that is taken away because nobody is interested in its step any more. Of what the
+    function publishes `call` is the name, `output` the value, and `attempt` says the how-manieth of that name it is. Of
+    a clock that was read `call` is the number of the row that the function was told just before, 0 at its beginning,
+    and `started_at` what it showed. A `channel` is closed only if no message has come for it that the function has not
+    been told. `given` is the JSON text of what a step was called with, if what takes it back is to have it. Of a
+    function that began `call` is the number of the last row that was there then.
     """
 
     type: RecordedType
@@ -90,7 +90,7 @@ class Recorded:
     due: Micros | None = None
     started_at: Micros | None = None
     child: ChildRunStarted | None = None
-    tells: Tells | None = None
+    child_message: ChildMessage | None = None
     undoes: str | None = None
     queued: Queued | None = None
     job: int | None = None
@@ -151,7 +151,7 @@ class RunSignal(Command[RunSignalled]):
 
     type: ClassVar[Literal["run.signal"]] = "run.signal"
     run_id: str
-    signal: Sent
+    signal: ChannelMessage
     generation: int | None = None
 
 

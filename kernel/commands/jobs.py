@@ -246,7 +246,7 @@ class FunctionWaiting:
 
 
 @frozen(kw_only=True)
-class Sent:
+class ChannelMessage:
     """A message for one of a run's channels.
 
     `checked`: its sender knows what the channel takes, so if it does not fit, the code has changed since. Of any other
@@ -353,8 +353,8 @@ class Published:
 class JobSettled:
     """`settled`, or `fenced`: the attempt was no longer this session's, and nothing was changed.
 
-    `retry_at` is when a failed body is tried again, or external work is asked about; None if neither. `owes` says
-    whether other runs are to be told of an end: then run.deliver is due. `next` is the attempt that was leased to
+    `retry_at` is when a failed body is tried again, or external work is asked about; None if neither. `has_deliveries`
+    says whether other runs are to be told of an end: then run.deliver is due. `next` is the attempt that was leased to
     `take_next`. With it, `row` is the number of the history row that has what the body gave, to which the input of
     `next` may refer, and `more` says whether other jobs were opened that can be claimed. `admits_runs` and
     `admits_jobs` as in RunCreated.
@@ -368,7 +368,7 @@ class JobSettled:
     more: bool = False
     admits_runs: tuple[str, ...] = ()
     admits_jobs: tuple[str, ...] = ()
-    owes: bool = False
+    has_deliveries: bool = False
 
 
 @frozen(kw_only=True)
@@ -388,7 +388,7 @@ class JobSettle(Command[JobSettled]):
     outcome: Outcome
     started_at: Micros | None = None
     host: str = ""
-    said: tuple[AttemptOutput, ...] = ()
+    outputs: tuple[AttemptOutput, ...] = ()
     take_next: str | None = None
     events: tuple[Published, ...] = ()
     received: tuple[int, ...] = ()
@@ -418,7 +418,7 @@ class HeldAttempt:
 
     job: str
     epoch: int
-    said: tuple[AttemptOutput, ...] = ()
+    outputs: tuple[AttemptOutput, ...] = ()
 
 
 @frozen(kw_only=True)
@@ -480,7 +480,7 @@ class JobExecuted:
     reason: IgnoredReason | None = None
     acknowledge: bool = True
     retry_after: Micros | None = None
-    owes: bool = False
+    has_deliveries: bool = False
 
 
 @frozen(kw_only=True)

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import attrs
 
 from holdfast.kernel.commands.command import Command
-from holdfast.kernel.commands.jobs import Failure, Sent
+from holdfast.kernel.commands.jobs import ChannelMessage, Failure
 from holdfast.kernel.commands.said import NamedValue, named_values
 from holdfast.kernel.plan import RetryPolicy, RetryRule
 from holdfast.ports.frozen import frozen
@@ -16,10 +16,10 @@ from holdfast.ports.records import Micros, Payload, RunStatus
 class RunCreated:
     """The run is stored, and its first jobs with it unless it is pending. `created` is False if it was there before.
 
-    `admits_runs` are concurrency keys for which run.claim_pending may now find a run to admit, `admits_jobs` stages,
-    as `<workflow>/<stage>`, for which job.admit may now find a job: see `holdfast.kernel.commands.admissions`. `owes`
-    says whether other runs are to be told of a run that has ended by it: then run.deliver is due. `messages` are the
-    numbers of the rows with the signals, in their order.
+    `admits_runs` are concurrency keys for which run.claim_pending may now find a run to admit, `admits_jobs` stages, as
+    `<workflow>/<stage>`, for which job.admit may now find a job: see `holdfast.kernel.commands.admissions`.
+    `has_deliveries` says whether other runs are to be told of a run that has ended by it: then run.deliver is due.
+    `messages` are the numbers of the rows with the signals, in their order.
     """
 
     run_id: str
@@ -29,7 +29,7 @@ class RunCreated:
     created: bool
     admits_runs: tuple[str, ...] = ()
     admits_jobs: tuple[str, ...] = ()
-    owes: bool = False
+    has_deliveries: bool = False
     messages: tuple[int, ...] = ()
 
 
@@ -89,7 +89,7 @@ class RunCreate(Command[RunCreated]):
     concurrency_key: str | None = None
     concurrency_limit: int = 1
     overrides: tuple[StageOverride, ...] = ()
-    signals: tuple[Sent, ...] = ()
+    signals: tuple[ChannelMessage, ...] = ()
     given: Payload | None = None
 
 
@@ -117,7 +117,7 @@ class RunEnded:
     changed: bool
     admits_runs: tuple[str, ...] = ()
     admits_jobs: tuple[str, ...] = ()
-    owes: bool = False
+    has_deliveries: bool = False
 
 
 @frozen(kw_only=True)
@@ -206,7 +206,7 @@ class RunRerun:
     terminated: bool = False
     admits_runs: tuple[str, ...] = ()
     admits_jobs: tuple[str, ...] = ()
-    owes: bool = False
+    has_deliveries: bool = False
     row: int | None = None
 
 
@@ -261,13 +261,13 @@ class RunRemove(Command[RunRemoved]):
 class RunRepaired:
     """The runs that lacked a job and got it back, and where to go on (None: from the start again).
 
-    `owes` says whether there are ends of runs that others are to be told of: then run.deliver is due.
+    `has_deliveries` says whether there are ends of runs that others are to be told of: then run.deliver is due.
     """
 
     repaired: tuple[str, ...]
     checked: int
     next: str | None
-    owes: bool = False
+    has_deliveries: bool = False
 
 
 @frozen(kw_only=True)
@@ -290,11 +290,12 @@ class RunRepair(Command[RunRepaired]):
 class RunDelivered:
     """`delivered` to the run that waited, or `closed`: nobody waits any more, or it was delivered before.
 
-    `owes` says whether that run has ended, and other runs are now to be told of its end. The rest as in RunCreated.
+    `has_deliveries` says whether that run has ended, and other runs are now to be told of its end. The rest as in
+    RunCreated.
     """
 
     status: Literal["delivered", "closed"]
-    owes: bool = False
+    has_deliveries: bool = False
     admits_runs: tuple[str, ...] = ()
     admits_jobs: tuple[str, ...] = ()
 

@@ -113,7 +113,7 @@ class OutboxSettled:
     """What became of the streams: those not held any more, and those that are parked now. `retry_at` is the sink's."""
 
     fenced: tuple[str, ...] = ()
-    parked: tuple[str, ...] = ()
+    dead_lettered: tuple[str, ...] = ()
     retry_at: Micros | None = None
 
 

@@ -137,7 +137,7 @@ def decide_deliver(state: State, command: RunDeliver, now: Micros, _: Ids) -> De
         _end_stage(draft, plan, waiting, child, command)
     reply = RunDelivered(
         status="delivered",
-        owes=draft.owes,
+        has_deliveries=draft.owes,
         admits_runs=draft.admits_runs,
         admits_jobs=admits_jobs(state, parent, draft),
     )

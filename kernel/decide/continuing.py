@@ -39,7 +39,7 @@ def continued(
     reply = JobSettled(
         status="settled",
         run_status=before.status,
-        owes=before.owes,
+        has_deliveries=before.owes,
         admits_jobs=after.admits_jobs,
     )
     changes = (

@@ -84,8 +84,8 @@ def decide_release(state: State, command: JobRelease, now: Micros, _: Ids) -> De
 def reads_of_heartbeat(command: JobHeartbeat) -> Reads:
     """Read the jobs. Only those about which there is something to store are locked: mostly there is nothing."""
     return Reads(
-        jobs=tuple(named_job(held.job) for held in command.attempts if held.said),
-        seen=tuple(named_job(held.job) for held in command.attempts if not held.said),
+        jobs=tuple(named_job(held.job) for held in command.attempts if held.outputs),
+        seen=tuple(named_job(held.job) for held in command.attempts if not held.outputs),
         said_keys=keys_said(command),
     )
 
@@ -100,9 +100,9 @@ def decide_heartbeat(state: State, command: JobHeartbeat, now: Micros, ids: Ids)
         if job is None or not is_held(job, held.epoch, command.namespace):
             lost.append(held.job)
             continue
-        if any(one.kind == HEARTBEAT for one in held.said) and job.heartbeat_timeout is not None:
+        if any(one.kind == HEARTBEAT for one in held.outputs) and job.heartbeat_timeout is not None:
             changes.append(UpdateJob(evolve(job, heartbeat_by=heard_from(job, now))))
-        changes.extend(said_changes(job, held.epoch, held.said, ids, known))
+        changes.extend(said_changes(job, held.epoch, held.outputs, ids, known))
     return Decision(JobsHeld(lost=tuple(lost)), tuple(changes))
 
 

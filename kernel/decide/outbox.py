@@ -158,7 +158,7 @@ def decide_settle(state: State, command: OutboxSettle, now: Micros, _: Ids) -> D
             changes.insert(0, UpdateSink(after))
     parked = tuple(stream.run for stream in streams if stream.state is StreamState.DEAD_LETTERED)
     reply = OutboxSettled(
-        fenced=tuple(fenced), parked=parked, retry_at=None if after is None else after.retry_at
+        fenced=tuple(fenced), dead_lettered=parked, retry_at=None if after is None else after.retry_at
     )
     return Decision(reply, tuple(changes))
 

@@ -63,9 +63,9 @@ def reads_of_record(command: JobRecord) -> Reads:
     for row in command.rows:
         if row.child is not None:
             names.append(RunName(command.namespace, row.child.run_id))
-        if row.tells is not None:
+        if row.child_message is not None:
             tells = True
-            names.append(RunName(command.namespace, row.tells.run_id))
+            names.append(RunName(command.namespace, row.child_message.run_id))
         if row.job is not None:
             jobs.append(JobKey(key.run, row.job))
     return Reads(
@@ -100,10 +100,10 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
         # Whoever has heard no answer sends the same again: what was stored then is among what it has not seen.
         if is_early or (recorded.type, recorded.call, recorded.attempt) in known:
             continue
-        if recorded.tells is not None:
-            if recorded.tells.run_id in told:
+        if recorded.child_message is not None:
+            if recorded.child_message.run_id in told:
                 continue  # one thing at a time: its row is as it was before this command
-            told.add(recorded.tells.run_id)
+            told.add(recorded.child_message.run_id)
             done = tell_child(state, draft, run, job, recorded, now)
             more = (*more, *done.changes)
             draft.hints += done.hints

@@ -78,7 +78,7 @@ def decide_repair(state: State, command: RunRepair, now: Micros, _: Ids) -> Deci
     owes = found.owes or any(
         isinstance(one, AddJob) and one.job.state is JobState.PENDING_DELIVERY for one in changes
     )
-    reply = RunRepaired(repaired=tuple(repaired), checked=found.checked, next=found.next, owes=owes)
+    reply = RunRepaired(repaired=tuple(repaired), checked=found.checked, next=found.next, has_deliveries=owes)
     return Decision(reply, tuple(changes), tuple(hints))
 
 

@@ -91,7 +91,7 @@ def decide_rerun(state: State, command: RunRerunFrom, now: Micros, ids: Ids) -> 
         terminated=ended is not None,
         admits_runs=draft.admits_runs or (ended.admits_runs if ended else ()),
         admits_jobs=tuple(dict.fromkeys((*draft.admits_jobs, *admits))),
-        owes=draft.owes or bool(children) or (ended is not None and ended.owes),
+        has_deliveries=draft.owes or bool(children) or (ended is not None and ended.owes),
     )
     changes = (*(ended.changes() if ended else ()), *storing(state, plan), *draft.changes(), *children)
     return Decision(reply, changes, (*(ended.hints if ended else ()), *draft.hints))

@@ -115,7 +115,7 @@ def decide_create(state: State, command: RunCreate, now: Micros, ids: Ids) -> De
         created=True,
         admits_runs=runs,
         admits_jobs=jobs,
-        owes=owes,
+        has_deliveries=owes,
         messages=messages,
     )
     return Decision(reply, changes, hints)
@@ -335,7 +335,7 @@ def _end(state: State, command: RunCancel | RunTerminate, kind: str, now: Micros
     reply = RunEnded(
         status=draft.status,
         changed=True,
-        owes=draft.owes,
+        has_deliveries=draft.owes,
         admits_runs=draft.admits_runs,
         admits_jobs=admits_jobs(state, run, draft) if has_plan else (),
     )

@@ -87,7 +87,7 @@ def keys_said(command: JobHeartbeat | JobSettle) -> tuple[tuple[str, str], ...]:
     return tuple(
         (job_key(attempt.job).run, key)
         for attempt in attempts
-        for one in attempt.said
+        for one in attempt.outputs
         if one.kind == "annotation" and (key := _annotation(one).key) is not None
     )
 

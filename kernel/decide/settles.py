@@ -121,9 +121,9 @@ def decide_settle(state: State, command: JobSettle, now: Micros, ids: Ids) -> De
         )
     _check_events(command)
     decision = _ended(state, command, before, job, now, ids)
-    if command.said:
+    if command.outputs:
         known = said_before(state)
-        said = said_changes(job, command.epoch, command.said, ids, known, artifacts=not has_failed)
+        said = said_changes(job, command.epoch, command.outputs, ids, known, artifacts=not has_failed)
         return evolve(decision, changes=(*decision.changes, *said))
     return decision
 
@@ -328,7 +328,7 @@ def _settled(
         next=None if taken is None else attempt_of(taken),
         row=None if taken is None else row,
         more=taken is not None and bool(draft.hints),
-        owes=draft.owes,
+        has_deliveries=draft.owes,
         admits_runs=draft.admits_runs,
         admits_jobs=admits_jobs(state, run, draft),
     )

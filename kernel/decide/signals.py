@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from holdfast.kernel.commands import RunEnded, RunSignal, RunSignalled, Sent
+from holdfast.kernel.commands import ChannelMessage, RunEnded, RunSignal, RunSignalled
 from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.names import check_name
 from holdfast.kernel.plan import Plan
@@ -65,7 +65,7 @@ def receive(
     state: State,
     draft: RunDraft,
     run: Run,
-    signals: Sequence[Sent],
+    signals: Sequence[ChannelMessage],
     now: Micros,
     *,
     key: str | None = None,
@@ -89,7 +89,7 @@ def receive(
     return numbers
 
 
-def check_signals(plan: Plan, run_id: str, signals: Sequence[Sent]) -> None:
+def check_signals(plan: Plan, run_id: str, signals: Sequence[ChannelMessage]) -> None:
     """Raise if messages can't be meant for a run of this plan. SignalRefusedError, InvalidCommandError."""
     if plan.function is None:
         raise SignalRefusedError(run_id, f"{plan.workflow!r} is a pipeline; only durable functions receive")
@@ -102,13 +102,13 @@ def check_signals(plan: Plan, run_id: str, signals: Sequence[Sent]) -> None:
 
 
 def append_signals(
-    draft: RunDraft, signals: Sequence[Sent], *, key: str | None = None, start: int | None = None
+    draft: RunDraft, signals: Sequence[ChannelMessage], *, key: str | None = None, start: int | None = None
 ) -> tuple[int, ...]:
     """Append messages to the history, which came with the start of that row; return the numbers of theirs."""
     return tuple(draft.append_message(one.payload, _facts_of(one, key), start=start) for one in signals)
 
 
-def _facts_of(signal: Sent, key: str | None) -> dict[str, object]:
+def _facts_of(signal: ChannelMessage, key: str | None) -> dict[str, object]:
     facts: dict[str, object] = {"channel": signal.channel}
     if signal.checked:
         facts["checked"] = True

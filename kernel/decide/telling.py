@@ -16,7 +16,7 @@ def tell_child(
 
     The reply names the stages that job.admit is due for.
     """
-    tells = recorded.tells
+    tells = recorded.child_message
     assert tells is not None
     facts: dict[str, object] = {"call": recorded.call, "run": tells.run_id}
     if recorded.site:

@@ -7,6 +7,7 @@ from holdfast.kernel.commands import (
     AttemptOutput,
     Blocked,
     Cancelled,
+    ChannelMessage,
     Completed,
     ConditionEvaluated,
     ContinuedAsNew,
@@ -48,7 +49,6 @@ from holdfast.kernel.commands import (
     RunTerminate,
     RunTransition,
     RunUpdate,
-    Sent,
     SessionClose,
     SessionRenew,
     SinkRegister,
@@ -121,7 +121,7 @@ def _a_run_completes(world: World) -> None:
     said = (AttemptOutput(kind="log", at=world.now, data='"hello"'),)
     world.do(
         JobHeartbeat(
-            attempts=(HeldAttempt(job=first.job, epoch=1, said=said), HeldAttempt(job="gone.1", epoch=1))
+            attempts=(HeldAttempt(job=first.job, epoch=1, outputs=said), HeldAttempt(job="gone.1", epoch=1))
         )
     )
     world.release(first, delay=SECOND)
@@ -133,7 +133,7 @@ def _a_run_completes(world: World) -> None:
     assert attempt is not None
     world.fail(attempt)
     attempt = world.claim_one(session)
-    world.do(attrs.evolve(completing(attempt, [1, 2, 3]), started_at=world.now, host="here", said=said))
+    world.do(attrs.evolve(completing(attempt, [1, 2, 3]), started_at=world.now, host="here", outputs=said))
     world.settle(world.claim_one(session), MapExpanded(items=(payload(1), Payload(blob="k"), payload(3))))
     while attempts := world.claim(session):
         world.send(*(settling(one, Completed(output=payload([one.node, one.item]))) for one in attempts))
@@ -193,7 +193,7 @@ def _a_body_is_silent(recordings: list[Recording]) -> None:
     attempt = world.claim_one(session)
     said = AttemptOutput(kind="heartbeat", at=world.now, data='{"page":7}')
     world.wait(50)
-    world.do(JobHeartbeat(attempts=(HeldAttempt(job=attempt.job, epoch=1, said=(said,)),)))
+    world.do(JobHeartbeat(attempts=(HeldAttempt(job=attempt.job, epoch=1, outputs=(said,)),)))
     world.wait(70)
     world.do(JobReapSilent(grace=SECOND))
     world.wait(1)
@@ -269,7 +269,7 @@ def _a_function_is_driven(recordings: list[Recording]) -> None:
     world.do(RunResume(run_id="f"))
     again = world.claim_one(session)
     world.settle(again, FunctionWaiting(seen=7))
-    world.do(RunSignal(run_id="f", signal=Sent(channel="c", payload=payload("go"))))
+    world.do(RunSignal(run_id="f", signal=ChannelMessage(channel="c", payload=payload("go"))))
     world.complete(world.claim_one(session), 5)
     _a_function_is_asked(world, session)
     world.create("g", workflow="f")
@@ -278,7 +278,7 @@ def _a_function_is_driven(recordings: list[Recording]) -> None:
     world.do(RunCancel(run_id="g", reason="too late"))
     world.settle(world.claim_one(session), Cancelled())
     world.create("h", workflow="f")
-    world.do(RunSignal(run_id="h", signal=Sent(channel="c", payload=payload("kept"))))
+    world.do(RunSignal(run_id="h", signal=ChannelMessage(channel="c", payload=payload("kept"))))
     goes_on = ContinuedAsNew(
         workflow="f",
         version="1",
@@ -322,7 +322,7 @@ def _steps_are_in_queues(recordings: list[Recording]) -> None:
     world.wake_due()
     world.do(JobClaim(session=world.open(), lanes=lanes, limit=10))
     world.lose()
-    world.do(RunSignal(run_id="q", signal=Sent(channel="c", payload=payload("told again"))))
+    world.do(RunSignal(run_id="q", signal=ChannelMessage(channel="c", payload=payload("told again"))))
     # Of the rows that it keeps, the last is that of a step which is in its queue.
     assert world.do(RunRerunFrom(run_id="q", row=4, reason="a bug")).row == 4
     assert world.run("q").kept_rows

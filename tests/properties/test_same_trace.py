@@ -379,7 +379,7 @@ class Player:
                 yield JobRelease(job=attempt.job, epoch=attempt.epoch, delay=delay, namespace=namespace)
             case "heartbeat":
                 asked = tuple(
-                    HeldAttempt(job=held.job, epoch=held.epoch, said=said)
+                    HeldAttempt(job=held.job, epoch=held.epoch, outputs=said)
                     for held in self.attempts[-1 - one :]
                 )
                 yield JobHeartbeat(attempts=asked, namespace=namespace)
@@ -388,7 +388,7 @@ class Player:
                     job=attempt.job,
                     epoch=attempt.epoch,
                     outcome=self._outcome(verb, attempt, two),
-                    said=said,
+                    outputs=said,
                     host="here" if two == 5 else "",
                     take_next=session if two in {1, 6} else None,
                     started_at=one or None,

@@ -50,7 +50,7 @@ def _in_order(children: Iterable[Run]) -> tuple[Run, ...]:
 
 
 class Children(PersistenceCase):
-    """`owes`, OwedJobs and ChildrenLeft."""
+    """`has_deliveries`, OwedJobs and ChildrenLeft."""
 
     def test_what_is_owed_is_read_oldest_run_first(self, store: Persistence) -> None:
         """Of every namespace, up to the limit; jobs that are not owed are left out."""
@@ -200,4 +200,4 @@ class Children(PersistenceCase):
         assert [run.key for run in store.read(ChildrenLeft((a_key(1),), 3))] == [a_key(5)]
 
     def _owes(self, store: Persistence) -> bool:
-        return store.transact(lambda tx: tx.owes())
+        return store.transact(lambda tx: tx.has_deliveries())

@@ -139,7 +139,7 @@ class Worked:
                 job=attempt.job,
                 epoch=attempt.epoch,
                 outcome=outcome,
-                said=said,
+                outputs=said,
                 take_next=take_next,
             )
             for attempt in attempts
@@ -343,7 +343,7 @@ def test_heartbeats_of_many_bodies_cost_two_writes_however_many_they_are(
 
     def beat(number: int) -> None:
         held = tuple(
-            HeldAttempt(job=attempt.job, epoch=attempt.epoch, said=said) for attempt in attempts[:number]
+            HeldAttempt(job=attempt.job, epoch=attempt.epoch, outputs=said) for attempt in attempts[:number]
         )
         assert worked.kernel.dispatch(JobHeartbeat(namespace=worked.namespace, attempts=held)).lost == ()
 

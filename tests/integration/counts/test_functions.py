@@ -11,6 +11,7 @@ from holdfast.kernel.authoring.functions import sleep, workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import (
     Attempt,
+    ChannelMessage,
     FunctionWaiting,
     JobClaim,
     JobRecord,
@@ -18,7 +19,6 @@ from holdfast.kernel.commands import (
     Recorded,
     RunCreate,
     RunSignal,
-    Sent,
     SessionOpen,
 )
 from holdfast.kernel.kernel import Kernel
@@ -198,7 +198,7 @@ def test_what_a_message_costs_does_not_depend_on_the_history(
     engine.sync.start(chain_and_wait(steps), id="x")
     host = ServerlessHost(engine)
     host.process_available_jobs(max_jobs=1)
-    signal = Sent(channel="go", payload=Payload(inline="1"))
+    signal = ChannelMessage(channel="go", payload=Payload(inline="1"))
     with statements.of() as counted:
         engine.kernel.dispatch(RunSignal(namespace=engine.core.namespace, run_id="x", signal=signal))
     assert counted.commits == 1

@@ -151,8 +151,10 @@ def test_the_next_one_is_begun_when_as_many_wait_as_went_with_the_last(
     assert store.batches[UNDER_WAY_MAX:] == [["a", "b"], ["c", "d"], ["e"]]
 
 
-def interrupt() -> None:
-    """Press Ctrl-C, as it were."""
+def interrupt_who_waits(group: GroupCommit) -> None:
+    """Press Ctrl-C once the main thread waits: a signal that comes just before that ends no wait."""
+    until(partial(_gathered, group, 1))
+    time.sleep(0.1)
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
@@ -161,11 +163,7 @@ def test_who_is_interrupted_takes_its_command_back_and_holds_up_no_other(
 ) -> None:
     first = busy(store, group, begin)
 
-    def interrupting() -> None:
-        until(partial(_gathered, group, 1))
-        interrupt()
-
-    thread = threading.Thread(target=interrupting)
+    thread = threading.Thread(target=interrupt_who_waits, args=(group,))
     thread.start()
     with pytest.raises(KeyboardInterrupt):
         group.dispatch(command("mine"))
@@ -185,7 +183,7 @@ def test_who_is_interrupted_when_its_turn_comes_lets_the_next_one_send(
     def interrupting() -> None:
         until(partial(_gathered, group, 1))
         with private._lock:  # so that what is interrupted can't say so before its turn has come
-            interrupt()
+            interrupt_who_waits(group)
             time.sleep(0.05)
             mine = private._waiting.popleft()
             mine.sends = True

@@ -478,7 +478,7 @@ def test_what_was_said_last_goes_with_the_settle() -> None:
     _, body = waiting()
     context_of(body).log("the end")
 
-    (said,) = body.settle(body.stored(body.given(1))).said
+    (said,) = body.settle(body.stored(body.given(1))).outputs
     assert parse(said.data)["message"] == "the end"
 
 

@@ -9,6 +9,7 @@ from holdfast.kernel.commands import (
     Attempt,
     CarriedUpdate,
     CarriedValue,
+    ChannelMessage,
     Completed,
     ContinuedAsNew,
     FunctionWaiting,
@@ -26,7 +27,6 @@ from holdfast.kernel.commands import (
     RunSignal,
     RunTerminate,
     RunUpdate,
-    Sent,
 )
 from holdfast.kernel.record import Recording, decided_again
 from holdfast.ports.clock import micros
@@ -38,8 +38,8 @@ from tests.unit.kernel.test_functions import driven, function
 from tests.unit.kernel.world import World, child, payload, pipeline, settling, stage
 
 
-def sent(number: int) -> Sent:
-    return Sent(channel="c", payload=payload(number))
+def sent(number: int) -> ChannelMessage:
+    return ChannelMessage(channel="c", payload=payload(number))
 
 
 def go_on(world: World, attempt: Attempt, *received: int, seen: int = 1, workflow: str = "w") -> JobSettled:
@@ -57,7 +57,7 @@ def test_it_goes_on_in_one_step() -> None:
     attempt = driven(world)
     world.heard.hints.clear()
     reply = go_on(world, attempt)
-    assert (reply.status, reply.run_status, reply.owes) == ("settled", RunStatus.COMPLETED, False)
+    assert (reply.status, reply.run_status, reply.has_deliveries) == ("settled", RunStatus.COMPLETED, False)
     before, after = world.run(generation=1), world.run()
     assert (before.status, before.is_continued, before.open_jobs) == (RunStatus.COMPLETED, True, 0)
     assert (after.status, after.generation, after.is_continued) == (RunStatus.RUNNING, 2, False)
@@ -225,10 +225,10 @@ def test_its_parent_waits_for_the_next_generation() -> None:
     world.start_child(world.claim_one(world.open()), "x/c")
     attempt = world.claim_one(world.open())
     outcome = ContinuedAsNew(workflow="c", version="1", input=payload(2), seen=1)
-    assert not world.settle(attempt, outcome).owes
+    assert not world.settle(attempt, outcome).has_deliveries
     assert world.run("x/c", generation=1).parent is None
     assert world.run("x/c").parent is not None
-    assert world.complete(world.claim_one(world.open()), 5).owes
+    assert world.complete(world.claim_one(world.open()), 5).has_deliveries
 
 
 def test_many_generations_cost_the_same_and_are_removed_together() -> None:

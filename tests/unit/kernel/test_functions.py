@@ -7,6 +7,7 @@ from holdfast.kernel.commands import (
     Attempt,
     Blocked,
     Cancelled,
+    ChannelMessage,
     Failure,
     FunctionWaiting,
     JobRecord,
@@ -20,7 +21,6 @@ from holdfast.kernel.commands import (
     RunResume,
     RunSignal,
     RunTerminate,
-    Sent,
 )
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.records import JobKind, JobState, Payload, RunStatus
@@ -206,7 +206,7 @@ def test_a_message_to_a_paused_function_is_heard_as_soon_as_the_run_is_resumed(
     wake_at = None if wakes_in is None else world.now + wakes_in * SECOND
     world.settle(attempt, FunctionWaiting(seen=1, wake_at=wake_at))
     world.do(RunPause(run_id="x"))
-    world.do(RunSignal(run_id="x", signal=Sent(channel="letters", payload=Payload(inline="1"))))
+    world.do(RunSignal(run_id="x", signal=ChannelMessage(channel="letters", payload=Payload(inline="1"))))
     world.do(RunResume(run_id="x"))
     world.wake_due()
     assert world.claim_one(world.open()).job == attempt.job

@@ -39,7 +39,7 @@ def beat(world: World, attempt: Attempt, details: str = "null", kind: str = "hea
     """Pass on what a body says; return what is lost."""
     said = AttemptOutput(kind="heartbeat" if kind == "heartbeat" else "progress", at=world.now, data=details)
     return world.do(
-        JobHeartbeat(attempts=(HeldAttempt(job=attempt.job, epoch=attempt.epoch, said=(said,)),))
+        JobHeartbeat(attempts=(HeldAttempt(job=attempt.job, epoch=attempt.epoch, outputs=(said,)),))
     ).lost
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.kernel.codec import reply_json
 from holdfast.kernel.commands import (
+    ChannelMessage,
     Command,
     ContinuedAsNew,
     DeadLetterReplay,
@@ -43,7 +44,6 @@ from holdfast.kernel.commands import (
     RunSignal,
     RunTransition,
     RunUpdate,
-    Sent,
     SessionClose,
     SessionOpen,
     SessionReap,
@@ -174,7 +174,7 @@ def _every_command(world: World) -> Iterator[Command[object]]:
     timer = Recorded(type="timer.fired", call="1")
     yield JobRecord(job=driven.job, epoch=driven.epoch, seen=1, rows=(timer,))
     yield settling(driven, FunctionWaiting(seen=2, wake_at=world.now))
-    yield RunSignal(run_id="f", signal=Sent(channel="c", payload=payload(1)))
+    yield RunSignal(run_id="f", signal=ChannelMessage(channel="c", payload=payload(1)))
     yield RunUpdate(run_id="f", update="Board.move_to", arguments=payload({"field": "e4"}))
     world.wait(1)
     world.wake_due()
@@ -291,7 +291,7 @@ def test_the_reply_is_stored_with_the_effect(world: World) -> None:
     reply = world.tables().replies["default", "k"]
     assert (reply.created_at, len(reply.fingerprint)) == (world.now, 64)
     assert reply.body == (
-        f'{{"admits_jobs":[],"admits_runs":[],"created":true,"generation":1,"messages":[],"owes":false,'
+        f'{{"admits_jobs":[],"admits_runs":[],"created":true,"generation":1,"has_deliveries":false,"messages":[],'
         f'"run":"{world.run().key}",'
         '"run_id":"x","status":"running"}'
     )

@@ -29,7 +29,6 @@ ATTEMPT = c.Attempt(
     max_attempts=3,
     input_ref="1",
 )
-SETTLE = '"epoch":2,"events":[],"host":"","idempotency_key":null,"job":"r.1","namespace":"default","outcome":'
 
 COMMANDS: list[tuple[c.Command[Any], str]] = [
     (
@@ -48,7 +47,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         f'{{"generation":null,{BASE},"reason":"","run_id":"x","type":"run.terminate"}}',
     ),
     (
-        c.RunSignal(run_id="x", signal=c.Sent(channel="approval", payload=Payload(inline="5"))),
+        c.RunSignal(run_id="x", signal=c.ChannelMessage(channel="approval", payload=Payload(inline="5"))),
         (
             f'{{"generation":null,{BASE},"run_id":"x","signal":{{"channel":"approval",'
             '"checked":false,"given":null,"payload":{"blob":null,"inline":"5"}},"type":"run.signal"}'
@@ -118,27 +117,34 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             job="r.1", epoch=2, outcome=c.Suspended(state=Payload(inline="1"), check_after=5, key="k")
         ),
         (
-            f'{{{SETTLE}{{"check_after":5,"give_up_at":null,"key":"k","kind":"suspended",'
-            '"state":{"blob":null,"inline":"1"}},"received":[],"said":[],"started_at":null,"take_next":null,"type":"job.settle"}'
+            '{"epoch":2,"events":[],"host":"","idempotency_key":null,"job":"r.1","namespace":"default",'
+            '"outcome":{"check_after":5,"give_up_at":null,"key":"k","kind":"suspended","state":{"blob":null,'
+            '"inline":"1"}},"outputs":[],"received":[],"started_at":null,"take_next":null,"type":"job.settle"}'
         ),
     ),
     (
         c.JobSettle(job="r.1", epoch=2, outcome=c.NotReady()),
         (
-            f'{{{SETTLE}{{"check_after":null,"kind":"not_ready"}},'
-            '"received":[],"said":[],"started_at":null,"take_next":null,"type":"job.settle"}'
+            '{"epoch":2,"events":[],"host":"","idempotency_key":null,"job":"r.1","namespace":"default",'
+            '"outcome":{"check_after":null,"kind":"not_ready"},"outputs":[],"received":[],"started_at":null,'
+            '"take_next":null,"type":"job.settle"}'
         ),
     ),
     (
         c.JobSettle(job="r.1", epoch=2, outcome=c.ConditionEvaluated(passed=True)),
         (
-            f'{{{SETTLE}{{"kind":"condition_evaluated","passed":true}},'
-            '"received":[],"said":[],"started_at":null,"take_next":null,"type":"job.settle"}'
+            '{"epoch":2,"events":[],"host":"","idempotency_key":null,"job":"r.1","namespace":"default",'
+            '"outcome":{"kind":"condition_evaluated","passed":true},"outputs":[],"received":[],"started_at":null,'
+            '"take_next":null,"type":"job.settle"}'
         ),
     ),
     (
         c.JobSettle(job="r.1", epoch=2, outcome=c.Cancelled()),
-        f'{{{SETTLE}{{"kind":"cancelled","reason":""}},"received":[],"said":[],"started_at":null,"take_next":null,"type":"job.settle"}}',
+        (
+            '{"epoch":2,"events":[],"host":"","idempotency_key":null,"job":"r.1","namespace":"default",'
+            '"outcome":{"kind":"cancelled","reason":""},"outputs":[],"received":[],"started_at":null,'
+            '"take_next":null,"type":"job.settle"}'
+        ),
     ),
     (
         c.JobSettle(
@@ -147,9 +153,10 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             outcome=c.ChildRunStarted(run_id="x/a", workflow="w", version="1", input=Payload(inline="1")),
         ),
         (
-            f'{{{SETTLE}{{"close_policy":"cancel","input":{{"blob":null,"inline":"1"}},"kind":"child_started",'
-            '"run_id":"x/a","version":"1","workflow":"w"},'
-            '"received":[],"said":[],"started_at":null,"take_next":null,"type":"job.settle"}'
+            '{"epoch":2,"events":[],"host":"","idempotency_key":null,"job":"r.1","namespace":"default",'
+            '"outcome":{"close_policy":"cancel","input":{"blob":null,"inline":"1"},"kind":"child_started",'
+            '"run_id":"x/a","version":"1","workflow":"w"},"outputs":[],"received":[],"started_at":null,'
+            '"take_next":null,"type":"job.settle"}'
         ),
     ),
     (
@@ -173,8 +180,9 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
     (
         c.JobSettle(job="r.1", epoch=2, outcome=c.Completed(output=Payload(blob="a/b"))),
         (
-            f'{{{SETTLE}{{"kind":"completed","output":{{"blob":"a/b","inline":null}}}},'
-            '"received":[],"said":[],"started_at":null,"take_next":null,"type":"job.settle"}'
+            '{"epoch":2,"events":[],"host":"","idempotency_key":null,"job":"r.1","namespace":"default",'
+            '"outcome":{"kind":"completed","output":{"blob":"a/b","inline":null}},"outputs":[],"received":[],'
+            '"started_at":null,"take_next":null,"type":"job.settle"}'
         ),
     ),
     (
@@ -186,8 +194,9 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             take_next="s",
         ),
         (
-            f'{{{SETTLE}{{"items":[{{"blob":null,"inline":"1"}}],"kind":"map_expanded"}},'
-            '"received":[],"said":[],"started_at":9,"take_next":"s","type":"job.settle"}'
+            '{"epoch":2,"events":[],"host":"","idempotency_key":null,"job":"r.1","namespace":"default",'
+            '"outcome":{"items":[{"blob":null,"inline":"1"}],"kind":"map_expanded"},"outputs":[],"received":[],'
+            '"started_at":9,"take_next":"s","type":"job.settle"}'
         ),
     ),
     (
@@ -195,12 +204,13 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             job="r.1",
             epoch=2,
             outcome=c.Failed(failure=c.Failure(code="e", message="m")),
-            said=(c.AttemptOutput(kind="progress", at=5, data="0.5"),),
+            outputs=(c.AttemptOutput(kind="progress", at=5, data="0.5"),),
         ),
         (
-            f'{{{SETTLE}{{"failure":{{"arguments":null,"code":"e","message":"m","retry_after":null,"retryable":true,"rule":null,"traceback":"","type":""}},'
-            '"kind":"failed"},"received":[],"said":[{"at":5,"data":"0.5","kind":"progress"}],"started_at":null,'
-            '"take_next":null,"type":"job.settle"}'
+            '{"epoch":2,"events":[],"host":"","idempotency_key":null,"job":"r.1","namespace":"default",'
+            '"outcome":{"failure":{"arguments":null,"code":"e","message":"m","retry_after":null,"retryable":true,'
+            '"rule":null,"traceback":"","type":""},"kind":"failed"},"outputs":[{"at":5,"data":"0.5",'
+            '"kind":"progress"}],"received":[],"started_at":null,"take_next":null,"type":"job.settle"}'
         ),
     ),
     (
@@ -217,25 +227,27 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             ),
         ),
         (
-            f'{{{SETTLE}{{"input":{{"blob":null,"inline":"1"}},"kind":"continued_as_new",'
-            '"published":[{"name":"page","value":{"blob":null,"inline":"7"}}],"seen":4,'
-            '"updates":[{"again":3,"arguments":{"blob":null,"inline":"{}"},"checked":false,"key":"k","update":"B.add"}],'
-            '"version":"1","workflow":"w"},'
-            '"received":[],"said":[],"started_at":null,"take_next":null,"type":"job.settle"}'
+            '{"epoch":2,"events":[],"host":"","idempotency_key":null,"job":"r.1","namespace":"default",'
+            '"outcome":{"input":{"blob":null,"inline":"1"},"kind":"continued_as_new","published":[{"name":"page",'
+            '"value":{"blob":null,"inline":"7"}}],"seen":4,"updates":[{"again":3,"arguments":{"blob":null,'
+            '"inline":"{}"},"checked":false,"key":"k","update":"B.add"}],"version":"1","workflow":"w"},'
+            '"outputs":[],"received":[],"started_at":null,"take_next":null,"type":"job.settle"}'
         ),
     ),
     (
         c.JobSettle(job="r.1", epoch=2, outcome=c.QueuedStepCompleted(output=Payload(inline="5"))),
         (
-            f'{{{SETTLE}{{"kind":"step_completed","output":{{"blob":null,"inline":"5"}}}},"received":[],"said":[],"started_at":null,'
-            '"take_next":null,"type":"job.settle"}'
+            '{"epoch":2,"events":[],"host":"","idempotency_key":null,"job":"r.1","namespace":"default",'
+            '"outcome":{"kind":"step_completed","output":{"blob":null,"inline":"5"}},"outputs":[],"received":[],'
+            '"started_at":null,"take_next":null,"type":"job.settle"}'
         ),
     ),
     (
         c.JobSettle(job="r.1", epoch=2, outcome=c.QueuedStepFailed(error="{}", retry_at=7)),
         (
-            f'{{{SETTLE}{{"error":"{{}}","kind":"step_failed","retry_at":7}},"received":[],"said":[],"started_at":null,'
-            '"take_next":null,"type":"job.settle"}'
+            '{"epoch":2,"events":[],"host":"","idempotency_key":null,"job":"r.1","namespace":"default",'
+            '"outcome":{"error":"{}","kind":"step_failed","retry_at":7},"outputs":[],"received":[],'
+            '"started_at":null,"take_next":null,"type":"job.settle"}'
         ),
     ),
     (
@@ -261,15 +273,15 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             ),
         ),
         (
-            f'{{"epoch":2,"host":"",{BASE.partition(",")[0]},"job":"r.1","lost_attempts":0,{BASE.partition(",")[2]},"received":[],"rows":['
-            '{"attempt":1,"call":"1","channel":null,"child":null,"due":null,"error":null,"given":null,"job":null,"lost_attempts":0,"output":null,'
-            '"queued":{"attempts":3,"input":{"blob":null,"inline":"5"},"max_concurrency":2,"priority":-1,"queue":"gpu",'
-            '"rate":{"by":null,"limit":60,"name":"model","per_us":7}},"retry_at":null,"site":"",'
-            '"started_at":null,"step":"s","tells":null,"type":"step.queued","undoes":null},'
-            '{"attempt":1,"call":"2","channel":null,"child":null,"due":null,"error":null,"given":null,"job":4,"lost_attempts":0,"output":null,"queued":null,'
-            '"retry_at":null,"site":"","started_at":null,"step":null,"tells":null,"type":"step.cancelled",'
-            '"undoes":null}],"seen":3,'
-            '"type":"job.record"}'
+            '{"epoch":2,"host":"","idempotency_key":null,"job":"r.1","lost_attempts":0,"namespace":"default",'
+            '"received":[],"rows":[{"attempt":1,"call":"1","channel":null,"child":null,"child_message":null,'
+            '"due":null,"error":null,"given":null,"job":null,"lost_attempts":0,"output":null,'
+            '"queued":{"attempts":3,"input":{"blob":null,"inline":"5"},"max_concurrency":2,"priority":-1,'
+            '"queue":"gpu","rate":{"by":null,"limit":60,"name":"model","per_us":7}},"retry_at":null,"site":"",'
+            '"started_at":null,"step":"s","type":"step.queued","undoes":null},{"attempt":1,"call":"2",'
+            '"channel":null,"child":null,"child_message":null,"due":null,"error":null,"given":null,"job":4,'
+            '"lost_attempts":0,"output":null,"queued":null,"retry_at":null,"site":"","started_at":null,'
+            '"step":null,"type":"step.cancelled","undoes":null}],"seen":3,"type":"job.record"}'
         ),
     ),
     (
@@ -284,16 +296,16 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             rows=(c.Recorded(type="step.completed", call="1", step="s", output=Payload(inline="5")),),
         ),
         (
-            f'{{"epoch":2,"host":"",{BASE.partition(",")[0]},"job":"r.1","lost_attempts":0,{BASE.partition(",")[2]},"received":[],"rows":['
-            '{"attempt":1,"call":"1","channel":null,"child":null,"due":null,"error":null,"given":null,"job":null,'
-            '"lost_attempts":0,"output":{"blob":null,"inline":"5"},"queued":null,"retry_at":null,"site":"","started_at":null,"step":"s","tells":null,"type":"step.completed",'
-            '"undoes":null}],"seen":3,'
-            '"type":"job.record"}'
+            '{"epoch":2,"host":"","idempotency_key":null,"job":"r.1","lost_attempts":0,"namespace":"default",'
+            '"received":[],"rows":[{"attempt":1,"call":"1","channel":null,"child":null,"child_message":null,'
+            '"due":null,"error":null,"given":null,"job":null,"lost_attempts":0,"output":{"blob":null,'
+            '"inline":"5"},"queued":null,"retry_at":null,"site":"","started_at":null,"step":"s",'
+            '"type":"step.completed","undoes":null}],"seen":3,"type":"job.record"}'
         ),
     ),
     (
         c.JobHeartbeat(attempts=(c.HeldAttempt(job="r.1", epoch=2),)),
-        f'{{"attempts":[{{"epoch":2,"job":"r.1","said":[]}}],{BASE},"type":"job.heartbeat"}}',
+        f'{{"attempts":[{{"epoch":2,"job":"r.1","outputs":[]}}],{BASE},"type":"job.heartbeat"}}',
     ),
     (
         c.JobReapSilent(),
@@ -388,8 +400,8 @@ REPLIES: list[tuple[object, str]] = [
     (
         c.RunCreated(run_id="x", run="r", generation=1, status=RunStatus.RUNNING, created=True),
         (
-            '{"admits_jobs":[],"admits_runs":[],"created":true,"generation":1,"messages":[],"owes":false,"run":"r","run_id":"x",'
-            '"status":"running"}'
+            '{"admits_jobs":[],"admits_runs":[],"created":true,"generation":1,"has_deliveries":false,'
+            '"messages":[],"run":"r","run_id":"x","status":"running"}'
         ),
     ),
     (
@@ -398,12 +410,12 @@ REPLIES: list[tuple[object, str]] = [
     ),
     (
         c.RunDelivered(status="delivered"),
-        '{"admits_jobs":[],"admits_runs":[],"owes":false,"status":"delivered"}',
+        '{"admits_jobs":[],"admits_runs":[],"has_deliveries":false,"status":"delivered"}',
     ),
     (c.StagesWoken(woken=1), '{"early":0,"woken":1}'),
     (
         c.RunRepaired(repaired=("x",), checked=2, next=None),
-        '{"checked":2,"next":null,"owes":false,"repaired":["x"]}',
+        '{"checked":2,"has_deliveries":false,"next":null,"repaired":["x"]}',
     ),
     (c.RunRemoved(removed=True, runs=("r",)), '{"inputs":[],"removed":true,"runs":["r"]}'),
     (
@@ -419,13 +431,14 @@ REPLIES: list[tuple[object, str]] = [
             keeps=("a",),
         ),
         (
-            '{"admits_jobs":[],"admits_runs":[],"generation":2,"keeps":["a"],"owes":false,"rerun_of":1,"row":null,"run":"r","run_id":"x","runs":["b"],"stage":"b",'
-            '"started":true,"status":"running","terminated":false}'
+            '{"admits_jobs":[],"admits_runs":[],"generation":2,"has_deliveries":false,"keeps":["a"],"rerun_of":1,'
+            '"row":null,"run":"r","run_id":"x","runs":["b"],"stage":"b","started":true,"status":"running",'
+            '"terminated":false}'
         ),
     ),
     (
         c.RunEnded(status=RunStatus.CANCELLED, changed=True, admits_runs=("k",), admits_jobs=("w/a",)),
-        '{"admits_jobs":["w/a"],"admits_runs":["k"],"changed":true,"owes":false,"status":"cancelled"}',
+        '{"admits_jobs":["w/a"],"admits_runs":["k"],"changed":true,"has_deliveries":false,"status":"cancelled"}',
     ),
     (
         c.RunsAdmitted(admitted=2, next='["n","k"]', more=True),
@@ -450,8 +463,8 @@ REPLIES: list[tuple[object, str]] = [
     (
         c.JobSettled(status="settled", run_status=RunStatus.RUNNING, retry_at=5),
         (
-            '{"admits_jobs":[],"admits_runs":[],"more":false,"next":null,"owes":false,"retry_at":5,"row":null,'
-            '"run_status":"running","status":"settled"}'
+            '{"admits_jobs":[],"admits_runs":[],"has_deliveries":false,"more":false,"next":null,"retry_at":5,'
+            '"row":null,"run_status":"running","status":"settled"}'
         ),
     ),
     (
@@ -484,7 +497,7 @@ REPLIES: list[tuple[object, str]] = [
     (c.SilentReaped(freed=2, dead=1), '{"dead":1,"freed":2}'),
     (
         c.JobExecuted(status="ignored", reason="leased"),
-        '{"acknowledge":true,"owes":false,"reason":"leased","retry_after":null,"status":"ignored"}',
+        '{"acknowledge":true,"has_deliveries":false,"reason":"leased","retry_after":null,"status":"ignored"}',
     ),
     (c.SessionOpened(session="s", expires_at=5), '{"expires_at":5,"session":"s"}'),
     (c.SessionRenewed(expires_at=5), '{"expires_at":5}'),
@@ -505,7 +518,7 @@ REPLIES: list[tuple[object, str]] = [
             '"streams":[{"after":1,"head_row":3,"run":"r","skipped_rows":null,"suspect":false}],"types":[],"until":9}'
         ),
     ),
-    (c.OutboxSettled(fenced=("r",)), '{"fenced":["r"],"parked":[],"retry_at":null}'),
+    (c.OutboxSettled(fenced=("r",)), '{"dead_lettered":[],"fenced":["r"],"retry_at":null}'),
     (
         c.OutboxSwept(healed=1, checked=2, next=None, hurry=False),
         '{"checked":2,"healed":1,"hurry":false,"next":null,"unknown":[]}',
@@ -615,7 +628,7 @@ def test_status_and_kind_are_texts_that_must_be_known() -> None:
     ended: dict[str, object] = {
         "status": "failed",
         "changed": True,
-        "owes": False,
+        "has_deliveries": False,
         "admits_runs": [],
         "admits_jobs": [],
     }

@@ -9,6 +9,8 @@ from holdfast.kernel.commands import (
     Attempt,
     Blocked,
     Cancelled,
+    ChannelMessage,
+    ChildMessage,
     Failure,
     FunctionWaiting,
     JobRecord,
@@ -24,8 +26,6 @@ from holdfast.kernel.commands import (
     RunRerunFrom,
     RunSignal,
     RunTerminate,
-    Sent,
-    Tells,
 )
 from holdfast.kernel.commands.jobs import Completed, Failed
 from holdfast.ports.errors import ChannelClosedError, SignalRefusedError
@@ -38,7 +38,7 @@ from tests.unit.kernel.world import SECOND, World, payload, pipeline, stage
 
 def send(world: World, number: int, *, channel: str = "c", start: bool = True, **options: Any) -> RunCreated:
     """Send, and start if it is not there."""
-    signals = (Sent(channel=channel, payload=payload(number)),)
+    signals = (ChannelMessage(channel=channel, payload=payload(number)),)
     if start:
         options = {"if_active": "return", "if_ended": "rerun", **options}
     return world.do(
@@ -47,7 +47,7 @@ def send(world: World, number: int, *, channel: str = "c", start: bool = True, *
 
 
 def signal(world: World, number: int, channel: str = "c") -> int:
-    sent = Sent(channel=channel, payload=payload(number))
+    sent = ChannelMessage(channel=channel, payload=payload(number))
     return world.do(RunSignal(run_id="x", signal=sent)).number
 
 
@@ -230,7 +230,7 @@ def test_an_end_of_another_workflow_begins_what_the_start_is_of() -> None:
             workflow="v",
             id="x",
             input=payload(1),
-            signals=(Sent(channel="c", payload=payload(1)),),
+            signals=(ChannelMessage(channel="c", payload=payload(1)),),
             if_active="return",
             if_ended="rerun",
         )
@@ -316,8 +316,8 @@ def test_a_function_that_tells_a_run_through_a_closed_channel_is_told_why_it_was
     record(world, attempt, close(), seen=1, received=())
     world.create("y", workflow="w")
     teller = next(one for one in world.claim(world.open()) if one.run == world.run("y").key)
-    tells = Tells(run_id="x", signal=Sent(channel="c", payload=payload(1)))
-    told = Recorded(type="child.signalled", call="1", tells=tells)
+    tells = ChildMessage(run_id="x", signal=ChannelMessage(channel="c", payload=payload(1)))
+    told = Recorded(type="child.signalled", call="1", child_message=tells)
     reply = record(world, teller, told, seen=1, received=())
     (row,) = reply.rows
     assert (facts(row)["closed"], facts(row)["channel"]) == (True, "c")

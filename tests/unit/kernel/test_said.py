@@ -47,7 +47,7 @@ def said(kind: Any, data: object, at: int = 5) -> AttemptOutput:
 
 
 def heartbeat(world: World, attempt: Attempt, *told: AttemptOutput) -> tuple[str, ...]:
-    held = HeldAttempt(job=attempt.job, epoch=attempt.epoch, said=told)
+    held = HeldAttempt(job=attempt.job, epoch=attempt.epoch, outputs=told)
     return world.do(JobHeartbeat(attempts=(held,))).lost
 
 
@@ -239,7 +239,7 @@ def test_what_attempts_say_under_a_key_is_said_once_whoever_says_it(world: World
     heartbeat(world, first, annotation("n", 4, key="k"))
     world.fail(first)
     second = world.claim_one(session)
-    settle = attrs.evolve(completing(second, [1]), said=(annotation("n", 5, key="k"), annotation("n", 6)))
+    settle = attrs.evolve(completing(second, [1]), outputs=(annotation("n", 5, key="k"), annotation("n", 6)))
     world.do(settle)
     world.do(RunAnnotate(run_id="x", annotations=values(n=7), key="k"))
 
@@ -255,7 +255,7 @@ def test_what_several_attempts_say_under_a_key_in_one_heartbeat_is_said_once() -
     attempts = world.claim(session)
     told = tuple(
         HeldAttempt(
-            job=one.job, epoch=one.epoch, said=(annotation("n", number, key="k"), annotation("m", number))
+            job=one.job, epoch=one.epoch, outputs=(annotation("n", number, key="k"), annotation("m", number))
         )
         for number, one in enumerate(attempts)
     )
@@ -269,7 +269,7 @@ def test_a_settle_stores_all_that_was_said(world: World) -> None:
     world.create()
     attempt = world.claim_one(world.open())
     log = AttemptOutput(kind="log", at=4, data='{"message":"hi"}')
-    world.do(attrs.evolve(completing(attempt, [1]), said=(log, annotation("n"), ARTIFACT, AI_CALL)))
+    world.do(attrs.evolve(completing(attempt, [1]), outputs=(log, annotation("n"), ARTIFACT, AI_CALL)))
     tables = world.tables()
 
     assert [note.data for note in tables.notes.values()] == [log.data]
@@ -310,7 +310,7 @@ def test_a_body_that_failed_leaves_no_artifact_but_what_its_calls_cost(world: Wo
     world.create()
     attempt = world.claim_one(world.open())
     settle = settling(attempt, failed())
-    world.do(attrs.evolve(settle, said=(annotation("n"), ARTIFACT, AI_CALL)))
+    world.do(attrs.evolve(settle, outputs=(annotation("n"), ARTIFACT, AI_CALL)))
     tables = world.tables()
 
     assert not tables.artifacts
@@ -333,7 +333,7 @@ def test_an_attempt_that_is_fenced_says_nothing(world: World) -> None:
     world.lose()
     told = (annotation("n", key="k"), ARTIFACT, AI_CALL)
     with world.unchanged():
-        assert world.do(attrs.evolve(completing(attempt), said=told)).status == "fenced"
+        assert world.do(attrs.evolve(completing(attempt), outputs=told)).status == "fenced"
         assert heartbeat(world, attempt, *told) == (attempt.job,)
 
 
@@ -344,7 +344,7 @@ def test_a_call_that_is_told_again_counts_once(world: World) -> None:
     call = said("ai_call", AiCallOutput(id="c1", topic="t", model="m", cost=9))
     for _ in range(2):
         heartbeat(world, attempt, call)
-    world.do(attrs.evolve(completing(attempt, [1]), said=(call,)))
+    world.do(attrs.evolve(completing(attempt, [1]), outputs=(call,)))
 
     assert [one.id for one in world.tables().ai_calls[attempt.run]] == ["c1"]
 
@@ -360,7 +360,7 @@ def test_the_result_of_a_batch_counts_once(world: World) -> None:
     heartbeat(world, attempt, result(0), result(1))
     world.fail(attempt)
     again = world.claim_one(session)
-    world.do(attrs.evolve(completing(again, []), said=(result(0), result(1), result(2))))
+    world.do(attrs.evolve(completing(again, []), outputs=(result(0), result(1), result(2))))
 
     calls = world.tables().ai_calls[attempt.run]
     assert [(call.batch_index, call.epoch) for call in calls] == [(0, 1), (1, 1), (2, 2)]
@@ -372,7 +372,7 @@ def test_what_is_said_must_have_its_form(world: World, kind: Any, data: str) -> 
     world.create()
     attempt = world.claim_one(world.open())
     malformed = AttemptOutput(kind=kind, at=1, data=data)
-    settle = attrs.evolve(settling(attempt, Completed(output=payload(1))), said=(malformed,))
+    settle = attrs.evolve(settling(attempt, Completed(output=payload(1))), outputs=(malformed,))
     with world.unchanged():
         (answer,) = world.send(settle)
         assert isinstance(answer, InvalidCommandError)

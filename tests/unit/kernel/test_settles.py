@@ -93,7 +93,9 @@ def _stale(world: World) -> tuple[list[Command[object]], str]:
     old = world.claim_one(session)
     world.release(old)
     world.claim_one(world.open())
-    held = HeldAttempt(job=old.job, epoch=old.epoch, said=(AttemptOutput(kind="log", at=1, data='"hello"'),))
+    held = HeldAttempt(
+        job=old.job, epoch=old.epoch, outputs=(AttemptOutput(kind="log", at=1, data='"hello"'),)
+    )
     return [
         completing(old),
         settling(old, failed()),
@@ -101,7 +103,7 @@ def _stale(world: World) -> tuple[list[Command[object]], str]:
         settling(old, MapExpanded(items=())),
         JobRelease(job=old.job, epoch=old.epoch),
         JobHeartbeat(attempts=(held,)),
-        attrs.evolve(completing(old), said=held.said, idempotency_key=None),
+        attrs.evolve(completing(old), outputs=held.outputs, idempotency_key=None),
         attrs.evolve(completing(old), epoch=3),
         attrs.evolve(completing(old), epoch=0),
         attrs.evolve(completing(old), epoch=2, namespace="other"),
@@ -263,7 +265,7 @@ def test_a_heartbeat_stores_what_attempts_say_and_names_those_that_are_lost(worl
     before = world.tables()
     answer = world.do(
         JobHeartbeat(
-            attempts=tuple(HeldAttempt(job=one.job, epoch=one.epoch, said=said) for one in (kept, lost))
+            attempts=tuple(HeldAttempt(job=one.job, epoch=one.epoch, outputs=said) for one in (kept, lost))
         )
     )
     after = world.tables()
@@ -292,7 +294,9 @@ def test_a_settle_stores_what_the_attempt_said_last(world: World, how: str) -> N
     world.create()
     attempt = world.claim_one(world.open())
     outcome = failed() if how == "failed" else Completed(output=payload(1))
-    world.do(attrs.evolve(settling(attempt, outcome), said=(AttemptOutput(kind="log", at=9, data='"bye"'),)))
+    world.do(
+        attrs.evolve(settling(attempt, outcome), outputs=(AttemptOutput(kind="log", at=9, data='"bye"'),))
+    )
 
     (note,) = world.tables().notes.values()
     assert (note.run, note.job, note.epoch, note.at, note.data) == (attempt.run, 1, 1, 9, '"bye"')

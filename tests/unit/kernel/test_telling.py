@@ -5,6 +5,8 @@ import pytest
 
 from holdfast.kernel.commands import (
     Attempt,
+    ChannelMessage,
+    ChildMessage,
     ChildRunStarted,
     Completed,
     FunctionWaiting,
@@ -12,16 +14,18 @@ from holdfast.kernel.commands import (
     JobRecorded,
     Recorded,
     RunTerminate,
-    Sent,
-    Tells,
 )
 from holdfast.kernel.record import Recording, decided_again
 from holdfast.ports.records import JobState, RunStatus
 from tests.unit.kernel.world import World, payload, pipeline, stage
 
-SENT = Sent(channel="c", payload=payload("go"))
-TOLD = Recorded(type="child.signalled", call="2", site="a.py:7", tells=Tells(run_id="x/1", signal=SENT))
-CANCEL = Recorded(type="child.cancelling", call="3", tells=Tells(run_id="x/1", reason="enough"))
+SENT = ChannelMessage(channel="c", payload=payload("go"))
+TOLD = Recorded(
+    type="child.signalled", call="2", site="a.py:7", child_message=ChildMessage(run_id="x/1", signal=SENT)
+)
+CANCEL = Recorded(
+    type="child.cancelling", call="3", child_message=ChildMessage(run_id="x/1", reason="enough")
+)
 
 
 def family(kind: str = "function", recordings: list[Recording] | None = None) -> tuple[World, Attempt]:
@@ -105,10 +109,10 @@ def test_what_can_not_be_told_is_noted(kind: str, why: str) -> None:
 
 def test_of_a_run_that_is_gone_it_is_noted() -> None:
     world, attempt = family()
-    gone = attrs.evolve(TOLD, tells=Tells(run_id="nobody", signal=SENT))
+    gone = attrs.evolve(TOLD, child_message=ChildMessage(run_id="nobody", signal=SENT))
     record(world, attempt, gone, seen=2)
     assert "it is not there any more" in (world.history()[-1].data or "")
-    record(world, attempt, attrs.evolve(CANCEL, tells=Tells(run_id="nobody")), seen=2)
+    record(world, attempt, attrs.evolve(CANCEL, child_message=ChildMessage(run_id="nobody")), seen=2)
     assert world.events()[-1] == "child.cancelling"
     world.settle(attempt, Completed(output=payload(1)))
 
