@@ -46,14 +46,14 @@ class AttemptAiLog:
         payloads: Payloads,
         place: Place,
         clock: Clock,
-        say: Callable[[AiCallOutput], None],
+        report: Callable[[AiCallOutput], None],
         job: JobKey,
     ) -> None:
         self._settings = settings
         self._payloads = payloads
         self._place = place
         self._clock = clock
-        self._say = say
+        self._report = report
         self._count = count(1)
         self._job = job
 
@@ -68,7 +68,7 @@ class AttemptAiLog:
     def record(self, topic: str, model: str, options: AiCallOptions, /) -> None:
         """See `AiLog.record`."""
         duration = length_of(options.get("duration"))
-        said = AiCallOutput(
+        output = AiCallOutput(
             # In the order of the calls, also of those of one instant.
             id=f"{next(self._count):08}{self._attempt}",
             topic=topic,
@@ -85,7 +85,7 @@ class AttemptAiLog:
             error=self._error(options.get("error")),
             metadata=self._metadata(options.get("metadata")),
         )
-        self._say(said)
+        self._report(output)
 
     def _cost(self, model: str, options: AiCallOptions) -> int | None:
         cost = cost_units(options.get("cost"))

@@ -21,7 +21,7 @@ from holdfast.ports.said import Actor, Annotation, Scope
 _PAGE: Final = 200
 
 
-class SayOptions(TypedDict, total=False):
+class AnnotateOptions(TypedDict, total=False):
     """How something is said of a run.
 
     Attributes:
@@ -96,7 +96,7 @@ class AnnotationInfo:
     cursor: str
 
 
-_SAID: Final[Mapping[str, Wanted]] = {
+_OPTION_KINDS: Final[Mapping[str, Wanted]] = {
     "actor": an("an Actor(kind, id)", Actor).or_none,
     "reason": TEXT.or_none,
     "key": TEXT.or_none,
@@ -105,21 +105,21 @@ _SAID: Final[Mapping[str, Wanted]] = {
 }
 
 
-def named_values(said: Mapping[str, object]) -> tuple[NamedValue, ...]:
+def named_values(values: Mapping[str, object]) -> tuple[NamedValue, ...]:
     """Return what is said as commands have it. UnstorableValueError, InvalidCommandError."""
-    return tuple(NamedValue(name=name, value=encode(value, object)) for name, value in said.items())
+    return tuple(NamedValue(name=name, value=encode(value, object)) for name, value in values.items())
 
 
 def annotate_command(
-    namespace: str, run_id: str, said: Mapping[str, object], options: SayOptions
+    namespace: str, run_id: str, values: Mapping[str, object], options: AnnotateOptions
 ) -> RunAnnotate:
     """Return the command that says something of a run. InvalidArgumentError if an argument is of another kind."""
     given = cast("dict[str, object]", options)
-    check_names(given, SayOptions, "annotate")
-    check("annotate", an("a dict of what is said by names", Mapping), said=said)
-    for option, kind in _SAID.items():
+    check_names(given, AnnotateOptions, "annotate")
+    check("annotate", an("a dict of what is said by names", Mapping), said=values)
+    for option, kind in _OPTION_KINDS.items():
         check("annotate", kind, **{option: given.get(option)})
-    return RunAnnotate(namespace=namespace, run_id=run_id, annotations=named_values(said), **options)
+    return RunAnnotate(namespace=namespace, run_id=run_id, annotations=named_values(values), **options)
 
 
 def annotations_of(core: Core, run: str, options: AnnotationOptions) -> Iterator[AnnotationInfo]:
@@ -145,27 +145,27 @@ def _listed(
 ) -> Iterator[AnnotationInfo]:
     while left is None or left > 0:
         page = _PAGE if left is None else min(_PAGE, left)
-        said = core.stores.persistence.read(AnnotationsOf(run, which, after=after, limit=page))
-        yield from map(annotation_info, said)
-        if len(said) < page:
+        found = core.stores.persistence.read(AnnotationsOf(run, which, after=after, limit=page))
+        yield from map(annotation_info, found)
+        if len(found) < page:
             return
-        after, left = said[-1].place, None if left is None else left - page
+        after, left = found[-1].place, None if left is None else left - page
 
 
-def annotation_info(said: Annotation) -> AnnotationInfo:
+def annotation_info(annotation: Annotation) -> AnnotationInfo:
     """Return an annotation as users see it."""
     return AnnotationInfo(
-        name=said.name,
-        value=parse(said.value),
-        at=instant(said.at),
-        scope=said.scope,
-        stage=said.node,
-        item=said.item,
-        actor=Actor(said.actor_kind, said.actor_id, said.actor_version),
-        reason=said.reason,
-        key=said.key,
-        epoch=said.epoch,
-        cursor=said.place.text,
+        name=annotation.name,
+        value=parse(annotation.value),
+        at=instant(annotation.at),
+        scope=annotation.scope,
+        stage=annotation.node,
+        item=annotation.item,
+        actor=Actor(annotation.actor_kind, annotation.actor_id, annotation.actor_version),
+        reason=annotation.reason,
+        key=annotation.key,
+        epoch=annotation.epoch,
+        cursor=annotation.place.text,
     )
 
 

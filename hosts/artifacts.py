@@ -71,22 +71,22 @@ class AttemptArtifacts:
             raise NoBlobStoreError(name)
         sha256 = hashlib.sha256(data).hexdigest()
         key = self._place.key(sha256)
-        said = ArtifactOutput(name=name, content_type=content_type, size=len(data), sha256=sha256, blob=key)
+        output = ArtifactOutput(name=name, content_type=content_type, size=len(data), sha256=sha256, blob=key)
         if name not in self.put_so_far and len(self.put_so_far) >= ARTIFACTS_MAX:
             raise InvalidCommandError(f"an attempt puts up to {ARTIFACTS_MAX} artifacts")
         self._payloads.blobs.put(key, data)
-        self.put_so_far[name] = said
+        self.put_so_far[name] = output
 
     def get(self, name: str, /, *, stage: str | None = None, item: int | None = None) -> bytes:
         """See `StageArtifacts.get`."""
-        check_asked("get", name, stage, item)
+        check_artifact_query("get", name, stage, item)
         own = self.put_so_far.get(name) if stage in {None, self._place.stage} and item is None else None
         if own is not None:
             return _bytes(self._payloads, own.blob, own.sha256)
         return artifact_bytes(self._persistence, self._payloads, self._run, self._kept, name, stage, item)
 
 
-def check_asked(where: str, name: object, stage: object, item: object) -> None:
+def check_artifact_query(where: str, name: object, stage: object, item: object) -> None:
     """Raise InvalidArgumentError if these are not what an artifact can be asked for by."""
     check(where, TEXT, name=name)
     check(where, TEXT.or_none, stage=stage)

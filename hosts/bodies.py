@@ -11,7 +11,7 @@ import attrs
 from holdfast.hosts.ai_log import AiSettings
 from holdfast.hosts.failures import MESSAGE_MAX, failure_of, timeout_failure, total_failure
 from holdfast.hosts.functions.cache import FunctionCache
-from holdfast.hosts.functions.news import RunNews
+from holdfast.hosts.functions.news import RunListeners
 from holdfast.hosts.inputs import NOTHING_KNOWN, Inputs, Known, Work
 from holdfast.hosts.interceptors import BodyCall, BodyInterceptor
 from holdfast.hosts.payloads import Payloads, Place
@@ -55,17 +55,17 @@ from holdfast.ports.said import Actor
 
 _log = logging.getLogger("holdfast.worker")
 
-_DEBTS: Final = (JobKind.CANCEL, JobKind.WORKFLOW)
+_NEVER_BLOCKING: Final = (JobKind.CANCEL, JobKind.WORKFLOW)
 """The kinds of jobs that do not block a run by what they are given: it may have ended; or they say so themselves."""
 
-_UNTOLD: Final = {JobKind.POLL: "the check", JobKind.CANCEL: "the attempt to cancel external work"}
+_UNRECORDED: Final = {JobKind.POLL: "the check", JobKind.CANCEL: "the attempt to cancel external work"}
 """What failed attempts are called in the log that leave no row in the history."""
 
 External: TypeAlias = ExternalStage[Any, Any, Any, Any]
 
 
 @frozen
-class Given:
+class BodyResult:
     """What a function gave: an outcome, or the text of a value that is to be stored, and how it was suspended."""
 
     outcome: Outcome | None
@@ -88,7 +88,7 @@ class Parts:
     persistence: Persistence
     clock: Clock
     trusted_now: Callable[[], Micros]
-    news: RunNews = attrs.field(factory=RunNews)
+    run_notifier: RunListeners = attrs.field(factory=RunListeners)
     park_after: Micros = 1_000_000
     drive_for: Micros | None = None
     is_leaving: Callable[[], bool] = lambda: False
@@ -301,48 +301,48 @@ class Body:
         what = f"the input of stage {self.attempt.node!r}"
         return workflow.input_text(decode_recorded(text, workflow.input_type, what))
 
-    def given(self, value: object) -> Given:
+    def encoded_result(self, value: object) -> BodyResult:
         """Return what the function gave, ready to be stored. Raises what a user's class does when it is encoded."""
         if self.test is not None:
             if not isinstance(value, bool):
                 raise InvalidValueError(f"what the test of {self.attempt.node!r} said", ("$: it is no bool",))
-            return Given(ConditionEvaluated(passed=value))
+            return BodyResult(ConditionEvaluated(passed=value))
         if self.attempt.kind is JobKind.CANCEL:
-            return Given(Cancelled())
+            return BodyResult(Cancelled())
         if isinstance(value, NotYet) and self.attempt.kind is JobKind.POLL:
-            return Given(CheckedNotYet(check_after=_micros(value.check_after)))
+            return BodyResult(CheckedNotYet(check_after=_micros(value.check_after)))
         external = _external(self.stage)
         if external is not None and self.attempt.kind is JobKind.STAGE:
-            return self._handed_on(external, value)
-        return Given(None, encode(value, self.stage.output_type))
+            return self._external_result(external, value)
+        return BodyResult(None, encode(value, self.stage.output_type))
 
-    def _handed_on(self, stage: External, value: object) -> Given:
+    def _external_result(self, stage: External, value: object) -> BodyResult:
         if not isinstance(value, Suspended):
             problem = f"$: it is {type(value).__name__}, and neither suspend(...) nor finished(...)"
             raise InvalidValueError(f"what {stage.name!r} gave", (problem,))
-        told = cast("Suspended[object, object]", value)
-        if told.is_finished:
-            return Given(None, encode(told.value, stage.output_type))
-        return Given(None, encode(told.state, stage.state_type), told)
+        suspended = cast("Suspended[object, object]", value)
+        if suspended.is_finished:
+            return BodyResult(None, encode(suspended.value, stage.output_type))
+        return BodyResult(None, encode(suspended.state, stage.state_type), suspended)
 
-    def stored(self, given: Given) -> Outcome:
+    def stored(self, result: BodyResult) -> Outcome:
         """Return the outcome of a body that gave this. Stores it if it is large."""
-        if given.outcome is not None:
-            return given.outcome
-        payload = self.payloads.put(given.text, self.place)
-        told = given.suspended
-        if told is None:
+        if result.outcome is not None:
+            return result.outcome
+        payload = self.payloads.put(result.text, self.place)
+        suspended = result.suspended
+        if suspended is None:
             return Completed(output=payload)
         return JobSuspended(
             state=payload,
-            check_after=_micros(told.check_after) or 1,
-            give_up_at=None if told.give_up_at is None else micros(told.give_up_at),
-            key=told.key or idempotency_key(self.attempt),
+            check_after=_micros(suspended.check_after) or 1,
+            give_up_at=None if suspended.give_up_at is None else micros(suspended.give_up_at),
+            key=suspended.key or idempotency_key(self.attempt),
         )
 
     def failed(self, error: BaseException) -> Outcome:
         """Return the outcome of a body that raised `error`."""
-        if isinstance(error, UnreadableInputError) and self.attempt.kind not in _DEBTS:
+        if isinstance(error, UnreadableInputError) and self.attempt.kind not in _NEVER_BLOCKING:
             run = self.work.run
             _log.warning("run %s of %s is blocked: %s", run.id, run.workflow, error)
             return Blocked(failure=Failure(code=error.code, message=str(error)[:MESSAGE_MAX]))
@@ -354,7 +354,7 @@ class Body:
         return self._failed(failure_of(error, stage, self._plan))
 
     def _failed(self, failure: Failure) -> Outcome:
-        what = _UNTOLD.get(self.attempt.kind)
+        what = _UNRECORDED.get(self.attempt.kind)
         if what is not None and failure.retryable:
             # It leaves no row in the history, which a check that fails for days would fill.
             self.runtime.log(f"{what} failed: {failure.type}: {failure.message}", {})
@@ -384,7 +384,7 @@ class Body:
             outcome=outcome,
             started_at=self.started_at,
             host=self.host,
-            outputs=self.runtime.take_said(at_end=True),
+            outputs=self.runtime.take_outputs(at_end=True),
             # Those of a failed attempt are dropped: what it was about to do has not happened.
             events=self.runtime.published if isinstance(outcome, Completed) else (),
             received=self.runtime.received,
@@ -441,7 +441,7 @@ class Bodies:
         """Gives what is called in place of a body. For tests, in which something stands for what can't be called."""
         self._ai = ai
         self._parts = Parts(kernel, persistence, clock, trusted_now)
-        self.news = self._parts.news
+        self.run_notifier = self._parts.run_notifier
         self._registry = registry
         self._persistence = persistence
         self._inputs = inputs

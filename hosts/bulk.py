@@ -96,25 +96,25 @@ class Action:
 
     name: str
     of: frozenset[RunStatus]
-    unless_told: frozenset[RunStatus]
+    default_statuses: frozenset[RunStatus]
     at_once: int = AT_ONCE
 
 
-CANCEL: Final = Action(name="cancel", of=ACTIVE, unless_told=ACTIVE)
-TERMINATE: Final = Action(name="terminate", of=ACTIVE, unless_told=ACTIVE)
+CANCEL: Final = Action(name="cancel", of=ACTIVE, default_statuses=ACTIVE)
+TERMINATE: Final = Action(name="terminate", of=ACTIVE, default_statuses=ACTIVE)
 _CAN_PAUSE: Final = ACTIVE - {RunStatus.PAUSED, RunStatus.CANCELLING}
-PAUSE: Final = Action(name="pause", of=_CAN_PAUSE, unless_told=_CAN_PAUSE)
+PAUSE: Final = Action(name="pause", of=_CAN_PAUSE, default_statuses=_CAN_PAUSE)
 # What is blocked needs somebody who has looked: it is resumed when it is asked for.
-RESUME: Final = Action(name="resume", of=HELD, unless_told=frozenset({RunStatus.PAUSED}))
+RESUME: Final = Action(name="resume", of=HELD, default_statuses=frozenset({RunStatus.PAUSED}))
 RERUN: Final = Action(
     name="run again",
     of=frozenset(RunStatus),
-    unless_told=frozenset({RunStatus.FAILED}),
+    default_statuses=frozenset({RunStatus.FAILED}),
     at_once=RERUNS_AT_ONCE,
 )
 
 
-REMOVE: Final = Action(name="remove", of=TERMINAL, unless_told=TERMINAL, at_once=REMOVALS_AT_ONCE)
+REMOVE: Final = Action(name="remove", of=TERMINAL, default_statuses=TERMINAL, at_once=REMOVALS_AT_ONCE)
 
 
 def chosen_runs(core: Core, action: Action, options: FilterOptions, where: str) -> RunFilter:
@@ -124,11 +124,11 @@ def chosen_runs(core: Core, action: Action, options: FilterOptions, where: str) 
     InvalidFilterError if there can be none.
     """
     which = run_filter(core.namespace, options, where)
-    statuses = (which.statuses & action.of) if which.statuses else action.unless_told
+    statuses = (which.statuses & action.of) if which.statuses else action.default_statuses
     if not statuses:
-        said = " or ".join(sorted(which.statuses))
+        requested = " or ".join(sorted(which.statuses))
         possible = ", ".join(sorted(action.of))
-        raise InvalidFilterError("status", f"is {said}; to {action.name} a run, it must be {possible}")
+        raise InvalidFilterError("status", f"is {requested}; to {action.name} a run, it must be {possible}")
     core.connect()
     now = micros(core.clock.now()) + 1
     before = now if which.created_before is None else min(now, which.created_before)
@@ -142,7 +142,7 @@ def act_on_all(
     command: Callable[[Run], ManyCommand],
     *,
     limit: int | None = None,
-    told: Callable[[BulkResult], None] = lambda _: None,
+    on_page: Callable[[BulkResult], None] = lambda _: None,
 ) -> BulkResult:
     """Do something to all these runs, oldest first, and return what became of them.
 
@@ -153,7 +153,7 @@ def act_on_all(
         answers: list[Answer] = list(core.kernel.dispatch_many([command(run) for run in page]))
         core.follow_up(*answers)
         result = result.with_page(page, answers)
-        told(result)
+        on_page(result)
     return result
 
 

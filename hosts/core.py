@@ -67,7 +67,7 @@ CLOCK_AGE_MAX: Final = 10.0
 CLOCK_BEHIND_MAX: Final = 0.25
 """Seconds by which a host's clock may be behind the store's after it was synced, if the store answers in time."""
 
-CLOCK_ASKS_MAX: Final = 3
+CLOCK_READS_MAX: Final = 3
 """How often a store is asked that is slow to answer: hosts must not wait for their clocks only."""
 
 
@@ -179,9 +179,9 @@ class Core:
         """What tells runs of the ends of others."""
         return Endings(self.inputs, self.payloads)
 
-    def tell_ends(self) -> int:
+    def deliver_ends(self) -> int:
         """Tell runs of the ends of others that they wait for, or are children of; return how many ends."""
-        return self.endings.tell(self.kernel)
+        return self.endings.deliver_all(self.kernel)
 
     def open(self) -> None:
         """Connect; also again, after `close`. It is to be closed as often as it was opened."""
@@ -221,10 +221,10 @@ class Core:
         A machine that stands still meanwhile has a monotonic clock that does so, too; its wall clock goes on.
         """
         machine = self.stores.clock
-        for _ in range(CLOCK_ASKS_MAX):
-            asked_at, wall_at = machine.monotonic(), machine.now()
+        for _ in range(CLOCK_READS_MAX):
+            read_at, wall_at = machine.monotonic(), machine.now()
             time = self.stores.persistence.read(StoreTime())
-            took = max(machine.monotonic() - asked_at, (machine.now() - wall_at).total_seconds())
+            took = max(machine.monotonic() - read_at, (machine.now() - wall_at).total_seconds())
             self.clock.sync(time, took=took)
             if self.clock.behind_by <= CLOCK_BEHIND_MAX:
                 return
@@ -301,7 +301,7 @@ class Core:
                 at for reply in admitted if isinstance(reply, JobsAdmitted) for at in reply.wakes_at
             )
             if any(getattr(reply, "owes", False) for reply in replies):
-                self.tell_ends()
+                self.deliver_ends()
         except HoldfastError as error:
             _log.warning("what follows from a command is left to maintenance: %s", error)
         for reply in replies:

@@ -9,10 +9,10 @@ import attrs
 from holdfast.hosts.core import Core
 from holdfast.hosts.examining import Examiner, Page, Part
 from holdfast.hosts.findings import (
-    MENDED_BY_COMMAND,
-    MENDED_BY_MAINTENANCE,
-    NOT_TO_BE_MENDED,
+    NOT_REPAIRABLE,
     REPAIR,
+    REPAIRED_BY_COMMAND,
+    REPAIRED_BY_MAINTENANCE,
     Diagnosis,
     Finding,
     Notebook,
@@ -174,9 +174,9 @@ class _Examination:
             runs |= {run.key: run for run in again.runs}
             seen = _by_place(again.violations(late_before=self._late_before))
             found |= {place: what for place, what in seen.items() if place in first}
-        hopeless = {where for code, where in found if code in NOT_TO_BE_MENDED}
+        hopeless = {where for code, where in found if code in NOT_REPAIRABLE}
         in_reach = {place for place in found if _is_in_reach(place, hopeless)}
-        left = self._mend(in_reach, found) if self._repair and in_reach else found.keys()
+        left = self._repair_found(in_reach, found) if self._repair and in_reach else found.keys()
         for place in sorted(found, key=lambda one: (one[1], one[0])):
             code, where = place
             mendable = place in in_reach and not self._repair
@@ -185,16 +185,16 @@ class _Examination:
             what = "; ".join(found[place])
             self._notebook.add(of_run(code, what, runs[where], advice=advice, repaired=is_repaired))
 
-    def _mend(
+    def _repair_found(
         self, in_reach: Iterable[tuple[str, str]], found: Iterable[tuple[str, str]]
     ) -> set[tuple[str, str]]:
         """Repair what can be repaired, and return what is wrong then."""
-        named = {where for code, where in in_reach if code in MENDED_BY_COMMAND}
+        named = {where for code, where in in_reach if code in REPAIRED_BY_COMMAND}
         repairs = [repair for part in self._examiner.again(named) for repair in _repairs(part)]
         answers = [answer for repair in repairs for answer in self._core.kernel.dispatch_many((repair,))]
         if any(not isinstance(answer, CommandError) and answer.has_deliveries for answer in answers):
-            self._core.tell_ends()
-        if not self._is_maintained and any(code in MENDED_BY_MAINTENANCE for code, _ in in_reach):
+            self._core.deliver_ends()
+        if not self._is_maintained and any(code in REPAIRED_BY_MAINTENANCE for code, _ in in_reach):
             self._maintain()
         return {
             place
@@ -354,7 +354,7 @@ def _repairs(part: Part) -> Iterator[RunRepair]:
 
 def _is_in_reach(place: tuple[str, str], hopeless: set[str]) -> bool:
     code, where = place
-    return code in MENDED_BY_MAINTENANCE or (code in MENDED_BY_COMMAND and where not in hopeless)
+    return code in REPAIRED_BY_MAINTENANCE or (code in REPAIRED_BY_COMMAND and where not in hopeless)
 
 
 def _schema_finding(core: Core) -> Finding | None:

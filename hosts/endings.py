@@ -29,31 +29,31 @@ class Endings:
         self._inputs = inputs
         self._payloads = payloads
 
-    def tell(self, kernel: Kernel) -> int:
+    def deliver_all(self, kernel: Kernel) -> int:
         """Tell until nothing is owed, or nothing of it can be told; return how much was."""
-        told = since = 0
+        delivered = since = 0
         stuck: set[JobKey] = set()  # what can't be told now holds up nothing else
         after: JobKey | None = None
-        while (owed := kernel.persistence.read(OwedJobs(AT_ONCE, after))) or (after and since):
-            if not owed:
+        while (pending := kernel.persistence.read(OwedJobs(AT_ONCE, after))) or (after and since):
+            if not pending:
                 after, since = None, 0  # who was told may have ended by it
                 continue
-            left = [job for job in owed if job.key not in stuck]
-            done = self._tell(kernel, left) if left else set[JobKey]()
+            left = [job for job in pending if job.key not in stuck]
+            done = self._deliver(kernel, left) if left else set[JobKey]()
             stuck.update(job.key for job in left if job.key not in done)
-            if len(done) < len(owed):
-                after = owed[-1].key
-            told, since = told + len(done), since + len(done)
-        return told
+            if len(done) < len(pending):
+                after = pending[-1].key
+            delivered, since = delivered + len(done), since + len(done)
+        return delivered
 
-    def _tell(self, kernel: Kernel, owed: Sequence[Job]) -> set[JobKey]:
+    def _deliver(self, kernel: Kernel, pending: Sequence[Job]) -> set[JobKey]:
         """Tell what these jobs owe, and return those that owe nothing any more."""
         runs = {
             run.key: run
-            for run in kernel.persistence.read(RunsByKey(tuple(sorted({job.run for job in owed}))))
+            for run in kernel.persistence.read(RunsByKey(tuple(sorted({job.run for job in pending}))))
         }
         commands: list[RunDeliver] = []
-        ends = [(job, runs[job.run], _parent(job)) for job in owed if job.run in runs]
+        ends = [(job, runs[job.run], _parent(job)) for job in pending if job.run in runs]
         values = self._inputs.values(
             tuple(
                 dict.fromkeys(
@@ -73,7 +73,7 @@ class Endings:
                 commands.append(self._end(job, run, parent, values))
             except Exception as error:  # noqa: BLE001  # whatever a blob store raises, it is this end's trouble alone
                 _log.error("what run %s owes can't be delivered yet: %s", run.id, error)
-        told: set[JobKey] = set()
+        delivered: set[JobKey] = set()
         answers = kernel.dispatch_many(commands)
         for namespace in sorted({command.namespace for command in commands}):
             kernel.admit(namespace, answers)
@@ -81,8 +81,8 @@ class Endings:
             if isinstance(answer, CommandError):
                 _log.error("what job %s owes can't be delivered yet: %s", command.job, answer)
             else:
-                told.add(job_key(command.job))
-        return told
+                delivered.add(job_key(command.job))
+        return delivered
 
     def _end(self, job: Job, run: Run, parent: str | None, values: Values) -> RunDeliver:
         """Return the command that tells of an end, with what the child gave as a value of its parent's.

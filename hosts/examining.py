@@ -114,12 +114,12 @@ class Examiner:
 
     def _part(self, whole: Sequence[WholeRun]) -> Part:
         judged = [one.run for one in whole]
-        kin = self._kin(whole)
+        related = self._related_runs(whole)
         # Of generations before only what they gave is looked at, by those that keep something of it.
         kept = {run.rerun_of for run in judged if run.inherited is not None}
-        with_rows = [*judged, *(one.run for one in kin if one.run.key in kept)]
-        runs = {one.run.key: one.run for one in (*whole, *kin)}
-        jobs = {one.run.key: {job.number: job for job in one.jobs} for one in (*whole, *kin)}
+        with_rows = [*judged, *(one.run for one in related if one.run.key in kept)]
+        runs = {one.run.key: one.run for one in (*whole, *related)}
+        jobs = {one.run.key: {job.number: job for job in one.jobs} for one in (*whole, *related)}
         snapshot = Snapshot(
             runs=runs,
             jobs=jobs,
@@ -129,7 +129,7 @@ class Examiner:
         )
         return Part(runs=judged, snapshot=snapshot)
 
-    def _kin(self, whole: Sequence[WholeRun]) -> Sequence[WholeRun]:
+    def _related_runs(self, whole: Sequence[WholeRun]) -> Sequence[WholeRun]:
         wanted = [(one.run.name, "") for one in whole if one.run.status not in TERMINAL]
         wanted += [
             (RunName(job.namespace, job.waiting_for or ""), job.key.text)

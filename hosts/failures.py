@@ -108,21 +108,21 @@ def _treatment_of(error: BaseException, stage: Stage[Any, object], plan: StagePl
 def _by_class(kind: type[BaseException], stage: Stage[Any, object], plan: StagePlan) -> _Treatment:
     """Return what the class says that is nearest to this one. A rule that the plan lacks is none."""
     hopeless = issubclass(kind, _NEVER_AGAIN)
-    said = stage.treatment(kind)
-    if said is None or stage.retry is None or (hopeless and not issubclass(said, _NEVER_AGAIN)):
+    error_class = stage.treatment(kind)
+    if error_class is None or stage.retry is None or (hopeless and not issubclass(error_class, _NEVER_AGAIN)):
         return _Treatment(final=hopeless)
-    if said in stage.retry.give_up_on:
+    if error_class in stage.retry.give_up_on:
         return _Treatment(final=True)
-    return _Treatment(rule=_rule_for(said, list(stage.retry.by_error), plan))
+    return _Treatment(rule=_rule_for(error_class, list(stage.retry.by_error), plan))
 
 
-def _rule_for(said: type[Exception], known: list[type[Exception]], plan: StagePlan) -> int | None:
+def _rule_for(error_class: type[Exception], known: list[type[Exception]], plan: StagePlan) -> int | None:
     """Return which rule of the plan is for this class. The run may follow a plan that is older than the code."""
     names = [rule.error for rule in plan.retry_rules]
-    place = known.index(said)
+    place = known.index(error_class)
     if names == [rule_name(each) for each in known]:
         return place
-    return names.index(rule_name(said)) if rule_name(said) in names else None
+    return names.index(rule_name(error_class)) if rule_name(error_class) in names else None
 
 
 def _wait(wait: timedelta) -> Micros:

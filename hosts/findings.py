@@ -38,11 +38,11 @@ _ADVICE: Final[Mapping[str, str]] = {
     "sink": "Look at what takes its events, and whether workers are started with it; `holdfast sink list` tells more.",
     "schema": "`holdfast db upgrade` brings the tables up to date. Nothing else was looked at.",
 }
-MENDED_BY_COMMAND: Final = frozenset({"S4", "S5", "S7", "S8", "S9", "C2"})
+REPAIRED_BY_COMMAND: Final = frozenset({"S4", "S5", "S7", "S8", "S9", "C2"})
 """What the command `run.repair` may put right: what its plan and its history say of a run."""
-NOT_TO_BE_MENDED: Final = frozenset({"O1", "S6", "C1"})
+NOT_REPAIRABLE: Final = frozenset({"O1", "S6", "C1"})
 """What is said of a history that nothing can be put right by."""
-MENDED_BY_MAINTENANCE: Final = frozenset({"T3", "L1"})
+REPAIRED_BY_MAINTENANCE: Final = frozenset({"T3", "L1"})
 
 
 @attrs.frozen(kw_only=True)

@@ -74,7 +74,7 @@ class Flusher:
         self._sweep_after: str = ""
         self._began: Micros | None = None
         self._hurry = False
-        self._told_of: set[str] = set()
+        self._logged_unknown: set[str] = set()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -118,9 +118,9 @@ class Flusher:
         if not leased.streams:
             return Flushed()
         delivery = Delivery()
-        telling = _Telling(self._core, name, leased, delivery)
+        settling = _Settling(self._core, name, leased, delivery)
         untouched = [stream.run for stream in leased.streams]
-        told_at = began
+        settled_at = began
 
         def may_go_on() -> bool:
             return clock.monotonic() < until and keep_on()
@@ -131,18 +131,20 @@ class Flusher:
                     break
                 if delivery.took and clock.monotonic() >= began + FLUSH_SECONDS:
                     break
-                if clock.monotonic() >= told_at + SETTLE_AFTER:
-                    telling.tell()
-                    told_at = clock.monotonic()
+                if clock.monotonic() >= settled_at + SETTLE_AFTER:
+                    settling.settle_new()
+                    settled_at = clock.monotonic()
                 pending = self._readable_pending(leased, group, delivery)
                 del untouched[: len(group)]
                 deliver(self._sinks[name], pending, delivery, failing=leased.failing, may_go_on=may_go_on)
         finally:
             delivery.untouched += untouched
-            settled = telling.tell_all()
-        return self._told(name, leased, delivery, settled)
+            settled = settling.settle_all()
+        return self._flushed(name, leased, delivery, settled)
 
-    def _told(self, name: str, leased: OutboxFlushed, delivery: Delivery, settled: OutboxSettled) -> Flushed:
+    def _flushed(
+        self, name: str, leased: OutboxFlushed, delivery: Delivery, settled: OutboxSettled
+    ) -> Flushed:
         numbers = {one.run: one for one in delivery.refused}
         ids = self._ids(settled.dead_lettered)
         for run in settled.dead_lettered:
@@ -208,9 +210,9 @@ class Flusher:
         runs = {run.key: run for run in persistence.read(RunsByKey(tuple(one.run for one in streams)))}
         return [_pending_of(one, rows.get(one.run, []), runs.get(one.run), leased.types) for one in streams]
 
-    def _tell_of_unknown(self, sinks: tuple[str, ...]) -> None:
+    def _log_unknown(self, sinks: tuple[str, ...]) -> None:
         """Log, once for each, which sinks get nothing because nobody has registered them."""
-        for name in sorted({*sinks} - self._told_of):
+        for name in sorted({*sinks} - self._logged_unknown):
             _log.warning(
                 "no sink %r is registered in the namespace %r, so it gets no events: `holdfast sink add %s`, or "
                 "register_sink of the engine, registers it",
@@ -218,7 +220,7 @@ class Flusher:
                 self._core.namespace,
                 name,
             )
-        self._told_of = {*sinks}
+        self._logged_unknown = {*sinks}
 
     def _sweep(self) -> None:
         """Walk on over the runs: a page, or, if a sink is new, a good part of the way at once, from the start."""
@@ -233,7 +235,7 @@ class Flusher:
                     after=self._sweep_after,
                 )
             )
-            self._tell_of_unknown(swept.unknown)
+            self._log_unknown(swept.unknown)
             if swept.healed:
                 _log.info("%s runs had events that no sink had heard of", swept.healed)
             following: str | None = swept.next
@@ -247,7 +249,7 @@ class Flusher:
 
 
 @attrs.define
-class _Telling:
+class _Settling:
     """Says in the store, a portion at a time, how far a delivery went. What was said once is not said again."""
 
     core: Core
@@ -258,12 +260,12 @@ class _Telling:
     refused: int = 0
     so_far: OutboxSettled = attrs.field(factory=OutboxSettled)
 
-    def tell(self) -> None:
+    def settle_new(self) -> None:
         """Say what is new, if anything is."""
         if len(self.delivery.delivered) > self.delivered or len(self.delivery.refused) > self.refused:
             self._settle((), None)
 
-    def tell_all(self) -> OutboxSettled:
+    def settle_all(self) -> OutboxSettled:
         """Say the rest, give back what is left, and return what became of all."""
         self._settle(tuple(self.delivery.untouched), self.delivery.error)
         return self.so_far

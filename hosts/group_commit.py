@@ -32,7 +32,7 @@ def _locked() -> threading.Lock:
 @attrs.define(eq=False)
 class _One:
     command: Command[Any]
-    stirred: threading.Lock = attrs.field(factory=_locked)
+    woken: threading.Lock = attrs.field(factory=_locked)
     """Free once it has an answer, or is to be sent by whoever waits for it. An event takes several times as long."""
     sends: bool = False
     """Whether its thread is to send it, with others that wait by then."""
@@ -70,7 +70,7 @@ class GroupCommit:
                 one.sends = True
             else:
                 self._waiting.append(one)
-                self._hand_over()
+                self._wake_sender()
         if not one.sends:
             self._wait(one)
         if one.sends:
@@ -83,13 +83,13 @@ class GroupCommit:
 
     def _wait(self, one: _One) -> None:
         try:
-            one.stirred.acquire()
+            one.woken.acquire()
         except BaseException:  # Ctrl-C
             with self._lock:
                 if one.sends:
                     self._under_way -= 1
                     self._is_called = False
-                    self._hand_over()
+                    self._wake_sender()
                 elif one in self._waiting:
                     self._waiting.remove(one)
             raise
@@ -101,7 +101,7 @@ class GroupCommit:
             batch = (one, *others)
             self._last_size = len(batch)
             self._is_called = False
-            self._hand_over()
+            self._wake_sender()
         try:
             answers = self._dispatch_many([each.command for each in batch])
             for each, answer in zip(batch, answers, strict=True):
@@ -111,12 +111,12 @@ class GroupCommit:
                 each.error = error
         # First those who have an answer: what they come with next may go along with what is sent next.
         for each in others:
-            each.stirred.release()
+            each.woken.release()
         with self._lock:
             self._under_way -= 1
-            self._hand_over()
+            self._wake_sender()
 
-    def _hand_over(self) -> None:
+    def _wake_sender(self) -> None:
         """If it is time, have the thread of the first that waits send it, with those that wait then. With the lock."""
         enough = 1 if not self._under_way else self._last_size
         if not self._is_called and self._under_way < UNDER_WAY_MAX and len(self._waiting) >= enough:
@@ -124,4 +124,4 @@ class GroupCommit:
             self._is_called = True
             first = self._waiting.popleft()
             first.sends = True
-            first.stirred.release()
+            first.woken.release()

@@ -10,9 +10,9 @@ from typing_extensions import TypeForm, TypeVar
 
 from holdfast.hosts.ai import AiCallFilter, AiCallInfo, AiTotals
 from holdfast.hosts.annotating import (
+    AnnotateOptions,
     AnnotationInfo,
     AnnotationOptions,
-    SayOptions,
 )
 from holdfast.hosts.artifacts import ArtifactInfo
 from holdfast.hosts.core import Core
@@ -98,7 +98,9 @@ class RunHandle(Generic[Out]):
         """Return all that the run was given and that has happened to it. See `SyncRunHandle.export_history`."""
         return await in_thread(partial(self._sync.export_history, generation=generation))
 
-    async def annotate(self, said: Mapping[str, object], /, **options: Unpack[SayOptions]) -> RunAnnotated:
+    async def annotate(
+        self, said: Mapping[str, object], /, **options: Unpack[AnnotateOptions]
+    ) -> RunAnnotated:
         """Say something of the run. See `SyncRunHandle.annotate`."""
         return await in_thread(partial(self._sync.annotate, said, **options))
 
@@ -174,8 +176,8 @@ class RunHandle(Generic[Out]):
     ) -> T:
         """Have the run change what it exposes: `await run.update(Board.move_to("e4"))`. See `SyncRunHandle.update`."""
         seconds = seconds_of(timeout, "update")
-        ask = partial(self._sync.ask_update, call, idempotency_key=idempotency_key)
-        reply = await in_thread(ask)
+        send = partial(self._sync.ask_update, call, idempotency_key=idempotency_key)
+        reply = await in_thread(send)
         try:
             with anyio.fail_after(seconds):
                 while (text := await in_thread(reply.look)) is None:

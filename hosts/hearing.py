@@ -168,31 +168,31 @@ def progress_of(core: Core, run: str) -> list[ProgressInfo]:
 
 def line_of(note: OutputRow) -> LogLine:
     """Return a note as a line of a log."""
-    said = cast("dict[str, object]", parse(note.data))
-    level = said.get("level")
+    content = cast("dict[str, object]", parse(note.data))
+    level = content.get("level")
     return LogLine(
         at=instant(note.at),
         level=level if level in LEVELS else "info",
-        message=str(said.get("message", "")),
-        fields=cast("dict[str, str | float | bool]", said.get("fields") or {}),
-        stage=cast("str | None", said.get("stage")),
-        item=cast("int | None", said.get("item")),
-        attempt=cast("int | None", said.get("attempt")),
+        message=str(content.get("message", "")),
+        fields=cast("dict[str, str | float | bool]", content.get("fields") or {}),
+        stage=cast("str | None", content.get("stage")),
+        item=cast("int | None", content.get("item")),
+        attempt=cast("int | None", content.get("attempt")),
         epoch=note.epoch,
         cursor=ListPlace(note.at, note.id).text,
     )
 
 
 def _progress(note: OutputRow) -> ProgressInfo:
-    said = cast("dict[str, object]", parse(note.data))
+    content = cast("dict[str, object]", parse(note.data))
     return ProgressInfo(
-        stage=cast("str | None", said.get("stage")),
-        item=cast("int | None", said.get("item")),
-        attempt=cast("int | None", said.get("attempt")),
+        stage=cast("str | None", content.get("stage")),
+        item=cast("int | None", content.get("item")),
+        attempt=cast("int | None", content.get("attempt")),
         epoch=note.epoch,
-        done=cast("float", said.get("done", 0)),
-        of=cast("float", said.get("of", 0)),
-        message=str(said.get("message", "")),
+        done=cast("float", content.get("done", 0)),
+        of=cast("float", content.get("of", 0)),
+        message=str(content.get("message", "")),
         at=instant(note.at),
     )
 

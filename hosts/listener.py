@@ -18,7 +18,7 @@ POLL_FLOOR: Final = 1.0
 """Seconds after which runs that are waited for are looked at, though nothing was heard."""
 
 _AT_ONCE: Final = 0.005
-REST: Final = 0.1
+IDLE_PAUSE: Final = 0.1
 _HINTS_AT_ONCE: Final = 200
 _WAITED_AT_ONCE: Final = 1_000
 
@@ -142,16 +142,16 @@ class Listener:
     def _listen(self) -> None:
         closed = self._closed  # that of a listener that is opened again is another
         while not closed.is_set():
-            if rest := self.listen_once():
-                closed.wait(rest)
+            if pause := self.listen_once():
+                closed.wait(pause)
 
     def listen_once(self) -> float:
         """Wait for what the transport says next, and pass it on; return for how many seconds to rest then."""
         try:
-            deliveries, rest = self._receive()
+            deliveries, pause = self._receive()
             if self._closed.is_set():
                 return 0.0
-            self._tell_workers(deliveries)
+            self._notify_workers(deliveries)
             if not deliveries or self._monotonic() - self._looked_at >= POLL_FLOOR:
                 # However much is heard: what was not heard must be made up for.
                 self._look()
@@ -166,7 +166,7 @@ class Listener:
         except Exception:  # noqa: BLE001  # a bug must not leave those waiting for ever who wait
             _log.exception("could not look for runs that ended")
             return POLL_FLOOR
-        return rest
+        return pause
 
     def _receive(self) -> tuple[Sequence[Delivery], float]:
         """Return what the transport says, and how long to rest then.
@@ -174,7 +174,7 @@ class Listener:
         Nothing is said while it can't be asked, and runs are looked at all the same: what it carries are hints. Nor is
         anything taken that is for those who run jobs, if nobody here does.
         """
-        asked_at = self._monotonic()
+        called_at = self._monotonic()
         with self._lock:
             if not self._workers and not tells_of_runs(self._transport):
                 return (), POLL_FLOOR
@@ -192,9 +192,9 @@ class Listener:
             _log.info("the transport is heard again")
         self._is_deaf = False
         # It does not wait: somebody else has closed it, say. That must not keep a processor busy.
-        return deliveries, REST if not deliveries and self._monotonic() - asked_at < _AT_ONCE else 0.0
+        return deliveries, IDLE_PAUSE if not deliveries and self._monotonic() - called_at < _AT_ONCE else 0.0
 
-    def _tell_workers(self, deliveries: Sequence[Delivery]) -> None:
+    def _notify_workers(self, deliveries: Sequence[Delivery]) -> None:
         runs = frozenset(delivery.hint.run for delivery in deliveries if isinstance(delivery.hint, RunHint))
         may_be_jobs = any(not isinstance(delivery.hint, RunHint) for delivery in deliveries)
         with self._lock:
@@ -208,14 +208,14 @@ class Listener:
     def _look(self, deliveries: Sequence[Delivery] = ()) -> None:
         """Give those who wait the runs that have ended: one question for all of them."""
         hinted = [delivery.hint for delivery in deliveries]
-        told = {hint.run for hint in hinted if isinstance(hint, RunHint)}
+        hinted_runs = {hint.run for hint in hinted if isinstance(hint, RunHint)}
         everything = not hinted or None in hinted
         with self._lock:
             for key in list(self._waiting):
                 self._waiting[key] = [one for one in self._waiting[key] if not one.future.cancelled()]
                 if not self._waiting[key]:
                     del self._waiting[key]
-            keys = [key for key in self._waiting if everything or key in told]
+            keys = [key for key in self._waiting if everything or key in hinted_runs]
         for start in range(0, len(keys), _WAITED_AT_ONCE):
             for run in self._persistence.read(RunsByKey(tuple(keys[start : start + _WAITED_AT_ONCE]))):
                 self._resolve(run)

@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 
 from holdfast.hosts.core import Core
-from holdfast.hosts.functions.mending import Mender
+from holdfast.hosts.functions.mending import BlockedRunResumer
 from holdfast.hosts.removing import Retention
 from holdfast.kernel.commands import (
     JobAdmit,
@@ -31,7 +31,7 @@ from holdfast.ports.clock import micros
 from holdfast.ports.errors import CommandError
 from holdfast.ports.records import Micros
 
-DUTY: Final = "maintenance"
+LEADER_LEASE: Final = "maintenance"
 WAKE_LIMIT: Final = 500
 REAP_LIMIT: Final = 500
 EXPIRE_LIMIT: Final = 500
@@ -39,7 +39,7 @@ ADMIT_LIMIT: Final = 500
 """Also how many concurrency keys are looked at in a round; the next one goes on from there."""
 REPAIR_LIMIT: Final = 500
 PRUNE_INTERVAL: Final = 600.0
-DUTY_SECONDS_MAX: Final = 15.0
+LEADER_SECONDS_MAX: Final = 15.0
 """How long a worker that is lost with the duty keeps others from doing it, however long its lease is."""
 
 KEPT_FOR: Final[Micros] = 7 * 86_400_000_000
@@ -95,32 +95,32 @@ class Maintenance:
             None if retention is None else Retention(core, retention // timedelta(microseconds=1))
         )
         # Whoever has the duty may be the worker that is lost: it must not keep it for longer than its session lasts.
-        self._lease = min(lease, DUTY_SECONDS_MAX)
+        self._lease = min(lease, LEADER_SECONDS_MAX)
         self._whole_lease = lease
         self._grace = round(lease / 10 * 1_000_000)
         self._clock_age_max = lease / 3
-        self._duty_until = 0.0
+        self._leader_until = 0.0
         self._repair_after = ""
         self._runs_after = ""
         self._jobs_after = ""
         self._prune_at = 0.0
-        self._mender = Mender(core)
+        self._resumer = BlockedRunResumer(core)
 
     def sweep(self, session: str) -> tuple[bool, tuple[Micros, ...]]:
         """Do a round if this session has the duty. What is blocked for want of code is looked at by each that has code.
 
         Return whether another should follow at once, and when jobs wake that wait under rate limits.
         """
-        self.mend()
-        if not self._has_duty(session):
+        self.resume_blocked()
+        if not self._is_leader(session):
             return False, ()
         tick = self.tick()
         return self.prune() or tick.more, tick.wakes_at
 
     def resign(self, session: str) -> None:
         """Leave the duty to others at once, if this session has it."""
-        if self._core.clock.monotonic() < self._duty_until:
-            self._duty_until = 0.0
+        if self._core.clock.monotonic() < self._leader_until:
+            self._leader_until = 0.0
             self._take(session, lease=0.0)
 
     def prune(self) -> bool:
@@ -137,9 +137,9 @@ class Maintenance:
             self._core.stores.persistence.prune(micros(self._core.clock.now()) - KEPT_FOR)
         return more
 
-    def mend(self) -> tuple[str, ...]:
+    def resume_blocked(self) -> tuple[str, ...]:
         """Once a minute, have runs go on that were blocked, and that the code which is here fits. Return their ids."""
-        return self._mender.round()
+        return self._resumer.round()
 
     def tick(self) -> Tick:
         """Do a round, whoever has the duty.
@@ -163,11 +163,11 @@ class Maintenance:
         for answer in answers:
             if isinstance(answer, CommandError):
                 raise answer
-        woken, reaped, freed, silent, expired, runs, jobs, repaired = answers
+        woken, reaped, freed, overdue, expired, runs, jobs, repaired = answers
         assert isinstance(woken, JobsWoken)
         assert isinstance(reaped, LeasesReaped)
         assert isinstance(freed, LeasesReaped)
-        assert isinstance(silent, SilentReaped)
+        assert isinstance(overdue, SilentReaped)
         assert isinstance(expired, RunsExpired)
         assert isinstance(runs, RunsAdmitted)
         assert isinstance(jobs, JobsAdmitted)
@@ -180,8 +180,8 @@ class Maintenance:
             _log.error("runs lacked jobs and got them back: %s", ", ".join(repaired.repaired))
         if freed.dead:
             _log.warning("%s jobs of lost workers had no attempt left: their runs have failed", freed.dead)
-        if silent.freed or silent.dead:
-            _log.warning("%s attempts gave no heartbeat in time: they are lost", silent.freed + silent.dead)
+        if overdue.freed or overdue.dead:
+            _log.warning("%s attempts gave no heartbeat in time: they are lost", overdue.freed + overdue.dead)
         return Tick(
             woken=woken.woken,
             sessions=reaped.sessions,
@@ -192,16 +192,16 @@ class Maintenance:
             queued=jobs.admitted,
             repaired=repaired.repaired,
             wakes_at=wakes_at,
-            silent=silent.freed + silent.dead,
-            told=self._core.tell_ends() if repaired.has_deliveries else 0,
+            silent=overdue.freed + overdue.dead,
+            told=self._core.deliver_ends() if repaired.has_deliveries else 0,
             # The jobs of sessions that this round declared dead are freed by the next one, and so are the slots of
             # what it has ended.
             more=woken.woken >= WAKE_LIMIT
             or reaped.sessions > 0
             or freed.freed + freed.dead >= REAP_LIMIT
             or freed.dead > 0
-            or silent.freed + silent.dead >= REAP_LIMIT
-            or silent.dead > 0
+            or overdue.freed + overdue.dead >= REAP_LIMIT
+            or overdue.dead > 0
             or expired.more
             or runs.more
             or jobs.more,
@@ -222,16 +222,16 @@ class Maintenance:
             more if step.ago <= max(step.by, self._whole_lease) else self._grace,
         )
 
-    def _has_duty(self, session: str) -> bool:
+    def _is_leader(self, session: str) -> bool:
         now = self._core.clock.monotonic()
-        if now < self._duty_until - self._lease / 3:
+        if now < self._leader_until - self._lease / 3:
             return True
         taken = self._take(session, lease=self._lease)
-        self._duty_until = now + self._lease if taken else 0.0
+        self._leader_until = now + self._lease if taken else 0.0
         return taken
 
     def _take(self, session: str, *, lease: float) -> bool:
         command = LeaderAcquire(
-            namespace=self._core.namespace, name=DUTY, session=session, lease=round(lease * 1_000_000)
+            namespace=self._core.namespace, name=LEADER_LEASE, session=session, lease=round(lease * 1_000_000)
         )
         return self._core.kernel.dispatch(command).taken

@@ -47,17 +47,17 @@ def shared_primitives(function: Callable[..., object]) -> Iterator[tuple[str, ob
 
 def with_children(workflows: Iterable[Definition[Any]]) -> list[Definition[Any]]:
     """Return these workflows, and those that their functions mention, and so on. Of one name and version the first."""
-    given = list(workflows)
-    found = {(one.name, one.version): one for one in reversed(given)}
-    waiting = list(given)
+    definitions = list(workflows)
+    found = {(one.name, one.version): one for one in reversed(definitions)}
+    waiting = list(definitions)
     while waiting:
         one = waiting.pop(0)
         if isinstance(one, Workflow):
             for child in workflows_within(one.function):
-                if found.setdefault((child.name, child.version), child) is child and child not in given:
-                    given.append(child)
+                if found.setdefault((child.name, child.version), child) is child and child not in definitions:
+                    definitions.append(child)
                     waiting.append(child)
-    return given
+    return definitions
 
 
 def _all_mentioned(function: Callable[..., object]) -> Iterator[object]:

@@ -24,7 +24,7 @@ def unreadable_input(core: Core, run: Run) -> UnreadableValueError | None:
     Jobs whose code is not here are left out. Raises what says that a value can't be had.
     """
     jobs = core.stores.persistence.read(JobsOfRun(run.key))
-    attempts = [attempt_of(job) for job in jobs if job.kind not in _ELSEWHERE and not job.is_debt]
+    attempts = [attempt_of(job) for job in jobs if job.kind not in _ELSEWHERE and not job.outlives_run]
     bodies, _ = core.bodies.prepare(attempts)
     for body in bodies:
         try:

@@ -32,7 +32,7 @@ from holdfast.ports.said import Actor, Scope
 
 R = TypeVar("R")
 
-SAID_MAX: Final = 1_000
+BUFFERED_LINES_MAX: Final = 1_000
 """How many lines of a log are kept between two heartbeats; older ones are dropped."""
 LINES_MAX: Final = 20_000
 """How many lines of an attempt's log are kept in all; those after them are dropped."""
@@ -124,7 +124,7 @@ class AttemptRuntime:
         with self._lock:
             if self._ai is None:
                 self._ai = AttemptAiLog(
-                    self._ai_settings, self._payloads, self._place, self._clock, self._say_ai_call, self._job
+                    self._ai_settings, self._payloads, self._place, self._clock, self._add_ai_call, self._job
                 )
             return self._ai
 
@@ -164,11 +164,11 @@ class AttemptRuntime:
 
     def progress(self, done: float, of: float, message: str, /) -> None:
         """See `StageRuntime.progress`. Only the last one between two heartbeats is kept."""
-        said = self._said(
+        output = self._output(
             "progress", {"done": done, "of": of, "message": printable(message), **self._where()}
         )
         with self._lock:
-            self._progress = said
+            self._progress = output
 
     def log(
         self, message: str, fields: dict[str, str | int | float | bool], /, level: Level = "info"
@@ -177,11 +177,11 @@ class AttemptRuntime:
         line: dict[str, object] = {"message": printable(message[:LINE_MAX]), "fields": _kept(fields)}
         if level != "info":
             line["level"] = level
-        said = self._said("log", {**line, **self._where()})
+        output = self._output("log", {**line, **self._where()})
         with self._lock:
             self._lines += 1
             if self._lines <= LINES_MAX:
-                self._keep((said,))
+                self._keep((output,))
             elif self._lines == LINES_MAX + 1:
                 self._keep((self._notice(f"this attempt has logged {LINES_MAX} lines: no more are kept"),))
 
@@ -189,7 +189,7 @@ class AttemptRuntime:
         self, name: str, value: object, /, *, scope: Scope, actor: Actor | None, reason: str, key: str | None
     ) -> None:
         """See `StageRuntime.annotate`."""
-        told = AnnotationOutput(
+        annotation = AnnotationOutput(
             name=name,
             value=encode(value, object),
             scope=scope,
@@ -197,17 +197,17 @@ class AttemptRuntime:
             reason=reason,
             key=key,
         )
-        said = self._said("annotation", to_data(told))
+        output = self._output("annotation", to_data(annotation))
         with self._lock:
             if len(self._annotations) >= ANNOTATIONS_MAX:
                 raise InvalidCommandError(f"more than {ANNOTATIONS_MAX} annotations within two seconds")
-            self._annotations.append(said)
+            self._annotations.append(output)
 
     def heartbeat(self, details: str, /) -> None:
         """See `StageRuntime.heartbeat`. Only the last one between two that are passed on is kept."""
-        said = AttemptOutput(kind="heartbeat", at=micros(self._clock.now()), data=details)
+        output = AttemptOutput(kind="heartbeat", at=micros(self._clock.now()), data=details)
         with self._lock:
-            self._heartbeat = said
+            self._heartbeat = output
 
     def last_heartbeat(self) -> str | None:
         """See `StageRuntime.last_heartbeat`. Reads the store, once; never in the first lease."""
@@ -234,12 +234,12 @@ class AttemptRuntime:
         with self._lock:
             return tuple(self._published)
 
-    def take_said(self, *, at_end: bool = False) -> tuple[AttemptOutput, ...]:
+    def take_outputs(self, *, at_end: bool = False) -> tuple[AttemptOutput, ...]:
         """Return what was said since this was last called; at the end of the attempt also what artifacts it has."""
         artifacts: tuple[AttemptOutput, ...] = ()
         if at_end and self._artifacts is not None:
             put = tuple(self._artifacts.put_so_far.values())
-            artifacts = tuple(self._said("artifact", to_data(one)) for one in put)
+            artifacts = tuple(self._output("artifact", to_data(one)) for one in put)
         with self._lock:
             lines = list(self._log)
             if self._dropped:
@@ -248,46 +248,48 @@ class AttemptRuntime:
                 )
                 lines.insert(0, attrs.evolve(dropped, at=lines[0].at if lines else dropped.at))
             last = (one for one in (self._progress, self._heartbeat) if one is not None)
-            said = (*lines, *last, *self._annotations, *self._ai_calls, *artifacts)
+            outputs = (*lines, *last, *self._annotations, *self._ai_calls, *artifacts)
             self._log.clear()
             self._dropped = 0
             self._progress = self._heartbeat = None
             self._annotations = []
             self._ai_calls = []
-        return said
+        return outputs
 
-    def put_back(self, said: Sequence[AttemptOutput]) -> None:
+    def put_back(self, outputs: Sequence[AttemptOutput]) -> None:
         """Keep what `take_said` gave for the next time: it could not be stored."""
         with self._lock:
             later = tuple(self._log)
             self._log.clear()
-            self._keep((*(one for one in said if one.kind == "log"), *later))
-            self._progress = self._progress or next((one for one in said if one.kind == "progress"), None)
-            self._annotations[:0] = (one for one in said if one.kind == "annotation")
-            self._heartbeat = self._heartbeat or next((one for one in said if one.kind == "heartbeat"), None)
-            self._ai_calls[:0] = (one for one in said if one.kind == "ai_call")
+            self._keep((*(one for one in outputs if one.kind == "log"), *later))
+            self._progress = self._progress or next((one for one in outputs if one.kind == "progress"), None)
+            self._annotations[:0] = (one for one in outputs if one.kind == "annotation")
+            self._heartbeat = self._heartbeat or next(
+                (one for one in outputs if one.kind == "heartbeat"), None
+            )
+            self._ai_calls[:0] = (one for one in outputs if one.kind == "ai_call")
 
-    def _say_ai_call(self, call: AiCallOutput) -> None:
-        said = self._said("ai_call", to_data(call))
+    def _add_ai_call(self, call: AiCallOutput) -> None:
+        output = self._output("ai_call", to_data(call))
         with self._lock:
-            self._ai_calls.append(said)
+            self._ai_calls.append(output)
 
     def _keep(self, lines: Sequence[AttemptOutput]) -> None:
         """Add lines to those that are to be stored; if there are too many, drop the oldest of them."""
         self._log.extend(lines)
-        if (too_many := len(self._log) - SAID_MAX) > 0:
+        if (too_many := len(self._log) - BUFFERED_LINES_MAX) > 0:
             del self._log[:too_many]
             self._dropped += too_many
 
     def _notice(self, message: str) -> AttemptOutput:
-        return self._said("log", {"message": message, "fields": {}, "level": "warning", **self._where()})
+        return self._output("log", {"message": message, "fields": {}, "level": "warning", **self._where()})
 
     def _where(self) -> dict[str, object]:
         origin = self._origin
         item = {} if origin.item is None else {"item": origin.item}
         return {"stage": origin.stage, "attempt": origin.attempt, **item}
 
-    def _said(self, kind: OutputKind, data: dict[str, object]) -> AttemptOutput:
+    def _output(self, kind: OutputKind, data: dict[str, object]) -> AttemptOutput:
         return AttemptOutput(kind=kind, at=micros(self._clock.now()), data=canonical(data))
 
 

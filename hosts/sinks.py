@@ -89,7 +89,7 @@ def remove_sink(core: Core, name: str) -> bool:
 def list_sinks(core: Core) -> list[SinkInfo]:
     """Return the sinks of the engine's namespace, by name."""
     core.connect()
-    parked = core.stores.persistence.read(CountDeadLetters(core.namespace))
+    dead_letters = core.stores.persistence.read(CountDeadLetters(core.namespace))
     return [
         SinkInfo(
             name=sink.name,
@@ -99,7 +99,7 @@ def list_sinks(core: Core) -> list[SinkInfo]:
             failures=sink.failures,
             retry_at=None if sink.retry_at is None else instant(sink.retry_at),
             error=sink.error,
-            parked=parked.get(sink.name, 0),
+            parked=dead_letters.get(sink.name, 0),
         )
         for sink in core.stores.persistence.read(ListSinks(core.namespace))
     ]

@@ -42,5 +42,5 @@ def shown(at: Micros, zone: tzinfo | None, *, fine: bool = False) -> str:
 
 
 def _two(seconds: int, large: int, large_name: str, small: int, small_name: str) -> str:
-    rest = seconds % large // small
-    return f"{seconds // large}{large_name}" + (f" {rest}{small_name}" if rest else "")
+    remainder = seconds % large // small
+    return f"{seconds // large}{large_name}" + (f" {remainder}{small_name}" if remainder else "")

@@ -34,7 +34,7 @@ class _Started:
     overrides: tuple[StageOverride, ...]
 
 
-class _Said(TypedDict):
+class _SharedFields(TypedDict):
     """What commands have that is the same for all calls."""
 
     namespace: str
@@ -74,7 +74,7 @@ class Starting:
         InvalidArgumentError, UnknownWorkflowError, InvalidValueError, UnstorableValueError, InvalidOverrideError.
         """
         made: list[RunCreate] = []
-        said: _Said | None = None
+        shared: _SharedFields | None = None
         workflow: _Started | None = None
         signals = options.get("signals", ())
         for call, key in calls:
@@ -84,7 +84,7 @@ class Starting:
             definition = workflow.definition
             text = definition.input_text(call.value)
             payload = self._stored(text, "input", key)
-            said = said or self._said(options)
+            shared = shared or self._shared_fields(options)
             made.append(
                 RunCreate(
                     idempotency_key=key,
@@ -93,8 +93,8 @@ class Starting:
                     input=payload,
                     given=None if key is None else as_given(encode(call.value, workflow.input_type), text),
                     overrides=workflow.overrides,
-                    signals=self._all_sent(signals, key, said["id"] or "", definition) if signals else (),
-                    **said,
+                    signals=self._all_sent(signals, key, shared["id"] or "", definition) if signals else (),
+                    **shared,
                 )
             )
         return made
@@ -135,10 +135,10 @@ class Starting:
         overrides = stage_overrides(definition, options.get("overrides", ()))
         return _Started(definition, name, version, definition.input_type, overrides)
 
-    def _said(self, options: StartOptions) -> _Said:
+    def _shared_fields(self, options: StartOptions) -> _SharedFields:
         attributes = options.get("attributes")
         start_at, deadline = options.get("start_at"), length_of(options.get("deadline"))
-        return _Said(
+        return _SharedFields(
             namespace=self._namespace,
             id=options.get("id"),
             if_exists=options.get("if_exists", "error"),

@@ -139,8 +139,8 @@ def _opened(url: str, make: Callable[[], T]) -> T:
         return make()
     except (ValueError, TypeError, OSError, HoldfastError) as error:
         secrets = secrets_of(url)
-        said = "\n".join(map(str, _chain(error)))
-        if isinstance(error, HoldfastError) and hide(said, secrets) == said:
+        messages = "\n".join(map(str, _chain(error)))
+        if isinstance(error, HoldfastError) and hide(messages, secrets) == messages:
             raise
         shown = hide(str(error), secrets)
     # Not in the block above: what was raised there would be the context of this.
@@ -216,9 +216,9 @@ def open_scheduler(
     if not isinstance(url, str):
         return url
     found = _SCHEDULES.fullmatch(url)
-    said = dict(parse_qsl(found["query"])) if found else {}
-    queue = said.pop("queue", transport if isinstance(transport, str) else "")
-    if found is None or set(said) != {"role"} or not _queue_url(queue):
+    options = dict(parse_qsl(found["query"])) if found else {}
+    queue = options.pop("queue", transport if isinstance(transport, str) else "")
+    if found is None or set(options) != {"role"} or not _queue_url(queue):
         raise InvalidUrlError(
             f"{shown_url(url)!r} is no scheduler's URL; use eventbridge://group?role=arn:aws:iam::..., with"
             " &queue=https://sqs... where the transport is no queue of SQS"
@@ -227,7 +227,9 @@ def open_scheduler(
 
     return _opened(
         url,
-        lambda: EventBridgeScheduler(_queue_url(queue), role=said["role"], group=found["group"] or "default"),
+        lambda: EventBridgeScheduler(
+            _queue_url(queue), role=options["role"], group=found["group"] or "default"
+        ),
     )
 
 

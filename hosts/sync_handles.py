@@ -11,13 +11,19 @@ from typing_extensions import TypeForm, TypeVar
 
 from holdfast.hosts.ai import AiCallFilter, AiCallInfo, AiTotals, ai_calls_of, ai_totals_of
 from holdfast.hosts.annotating import (
+    AnnotateOptions,
     AnnotationInfo,
     AnnotationOptions,
-    SayOptions,
     annotate_command,
     annotations_of,
 )
-from holdfast.hosts.artifacts import ArtifactInfo, artifact_bytes, artifact_info, artifacts_of, check_asked
+from holdfast.hosts.artifacts import (
+    ArtifactInfo,
+    artifact_bytes,
+    artifact_info,
+    artifacts_of,
+    check_artifact_query,
+)
 from holdfast.hosts.core import Core
 from holdfast.hosts.functions.asking import Reply, answer_query, store_update
 from holdfast.hosts.hearing import (
@@ -161,7 +167,7 @@ class SyncRunHandle(Generic[Out]):
         check("export_history", integer(1).or_none, generation=generation)
         return read_history(self._core, self._row(generation))
 
-    def annotate(self, said: Mapping[str, object], /, **options: Unpack[SayOptions]) -> RunAnnotated:
+    def annotate(self, said: Mapping[str, object], /, **options: Unpack[AnnotateOptions]) -> RunAnnotated:
         """Say something of the run, for those who look at it or look for it: plain JSON by name.
 
         What was said is never changed. Runs are found by texts that were said of them: `runs(annotations=...)`.
@@ -234,7 +240,7 @@ class SyncRunHandle(Generic[Out]):
             BlobCorruptError: Its bytes are not those that were put.
             NoBlobStoreError: This process has no blob store.
         """
-        check_asked("artifact", name, stage, item)
+        check_artifact_query("artifact", name, stage, item)
         run, core = self._row(), self._core
         return artifact_bytes(
             core.stores.persistence, core.payloads, run.key, run.inherited, name, stage, item

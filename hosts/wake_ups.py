@@ -27,7 +27,7 @@ AT_ONCE: Final = 40
 """For how many jobs a commit asks at the most: those that are due first. A tick of maintenance wakes the others."""
 SIDE_BY_SIDE: Final = 8
 """How many requests are under way at once."""
-REST: Final = 5.0
+PAUSE_SECONDS: Final = 5.0
 """Seconds for which nothing is asked after something could not be: each commit would wait for it."""
 KNOWN_MAX: Final = 10_000
 """How many wake-ups are remembered, so that they are not asked for again, and can be taken back."""
@@ -65,7 +65,7 @@ class WakeUps:
         self._lock = threading.Lock()
         self._known: OrderedDict[JobKey, tuple[str, int, Micros]] = OrderedDict()
         """By job its namespace, and the epoch and the instant of its wake-up."""
-        self._rests_until = float("-inf")
+        self._paused_until = float("-inf")
 
     def follow(self, changes: Sequence[Change]) -> None:
         """Ask for what follows from a commit. Never raises: what could not be asked for is left to maintenance."""
@@ -106,14 +106,14 @@ class WakeUps:
             while len(self._known) > KNOWN_MAX:
                 self._known.popitem(last=False)
         return [
-            *(self._asking(job) for job in new[:AT_ONCE]),
+            *(self._scheduling(job) for job in new[:AT_ONCE]),
             *(self._taking_back(key, namespace) for key, (namespace, _, at) in left[:AT_ONCE] if at > now),
         ]
 
     def _is_new(self, job: Job) -> bool:
         return self._known.get(job.key) != (job.namespace, job.epoch, job.wake_at)
 
-    def _asking(self, job: Job) -> Callable[[], None]:
+    def _scheduling(self, job: Job) -> Callable[[], None]:
         message = canonical({"epoch": job.epoch, "job_id": job.key.text})
         key, at = wake_up_key(job.namespace, job.key.text), instant(job.wake_at or 0)
         return lambda: self._scheduler.schedule(key, message, at)
@@ -122,14 +122,16 @@ class WakeUps:
         return lambda: self._scheduler.cancel(wake_up_key(namespace, key.text))
 
     def _carry_out(self, call: Callable[[], None]) -> None:
-        if self._monotonic() < self._rests_until:
+        if self._monotonic() < self._paused_until:
             return
         try:
             call()
         except Exception as error:  # noqa: BLE001  # whatever a scheduler raises: what was to be stored is
-            told, self._rests_until = self._rests_until, self._monotonic() + REST
-            if self._monotonic() >= told:
-                _log.warning("wake-ups are lost for %s seconds, and left to maintenance: %s", REST, error)
+            was_paused_until, self._paused_until = self._paused_until, self._monotonic() + PAUSE_SECONDS
+            if self._monotonic() >= was_paused_until:
+                _log.warning(
+                    "wake-ups are lost for %s seconds, and left to maintenance: %s", PAUSE_SECONDS, error
+                )
 
 
 def _sleeps(job: Job) -> bool:

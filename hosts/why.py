@@ -39,7 +39,7 @@ from holdfast.ports.records import (
 )
 from holdfast.ports.unreadable import PARSE_ERRORS
 
-MENDED_BY_CODE: Final = frozenset(
+RESUMED_BY_CODE: Final = frozenset(
     {"nondeterminism", "stuck", "unreadable_value", "unreadable_input", UnreadableRowError.code}
 )
 """Codes of what blocks a run that other code makes good, which a replay can tell: nobody need resume it."""
@@ -120,10 +120,10 @@ def _unreadable(core: Core, run: Run, error: Exception, zone: tzinfo | None) -> 
     first: tuple[Reason, ...] = ()
     with suppress(*PARSE_ERRORS):
         first = tuple(_ended(facts)) if run.status in TERMINAL else ()
-    told = (blocked,) if blocked is not None and blocked not in texts else ()
+    causes = (blocked,) if blocked is not None and blocked not in texts else ()
     return (
         *first,
-        *(Reason(code="blocked", text=f"It was blocked: {text}.") for text in told),
+        *(Reason(code="blocked", text=f"It was blocked: {text}.") for text in causes),
         *(Reason(code="unreadable", text=f"{text}.") for text in texts),
     )
 
@@ -180,18 +180,18 @@ def blocked_text(core: Core, run: Run) -> str | None:
         return None
     after = max(0, run.last_row - _ROWS_LOOKED_AT)
     row = _last(core.stores.persistence.read(HistoryOf(run.key, after, _ROWS_LOOKED_AT)), "run.blocked")
-    return None if row is None or row.data is None else _said(row.data, "message")
+    return None if row is None or row.data is None else _field(row.data, "message")
 
 
 def reasons(facts: Circumstances) -> tuple[Reason, ...]:
     """Return why a run is where it is: the ends first, then what holds all of it up, then stage by stage."""
     run = facts.run
     if run.status in TERMINAL:
-        debts = [*_owed(facts), *_cancels(facts)]
-        code = _code(facts) if debts else ()
-        return (*_ended(facts), *debts, *code, *_left(facts), *_unread(facts))
+        cleanup = [*_undelivered(facts), *_cancels(facts)]
+        code = _code(facts) if cleanup else ()
+        return (*_ended(facts), *cleanup, *code, *_left(facts), *_unread(facts))
     found = [*_of_run(facts)]
-    by_stage = sorted((job for job in facts.jobs if not job.is_debt), key=_kind_of_wait)
+    by_stage = sorted((job for job in facts.jobs if not job.outlives_run), key=_kind_of_wait)
     if not by_stage and run.status is RunStatus.RUNNING:
         text = (
             "It has no job, as it should: nothing carries it on. Maintenance mends that while a worker lives; "
@@ -201,7 +201,7 @@ def reasons(facts: Circumstances) -> tuple[Reason, ...]:
     for _, jobs in groupby(by_stage, _kind_of_wait):
         found += _of_jobs(facts, list(jobs))
     found += _open_steps(facts)
-    return (*found, *_owed(facts), *_cancels(facts), *_code(facts), *_left(facts))
+    return (*found, *_undelivered(facts), *_cancels(facts), *_code(facts), *_left(facts))
 
 
 def _code(facts: Circumstances) -> Iterator[Reason]:
@@ -253,17 +253,17 @@ def _of_run(facts: Circumstances) -> Iterator[Reason]:
     elif run.status is RunStatus.PAUSED:
         row = facts.paused
         since = "" if row is None else f" {_ago(row.at, facts)}"
-        reason = "" if row is None or row.data is None else _said(row.data, "reason")
+        reason = "" if row is None or row.data is None else _field(row.data, "reason")
         text = f"It was paused{since}{f', because {reason!r}' if reason else ''}: `holdfast run resume` lets it go on."
         yield Reason(code="paused", text=text)
     elif run.status is RunStatus.BLOCKED:
         row = facts.blocked
-        said = "" if row is None or row.data is None else _said(row.data, "message")
+        message = "" if row is None or row.data is None else _field(row.data, "message")
         since = "" if row is None else f" {_ago(row.at, facts)}"
-        text = f"It was blocked{since}: {said or 'an operator has to look at it'}."
-        if row is not None and row.data is not None and _said(row.data, "code") in MENDED_BY_CODE:
+        text = f"It was blocked{since}: {message or 'an operator has to look at it'}."
+        if row is not None and row.data is not None and _field(row.data, "code") in RESUMED_BY_CODE:
             text += " Once code is deployed that fits, it goes on."
-        elif "run resume" not in said:
+        elif "run resume" not in message:
             text += " `holdfast run resume` lets it go on once that is mended."
         yield Reason(code="blocked", text=text)
     elif run.status is RunStatus.CANCELLING:
@@ -271,7 +271,7 @@ def _of_run(facts: Circumstances) -> Iterator[Reason]:
         why = f", because {reason!r}" if reason else ""
         text = f"It was cancelled{why}, and ends when its function has cleaned up; `run terminate` does not wait."
         yield Reason(code="cancelling", text=text)
-    if run.deadline is not None and not run.is_told_to_end:
+    if run.deadline is not None and not run.is_ending:
         text = f"It fails {_in(run.deadline, facts)} if it has not ended by then: that is its deadline."
         yield Reason(code="deadline", text=text, until=instant(run.deadline))
     for name, (total, done, failed) in facts.totals.items():
@@ -294,10 +294,10 @@ def _of_jobs(facts: Circumstances, jobs: Sequence[Job]) -> Iterator[Reason]:
     for job in jobs[:_ITEMS_NAMED]:
         yield _of_job(facts, job)
     if len(jobs) > _ITEMS_NAMED:
-        rest = len(jobs) - _ITEMS_NAMED
+        more = len(jobs) - _ITEMS_NAMED
         step = step_of(jobs[0].definition)
         what, of = ("item", f"stage {jobs[0].node!r}") if step is None else ("call", f"step {step!r}")
-        text = f"The same is true of {rest:,} more {what if rest == 1 else f'{what}s'} of {of}."
+        text = f"The same is true of {more:,} more {what if more == 1 else f'{what}s'} of {of}."
         yield Reason(code=_of_job(facts, jobs[-1]).code, text=text, stage=_stage_of(jobs[0]))
 
 
@@ -336,7 +336,7 @@ def _of_job(facts: Circumstances, job: Job) -> Reason:
                 code="paused", text=f"{name} is held until the run is resumed.", stage=_stage_of(job)
             )
         case _ if is_function:
-            return _resting(facts, job, name)
+            return _function_waits(facts, job, name)
         case _:
             return _asleep(facts, job, name, why)
 
@@ -350,7 +350,7 @@ def _lost(job: Job) -> str:
     return f"; it was lost with its worker {times}{alone}"
 
 
-def _resting(facts: Circumstances, job: Job, name: str) -> Reason:
+def _function_waits(facts: Circumstances, job: Job, name: str) -> Reason:
     others = _awaited(facts)
     name += _sites(facts)
     if job.wake_at is None:
@@ -397,8 +397,8 @@ def _listed(one: str, more: str, names: Sequence[str], after: Mapping[str, str] 
     """Return names in words: `one` is said of one name, `more` of several, and `after` the name of a single one."""
     if len(names) == 1:
         return one.format(repr(names[0])) + (after or {}).get(names[0], "")
-    rest = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return more.format(", ".join(map(repr, names[:_NAMED])) + rest)
+    suffix = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return more.format(", ".join(map(repr, names[:_NAMED])) + suffix)
 
 
 def _sites(facts: Circumstances) -> str:
@@ -449,9 +449,7 @@ def _held(facts: Circumstances, job: Job, name: str, tried: str) -> Reason:
     since = "" if job.leased_at is None else f", since {_ago(job.leased_at, facts)}"
     where = "somebody" if holder is None else holder.host
     if _is_lost(facts, job):
-        text = (
-            f"{name} was taken by {where}{since}, {_last_heard(facts, holder)}: it is given to another soon."
-        )
+        text = f"{name} was taken by {where}{since}, {_last_contact(facts, holder)}: it is given to another soon."
         return Reason(code="lost", text=text, stage=_stage_of(job))
     doing = "is asking about its external work" if job.kind is JobKind.POLL else "runs"
     text = f"{name} {doing} on {where}{since}{tried}."
@@ -464,7 +462,7 @@ def _is_lost(facts: Circumstances, job: Job) -> bool:
     return holder is None or holder.state is SessionState.DEAD or holder.expires_at < facts.now
 
 
-def _last_heard(facts: Circumstances, holder: Session | None) -> str:
+def _last_contact(facts: Circumstances, holder: Session | None) -> str:
     if holder is None or holder.expires_at >= facts.now:  # its session was closed
         return "which is not heard of any more"
     return f"which was last heard of before its lease ran out, {_ago(holder.expires_at, facts)}"
@@ -485,9 +483,9 @@ def _asleep(facts: Circumstances, job: Job, name: str, why: str) -> Reason:
     if job.rate_limit is not None and window is not None and window.wakes_at == job.wake_at:
         text = f"{name} waits for its turn under {_rate(job)}: {when}{why}."
         return Reason(code="rate", text=text, stage=_stage_of(job), until=until)
-    given_back = job.epoch - job.attempts  # an attempt that is given back does not count, but its epoch does
-    if job.kind is JobKind.CHILD and given_back > 0 and not why:
-        times = "once" if given_back == 1 else f"{given_back} times"
+    released = job.epoch - job.attempts  # an attempt that is given back does not count, but its epoch does
+    if job.kind is JobKind.CHILD and released > 0 and not why:
+        times = "once" if released == 1 else f"{released} times"
         text = (
             f"{name} was taken {times} and given back: it starts a run of {facts.starts.get(job.node)}, and whoever "
             f"had it has no code of that, or says in its log what else was refused. It is taken again {when}."
@@ -502,7 +500,7 @@ def _asleep(facts: Circumstances, job: Job, name: str, why: str) -> Reason:
     return Reason(code="retry", text=text, stage=_stage_of(job), until=until)
 
 
-def _owed(facts: Circumstances) -> Iterator[Reason]:
+def _undelivered(facts: Circumstances) -> Iterator[Reason]:
     if any(job.state is JobState.PENDING_DELIVERY for job in facts.jobs):
         yield Reason(code="told", text="Other runs are still to be told of an end: maintenance does that.")
 
@@ -516,13 +514,13 @@ def _cancels(facts: Circumstances) -> Iterator[Reason]:
 
 def _left(facts: Circumstances) -> Iterator[Reason]:
     for row in facts.left[:_ITEMS_NAMED]:
-        key, message = _said(row.data or "{}", "key"), _said(row.data or "{}", "message")
+        key, message = _field(row.data or "{}", "key"), _field(row.data or "{}", "message")
         place = repr(row.node) if row.item is None else f"{row.node!r}, item {row.item}"
         text = f"The external work {key!r} of stage {place} could not be cancelled, and may go on: {message}."
         yield Reason(code="left", text=text, stage=row.node)
     if len(facts.left) > _ITEMS_NAMED:
-        rest = len(facts.left) - _ITEMS_NAMED
-        yield Reason(code="left", text=f"So it is with {rest:,} more: see `holdfast run history`.")
+        more = len(facts.left) - _ITEMS_NAMED
+        yield Reason(code="left", text=f"So it is with {more:,} more: see `holdfast run history`.")
 
 
 def _place(job: Job) -> str:
@@ -534,9 +532,9 @@ def _last_errors(rows: Sequence[HistoryRow]) -> dict[tuple[str, int | None], str
     for row in rows:
         if row.type == STEP_RETRYING and row.data is not None:
             error = cast("dict[str, str]", parse(row.data).get("error") or {})
-            errors[_said(row.data, "call"), None] = f"{error.get('type')}: {error.get('message')}"
+            errors[_field(row.data, "call"), None] = f"{error.get('type')}: {error.get('message')}"
         if row.node is not None and row.data is not None and row.type in {"stage.retrying", "stage.failed"}:
-            kind, message = _said(row.data, "type"), _said(row.data, "message")
+            kind, message = _field(row.data, "type"), _field(row.data, "message")
             errors[row.node, row.item] = f"{kind}: {message}" if kind else message
     return errors
 
@@ -555,7 +553,7 @@ def _retries(rows: Sequence[HistoryRow]) -> dict[Micros, str]:
     return found
 
 
-def _said(data: str, name: str) -> str:
+def _field(data: str, name: str) -> str:
     return str(cast("dict[str, object]", parse(data)).get(name) or "")
 
 

@@ -58,22 +58,27 @@ def _weight(command: Command[Any]) -> int:
             weight += 0 if row.queued is None else _size(row.queued.input)
         return weight
     if isinstance(command, JobSettle):
-        said = sum(len(one.data) for one in command.outputs)
+        reported_size = sum(len(one.data) for one in command.outputs)
         match command.outcome:
             case QueuedStepCompleted(output=output):
-                return said + _size(output)
+                return reported_size + _size(output)
             case Completed(output=output):
-                return said + _size(output) + sum(_size(event.payload) for event in command.events)
+                return reported_size + _size(output) + sum(_size(event.payload) for event in command.events)
             case Suspended(state=output) | ChildRunStarted(input=output) | ContinuedAsNew(input=output):
-                return said + _size(output)
+                return reported_size + _size(output)
             case MapExpanded(items=items):
-                return said + sum(map(_size, items))
+                return reported_size + sum(map(_size, items))
             case Failed(failure=failure) | Blocked(failure=failure):
-                return said + len(failure.message) + len(failure.traceback) + len(failure.arguments or "")
+                return (
+                    reported_size
+                    + len(failure.message)
+                    + len(failure.traceback)
+                    + len(failure.arguments or "")
+                )
             case QueuedStepFailed(error=error):
-                return said + len(error)
+                return reported_size + len(error)
             case ConditionEvaluated() | NotReady() | Cancelled() | FunctionWaiting():
-                return said
+                return reported_size
     return _size(command.input) if isinstance(command, RunCreate) else 0
 
 

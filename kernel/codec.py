@@ -89,13 +89,13 @@ def fingerprint_text(command: Command[R]) -> str:
     of keys in a value does not matter either, unless it is in a blob, which is called by the hash of its text.
     What was given counts without the defaults that are stored with it: it stays the same when one of these is changed.
     """
-    said = {
+    given_fields = {
         field.name
         for field in attrs.fields(type(command))
         if getattr(command, field.name) != field.default or field.default is attrs.NOTHING
     }
     data: dict[str, Any] = {
-        name: value for name, value in command_data(command).items() if name in said or name == "type"
+        name: value for name, value in command_data(command).items() if name in given_fields or name == "type"
     }
     data.pop("idempotency_key", None)
     for one in (data, data.get("signal"), *data.get("signals", ())):

@@ -75,7 +75,7 @@ class RunDraft:
         self.taken: Job | None = None
         self._now = now
         # A host's clock may be behind that of the one before it: what a run tells of itself never goes back in time.
-        self._told_at = max(now, run.updated_at)
+        self._changed_at = max(now, run.updated_at)
         self._changes: list[Change] = []
         self._status = run.status
         self._last_row = run.last_row
@@ -90,7 +90,7 @@ class RunDraft:
         """Whether jobs were taken away, with the run or with a map, that were not looked at."""
         self._children = run.children
         self._mailbox = run.mailbox
-        self.owes = False
+        self.has_pending_deliveries = False
         self.rows: list[HistoryRow] = []
         """The rows that were appended."""
         self.hints: list[Hint] = []
@@ -145,7 +145,7 @@ class RunDraft:
             run=self._before.key,
             number=self._last_row,
             type=kind,
-            at=self._told_at,
+            at=self._changed_at,
             node=node,
             item=item,
             epoch=epoch,
@@ -193,7 +193,7 @@ class RunDraft:
         assert stage.check is not None
         job = self._new_job(stage, JobKind.POLL, row, item, stage.check.retry.attempts)
         job = evolve(job, waiting_for=waits.key, check_after=waits.check_after, give_up_at=waits.give_up_at)
-        job = rested(job, waits.until, self._now, self._status)
+        job = rescheduled(job, waits.until, self._now, self._status)
         if job.state is JobState.QUEUED:
             self._announce(job)
         self._changes.append(AddJob(job))
@@ -273,12 +273,12 @@ class RunDraft:
         """Let a job rest until the run `child`, which it has started, has ended."""
         self._children += 1
         waiting = evolve(job, waiting_for=child)
-        self._changes.append(UpdateJob(rested(waiting, None, self._now, self._status)))
+        self._changes.append(UpdateJob(rescheduled(waiting, None, self._now, self._status)))
 
-    def rest_job(self, job: Job, wake_at: Micros | None) -> None:
+    def reschedule_job(self, job: Job, wake_at: Micros | None) -> None:
         """Let a job rest until `wake_at`, without a holder, and announce it if that is now."""
         had_slot, key = job.has_slot, job.concurrency_key
-        job = rested(job, wake_at, self._now, self._status)
+        job = rescheduled(job, wake_at, self._now, self._status)
         self._changes.append(UpdateJob(job))
         if key is not None and (had_slot > job.has_slot or job.state is JobState.LIMITED):
             self._limited[key] = None
@@ -301,7 +301,7 @@ class RunDraft:
     def resume(self) -> None:
         """Go on, or wait on if it has not begun. Jobs that are held are to rest again."""
         after = RunStatus.RUNNING if self._before.is_admitted else RunStatus.PENDING
-        if self._before.is_told_to_end:
+        if self._before.is_ending:
             after = RunStatus.CANCELLING
         self._status = checked(self._status, after)
 
@@ -336,7 +336,7 @@ class RunDraft:
             self._changes.append(DeleteJobsOfNode(self._before.key, stage.name))
             self.closed_all = True
             if stage.child is not None:
-                self._owe("null")
+                self._add_delivery_job("null")
 
     def leave_work(self, check: Job, stage: StagePlan) -> None:
         """Have the work cancelled, if there is what does that, that this check has asked about in vain."""
@@ -384,12 +384,12 @@ class RunDraft:
             self._open_jobs = 0
             self.closed_all = True
             self.taken = None
-        self.owe_parent()
+        self.add_parent_delivery()
         if self._children:
-            self._owe("null")
+            self._add_delivery_job("null")
         self._result = result
         self._error = canonical(error) if error else None
-        self._ended_at = self._told_at
+        self._ended_at = self._changed_at
         self.hints = [RunHint(run=self._before.key)]
 
     def changes(self) -> tuple[Change, ...]:
@@ -397,7 +397,7 @@ class RunDraft:
         run = evolve(
             self._before,
             status=self._status,
-            updated_at=self._told_at,
+            updated_at=self._changed_at,
             ended_at=self._ended_at,
             last_row=self._last_row,
             last_job=self._last_job,
@@ -410,20 +410,20 @@ class RunDraft:
         )
         return (CreateRun(run) if self._is_new else UpdateRun(run), *self._changes)
 
-    def owe_parent(self) -> None:
+    def add_parent_delivery(self) -> None:
         """Have the end of the run told to the job that waits for it, if one does."""
         if self._before.parent is not None:
-            self._owe(canonical(self._before.parent))
+            self._add_delivery_job(canonical(self._before.parent))
 
-    def owe_children(self) -> None:
+    def add_children_delivery(self) -> None:
         """Have the children ended that no job of the run waits for any more."""
-        self._owe("null")
+        self._add_delivery_job("null")
 
-    def _owe(self, whom: str) -> None:
+    def _add_delivery_job(self, whom: str) -> None:
         """Add a job that tells others of the end: the job whose id is the JSON text `whom`, or all children."""
         run = self._before
         self._last_job += 1
-        self.owes = True
+        self.has_pending_deliveries = True
         job = Job(
             run=run.key,
             number=self._last_job,
@@ -469,11 +469,11 @@ def leased(job: Job, session: str, now: Micros) -> Job:
         wake_at=None,
         leased_at=now,
         first_claimed_at=_first_claim(job, now),
-        heartbeat_by=heard_from(job, now),
+        heartbeat_by=heartbeat_deadline(job, now),
     )
 
 
-def heard_from(job: Job, now: Micros) -> Micros | None:
+def heartbeat_deadline(job: Job, now: Micros) -> Micros | None:
     """Return when a job that has just been heard from is lost unless there is another heartbeat; None if never."""
     return None if job.heartbeat_timeout is None else now + job.heartbeat_timeout
 
@@ -492,12 +492,12 @@ def awake(job: Job) -> JobState:
     return JobState.LIMITED
 
 
-def rested(job: Job, wake_at: Micros | None, now: Micros, status: RunStatus) -> Job:
+def rescheduled(job: Job, wake_at: Micros | None, now: Micros, status: RunStatus) -> Job:
     """Return the job without a holder: asleep until `wake_at`, or queued if that is now; in a paused run it is held.
 
     Without `wake_at` it is asleep until what it waits for has ended. What a run owes is not held with it.
     """
-    is_held = status in HELD and not job.is_debt
+    is_held = status in HELD and not job.outlives_run
     asleep = wake_at is None or wake_at > now
     state = JobState.SLEEPING if asleep else awake(job)
     return evolve(

@@ -102,7 +102,7 @@ class Fork:
     start: str | None
     row: int
     kept: tuple[KeptRows, ...]
-    told_again: tuple[HistoryRow, ...]
+    redelivered: tuple[HistoryRow, ...]
     children: tuple[str, ...]
     keeps: tuple[RecordedCall, ...]
     runs: tuple[RecordedCall, ...]
@@ -147,7 +147,7 @@ def planned_fork(
         start=label if at > 1 else None,
         row=at,
         kept=_kept(run, at - 1),
-        told_again=tuple(_told_again(history, at, begins_anew=begins_anew)),
+        redelivered=tuple(_redelivered(history, at, begins_anew=begins_anew)),
         children=tuple(one for one in open_children(before) if one in open_children(history)),
         keeps=keeps,
         runs=tuple(one for one in calls if one.first >= at),
@@ -257,7 +257,7 @@ def _kept(run: Run, last: int) -> tuple[KeptRows, ...]:
     return tuple(kept) if last else ()
 
 
-def _told_again(history: Sequence[HistoryRow], at: int, *, begins_anew: bool) -> Iterable[HistoryRow]:
+def _redelivered(history: Sequence[HistoryRow], at: int, *, begins_anew: bool) -> Iterable[HistoryRow]:
     """Yield what others brought after the point, and what the function was told of its own code.
 
     Whoever has sent something does not know that the function is run again, and so does not send it once more. An

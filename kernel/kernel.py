@@ -24,7 +24,7 @@ from holdfast.kernel.commands import (
     SinkRemove,
     admissions,
 )
-from holdfast.kernel.decide.outbox import news_of
+from holdfast.kernel.decide.outbox import stream_advances
 from holdfast.kernel.idempotency import check_key, replayed, reply_of
 from holdfast.kernel.loading import load
 from holdfast.kernel.messages import BLOCKED_CLAIM, executed, ignored
@@ -324,12 +324,12 @@ class Kernel:
         for index, command in enumerate(batch):
             if answers[index] is None:
                 answers[index] = self._answer(state, command, now, changes, hints)
-        changes += self._news(tx, state, changes)
+        changes += self._stream_advances(tx, state, changes)
         if changes:
             tx.apply(changes)
         return answers, tuple(hints), frozenset(state.tables.plans), changes
 
-    def _news(self, tx: Transaction, state: State, changes: Sequence[Change]) -> Sequence[Change]:
+    def _stream_advances(self, tx: Transaction, state: State, changes: Sequence[Change]) -> Sequence[Change]:
         """Return what sinks are to know of the rows that are about to be stored.
 
         Which sinks there are is asked every few seconds. What is stored before a new one is known is found by
@@ -341,7 +341,7 @@ class Kernel:
         if self.clock.monotonic() >= self._sinks_until:
             self._sinks = tuple(tx.all_sinks())
             self._sinks_until = self.clock.monotonic() + SINKS_KNOWN_FOR
-        return news_of(rows, state.tables.runs, self._sinks) if self._sinks else ()
+        return stream_advances(rows, state.tables.runs, self._sinks) if self._sinks else ()
 
     def _answer(
         self, state: State, command: Command[Any], now: Micros, changes: list[Change], hints: dict[Hint, None]

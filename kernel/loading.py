@@ -7,12 +7,12 @@ import attrs
 
 from holdfast.kernel.histories import last_row_of
 from holdfast.kernel.looking_back import (
+    read_annotation_keys,
+    read_annotations,
     read_histories,
-    read_leavings,
     read_messages,
     read_past,
-    read_said,
-    read_said_keys,
+    read_run_remains,
     read_whole,
 )
 from holdfast.kernel.plan import plan_from_json
@@ -28,14 +28,14 @@ from holdfast.kernel.state import (
     DueStreams,
     Expired,
     Found,
+    HeartbeatOverdue,
     Lost,
+    MissingJobs,
     Overdue,
     Reads,
     Search,
-    Silent,
     State,
-    Unheard,
-    Unsound,
+    UndeliveredRows,
     WaitingJobs,
     WaitingRuns,
     Wakeable,
@@ -81,7 +81,9 @@ def load(
         found = state.found.get(reads.search)
         if found is None:
             found = _search(tx, state.tables, reads, reads.search, now)
-            if state.excluded and not (isinstance(reads.search, Unsound) and reads.search.run is not None):
+            if state.excluded and not (
+                isinstance(reads.search, MissingJobs) and reads.search.run is not None
+            ):
                 found = _exclude(found, state.excluded)
             state.found[reads.search] = found
             wanted.add_found(reads.search, found)
@@ -95,13 +97,13 @@ def load(
     if unlocked:
         for job in tx.jobs(sorted(unlocked), lock=False):
             state.tables.put_job(job)
-    read_said_keys(tx, state, all_needs)
-    read_said(tx, state, all_needs)
-    if wanted.duties:
-        state.tables.duties.update((duty.name, duty) for duty in tx.duties(sorted(wanted.duties)))
+    read_annotation_keys(tx, state, all_needs)
+    read_annotations(tx, state, all_needs)
+    if wanted.leader_leases:
+        state.tables.duties.update((lease.name, lease) for lease in tx.duties(sorted(wanted.leader_leases)))
     _sinks(tx, state, all_needs)
     read_past(tx, state, wanted.past)
-    read_leavings(tx, state, wanted.leaving)
+    read_run_remains(tx, state, wanted.run_remains)
     _plans(tx, state, known_plans, read_messages(tx, state, all_needs))
     read_histories(tx, state)
     _unseen(tx, state, all_needs)
@@ -138,24 +140,24 @@ def _search(tx: Transaction, tables: Tables, reads: Reads, search: Search, now: 
             return Found(jobs=tuple(_wakeable(tx, search)))
         case Lost(limit):
             return Found(jobs=tuple(tx.lost_jobs(limit)))
-        case Silent(grace, limit):
+        case HeartbeatOverdue(grace, limit):
             return Found(jobs=tuple(tx.silent_jobs(now - grace, limit)))
-        case Unsound(run=str(key)):
+        case MissingJobs(run=str(key)):
             return Found(runs=(key,), checked=1)
-        case Unsound(after, limit):
+        case MissingJobs(after, limit):
             keys = tx.active_runs(after, limit)
-            unsound = tx.unsound_runs(keys) if keys else ()
+            incomplete = tx.unsound_runs(keys) if keys else ()
             following = keys[-1] if keys and len(keys) == limit else None
-            return Found(runs=tuple(unsound), checked=len(keys), next=following, owes=tx.has_deliveries())
+            return Found(runs=tuple(incomplete), checked=len(keys), next=following, owes=tx.has_deliveries())
         case DueStreams(namespace, sink, limit):
             return _found_streams(tables, tx.due_streams(SinkName(namespace, sink), now, limit))
         case DeadLettered(namespace, sink, run_id, limit):
             return _found_streams(tables, tx.parked_streams(namespace, sink, run_id, limit))
-        case Unheard(namespace, sinks, after, limit):
+        case UndeliveredRows(namespace, sinks, after, limit):
             keys = tx.run_keys(after, limit)
-            unheard = tx.unheard(namespace, sinks, keys) if keys else ()
+            undelivered = tx.unheard(namespace, sinks, keys) if keys else ()
             following = keys[-1] if keys and len(keys) == limit else None
-            return Found(news=tuple(unheard), checked=len(keys), next=following)
+            return Found(news=tuple(undelivered), checked=len(keys), next=following)
         case WaitingRuns(keys=keys, limit=limit):
             wanted, following = _wanted(tx, Waiting.RUNS, search, now)
             runs = tx.first_pending(wanted) if wanted else ()
@@ -207,7 +209,7 @@ def _wanted(
         found = tx.waited_for(waiting, {SlotPlace(search.namespace, key) for key in search.keys})
     else:
         found = tx.all_waited_for(waiting, slot_place(search.after), search.limit)
-    most_of = _room(tx, found, now)
+    most_of = _capacity(tx, found, now)
     wanted: list[tuple[SlotPlace, int]] = []
     left = search.limit
     for one in found:
@@ -221,15 +223,15 @@ def _wanted(
     return wanted, None if is_all else canonical(list(found[-1].place))
 
 
-def _room(tx: Transaction, found: Sequence[WaitedFor], now: Micros) -> Mapping[SlotPlace, int]:
+def _capacity(tx: Transaction, found: Sequence[WaitedFor], now: Micros) -> Mapping[SlotPlace, int]:
     """Return how many of those who wait for each key to look at: as many as there is room for.
 
     Where a rate limits them it is one more: who comes next is to sleep until there is room again.
     """
     rated = [one for one in found if one.rate_limit is not None]
-    room = {one.place: 0 if one.free is None else one.free for one in found}
+    capacity = {one.place: 0 if one.free is None else one.free for one in found}
     if not rated:
-        return room
+        return capacity
     windows = {
         window.rate_name: window for window in tx.rates([RateName(*one.place) for one in rated], lock=False)
     }
@@ -239,8 +241,8 @@ def _room(tx: Transaction, found: Sequence[WaitedFor], now: Micros) -> Mapping[S
         free = free_starts(window, one, now) - queued.get(one.place, 0)
         sleeps = window is not None and window.wakes_at is not None and window.wakes_at > now
         most = max(free, 0) + (not sleeps or free > 0)
-        room[one.place] = most if one.free is None else min(most, one.free)
-    return room
+        capacity[one.place] = most if one.free is None else min(most, one.free)
+    return capacity
 
 
 def _rates(tx: Transaction, state: State, needs: list[Reads]) -> None:
@@ -357,7 +359,7 @@ def _sessions(tx: Transaction, state: State, needs: list[Reads]) -> None:
             plain.update(reads.sessions)
     tables = state.tables
     plain -= locked | tables.sessions.keys()
-    if any(isinstance(reads.search, Lost | Unsound) for reads in needs):
+    if any(isinstance(reads.search, Lost | MissingJobs) for reads in needs):
         plain.update(job.session for job in tables.all_jobs() if job.session is not None)
     for ids, lock in ((locked, True), (plain, False)):
         if ids:

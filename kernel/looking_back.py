@@ -6,7 +6,7 @@ from holdfast.kernel.forks import open_children
 from holdfast.kernel.histories import last_row_of
 from holdfast.kernel.reruns import Past
 from holdfast.kernel.starts import plan_of_start
-from holdfast.kernel.state import Leavings, Overdue, Reads, State
+from holdfast.kernel.state import Overdue, Reads, RunRemains, State
 from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.persistence import Transaction
 from holdfast.ports.records import (
@@ -31,8 +31,8 @@ def read_whole(tx: Transaction, state: State, whole: set[str]) -> None:
     types = (*NOTED_ROWS, *PAID_ROWS, STAGE_EXPANDED, STAGE_TESTED)
     for row in tx.completed(sorted(whole), types=types):
         state.completed.setdefault(row.run, []).append(row)
-    asked = list(_suspended_without_job(state, whole))
-    for suspension in tx.history(asked) if asked else ():
+    wanted = list(_suspended_without_job(state, whole))
+    for suspension in tx.history(wanted) if wanted else ():
         state.suspensions[suspension.run, suspension.number] = suspension
     _read_steps(tx, state, whole)
 
@@ -99,7 +99,7 @@ def read_messages(tx: Transaction, state: State, needs: list[Reads]) -> set[str]
     return {plan_of_start(row) for row in rows.values() if row.type == START_RECEIVED}
 
 
-def read_leavings(tx: Transaction, state: State, names: set[RunName]) -> None:
+def read_run_remains(tx: Transaction, state: State, names: set[RunName]) -> None:
     """Read what runs leave that are to be removed. Their newest generations are locked: there are no more of them."""
     if not names:
         return
@@ -112,11 +112,11 @@ def read_leavings(tx: Transaction, state: State, names: set[RunName]) -> None:
     jobs = tx.jobs_of(keys)
     for job in jobs:
         state.tables.put_job(job)
-    owing = {job.run for job in jobs}
+    with_jobs = {job.run for job in jobs}
     inputs = {row.run: row.payload for row in tx.history(sorted(first_rows))}
     sinks = tx.all_sinks()
     streams: dict[str, list[Stream]] = {}
-    unheard: dict[str, set[str]] = {}
+    undelivered: dict[str, set[str]] = {}
     for namespace in sorted({name.namespace for name in names}):
         of_namespace = [sink for sink in sinks if sink.namespace == namespace]
         of_names = [
@@ -125,39 +125,39 @@ def read_leavings(tx: Transaction, state: State, names: set[RunName]) -> None:
         places = [StreamKey(sink.key, key) for sink in of_namespace for key in of_names]
         for stream in tx.streams(places):
             streams.setdefault(stream.run, []).append(stream)
-        for news in tx.unheard(namespace, [sink.name for sink in of_namespace], of_names):
-            unheard.setdefault(news.run, set()).add(news.sink)
+        for head in tx.unheard(namespace, [sink.name for sink in of_namespace], of_names):
+            undelivered.setdefault(head.run, set()).add(head.sink)
     for name, of_name in generations.items():
         payloads = (inputs.get(key) for key in of_name)
-        state.leavings[name] = Leavings(
+        state.run_remains[name] = RunRemains(
             runs=tuple(of_name),
             inputs=tuple({payload.blob: None for payload in payloads if payload and payload.blob}),
             streams=tuple(stream for key in of_name for stream in streams.get(key, ())),
-            owes=any(key in owing for key in of_name),
-            unheard=frozenset(sink for key in of_name for sink in unheard.get(key, ())),
+            owes=any(key in with_jobs for key in of_name),
+            unheard=frozenset(sink for key in of_name for sink in undelivered.get(key, ())),
             sinks={sink.key: sink.name for sink in sinks},
         )
 
 
-def read_said_keys(tx: Transaction, state: State, needs: list[Reads]) -> None:
+def read_annotation_keys(tx: Transaction, state: State, needs: list[Reads]) -> None:
     """Read what was said under keys. After the runs: a key may be that of a run which only its name tells."""
     newest = state.tables.newest
-    asked = {
+    requested = {
         (newest.get(run) if isinstance(run, RunName) else run, key)
         for reads in needs
-        for run, key in reads.said_keys
+        for run, key in reads.annotation_keys
     }
-    wanted = sorted((run, key) for run, key in asked if run is not None)
+    wanted = sorted((run, key) for run, key in requested if run is not None)
     if wanted:
         for run, key, name in tx.said_keys(wanted):
             state.tables.said_keys.setdefault((run, key), set()).add(name)
 
 
-def read_said(tx: Transaction, state: State, needs: list[Reads]) -> None:
+def read_annotations(tx: Transaction, state: State, needs: list[Reads]) -> None:
     """Read what was said of runs as wholes."""
-    runs = sorted({run for reads in needs for run in reads.said})
-    for said in tx.annotations(runs) if runs else ():
-        state.tables.annotations.setdefault(said.run, []).append(said)
+    runs = sorted({run for reads in needs for run in reads.annotations})
+    for annotation in tx.annotations(runs) if runs else ():
+        state.tables.annotations.setdefault(annotation.run, []).append(annotation)
 
 
 def _read_steps(tx: Transaction, state: State, runs: set[str]) -> None:

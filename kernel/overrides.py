@@ -36,8 +36,8 @@ def _changed(node: NodePlan, override: StageOverride | None) -> NodePlan:
     if override is None:
         return node
     _check(override)
-    said = {name: value for name in _FIELDS if (value := getattr(override, name)) is not None}
-    stage: StagePlan = attrs.evolve(stage_of(node), **said)
+    fields = {name: value for name in _FIELDS if (value := getattr(override, name)) is not None}
+    stage: StagePlan = attrs.evolve(stage_of(node), **fields)
     return attrs.evolve(node, stage=stage) if isinstance(node, MapPlan) else stage
 
 

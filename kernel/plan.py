@@ -289,7 +289,7 @@ def stage_of(node: NodePlan) -> StagePlan:
     return node.stage if isinstance(node, MapPlan) else node
 
 
-_SAYS_NOTHING: Final = StagePlan(name="")
+_DEFAULT_STAGE: Final = StagePlan(name="")
 
 
 # What was added to plans later is left out where it says nothing, so that a plan keeps its fingerprint.
@@ -308,7 +308,7 @@ def _node_data(node: NodePlan) -> dict[str, object]:
     stage = {
         name: value
         for name, value in attrs.asdict(plan).items()
-        if name in _ALWAYS_STORED or value != getattr(_SAYS_NOTHING, name)
+        if name in _ALWAYS_STORED or value != getattr(_DEFAULT_STAGE, name)
     }
     if plan.child is not None and plan.child.parameters is None:
         del stage["child"]["parameters"]

@@ -116,18 +116,20 @@ def _preview_fork(
         stage=fork.start,
         runs=labels(steps),
         again=labels(one for one in steps if one.is_completed),
-        keeps=dict(zip(labels(kept), _given_by(persistence, run, fork, kept), strict=True)),
+        keeps=dict(zip(labels(kept), _call_generations(persistence, run, fork, kept), strict=True)),
         terminates=run.status not in TERMINAL,
         row=fork.row,
         timers=tuple(one.call for one in fork.runs if one.kind == "timer"),
         starts=tuple(one.run for one in fork.runs if one.run is not None),
         children=fork.children,
-        messages=sum(one.type in ("signal.received", "update.received") for one in fork.told_again),
+        messages=sum(one.type in ("signal.received", "update.received") for one in fork.redelivered),
         undone=labels(one for one in fork.runs if one.undoes is not None),
     )
 
 
-def _given_by(persistence: Persistence, run: Run, fork: Fork, kept: Sequence[RecordedCall]) -> Iterator[int]:
+def _call_generations(
+    persistence: Persistence, run: Run, fork: Fork, kept: Sequence[RecordedCall]
+) -> Iterator[int]:
     """Yield which generation has the first row about each of these calls."""
     others = tuple(sorted({part.run for part in fork.kept} - {run.key}))
     numbers = {run.key: run.generation}

@@ -38,9 +38,9 @@ class Starts:
 
     def free(self, job: Job, now: Micros) -> int:
         """Return how many more may start now, by the limit of this job; negative if there were too many."""
-        return self.room(*_rate(job), now)
+        return self.capacity(*_rate(job), now)
 
-    def room(self, limit: int, period: Micros, now: Micros) -> int:
+    def capacity(self, limit: int, period: Micros, now: Micros) -> int:
         """Return the same for a limit and a period."""
         return limit - sum(many for at, many in self.at if at + period > now)
 
@@ -94,7 +94,7 @@ def starts_from(window: RateWindow | None) -> Starts:
 
 def free_starts(window: RateWindow | None, first: WaitedFor, now: Micros) -> int:
     """Return how many more may start now, by the limit of the first who waits; negative if there were too many."""
-    return starts_from(window).room(first.rate_limit or 0, first.rate_period or 0, now)
+    return starts_from(window).capacity(first.rate_limit or 0, first.rate_period or 0, now)
 
 
 def queued_rates(tables: Tables) -> Counter[RateName]:

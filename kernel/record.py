@@ -17,14 +17,14 @@ from holdfast.kernel.state import (
     DueStreams,
     Expired,
     Found,
-    Leavings,
+    HeartbeatOverdue,
     Lost,
+    MissingJobs,
     Overdue,
+    RunRemains,
     Search,
-    Silent,
     State,
-    Unheard,
-    Unsound,
+    UndeliveredRows,
     WaitingJobs,
     WaitingRuns,
     Wakeable,
@@ -61,10 +61,10 @@ _SEARCHES: Final[dict[str, type[Search]]] = {
     "due_streams": DueStreams,
     "expired_sessions": Expired,
     "jobs_of_dead_sessions": Lost,
-    "jobs_with_overdue_heartbeats": Silent,
-    "runs_missing_jobs": Unsound,
+    "jobs_with_overdue_heartbeats": HeartbeatOverdue,
+    "runs_missing_jobs": MissingJobs,
     "runs_past_their_deadline": Overdue,
-    "runs_with_undelivered_rows": Unheard,
+    "runs_with_undelivered_rows": UndeliveredRows,
     "waiting_jobs": WaitingJobs,
     "waiting_runs": WaitingRuns,
     "wakeable_jobs": Wakeable,
@@ -159,23 +159,23 @@ def decision_json(decision: Decision[Any]) -> str:
 def state_json(state: State) -> str:
     """Return, as canonical JSON text, what a decision can see."""
     tables = state.tables
-    said = [[run, key, sorted(names)] for (run, key), names in sorted(tables.said_keys.items())]
-    said_of_runs = [to_data(one) for of_run in tables.annotations.values() for one in of_run]
+    annotation_keys = [[run, key, sorted(names)] for (run, key), names in sorted(tables.said_keys.items())]
+    annotations = [to_data(one) for of_run in tables.annotations.values() for one in of_run]
     unseen = {run: [to_data(row) for row in rows] for run, rows in sorted(state.unseen.items())}
     messages = [[run, to_data(row)] for (run, _), row in sorted(state.messages.items())]
     histories = {run: [to_data(row) for row in rows] for run, rows in sorted(state.histories.items())}
     steps = {run: [to_data(row) for row in rows] for run, rows in sorted(state.steps.items())}
     suspensions = [to_data(row) for row in state.suspensions.values()]
-    leavings = [
+    run_remains = [
         [*name, {**cast("dict[str, object]", to_data(left)), "unheard": sorted(left.unheard)}]
-        for name, left in sorted(state.leavings.items())
+        for name, left in sorted(state.run_remains.items())
     ]
     return canonical(
         {
-            **({"said_keys": said} if said else {}),
-            **({"said": said_of_runs} if said_of_runs else {}),
+            **({"said_keys": annotation_keys} if annotation_keys else {}),
+            **({"said": annotations} if annotations else {}),
             **({"suspensions": suspensions} if suspensions else {}),
-            **({"leavings": leavings} if leavings else {}),
+            **({"leavings": run_remains} if run_remains else {}),
             **({"steps": steps} if steps else {}),
             **({"unseen": unseen} if unseen else {}),
             **({"messages": messages} if messages else {}),
@@ -224,15 +224,15 @@ def state_from(text: str) -> State:
     for job in from_data(data["jobs"], list[Job]):
         tables.put_job(job)
     tables.sessions = {session.id: session for session in from_data(data["sessions"], list[Session])}
-    tables.duties = {duty.name: duty for duty in from_data(data["duties"], list[LeaderLease])}
+    tables.duties = {lease.name: lease for lease in from_data(data["duties"], list[LeaderLease])}
     # Recordings from before there were sinks have none.
     tables.sinks = {sink.key: sink for sink in from_data(data.get("sinks", []), list[Sink])}
     tables.streams = {stream.key: stream for stream in from_data(data.get("streams", []), list[Stream])}
     tables.replies = {
         (reply.namespace, reply.key): reply for reply in from_data(data["replies"], list[IdempotencyReply])
     }
-    said = cast("list[tuple[str, str, list[str]]]", data.get("said_keys", []))
-    tables.said_keys = {(run, key): set(names) for run, key, names in said}
+    annotation_keys = cast("list[tuple[str, str, list[str]]]", data.get("said_keys", []))
+    tables.said_keys = {(run, key): set(names) for run, key, names in annotation_keys}
     for one in from_data(data.get("said", []), list[Annotation]):
         tables.annotations.setdefault(one.run, []).append(one)
     tables.slots = {SlotName(*slot) for slot in data.get("slots", ())}
@@ -245,8 +245,8 @@ def state_from(text: str) -> State:
     state.plans = {name: plan_from_json(plan) for name, plan in data["plans"].items()}
     state.stored_plans = frozenset(data["stored_plans"])
     state.past = None if data.get("past") is None else from_data(data["past"], dict[str, Past])
-    state.leavings = {
-        RunName(namespace, name): from_data(left, Leavings)
+    state.run_remains = {
+        RunName(namespace, name): from_data(left, RunRemains)
         for namespace, name, left in data.get("leavings", ())
     }
     windows = from_data(data.get("rates", []), list[RateWindow])

@@ -40,8 +40,12 @@ def without_value(command: Command[Any], error: RefusedError) -> Command[Any] | 
             )
         case JobRecord(rows=(row,)) if row.output is not None or row.queued is not None:
             was_done = row.type == STEP_COMPLETED
-            told = StepResultError(failure.message) if was_done else StorageRefusedError(failure.message)
-            failed = attrs.evolve(row, type=STEP_FAILED, output=None, queued=None, error=_error_text(told))
+            step_error = (
+                StepResultError(failure.message) if was_done else StorageRefusedError(failure.message)
+            )
+            failed = attrs.evolve(
+                row, type=STEP_FAILED, output=None, queued=None, error=_error_text(step_error)
+            )
             return attrs.evolve(command, rows=(failed,))
         case RunDeliver(parent=parent, output=output) if parent is not None and output is not None:
             return RunDeliver(namespace=command.namespace, job=command.job, parent=parent, failure=failure)

@@ -214,10 +214,10 @@ def _stopped_at(run: Run, plan: Plan, settled: Collection[str]) -> str | None:
 
 def _is_like(before: NodePlan, now: NodePlan) -> bool:
     """Whether what the one gave can stand for what the other gives: a list if it is mapped, one value if not."""
-    return _gives(before) == _gives(now)
+    return _output_shape(before) == _output_shape(now)
 
 
-def _gives(node: NodePlan) -> str:
+def _output_shape(node: NodePlan) -> str:
     if not isinstance(node, MapPlan):
         return "one"
     return "all" if node.enough is None else "some"

@@ -92,7 +92,7 @@ _ALL: Final = (
     _rule(c.SessionClose, c.SessionRenewed, sessions.reads_of_renew, sessions.decide_close),
     _rule(c.SessionReap, c.LeasesReaped, sessions.reads_of_reap, sessions.decide_reap),
     _rule(c.LeaseReapStale, c.LeasesReaped, sessions.reads_of_reap_stale, sessions.decide_reap_stale),
-    _rule(c.LeaderAcquire, c.LeaderAcquired, sessions.reads_of_duty, sessions.decide_duty),
+    _rule(c.LeaderAcquire, c.LeaderAcquired, sessions.reads_of_acquire, sessions.decide_acquire),
     _rule(c.SinkRegister, c.SinkRegistered, sinks.reads_of_named, sinks.decide_register),
     _rule(c.SinkRemove, c.SinkRemoved, sinks.reads_of_named, sinks.decide_remove),
     _rule(c.OutboxFlush, c.OutboxFlushed, outbox.reads_of_flush, outbox.decide_flush),

@@ -34,12 +34,12 @@ def start_facts(command: RunCreate, plan: Plan) -> dict[str, object]:
     """Return what the row tells that keeps a start. Its input is the payload of that row."""
     bare = evolve(command, input=_NOTHING, signals=(), idempotency_key=None)
     usual = command_data(RunCreate(namespace="", workflow="", input=_NOTHING))
-    said = {
+    fields = {
         name: value
         for name, value in command_data(bare).items()
         if name in _REQUIRED or value != usual.get(name)
     }
-    return {"definition": plan.definition, "plan": plan.fingerprint, "start": said}
+    return {"definition": plan.definition, "plan": plan.fingerprint, "start": fields}
 
 
 def plan_of_start(row: HistoryRow) -> str:
@@ -50,8 +50,8 @@ def plan_of_start(row: HistoryRow) -> str:
 def kept_start(row: HistoryRow) -> KeptStart:
     """Return the start that a row has."""
     facts = _facts(row)
-    said = cast("dict[str, object]", facts["start"])
-    command = from_data({**said, "input": to_data(row.payload)}, RunCreate)
+    fields = cast("dict[str, object]", facts["start"])
+    command = from_data({**fields, "input": to_data(row.payload)}, RunCreate)
     return KeptStart(command, str(facts["plan"]))
 
 

@@ -104,7 +104,7 @@ class Lost:
 
 
 @frozen
-class Unsound:
+class MissingJobs:
     """Search, from the run key `after` on, for active runs that lack jobs; they are read whole. Or read just `run`."""
 
     after: str
@@ -173,7 +173,7 @@ class DeadLettered:
 
 
 @frozen
-class Unheard:
+class UndeliveredRows:
     """Search, from the run key `after` on, for runs with rows that sinks have not heard of."""
 
     namespace: str
@@ -183,7 +183,7 @@ class Unheard:
 
 
 @frozen
-class Silent:
+class HeartbeatOverdue:
     """Search for leased jobs whose heartbeat is overdue by more than `grace` microseconds. Their runs are read too."""
 
     grace: Micros = attrs.field(validator=_not_negative)
@@ -202,11 +202,11 @@ Search: TypeAlias = (
     | Due
     | Expired
     | Lost
-    | Silent
-    | Unsound
+    | HeartbeatOverdue
+    | MissingJobs
     | DueStreams
     | DeadLettered
-    | Unheard
+    | UndeliveredRows
     | WaitingRuns
     | WaitingJobs
     | Overdue
@@ -232,7 +232,7 @@ class Found:
 
 
 @frozen(kw_only=True)
-class Leavings:
+class RunRemains:
     """What all generations of a run leave: their keys, oldest first, the blobs of their inputs, and their streams.
 
     `has_deliveries` says whether others are to be told of something by one of them. `unheard` are the keys of sinks
@@ -267,17 +267,17 @@ class Reads:
     """Jobs that may be claimed: the rows are locked in which their starts are counted."""
     sessions: tuple[str, ...] = ()
     locks_sessions: bool = False
-    duties: tuple[str, ...] = ()
+    leader_leases: tuple[str, ...] = ()
     sinks: tuple[SinkName, ...] = ()
     locks_sinks: bool = False
     streams: tuple[StreamKey, ...] = ()
     past_names: bool = False
     """Whether what has happened in the runs that `names` names is read as well."""
-    leavings: bool = False
+    run_remains: bool = False
     """Whether what the runs leave that `names` names is read as well."""
-    said_keys: tuple[tuple[str | RunName, str], ...] = ()
+    annotation_keys: tuple[tuple[str | RunName, str], ...] = ()
     """Keys under which annotations may have been said, each with its run."""
-    said: tuple[str, ...] = ()
+    annotations: tuple[str, ...] = ()
     """Runs of which is read what was said of them as wholes."""
     unseen: tuple[tuple[str, int], ...] = ()
     """Runs, each with the number of the row after which its history is read."""
@@ -328,7 +328,7 @@ class State:
     used: dict[SlotName, int]
     rated: dict[RateName, int]
     """How many queued jobs there are of each rate that a search was for, beside those in the tables."""
-    leavings: dict[RunName, Leavings]
+    run_remains: dict[RunName, RunRemains]
 
     def __init__(
         self,
@@ -351,7 +351,7 @@ class State:
         self.messages = {}
         self.used = {}
         self.rated = {}
-        self.leavings = {}
+        self.run_remains = {}
 
     def plan_of(self, run: Run) -> Plan:
         """Return the plan that a run follows. UnreadableRowError if it is not stored, or can't be read."""

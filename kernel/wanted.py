@@ -4,12 +4,12 @@ import attrs
 
 from holdfast.kernel.state import (
     Found,
+    HeartbeatOverdue,
     Lost,
+    MissingJobs,
     Overdue,
     Reads,
     Search,
-    Silent,
-    Unsound,
     WaitingJobs,
     WaitingRuns,
     Wakeable,
@@ -32,9 +32,9 @@ class Wanted:
     with_jobs: set[str] = attrs.field(factory=set[str])
     driven: set[str | RunName] = attrs.field(factory=set[str | RunName])
     past: set[RunName] = attrs.field(factory=set[RunName])
-    leaving: set[RunName] = attrs.field(factory=set[RunName])
+    run_remains: set[RunName] = attrs.field(factory=set[RunName])
     seen: set[JobKey] = attrs.field(factory=set[JobKey])
-    duties: set[str] = attrs.field(factory=set[str])
+    leader_leases: set[str] = attrs.field(factory=set[str])
 
     def add(self, reads: Reads) -> None:
         """Add what a command needs, but for what its search finds."""
@@ -46,12 +46,12 @@ class Wanted:
             self.driven.update(reads.names)
         if reads.past_names:
             self.past.update(reads.names)
-        if reads.leavings:
-            self.leaving.update(reads.names)
+        if reads.run_remains:
+            self.run_remains.update(reads.names)
         self.runs.update(reads.runs)
         self.jobs.update(reads.jobs)
         self.seen.update(reads.seen)
-        self.duties.update(reads.duties)
+        self.leader_leases.update(reads.leader_leases)
         if reads.search is None and not reads.locks_sessions:
             self.sessions.update(reads.sessions)
         if reads.whole_runs:
@@ -60,13 +60,13 @@ class Wanted:
     def add_found(self, search: Search, found: Found) -> None:
         """Add what a search has found."""
         match search:
-            case Lost() | Silent():
+            case Lost() | HeartbeatOverdue():
                 self.jobs.update(found.jobs)
                 self.runs.update(key.run for key in found.jobs)
                 self.driven.update(key.run for key in found.jobs)
             case Wakeable():
                 self.jobs.update(found.jobs)
-            case Unsound():
+            case MissingJobs():
                 self.whole.update(found.runs)
             case WaitingRuns() | WaitingJobs() | Overdue():
                 self.runs.update(found.runs)

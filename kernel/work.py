@@ -8,7 +8,7 @@ GAVE_UP: Final = "gave_up"
 LOST_WORKER: Final = "worker_lost"
 """The code of the failure that a lost worker's attempts end with."""
 
-_SAYS_NOTHING: Final = frozenset(
+_INCONCLUSIVE: Final = frozenset(
     {
         GAVE_UP,
         LOST_WORKER,
@@ -28,4 +28,4 @@ def is_over(code: str) -> bool:
 
     If a check itself raises what is final, that is how it says that the work has failed. There is nothing to cancel.
     """
-    return code not in _SAYS_NOTHING
+    return code not in _INCONCLUSIVE

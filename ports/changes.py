@@ -434,11 +434,11 @@ class NetChanges:
         self.jobs = {place: job for place, job in self.jobs.items() if place.run != key}
         self.closed_nodes = {place for place in self.closed_nodes if place[0] != key}
         self.streams = {place: stream for place, stream in self.streams.items() if place.run != key}
-        self.stream_heads = {place: news for place, news in self.stream_heads.items() if place.run != key}
+        self.stream_heads = {place: head for place, head in self.stream_heads.items() if place.run != key}
         self.history = [row for row in self.history if row.run != key]
         self.pages = [page for page in self.pages if page.run != key]
         self.notes = [note for note in self.notes if note.run != key]
-        self.annotations = [said for said in self.annotations if said.run != key]
+        self.annotations = [annotation for annotation in self.annotations if annotation.run != key]
         self.artifacts = [artifact for artifact in self.artifacts if artifact.run != key]
         self.ai_calls = [call for call in self.ai_calls if call.run != key]
 
@@ -459,12 +459,12 @@ class NetChanges:
         else:
             self.rates[window.rate_name] = window
 
-    def _add_news(self, news: StreamHead) -> None:
+    def _advance_stream(self, head: StreamHead) -> None:
         """The first one says since when the stream is due, the highest one what there is."""
-        key = StreamKey(news.sink, news.run)
+        key = StreamKey(head.sink, head.run)
         known = self.stream_heads.get(key)
         self.stream_heads[key] = (
-            news if known is None else attrs.evolve(known, head_row=max(known.head_row, news.head_row))
+            head if known is None else attrs.evolve(known, head_row=max(known.head_row, head.head_row))
         )
 
     def add(self, change: Change) -> None:
@@ -502,12 +502,12 @@ class NetChanges:
                     self.replies.append(reply)
                 case PutSession(session):
                     self.sessions[session.id] = session
-                case AddLeader(duty):
-                    self.new_duties[duty.name] = duty
-                case UpdateLeader(duty) if duty.name in self.new_duties:
-                    self.new_duties[duty.name] = duty
-                case UpdateLeader(duty):
-                    self.duties[duty.name] = duty
+                case AddLeader(lease):
+                    self.new_duties[lease.name] = lease
+                case UpdateLeader(lease) if lease.name in self.new_duties:
+                    self.new_duties[lease.name] = lease
+                case UpdateLeader(lease):
+                    self.duties[lease.name] = lease
                 case AddAttemptOutput(note):
                     self.notes.append(note)
                 case AddSink(sink):
@@ -518,8 +518,8 @@ class NetChanges:
                     self._remove_sink(key)
                 case UpdateStream(stream):
                     self.streams[stream.key] = stream
-                case AdvanceStreams(news):
-                    self._add_news(news)
+                case AdvanceStreams(head):
+                    self._advance_stream(head)
                 case AddAnnotation(annotation):
                     self.annotations.append(annotation)
                 case AddArtifact(artifact):

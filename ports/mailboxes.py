@@ -55,14 +55,14 @@ class Mailbox:
 
     def to_text(self) -> str | None:
         """Return its JSON text; None if there is nothing to say."""
-        said: dict[str, object] = {}
+        fields: dict[str, object] = {}
         if self.unread:
-            said["unread"] = _spans(self.unread)
+            fields["unread"] = _spans(self.unread)
         if self.starts:
-            said["starts"] = sorted([number, row] for number, row in self.starts.items())
+            fields["starts"] = sorted([number, row] for number, row in self.starts.items())
         if self.closed:
-            said["closed"] = list(self.closed)
-        return canonical(said) if said else None
+            fields["closed"] = list(self.closed)
+        return canonical(fields) if fields else None
 
 
 EMPTY: Final = Mailbox()
@@ -72,13 +72,13 @@ def mailbox_from(text: str | None) -> Mailbox:
     """Return the mailbox of which this is the `to_text`."""
     if text is None:
         return EMPTY
-    said = cast("dict[str, object]", parse(text))
-    spans = cast("Sequence[Sequence[int]]", said.get("unread", ()))
-    starts = cast("Sequence[tuple[int, int]]", said.get("starts", ()))
+    fields = cast("dict[str, object]", parse(text))
+    spans = cast("Sequence[Sequence[int]]", fields.get("unread", ()))
+    starts = cast("Sequence[tuple[int, int]]", fields.get("starts", ()))
     return Mailbox(
         unread=tuple(chain.from_iterable(range(first, last + 1) for first, last in spans)),
         starts=dict(starts),
-        closed=tuple(cast("Sequence[str]", said.get("closed", ()))),
+        closed=tuple(cast("Sequence[str]", fields.get("closed", ()))),
     )
 
 

@@ -326,7 +326,7 @@ class Run:
         return self.last_job > 0
 
     @property
-    def is_told_to_end(self) -> bool:
+    def is_ending(self) -> bool:
         """Whether its function is to end, and has not yet: it cleans up, or somebody has to look at how it does."""
         return self.status in ACTIVE and self.error is not None
 
@@ -449,7 +449,7 @@ class Job:
         return self.attempts if self.kind is JobKind.WORKFLOW else self.attempts - self.lost_attempts
 
     @property
-    def is_debt(self) -> bool:
+    def outlives_run(self) -> bool:
         """Whether it is none of those by which its run goes on: what it does is owed to others, also after the end."""
         return self.state is JobState.PENDING_DELIVERY or self.kind is JobKind.CANCEL
 

@@ -158,12 +158,12 @@ class AiTotal:
     duration: Micros
 
 
-def is_of_topic(topic: str, asked: str | None) -> bool:
+def is_of_topic(topic: str, wanted: str | None) -> bool:
     """Whether a topic is the one asked for, or below it, as `report.page` is below `report`; all are below None."""
-    return asked is None or topic == asked or topic.startswith(f"{asked}.")
+    return wanted is None or topic == wanted or topic.startswith(f"{wanted}.")
 
 
-def said_text(annotation: Annotation) -> str | None:
+def annotation_text(annotation: Annotation) -> str | None:
     """Return the text that an annotation's value is; None if it is no text. Runs are found by texts only."""
     if not annotation.value.startswith('"'):
         return None
@@ -171,7 +171,7 @@ def said_text(annotation: Annotation) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def said_texts(annotations: Iterable[Annotation]) -> set[tuple[str, str]]:
+def annotation_texts(annotations: Iterable[Annotation]) -> set[tuple[str, str]]:
     """Return the names and texts by which a run of these annotations is found."""
-    found = ((annotation.name, said_text(annotation)) for annotation in annotations)
+    found = ((annotation.name, annotation_text(annotation)) for annotation in annotations)
     return {(name, text) for name, text in found if text is not None}

@@ -174,16 +174,16 @@ class Tables:
         """Return a sink, or None if there is none of this name."""
         return next((sink for sink in self.sinks.values() if sink.sink_name == name), None)
 
-    def put_news(self, news: StreamHead) -> None:
+    def advance_stream(self, head: StreamHead) -> None:
         """Let a stream know of rows. It is due from then on, unless somebody looks at it or it is parked."""
-        key = StreamKey(news.sink, news.run)
+        key = StreamKey(head.sink, head.run)
         known = self.streams.get(key)
         if known is None:
-            stream = Stream(sink=news.sink, run=news.run, head_row=news.head_row, due_at=news.at)
+            stream = Stream(sink=head.sink, run=head.run, head_row=head.head_row, due_at=head.at)
         else:
             is_idle = known.state is StreamState.READY and known.due_at is None
-            due_at = news.at if is_idle else known.due_at
-            stream = attrs.evolve(known, head_row=max(known.head_row, news.head_row), due_at=due_at)
+            due_at = head.at if is_idle else known.due_at
+            stream = attrs.evolve(known, head_row=max(known.head_row, head.head_row), due_at=due_at)
         self.streams[key] = stream
 
     def conflicts(self, change: Change) -> str | None:
@@ -222,15 +222,15 @@ class Tables:
             case AddRateLimit(window):
                 if window.rate_name in self.rates:
                     return f"rate {window.name!r} exists"
-            case AddLeader(duty):
-                if duty.name in self.duties:
-                    return f"duty {duty.name!r} exists"
+            case AddLeader(lease):
+                if lease.name in self.duties:
+                    return f"duty {lease.name!r} exists"
             case AddSink(sink):
                 if sink.key in self.sinks or self.sink_named(sink.sink_name) is not None:
                     return f"sink {sink.name!r} exists"
             case AddAnnotation(annotation):
-                said = self.said_keys.get((annotation.run, annotation.key or ""), ())
-                if annotation.key is not None and annotation.name in said:
+                names = self.said_keys.get((annotation.run, annotation.key or ""), ())
+                if annotation.key is not None and annotation.name in names:
                     return f"{annotation.name!r} was said under the key {annotation.key!r}"
             case AddArtifact(artifact):
                 if (artifact.run, artifact.job, artifact.epoch, artifact.name) in self.artifacts:
@@ -273,8 +273,8 @@ class Tables:
                     self.plans.setdefault(plan.fingerprint, plan)
                 case StoreReply(reply):
                     self.replies[reply.namespace, reply.key] = reply
-                case AddLeader(duty) | UpdateLeader(duty):
-                    self.duties[duty.name] = duty
+                case AddLeader(lease) | UpdateLeader(lease):
+                    self.duties[lease.name] = lease
                 case AddAttemptOutput(note):
                     self.notes[note.id] = note
                 case AddSink(sink) | UpdateSink(sink):
@@ -283,8 +283,8 @@ class Tables:
                     self.sinks.pop(key, None)
                 case UpdateStream(stream):
                     self.streams[stream.key] = stream
-                case AdvanceStreams(news):
-                    self.put_news(news)
+                case AdvanceStreams(head):
+                    self.advance_stream(head)
                 case AddAnnotation(annotation):
                     self.annotations.setdefault(annotation.run, []).append(annotation)
                     if annotation.key is not None:

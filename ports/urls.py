@@ -19,7 +19,7 @@ _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,40})://(.*)", re.DOTALL)
 _PLAIN: Final = re.compile(r"[\w./ ~-]*")
 """A file's name, say, that was taken for a URL. It has none of the characters by which URLs are parted."""
 _PLACE: Final = re.compile(r"(?P<host>[\w.~-]*|\[[0-9A-Fa-f:.]*\])(?P<port>:[0-9]{1,5})?", re.ASCII)
-_REST: Final = re.compile(
+_AFTER_SCHEME: Final = re.compile(
     r"(?P<places>[^/?#]*)(?P<path>/[^?#]*)?(?:\?(?P<query>[^#]*))?(?P<fragment>#.*)?", re.DOTALL
 )
 _PARAMETER: Final = re.compile(r"[a-z_]{1,40}")
@@ -54,7 +54,7 @@ def shown_url(url: str) -> str:
         before, at, rest = rest.rpartition("@")
         if _ENDS_PLACE.search(before):
             return f"{scheme}://{HIDDEN}"  # what is behind the @ may be the rest of a token, and not a host
-    parts = _REST.fullmatch(rest)
+    parts = _AFTER_SCHEME.fullmatch(rest)
     assert parts is not None
     places = parts["places"]
     if not all(_PLACE.fullmatch(place) for place in places.split(",")):

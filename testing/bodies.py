@@ -71,7 +71,7 @@ class BodiesHere:
             value = body.invoked()
             if isinstance(value, Awaitable):
                 value = self._wait_for(cast("Awaitable[object]", value))
-            outcome = body.stored(body.given(value))
+            outcome = body.stored(body.encoded_result(value))
         except (Exception, asyncio.CancelledError, SystemExit) as error:  # noqa: BLE001  # it is this attempt's failure
             return body.failed(entered.leave_failed(error))
         entered.leave()

@@ -101,8 +101,8 @@ class Driver:
             core.kernel.dispatch(release)
         for body in bodies:
             # A function never waits where it is driven: it is driven again when the world's clock has got there.
-            parked = attrs.evolve(body, parts=attrs.evolve(body.parts, park_after=0))
-            outcome = yield self._stubs.substituted(parked)
+            driven = attrs.evolve(body, parts=attrs.evolve(body.parts, park_after=0))
+            outcome = yield self._stubs.substituted(driven)
             if isinstance(outcome, Failed):
                 where = attempt.node if attempt.item is None else f"{attempt.node}, item {attempt.item}"
                 failure = outcome.failure

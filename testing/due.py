@@ -19,7 +19,7 @@ def due_instants(tables: Tables) -> Iterator[Micros]:
     for run in tables.runs.values():
         if run.status is RunStatus.PENDING:
             yield run.start_at or NOW
-        if run.status in ACTIVE and not run.is_told_to_end and run.deadline is not None:
+        if run.status in ACTIVE and not run.is_ending and run.deadline is not None:
             yield run.deadline
     for stream in tables.streams.values():
         retry_at = tables.sinks[stream.sink].retry_at if stream.sink in tables.sinks else None

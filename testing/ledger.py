@@ -15,11 +15,11 @@ import attrs
 from holdfast.hosts.core import Core
 from holdfast.hosts.functions.beginnings import last_there
 from holdfast.hosts.functions.drive import Drive
-from holdfast.hosts.functions.telling import NOTES, TOLD, known_from
+from holdfast.hosts.functions.telling import FUNCTION_EVENT_TYPES, NOTES, known_from
 from holdfast.hosts.run_histories import RunHistory, read_history, text_of
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.commands import JobRecorded
-from holdfast.kernel.functions.asked import Asked, Failed, Row, StepCompleted, Turn
+from holdfast.kernel.functions.asked import Failed, HistoryEvent, Request, Row, StepCompleted, Turn
 from holdfast.kernel.functions.machine import FunctionMachine, Known
 from holdfast.ports.errors import RestlessError
 from holdfast.ports.json import parse
@@ -29,7 +29,7 @@ from holdfast.ports.records import CLOCK_READ, FUNCTION_BEGAN, STEP_GIVEN, Histo
 Code: TypeAlias = Workflow[..., object]
 Life: TypeAlias = tuple[Code, str]
 """What a life is one of: the code, and the key of the run with which it all began."""
-Told: TypeAlias = int
+Digest: TypeAlias = int
 """A digest of all rows that a function has been told: runs that begin alike are told others from some point on."""
 
 _TRAIL: Final = "trail"
@@ -43,8 +43,8 @@ MANY: Final = 20
 class Seen:
     """What a function had come to after a row."""
 
-    told: object
-    asked: tuple[Asked, ...]
+    row: object
+    requests: tuple[Request, ...]
     waits_for_others: bool
     dropped: tuple[str, ...]
     ended: str
@@ -56,12 +56,12 @@ class Ledger:
     def __init__(self) -> None:
         self.problems: list[str] = []
         self._lock = threading.Lock()
-        self._seen: dict[tuple[Life, Told], Seen] = {}
-        self._told: dict[tuple[Life, int], set[Told]] = {}
+        self._seen: dict[tuple[Life, Digest], Seen] = {}
+        self._digests: dict[tuple[Life, int], set[Digest]] = {}
         """What had been told when a row of this number had, in all lives."""
         self._restless: set[Life] = set()
         """Those that did not come to rest. A replay would take as long, and tell nothing new."""
-        self._reached: dict[Life, set[Told]] = {}
+        self._reached: dict[Life, set[Digest]] = {}
         """What had been told when there was nothing more to tell, for a while: only there a replay may end."""
 
     @property
@@ -105,14 +105,14 @@ class Ledger:
             rows = (row for history in histories for row in history.rows)
             began = max((row.number for row in rows if row.type == FUNCTION_BEGAN), default=-1)
             if forks:
-                self._check_told((code, key), len(forks), first=began + 1)
+                self._check_digests((code, key), len(forks), first=began + 1)
         return replays
 
-    def _check_told(self, life: Life, forks: int, *, first: int) -> None:
+    def _check_digests(self, life: Life, forks: int, *, first: int) -> None:
         """Note where more has been told than there are histories: then two lives of one run were told other rows."""
         code, key = life
-        for number in (number for known, number in self._told if known == life and number >= first):
-            if len(self._told[life, number]) > forks:
+        for number in (number for known, number in self._digests if known == life and number >= first):
+            if len(self._digests[life, number]) > forks:
                 where = f"{code.name}@{code.version}, run {key}, row {number}"
                 self.problems.append(f"{where}: its lives were told other rows up to there")
 
@@ -122,18 +122,18 @@ class Ledger:
         trail = self._trail(code, history)
         there = last_there(known_from(history.rows))
         for end in range(len(history.rows) + 1):
-            known, news = history.rows[:end], history.rows[end:]
-            if end < there or any(row.type == FUNCTION_BEGAN for row in news):
+            known, new_rows = history.rows[:end], history.rows[end:]
+            if end < there or any(row.type == FUNCTION_BEGAN for row in new_rows):
                 continue  # whoever begins with less begins otherwise
-            last = _last_told(known)
+            last = _last_applied(known)
             if trail.get(0 if last <= there else last) not in self._reached[code, history.key]:
                 continue
             if (
-                news and news[0].type in NOTES
+                new_rows and new_rows[0].type in NOTES
             ):  # what was said yes to is recorded before anything relies on it
                 continue
             if any(
-                _is_read_before(row, end) for row in news
+                _is_read_before(row, end) for row in new_rows
             ):  # whoever takes over here may read another time
                 continue
             replays += 1
@@ -141,13 +141,13 @@ class Ledger:
             drive = Drive(machine, text_of)
             try:
                 drive.open(known)
-                if not drive.is_over and self._could_follow((code, history.key), news, trail):
-                    drive.take(JobRecorded(status="recorded", rows=news))
+                if not drive.is_over and self._could_follow((code, history.key), new_rows, trail):
+                    drive.take(JobRecorded(status="recorded", rows=new_rows))
             finally:
                 drive.close()
         return replays
 
-    def _trail(self, code: Code, history: RunHistory) -> dict[int, Told]:
+    def _trail(self, code: Code, history: RunHistory) -> dict[int, Digest]:
         """Return what a replay of the whole history has been told with each row."""
         machine = code.machine(history.input, began_at=history.began_at, seed=history.key)
         drive = Drive(machine, text_of)
@@ -155,17 +155,17 @@ class Ledger:
             drive.open(history.rows)
         finally:
             drive.close()
-        return cast("dict[int, Told]", getattr(machine, _TRAIL))
+        return cast("dict[int, HistoryEvent]", getattr(machine, _TRAIL))
 
-    def _could_follow(self, life: Life, news: Sequence[HistoryRow], trail: Mapping[int, Told]) -> bool:
+    def _could_follow(self, life: Life, new_rows: Sequence[HistoryRow], trail: Mapping[int, Digest]) -> bool:
         """Whether a driver could hear of these rows only now: all were told to this code, none is a note of its own."""
-        told = [row.number for row in news if row.type in TOLD]
-        is_noted = any(row.type in NOTES for row in news)
-        return not is_noted and all((life, trail.get(number)) in self._seen for number in told)
+        applied = [row.number for row in new_rows if row.type in FUNCTION_EVENT_TYPES]
+        is_noted = any(row.type in NOTES for row in new_rows)
+        return not is_noted and all((life, trail.get(number)) in self._seen for number in applied)
 
     def _watched(self, machine: FunctionMachine, life: Life) -> FunctionMachine:
         begin, feed, feed_steps = machine.begin, machine.feed, machine.feed_steps
-        trail: dict[int, Told] = {0: 0}
+        trail: dict[int, Digest] = {0: 0}
 
         def begin_and_note(
             *,
@@ -175,35 +175,35 @@ class Ledger:
             refused: str = "",
             inbox: Sequence[Row] = (),
         ) -> Turn:
-            there = tuple((row.number, row.at, repr(row.told)) for row in inbox)
+            there = tuple((row.number, row.at, repr(row.event)) for row in inbox)
 
-            def told(read: bool) -> Told:
+            def digest(read: bool) -> Digest:
                 seen = shown if read and shown else 0
                 trail[0] = hash((seen, refused, there)) if seen or refused or there else 0
                 return trail[0]
 
             begins = partial(begin, more=more, patches=patches, shown=shown, refused=refused, inbox=inbox)
-            return self._noted(machine, life, 0, told, None, more, begins)
+            return self._noted(machine, life, 0, digest, None, more, begins)
 
         def feed_and_note(row: Row, *, more: bool = False) -> Turn:
             before = next(reversed(trail.values()))
 
-            def told(read: bool) -> Told:
+            def digest(read: bool) -> Digest:
                 shown = row.shown if read else None  # what nobody looked at made no difference
-                trail[row.number] = hash((before, row.number, row.at, repr(row.told), shown))
+                trail[row.number] = hash((before, row.number, row.at, repr(row.event), shown))
                 return trail[row.number]
 
-            return self._noted(machine, life, row.number, told, row, more, lambda: feed(row, more=more))
+            return self._noted(machine, life, row.number, digest, row, more, lambda: feed(row, more=more))
 
         def feed_steps_and_note(
             rows: Sequence[Known], place: int, *, past: int, apart: Collection[int]
         ) -> tuple[int, Turn | None]:
             """One row at a time: after each it has come to what one has that was told that by itself."""
             before = next(reversed(trail.values()))
-            after, said = place, None
+            after, turn = place, None
             come_to: Callable[[], Turn] = Turn
             try:
-                after, said = feed_steps(rows[: place + 1], place, past=past, apart=apart)
+                after, turn = feed_steps(rows[: place + 1], place, past=past, apart=apart)
             except Exception as error:  # noqa: BLE001  # it is raised again once it is noted
                 come_to = partial(_raise, error)
             else:
@@ -211,12 +211,12 @@ class Ledger:
                     return place, None
             row = _step_row(*rows[place])
 
-            def told(_: bool) -> Told:
-                trail[row.number] = hash((before, row.number, row.at, repr(row.told), None))
+            def digest(_: bool) -> Digest:
+                trail[row.number] = hash((before, row.number, row.at, repr(row.event), None))
                 return trail[row.number]
 
-            self._noted(machine, life, row.number, told, row, row.number < past, lambda: said or come_to())
-            return after, said
+            self._noted(machine, life, row.number, digest, row, row.number < past, lambda: turn or come_to())
+            return after, turn
 
         watched = (("begin", begin_and_note), ("feed", feed_and_note), ("feed_steps", feed_steps_and_note))
         for name, one in (*watched, (_TRAIL, trail)):
@@ -228,8 +228,8 @@ class Ledger:
         machine: FunctionMachine,
         life: Life,
         number: int,
-        upto: Callable[[bool], Told],
-        told: Row | None,
+        upto: Callable[[bool], Digest],
+        row: Row | None,
         more: bool,
         turn: Callable[[], Turn],
     ) -> Turn:
@@ -238,26 +238,26 @@ class Ledger:
         except Exception as error:
             if isinstance(error, RestlessError):
                 self._restless.add(life)
-            told = None if told is None else attrs.evolve(told, shown=None)
-            seen = Seen(told, (), False, (), f"{type(error).__name__}: {error}")
+            row = None if row is None else attrs.evolve(row, shown=None)
+            seen = Seen(row, (), False, (), f"{type(error).__name__}: {error}")
             self._note(life, (number, upto(False)), seen, more)
             raise
         ended = come_to.ended
-        said = repr(ended.error) if isinstance(ended, Failed) else repr(ended)
+        outcome = repr(ended.error) if isinstance(ended, Failed) else repr(ended)
         dropped = come_to.dropped
-        told = None if told is None else attrs.evolve(told, shown=None)
-        seen = Seen(told, machine.asked, machine.waits_for_others, dropped, said)
+        row = None if row is None else attrs.evolve(row, shown=None)
+        seen = Seen(row, machine.pending_requests, machine.waits_for_others, dropped, outcome)
         self._note(life, (number, upto(come_to.read_clock)), seen, more)
         return come_to
 
-    def _note(self, life: Life, upto: tuple[int, Told], seen: Seen, more: bool) -> None:
-        number, told = upto
+    def _note(self, life: Life, upto: tuple[int, Digest], seen: Seen, more: bool) -> None:
+        number, digest = upto
         with self._lock:
             reached = self._reached.setdefault(life, set())
             if not more:
-                reached.add(told)
-            self._told.setdefault((life, number), set()).add(told)
-            before = self._seen.setdefault((life, told), seen)
+                reached.add(digest)
+            self._digests.setdefault((life, number), set()).add(digest)
+            before = self._seen.setdefault((life, digest), seen)
             if before != seen:
                 code, key = life
                 where = f"{code.name}@{code.version}, run {key}, row {number}"
@@ -266,13 +266,13 @@ class Ledger:
 
 def _step_row(row: HistoryRow, facts: Mapping[str, object]) -> Row:
     """Return the row that says what a step gave as a function is told it by itself."""
-    told = StepCompleted(
+    completed = StepCompleted(
         call=str(facts["call"]),
         step=str(facts["step"]),
         output=text_of(row.payload),
         given=cast("str | None", facts.get(STEP_GIVEN)),
     )
-    return Row(number=row.number, at=row.at, told=told, site=str(facts.get("site", "")))
+    return Row(number=row.number, at=row.at, event=completed, site=str(facts.get("site", "")))
 
 
 def _raise(error: Exception) -> NoReturn:
@@ -297,5 +297,5 @@ def _is_read_before(row: HistoryRow, end: int) -> bool:
     return row.type == CLOCK_READ and cast("int", parse(row.data or "{}")["row"]) <= end
 
 
-def _last_told(rows: Sequence[HistoryRow]) -> int:
-    return max((row.number for row in rows if row.type in TOLD), default=0)
+def _last_applied(rows: Sequence[HistoryRow]) -> int:
+    return max((row.number for row in rows if row.type in FUNCTION_EVENT_TYPES), default=0)

@@ -37,8 +37,8 @@ class Script:
             )
         *first, last = values
         for value in first:
-            self._then(_giving(value), 1)
-        self._then(_giving(last), None)
+            self._then(_returning(value), 1)
+        self._then(_returning(last), None)
 
     def fails(self, error: Exception | type[Exception], times: int | None) -> None:
         """Raise this error, so many times; without `times` from then on."""
@@ -79,5 +79,5 @@ class Script:
         self._actions.append(_Action(call, times))
 
 
-def _giving(value: object) -> Callable[..., object]:
+def _returning(value: object) -> Callable[..., object]:
     return lambda *_, **__: value

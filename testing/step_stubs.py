@@ -48,9 +48,9 @@ class StepCall:
 
         Decoded anew from what is stored, so it is what it was then.
         """
-        given = self._form.decode(self._text)
-        given.apply_defaults()
-        return dict(given.arguments)
+        bound = self._form.decode(self._text)
+        bound.apply_defaults()
+        return dict(bound.arguments)
 
 
 class StepStub(Generic[P, R]):
@@ -101,7 +101,8 @@ class StepStub(Generic[P, R]):
             raise AssertionError(f"step {self._step.name!r} was called {_times(len(calls))}{_listed(calls)}")
         if dict(calls[0].arguments) != expected:
             raise AssertionError(
-                f"step {self._step.name!r} was called with {_said(calls[0].arguments)}, not with {_said(expected)}"
+                f"step {self._step.name!r} was called with {_arguments_text(calls[0].arguments)}, "
+                f"not with {_arguments_text(expected)}"
             )
 
     def assert_not_called(self) -> None:
@@ -154,10 +155,10 @@ def noting(
     step: AnyStep, note: Callable[[tuple[object, ...], dict[str, object]], None]
 ) -> Callable[..., object]:
     """Return the body of a step, which first tells what it is called with; async if that of the step is."""
-    given = 0 if step.transaction is None else 1
+    injected = 0 if step.transaction is None else 1
 
     def call(*args: object, **kwargs: object) -> object:
-        note(args[given:], kwargs)
+        note(args[injected:], kwargs)
         return step.body(*args, **kwargs)
 
     async def call_async(*args: object, **kwargs: object) -> object:
@@ -191,8 +192,8 @@ def _times(count: int) -> str:
 
 
 def _listed(calls: tuple[StepCall, ...]) -> str:
-    return "".join(f"\n- attempt {call.attempt}, with {_said(call.arguments)}" for call in calls)
+    return "".join(f"\n- attempt {call.attempt}, with {_arguments_text(call.arguments)}" for call in calls)
 
 
-def _said(arguments: Mapping[str, object]) -> str:
+def _arguments_text(arguments: Mapping[str, object]) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in arguments.items()) or "nothing"

@@ -193,7 +193,7 @@ def _call(body: Body, part: Part) -> StageCall[Any]:
     attempt, stage = body.attempt, body.stage
     of_state = part != "body"
     known = cast("ExternalStage[Any, Any, Any, Any]", stage).state_type if of_state else stage.input_type
-    is_given = of_state or stage.shape.values > 0
+    has_input = of_state or stage.shape.values > 0
     return StageCall(
         run_id=body.work.run.id,
         stage=attempt.node,
@@ -201,16 +201,16 @@ def _call(body: Body, part: Part) -> StageCall[Any]:
         attempt=attempt.attempt,
         idempotency_key=idempotency_key(attempt),
         at=instant(body.started_at),
-        text=body.work.input if is_given else "null",
-        type=known if is_given else type(None),
+        text=body.work.input if has_input else "null",
+        type=known if has_input else type(None),
     )
 
 
 def _standing_in(stage: AnyStage, action: Callable[[Any], object], part: Part) -> AnyStage:
     """Return a stage of which one function is another one that takes the value alone."""
     if part == "body":
-        gives = _handed_on if _is_external(stage) else _as_it_is
-        return attrs.evolve(stage, body=_taking(action, gives), shape=_alone(stage.shape))
+        convert = _external_result if _is_external(stage) else _as_it_is
+        return attrs.evolve(stage, body=_taking(action, convert), shape=_alone(stage.shape))
     external = cast("ExternalStage[Any, Any, Any, Any]", stage)
     function = _taking(action, _as_it_is)
     if part == "check":
@@ -235,22 +235,22 @@ def _alone(shape: Shape) -> Shape:
     return attrs.evolve(shape, takes_context=False, values=min(shape.values, 1))
 
 
-def _taking(action: Callable[[Any], object], gives: Callable[[object], object]) -> Callable[..., object]:
+def _taking(action: Callable[[Any], object], convert: Callable[[object], object]) -> Callable[..., object]:
     """Return a function that can be called without a value, and is async if the action is."""
 
     def call(value: object = None) -> object:
-        return gives(action(value))
+        return convert(action(value))
 
     async def call_async(value: object = None) -> object:
-        return gives(await cast("Awaitable[object]", action(value)))
+        return convert(await cast("Awaitable[object]", action(value)))
 
     return call_async if is_async_body(action) else call
 
 
-def _handed_on(gave: object) -> object:
+def _external_result(returned: object) -> object:
     """Return what an external stage gives, where only what comes of its work was given."""
-    return cast("object", gave) if isinstance(gave, Suspended) else finished(gave)
+    return cast("object", returned) if isinstance(returned, Suspended) else finished(returned)
 
 
-def _as_it_is(gave: object) -> object:
-    return gave
+def _as_it_is(returned: object) -> object:
+    return returned

@@ -72,9 +72,9 @@ class _SkippingSelector(selectors.BaseSelector):
             if not events:
                 self._clock.sleep(timeout)
             return events
-        asked_at = time.monotonic()
+        began_at = time.monotonic()
         events = self._inner.select(min(timeout, _REAL_WAIT))
-        self._clock.sleep(min(timeout, time.monotonic() - asked_at))
+        self._clock.sleep(min(timeout, time.monotonic() - began_at))
         return events
 
     def _is_anybody_busy(self) -> bool:

@@ -17,7 +17,7 @@ def memory_transport(clock: ManualClock, *, visibility_seconds: float = 30.0) ->
     return transport
 
 
-class SilentTransport:
+class NullTransport:
     """A JobTransport that loses everything: for those who look into the store themselves."""
 
     def announce(self, hints: Sequence[Hint], /) -> None:

@@ -47,7 +47,7 @@ from holdfast.testing.simulation.store import Commit, SharedStore
 from holdfast.testing.simulation.trace import Trace
 from holdfast.testing.simulation.watching import Watch
 from holdfast.testing.stubs import Stubs
-from holdfast.testing.transport import SilentTransport
+from holdfast.testing.transport import NullTransport
 
 RUN_ID: Final = "simulated"
 OUTSIDE: Final = "outside"
@@ -243,7 +243,7 @@ class World:
         clock = ManualClock(instant(START))
         stores = Stores(
             persistence=self._inner,
-            transport=SilentTransport(),
+            transport=NullTransport(),
             blobs=self._blobs,
             clock=clock,
             ids=SeededIds(0, clock),
@@ -258,7 +258,7 @@ class World:
             raise Evicted
         fiber = getcurrent()
         if isinstance(fiber, Fiber) and isinstance(fiber.process, Life):
-            fiber.process.say(what)
+            fiber.process.log(what)
             fiber.process.meet(BODY)
 
     def _ended(self) -> bool:
@@ -268,7 +268,7 @@ class World:
             self._known = self._store.commits
             tables = self._store.tables
             is_active = any(run.status in ACTIVE for run in tables.runs.values())
-            self._is_over = not is_active and not any(job.is_debt for job in tables.all_jobs())
+            self._is_over = not is_active and not any(job.outlives_run for job in tables.all_jobs())
         return self._is_over and self._is_left_alone
 
     # The processes --------------------------------------------------------------------------------------------------
@@ -285,7 +285,7 @@ class World:
             lease=self._lease,
             crashed=lambda life: self._crashed(name, life),
         )
-        life.say("starts")
+        life.log("starts")
         core = self._around.core(life, self._subject.workflows)
         observed = core.bodies.substitute
         core.bodies.substitute = lambda body: observed(self._stubs.substituted(body))
@@ -315,10 +315,10 @@ class World:
         try:
             for after, do in sorted(subject.meanwhile.items()):
                 life.hub.sleep(max(0, START + after // timedelta(microseconds=1) - life.hub.now))
-                life.say(f"does what was to be done after {after}")
+                life.log(f"does what was to be done after {after}")
                 do(runs)
         except Exception as error:  # noqa: BLE001  # it is raised where the simulation was asked for
-            life.say(f"got {type(error).__name__}: {error}")
+            life.log(f"got {type(error).__name__}: {error}")
             self._raised = error
         self._is_left_alone = True
 
@@ -351,7 +351,7 @@ class World:
                     continue
                 idle += 1
             except HoldfastError as error:
-                life.say(f"gave up what it was doing: {type(error).__name__}")
+                life.log(f"gave up what it was doing: {type(error).__name__}")
                 life.hub.sleep(life.random.randrange(100_000, _SECOND))
                 continue
             due = self._due()

@@ -160,15 +160,15 @@ def _of_end(trial: Trial, usual: Trial, number: int, same: Callable[[Any], objec
         why = f": {error_text(run)}" if run.error else ""
         yield f"{name} ended as {run.status}{why}; without faults as {usually.status}"
     elif run.status is RunStatus.COMPLETED:
-        gave = _gave(trial.handles[number], run, same)
-        usually_gave = _gave(usual.handles[number], usually, same)
-        if gave != usually_gave:
-            yield f"{name} gave {gave}; without faults {usually_gave}"
+        result = _result(trial.handles[number], run, same)
+        usual_result = _result(usual.handles[number], usually, same)
+        if result != usual_result:
+            yield f"{name} gave {result}; without faults {usual_result}"
     elif _where(run) != _where(usually):
         yield f"{name} ended with {error_text(run)}; without faults with {error_text(usually)}"
 
 
-def _gave(handle: SyncRunHandle[Any], run: Run, same: Callable[[Any], object] | None) -> object:
+def _result(handle: SyncRunHandle[Any], run: Run, same: Callable[[Any], object] | None) -> object:
     if same is not None:
         return same(handle.output(run))
     return handle.core.inputs.text(run.key, reference_from(run.result or "null"))

@@ -38,7 +38,7 @@ from holdfast.testing.ids import SeededIds
 from holdfast.testing.passing import HORIZON, Passing, Patience, time_to_pass
 from holdfast.testing.step_stubs import StepCall, StepStub
 from holdfast.testing.stubs import StageCall, Stub, Stubs
-from holdfast.testing.transport import SilentTransport
+from holdfast.testing.transport import NullTransport
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -120,7 +120,7 @@ class World:
         self._bodies = BodiesHere(self.clock)
         self._stores = Stores(
             persistence=self.store,
-            transport=SilentTransport(),
+            transport=NullTransport(),
             blobs=self.blobs,
             clock=self.clock,
             ids=SeededIds(ids, self.clock),

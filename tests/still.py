@@ -16,7 +16,7 @@ from holdfast.hosts.process.worker import Worker
 from holdfast.hosts.sync_handles import SyncRunHandle
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.signals import Signal
-from holdfast.kernel.functions.asked import SignalReceived, Told
+from holdfast.kernel.functions.asked import HistoryEvent, SignalReceived
 from holdfast.ports.clock import instant, micros
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.persistence import JobsOfRun, ListRuns, RunFilter
@@ -65,10 +65,10 @@ class Play:
     """A call, and what its run is told from outside, by how many seconds after the beginning."""
 
     call: Call[Any]
-    told: Sequence[tuple[float, Told | Again]] = ()
+    told: Sequence[tuple[float, HistoryEvent | Again]] = ()
 
 
-def tell(run: SyncRunHandle[Any], one: Told | Again) -> None:
+def tell(run: SyncRunHandle[Any], one: HistoryEvent | Again) -> None:
     """Tell a run something from outside, if it is not too late for that."""
     with suppress(HoldfastError):  # it has ended by now, or can't be run again from there
         if isinstance(one, SignalReceived):

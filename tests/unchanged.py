@@ -18,7 +18,7 @@ from holdfast import (
     suspend,
     workflow,
 )
-from holdfast.kernel.functions.asked import Cancelling, Told
+from holdfast.kernel.functions.asked import Cancelling, HistoryEvent
 from tests.sizes import sized
 from tests.still import Again, Play
 from tests.unit.kernel.functions.corpus import CORPUS, WHEN_CANCELLED, WHEN_SENT, sequence
@@ -161,7 +161,7 @@ def _is_exact(call: Call[Any]) -> bool:
     return call.definition.name not in {*OF_TIME, *ORDER_IS_FREE, *RACES}
 
 
-def _one_by_one(told: Sequence[tuple[float, Told]]) -> list[tuple[float, Told]]:
+def _one_by_one(told: Sequence[tuple[float, HistoryEvent]]) -> list[tuple[float, HistoryEvent]]:
     """Have what comes from outside come when what can be done before is done, and nothing at the same time."""
     return [(at + 0.5 + number / 1_000, one) for number, (at, one) in enumerate(told)]
 

@@ -35,8 +35,8 @@ def new_client(who: str, service: str, config: Config, region: str | None = None
         try:
             return session.client(service, region_name=region, config=config)
         except BotoCoreError as error:
-            said_so = f"{who} can't make a client: {error} Set AWS_DEFAULT_REGION, say, or give `client`"
-            raise InvalidArgumentError("client", said_so) from error
+            message = f"{who} can't make a client: {error} Set AWS_DEFAULT_REGION, say, or give `client`"
+            raise InvalidArgumentError("client", message) from error
 
     return _Client(make)
 
@@ -72,7 +72,7 @@ def reported(doing: str) -> Generator[None]:
     try:
         yield
     except ClientError as error:
-        raise UnavailableError(f"could not {doing}: {said(error)}") from error
+        raise UnavailableError(f"could not {doing}: {error_text(error)}") from error
     except (BotoCoreError, HTTPClientError, OSError) as error:
         raise UnavailableError(f"could not {doing}: {error}") from error
     except ResponseParserError as error:  # what a proxy says that is in the way, say
@@ -89,7 +89,7 @@ def status_of(error: ClientError) -> int:
     return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
 
 
-def said(error: ClientError) -> str:
+def error_text(error: ClientError) -> str:
     """Return what an error says, for people."""
-    told = error.response.get("Error", {})
-    return f"{told.get('Code', status_of(error))}: {told.get('Message', '')}".rstrip(": ")
+    details = error.response.get("Error", {})
+    return f"{details.get('Code', status_of(error))}: {details.get('Message', '')}".rstrip(": ")

@@ -81,9 +81,9 @@ class SnsSink:
 
     def _entry(self, place: int, event: Event) -> "Entry[PublishBatchRequestEntryTypeDef]":
         text = cloud_event(event)
-        said = {"type": f"{TYPES}{event.type}", "namespace": event.namespace, "workflow": event.workflow}
+        fields = {"type": f"{TYPES}{event.type}", "namespace": event.namespace, "workflow": event.workflow}
         attributes: dict[str, MessageAttributeValueTypeDef] = {
-            name: {"DataType": "String", "StringValue": value} for name, value in said.items() if value
+            name: {"DataType": "String", "StringValue": value} for name, value in fields.items() if value
         }
         content: PublishBatchRequestEntryTypeDef = {
             "Id": str(place),
@@ -94,7 +94,7 @@ class SnsSink:
             content["MessageGroupId"] = event.run
             content["MessageDeduplicationId"] = event.id
         size = sum(
-            len(part.encode()) for name, value in said.items() if value for part in (name, "String", value)
+            len(part.encode()) for name, value in fields.items() if value for part in (name, "String", value)
         )
         return Entry(run=event.run, name=event.id, content=content, size=size + len(text.encode()))
 

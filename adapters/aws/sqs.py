@@ -29,7 +29,7 @@ _AT_ONCE: Final = 10
 _POLL_MAX: Final = 20
 """Seconds for which SQS lets a request for messages wait."""
 _VISIBILITY_MAX: Final = 12 * 3_600
-_REST: Final = 5.0
+_SEND_BACKOFF: Final = 5.0
 """Seconds for which nothing is sent after it could not be: each commit would wait for it."""
 _QUEUE: Final = "queue"
 _SENDING: Final = config(connect_timeout=1, read_timeout=2, attempts=2)
@@ -81,7 +81,7 @@ class SqsJobTransport:
         self._is_fifo = url.endswith(".fifo")
         self._poll = poll_seconds
         self._monotonic = monotonic
-        self._rests_until = float("-inf")
+        self._backoff_until = float("-inf")
         self.renew()
         renew_in_forks(self)
 
@@ -135,7 +135,9 @@ class SqsJobTransport:
 
     def ack(self, receipt: str, /) -> None:
         """Take the message out of the queue, unless it was given to another since, or is no more."""
-        self._tell("delete", lambda: self._client.delete_message(QueueUrl=self._url, ReceiptHandle=receipt))
+        self._request(
+            "delete", lambda: self._client.delete_message(QueueUrl=self._url, ReceiptHandle=receipt)
+        )
 
     def retry(self, receipt: str, delay: float, /) -> None:
         """Let the message be given again after `delay` seconds, twelve hours at the most."""
@@ -150,17 +152,19 @@ class SqsJobTransport:
         self._closed.set()
 
     def _send(self, hints: Sequence[JobHint]) -> None:
-        if self._closed.is_set() or self._monotonic() < self._rests_until:
+        if self._closed.is_set() or self._monotonic() < self._backoff_until:
             return
         entries = [self._entry(number, hint) for number, hint in enumerate(hints)]
         try:
             with reported(f"send to {self._url}"):
                 answer = self._sender.send_message_batch(QueueUrl=self._url, Entries=entries)
         except UnavailableError as error:
-            told, self._rests_until = self._rests_until, self._monotonic() + _REST
-            if self._monotonic() < told:  # of another request beside this one
+            previous, self._backoff_until = self._backoff_until, self._monotonic() + _SEND_BACKOFF
+            if self._monotonic() < previous:  # of another request beside this one
                 return
-            _log.warning("hints at jobs are lost for %s seconds, and announced again later: %s", _REST, error)
+            _log.warning(
+                "hints at jobs are lost for %s seconds, and announced again later: %s", _SEND_BACKOFF, error
+            )
             return
         for failed in answer.get("Failed", []):
             _log.warning("a hint at a job is lost, and announced again later: %s", failed.get("Message"))
@@ -178,14 +182,14 @@ class SqsJobTransport:
 
     def _show_in(self, receipt: str, seconds: float) -> None:
         visibility = min(max(ceil(seconds), 0), _VISIBILITY_MAX)
-        self._tell(
+        self._request(
             "keep unseen",
             lambda: self._client.change_message_visibility(
                 QueueUrl=self._url, ReceiptHandle=receipt, VisibilityTimeout=visibility
             ),
         )
 
-    def _tell(self, what: str, call: Callable[[], object]) -> None:
+    def _request(self, what: str, call: Callable[[], object]) -> None:
         if self._closed.is_set():
             return
         try:
@@ -212,8 +216,8 @@ def _hint(body: str, queue: str) -> JobHint | None:
         return None
     if not isinstance(data, dict):
         return None
-    said = cast("dict[str, object]", data)
-    job, epoch = said.get("job_id"), said.get("epoch")
+    fields = cast("dict[str, object]", data)
+    job, epoch = fields.get("job_id"), fields.get("epoch")
     if not isinstance(job, str) or type(epoch) is not int:
         return None
     try:

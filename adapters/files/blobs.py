@@ -152,9 +152,9 @@ class FileBlobStore:
         file = os.open(draft, flags, 0o600, dir_fd=temporary)
         try:
             try:
-                rest = memoryview(data)
-                while rest:
-                    rest = rest[os.write(file, rest) :]
+                remaining = memoryview(data)
+                while remaining:
+                    remaining = remaining[os.write(file, remaining) :]
                 self._fsync(file)
             finally:
                 os.close(file)

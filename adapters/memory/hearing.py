@@ -18,7 +18,7 @@ from holdfast.ports.said import AiCall, AiTotal, Annotation, Artifact, is_of_top
 from holdfast.ports.tables import Tables
 
 
-def heard(tables: Tables, query: object) -> object:
+def answer_reported(tables: Tables, query: object) -> object:
     """Return the answer. TypeError for a question that is not known."""
     match query:
         case NotesInOrder():
@@ -26,8 +26,8 @@ def heard(tables: Tables, query: object) -> object:
         case NewestProgress():
             return _progress(tables, query)
         case AnnotationsOf():
-            said = [one for one in tables.annotations.get(query.run, ()) if _matches(one, query.which)]
-            return _page(said, _place_of, query.after, query.limit)
+            annotations = [one for one in tables.annotations.get(query.run, ()) if _matches(one, query.which)]
+            return _page(annotations, _place_of, query.after, query.limit)
         case ArtifactsOf():
             return _artifacts(tables, query)
         case AiCallsOf():
@@ -44,17 +44,17 @@ def heard(tables: Tables, query: object) -> object:
 
 
 def _page(
-    said: Iterable[Annotation | AiCall | OutputRow],
+    records: Iterable[Annotation | AiCall | OutputRow],
     place: Callable[[Annotation | AiCall | OutputRow], ListPlace],
     after: ListPlace | None,
     limit: int,
 ) -> tuple[object, ...]:
-    in_order = sorted(said, key=place)
+    in_order = sorted(records, key=place)
     return tuple(one for one in in_order if after is None or place(one) > after)[:limit]
 
 
-def _place_of(said: Annotation | AiCall | OutputRow) -> ListPlace:
-    return ListPlace(said.at, said.id)
+def _place_of(record: Annotation | AiCall | OutputRow) -> ListPlace:
+    return ListPlace(record.at, record.id)
 
 
 def _notes(tables: Tables, query: NotesInOrder) -> tuple[object, ...]:
@@ -74,17 +74,17 @@ def _progress(tables: Tables, query: NewestProgress) -> tuple[OutputRow, ...]:
     return tuple(newest[job] for job in sorted(newest))[: query.limit]
 
 
-def _matches(said: Annotation, which: AnnotationFilter) -> bool:
+def _matches(annotation: Annotation, which: AnnotationFilter) -> bool:
     return (
-        which.name in {None, said.name}
-        and said.name.startswith(which.prefix or "")
-        and which.actor_kind in {None, said.actor_kind}
-        and which.actor_id in {None, said.actor_id}
-        and which.scope in {None, said.scope}
-        and which.node in {None, said.node}
-        and which.item in {None, said.item}
-        and (which.since is None or said.at >= which.since)
-        and (which.until is None or said.at < which.until)
+        which.name in {None, annotation.name}
+        and annotation.name.startswith(which.prefix or "")
+        and which.actor_kind in {None, annotation.actor_kind}
+        and which.actor_id in {None, annotation.actor_id}
+        and which.scope in {None, annotation.scope}
+        and which.node in {None, annotation.node}
+        and which.item in {None, annotation.item}
+        and (which.since is None or annotation.at >= which.since)
+        and (which.until is None or annotation.at < which.until)
     )
 
 

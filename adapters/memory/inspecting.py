@@ -39,12 +39,12 @@ def inspected(tables: Tables, query: object) -> object:
             after = (row for row in rows if (row.run, row.number) > query.after)
             return tuple(map(_without_inline, after))[: query.limit]
         case KinOf(wanted):
-            asked = set(wanted)
+            pairs = set(wanted)
             return tuple(
                 key
                 for key, run in sorted(tables.runs.items())
-                if (run.parent is not None and (run.name, run.parent) in asked)
-                or (tables.newest[run.name] == key and any(name == run.name for name, _ in asked))
+                if (run.parent is not None and (run.name, run.parent) in pairs)
+                or (tables.newest[run.name] == key and any(name == run.name for name, _ in pairs))
             )
         case RowsOfNothing():
             found = {(key, table) for key, table in _keys(tables) if key not in tables.runs}
@@ -116,7 +116,7 @@ def _keys(tables: Tables) -> Iterator[tuple[str, str]]:
     yield from ((key, "history") for key, rows in tables.history.items() if rows)
     yield from ((key, "map_items") for key, _, _ in tables.pages)
     yield from ((note.run, "attempt_output") for note in tables.notes.values())
-    yield from ((key, "annotations") for key, said in tables.annotations.items() if said)
+    yield from ((key, "annotations") for key, annotations in tables.annotations.items() if annotations)
     yield from ((key[0], "artifacts") for key in tables.artifacts)
     yield from ((key, "ai_calls") for key, calls in tables.ai_calls.items() if calls)
 

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from holdfast.adapters.memory.queries import answer, node_rows, parked_in
+from holdfast.adapters.memory.queries import answer, dead_lettered_in, node_rows
 from holdfast.adapters.memory.ready import JobOrder
 from holdfast.adapters.memory.waiting import first_waiting, queued, used, waited_for
 from holdfast.ports.changes import Change, CreateRun, net_changes
@@ -132,7 +132,7 @@ class MemoryPersistence:
             copy.notes = dict(tables.notes)
             copy.sinks = dict(tables.sinks)
             copy.streams = dict(tables.streams)
-            copy.annotations = {run: list(said) for run, said in tables.annotations.items()}
+            copy.annotations = {run: list(annotations) for run, annotations in tables.annotations.items()}
             copy.said_keys = {key: set(names) for key, names in tables.said_keys.items()}
             copy.artifacts = dict(tables.artifacts)
             copy.ai_calls = {run: list(calls) for run, calls in tables.ai_calls.items()}
@@ -274,12 +274,12 @@ class MemoryTransaction:
 
     def silent_jobs(self, before: Micros, limit: int, /) -> Sequence[JobKey]:
         """See `Transaction.silent_jobs`."""
-        silent = [
+        overdue = [
             (job.heartbeat_by, job.key)
             for job in self._tables.all_jobs()
             if job.state is JobState.LEASED and job.heartbeat_by is not None and job.heartbeat_by < before
         ]
-        return [key for _, key in sorted(silent)[:limit]]
+        return [key for _, key in sorted(overdue)[:limit]]
 
     def active_runs(self, after: str, limit: int, /) -> Sequence[str]:
         """See `Transaction.active_runs`."""
@@ -329,13 +329,13 @@ class MemoryTransaction:
 
     def said_keys(self, keys: Collection[tuple[str, str]], /) -> Sequence[tuple[str, str, str]]:
         """See `Transaction.said_keys`."""
-        said = self._tables.said_keys
-        return [(*key, name) for key in sorted(set(keys)) for name in sorted(said.get(key, ()))]
+        names_by_key = self._tables.said_keys
+        return [(*key, name) for key in sorted(set(keys)) for name in sorted(names_by_key.get(key, ()))]
 
     def annotations(self, runs: Collection[str], /) -> Sequence[Annotation]:
         """See `Transaction.annotations`."""
-        said = (one for run in sorted(set(runs)) for one in self._tables.annotations.get(run, ()))
-        return sorted((one for one in said if one.scope is Scope.RUN), key=lambda one: (one.run, one.place))
+        found = (one for run in sorted(set(runs)) for one in self._tables.annotations.get(run, ()))
+        return sorted((one for one in found if one.scope is Scope.RUN), key=lambda one: (one.run, one.place))
 
     def duties(self, names: Collection[str], /) -> Sequence[LeaderLease]:
         """See `Transaction.duties`."""
@@ -369,13 +369,13 @@ class MemoryTransaction:
 
     def parked_streams(self, namespace: str, sink: str, run_id: str, limit: int, /) -> Sequence[Stream]:
         """See `Transaction.parked_streams`."""
-        parked = [
+        dead_lettered = [
             stream
-            for stream in parked_in(self._tables, namespace)
+            for stream in dead_lettered_in(self._tables, namespace)
             if (not sink or self._tables.sinks[stream.sink].name == sink)
             and (not run_id or self._tables.runs[stream.run].id == run_id)
         ]
-        return parked[:limit]
+        return dead_lettered[:limit]
 
     def outlines(self, keys: Collection[str], /, *, lock: bool) -> Sequence[RunOutline]:
         """See `Transaction.outlines`."""
@@ -409,12 +409,12 @@ class MemoryTransaction:
         for run in self.runs(runs):
             for sink in wanted:
                 stream = tables.streams.get(StreamKey(sink.key, run.key))
-                heard = 0 if stream is None else stream.head_row
-                if run.namespace == namespace and run.updated_at >= sink.since and heard < run.last_row:
+                head_row = 0 if stream is None else stream.head_row
+                if run.namespace == namespace and run.updated_at >= sink.since and head_row < run.last_row:
                     found.append(
                         StreamHead(sink=sink.key, run=run.key, head_row=run.last_row, at=run.updated_at)
                     )
-        return sorted(found, key=lambda news: (news.sink, news.run))
+        return sorted(found, key=lambda head: (head.sink, head.run))
 
     def due_runs(self, now: Micros, limit: int, /) -> Sequence[str]:
         """See `Transaction.due_runs`."""
@@ -430,7 +430,7 @@ class MemoryTransaction:
         overdue = [
             (run.deadline, run.key)
             for run in self._tables.runs.values()
-            if run.status in ACTIVE and not run.is_told_to_end
+            if run.status in ACTIVE and not run.is_ending
             if run.deadline is not None and run.deadline <= now
         ]
         return [key for _, key in sorted(overdue)[:limit]]
@@ -500,7 +500,7 @@ class MemoryTransaction:
 
     def _is_sound(self, run: Run) -> bool:
         of_run = self._tables.jobs.get(run.key, {}).values()
-        jobs = sum(not job.is_debt for job in of_run)
+        jobs = sum(not job.outlives_run for job in of_run)
         waits = run.status in (RunStatus.PENDING, RunStatus.PAUSED) and not run.is_admitted
         return run.status not in ACTIVE or (jobs == run.open_jobs and (jobs > 0 or waits))
 

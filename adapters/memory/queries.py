@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from itertools import islice
 from typing import TypeVar, cast
 
-from holdfast.adapters.memory.hearing import heard
+from holdfast.adapters.memory.hearing import answer_reported
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import (
     ChildrenLeft,
@@ -60,7 +60,7 @@ from holdfast.ports.records import (
     job_key,
 )
 from holdfast.ports.references import Reference, located
-from holdfast.ports.said import said_texts
+from holdfast.ports.said import annotation_texts
 from holdfast.ports.tables import Tables
 
 R = TypeVar("R")
@@ -99,8 +99,8 @@ def _answer(tables: Tables, query: object) -> object:  # one arm a question
             return tuple(sorted(notes, key=lambda note: note.id)[:limit])
         case LastHeartbeat(run, number, before):
             wanted = (run, number, HEARTBEAT)
-            said = [note for note in tables.notes.values() if (note.run, note.job, note.kind) == wanted]
-            earlier = [note for note in said if note.epoch < before]
+            heartbeats = [note for note in tables.notes.values() if (note.run, note.job, note.kind) == wanted]
+            earlier = [note for note in heartbeats if note.epoch < before]
             return max(earlier, key=lambda note: (note.epoch, note.id), default=None)
         case PlansByFingerprint(fingerprints):
             return tuple(tables.plans[name] for name in fingerprints if name in tables.plans)
@@ -122,22 +122,22 @@ def _answer(tables: Tables, query: object) -> object:  # one arm a question
             sinks = (sink for sink in tables.sinks.values() if sink.namespace == namespace)
             return tuple(sorted(sinks, key=lambda sink: sink.name))
         case SinksWithNews():
-            return tuple(name for name in sorted(set(query.names)) if _has_news(tables, query, name))
+            return tuple(name for name in sorted(set(query.names)) if _has_due_stream(tables, query, name))
         case StreamRows():
             return _stream_rows(tables, query)
         case ListDeadLetters():
             return _dead_letters(tables, query)
         case CountDeadLetters(namespace):
-            return dict(Counter(tables.sinks[one.sink].name for one in parked_in(tables, namespace)))
+            return dict(Counter(tables.sinks[one.sink].name for one in dead_lettered_in(tables, namespace)))
         case NodeRowsOf(run):
             return tuple(node_rows(tables, run))
         case OwedJobs(limit, after):
-            owed = [
+            pending = [
                 job
                 for job in tables.all_jobs()
                 if job.state is JobState.PENDING_DELIVERY and (after is None or job.key > after)
             ]
-            return tuple(sorted(owed, key=lambda job: job.key)[:limit])
+            return tuple(sorted(pending, key=lambda job: job.key)[:limit])
         case ChildrenLeft(runs, limit):
             return _children_left(tables, set(runs))[:limit]
         case CountAll(namespace):
@@ -147,7 +147,7 @@ def _answer(tables: Tables, query: object) -> object:  # one arm a question
         case SchemaVersion():
             return "memory"
         case _:
-            return heard(tables, query)
+            return answer_reported(tables, query)
 
 
 def node_rows(tables: Tables, run: str) -> Iterator[NodeRows]:
@@ -170,7 +170,7 @@ def _list_runs(tables: Tables, query: ListRuns) -> tuple[Run, ...]:
 
 
 def _matching(tables: Tables, which: RunFilter) -> Iterator[Run]:
-    wanted, said = set(which.attributes), set(which.annotations)
+    wanted, annotations = set(which.attributes), set(which.annotations)
     for run in tables.runs.values():
         if (
             run.namespace == which.namespace
@@ -180,7 +180,7 @@ def _matching(tables: Tables, which: RunFilter) -> Iterator[Run]:
             and (which.created_before is None or run.created_at < which.created_before)
             and (which.ended_before is None or (run.ended_at or which.ended_before) < which.ended_before)
             and (not wanted or wanted <= attribute_texts(run.attributes).items())
-            and (not said or said <= said_texts(tables.annotations.get(run.key, ())))
+            and (not annotations or annotations <= annotation_texts(tables.annotations.get(run.key, ())))
             and (not which.newest or tables.newest[run.name] == run.key)
         ):
             yield run
@@ -250,7 +250,7 @@ def _counts(tables: Tables, namespace: str) -> StoreCounts:
     return StoreCounts(runs=runs, jobs=jobs)
 
 
-def parked_in(tables: Tables, namespace: str) -> list[Stream]:
+def dead_lettered_in(tables: Tables, namespace: str) -> list[Stream]:
     """Return the parked streams of a namespace's sinks, by key."""
     return [
         stream
@@ -262,7 +262,7 @@ def parked_in(tables: Tables, namespace: str) -> list[Stream]:
     ]
 
 
-def _has_news(tables: Tables, query: SinksWithNews, name: str) -> bool:
+def _has_due_stream(tables: Tables, query: SinksWithNews, name: str) -> bool:
     sink = tables.sink_named(SinkName(query.namespace, name))
     if sink is None or (sink.retry_at is not None and sink.retry_at > query.now):
         return False
@@ -288,7 +288,7 @@ def _dead_letters(tables: Tables, query: ListDeadLetters) -> tuple[DeadLetter, .
     after = query.after
     place = ("", "") if after is None else (after.sink, after.run)
     found: list[DeadLetter] = []
-    for stream in parked_in(tables, query.namespace):
+    for stream in dead_lettered_in(tables, query.namespace):
         sink, run = tables.sinks[stream.sink].name, tables.runs[stream.run]
         if query.sink not in {"", sink} or query.run_id not in {"", run.id} or (sink, run.key) <= place:
             continue

@@ -28,7 +28,7 @@ class JobOrder:
     def __init__(self) -> None:
         self._queued: dict[_Lane, list[_Place]] = {}
         self._sleeping: list[tuple[Micros, str, int]] = []
-        self._owed = 0
+        self._pending_deliveries = 0
         self._passed_over: dict[PassOver, set[_Place]] = {pass_over: set() for pass_over in PassOver}
 
     def __len__(self) -> int:
@@ -38,7 +38,7 @@ class JobOrder:
     @property
     def has_deliveries(self) -> bool:
         """Whether any job is owed to another run."""
-        return self._owed > 0
+        return self._pending_deliveries > 0
 
     def follow(self, tables: Tables, change: Change) -> None:
         """Take a change into account that is about to be made to `tables`."""
@@ -99,12 +99,12 @@ class JobOrder:
             insort(self._sleeping, (job.wake_at, job.run, job.number))
 
         elif job.state is JobState.PENDING_DELIVERY:
-            self._owed += 1
+            self._pending_deliveries += 1
 
     def _remove(self, job: Job | None) -> None:
         if job is None:
             return
-        self._owed -= job.state is JobState.PENDING_DELIVERY
+        self._pending_deliveries -= job.state is JobState.PENDING_DELIVERY
         if job.state is JobState.QUEUED:
             places = self._queued[_lane(job)]
             del places[bisect_left(places, _place(job))]

@@ -131,9 +131,9 @@ class NatsConnection:
         try:
             return working.result()
         except (TimeoutError, NatsError, OSError, CancelledError) as error:
-            said = _said(error)
-            shown = hide(said, self._secrets)
-            if shown == said:
+            text = _error_text(error)
+            shown = hide(text, self._secrets)
+            if shown == text:
                 raise UnavailableError(f"could not {doing} at {self.shown}: {shown}") from error
         # Not in the block above: the error that quotes a password would be the context of this.
         raise UnavailableError(f"could not {doing} at {self.shown}: {shown}")
@@ -188,7 +188,7 @@ class NatsConnection:
     async def _answered(self, work: Callable[[Client], Awaitable[T]], within: float) -> T:
         client, lost = await self._connected()
         working = asyncio.ensure_future(work(client))
-        working.add_done_callback(_told_of)
+        working.add_done_callback(_retrieve_error)
         losing = asyncio.ensure_future(lost.wait())
         try:
             await asyncio.wait({working, losing}, timeout=within, return_when=asyncio.FIRST_COMPLETED)
@@ -226,7 +226,7 @@ class NatsConnection:
                     max_reconnect_attempts=1,
                     reconnect_time_wait=0,
                     user_credentials=self._credentials,
-                    error_cb=_told,
+                    error_cb=_log_error,
                     closed_cb=when_closed,
                 ),
                 CONNECT_WITHIN,
@@ -237,7 +237,7 @@ class NatsConnection:
         return client
 
 
-def _told_of(working: "asyncio.Future[Any]") -> None:
+def _retrieve_error(working: "asyncio.Future[Any]") -> None:
     """Look at how something failed that is told of as lost or late."""
     if not working.cancelled():
         working.exception()
@@ -263,9 +263,9 @@ async def _ended(tasks: Iterable["asyncio.Task[Any] | None"]) -> None:
         _, left = await asyncio.wait(left, timeout=_CANCEL_AGAIN)
 
 
-async def _told(error: Exception) -> None:
+async def _log_error(error: Exception) -> None:
     """What fails is raised where something was to be done; this is for those who look closely."""
-    _log.debug("NATS: %s", _said(error))
+    _log.debug("NATS: %s", _error_text(error))
 
 
 def _is_server(url: str) -> bool:
@@ -280,5 +280,5 @@ def _is_server(url: str) -> bool:
     return is_place and parts.scheme in _SCHEMES and not parts.query and not parts.fragment
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".rstrip(": ")

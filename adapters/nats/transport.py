@@ -36,7 +36,7 @@ ALIKE_WITHIN: Final = 2.0
 """Seconds for which a hint that is announced again is dropped. No longer: the one before may be dealt with by then."""
 _CONSUMER: Final = "workers"
 _AT_ONCE: Final = 200
-_REST: Final = 5.0
+_SEND_BACKOFF: Final = 5.0
 """Seconds for which nothing is sent after it could not be: each commit would wait for it."""
 _SEND_WITHIN: Final = 2.0
 _GRACE: Final = 2.0
@@ -116,7 +116,7 @@ class NatsJobTransport:
         self._connection = NatsConnection("NatsJobTransport", url, credentials)
         self._name = stream
         self._monotonic = monotonic
-        self._rests_until = float("-inf")
+        self._backoff_until = float("-inf")
         self._ready: Client | None = None
 
     @override
@@ -127,15 +127,17 @@ class NatsJobTransport:
         """Send a message for each job. After `close` they are lost, and for a while after one could not be sent."""
         jobs = [hint for hint in hints if isinstance(hint, JobHint)]
         for start in range(0, len(jobs), _AT_ONCE):
-            if self._connection.is_closed or self._monotonic() < self._rests_until:
+            if self._connection.is_closed or self._monotonic() < self._backoff_until:
                 return
             some = jobs[start : start + _AT_ONCE]
             try:
                 self._run("announce jobs", partial(self._send, some), _SEND_WITHIN)
             except UnavailableError as error:
-                self._rests_until = self._monotonic() + _REST
+                self._backoff_until = self._monotonic() + _SEND_BACKOFF
                 _log.warning(
-                    "hints at jobs are lost for %s seconds, and announced again later: %s", _REST, error
+                    "hints at jobs are lost for %s seconds, and announced again later: %s",
+                    _SEND_BACKOFF,
+                    error,
                 )
 
     def receive(self, limit: int, wait: float, /) -> Sequence[Delivery]:
@@ -199,21 +201,23 @@ class NatsJobTransport:
         inbox = client.new_inbox()
         answers = await subscribed(client, inbox)
         try:
-            messages = await self._asked(client, answers, inbox, limit, 0.0)
+            messages = await self._fetch(client, answers, inbox, limit, 0.0)
             if not messages and wait > 0:
-                messages = await self._asked(client, answers, inbox, 1, wait)
+                messages = await self._fetch(client, answers, inbox, 1, wait)
                 if messages and limit > 1:
-                    messages += await self._asked(client, answers, inbox, limit - 1, 0.0)
+                    messages += await self._fetch(client, answers, inbox, limit - 1, 0.0)
         finally:
             await answers.unsubscribe()
         return messages
 
-    async def _asked(
+    async def _fetch(
         self, client: Client, answers: Subscription, inbox: str, limit: int, wait: float
     ) -> list[Msg]:
-        asked = {"batch": limit, "expires": round(wait * 1e9)} if wait else {"batch": limit, "no_wait": True}
+        request = (
+            {"batch": limit, "expires": round(wait * 1e9)} if wait else {"batch": limit, "no_wait": True}
+        )
         await client.publish(
-            f"$JS.API.CONSUMER.MSG.NEXT.{self._name}.{_CONSUMER}", canonical(asked).encode(), reply=inbox
+            f"$JS.API.CONSUMER.MSG.NEXT.{self._name}.{_CONSUMER}", canonical(request).encode(), reply=inbox
         )
         messages: list[Msg] = []
         while len(messages) < limit:
@@ -256,12 +260,12 @@ class NatsJobTransport:
         if self._connection.is_closed or _RECEIPT.fullmatch(receipt) is None:
             return
 
-        async def tell(client: Client) -> None:
+        async def send(client: Client) -> None:
             await client.publish(receipt, text)
             await client.flush()
 
         try:
-            self._connection.run("answer a message", tell, _SEND_WITHIN)
+            self._connection.run("answer a message", send, _SEND_WITHIN)
         except UnavailableError as error:
             _log.debug("a message comes again: %s", error)  # which does no harm
 
@@ -275,8 +279,8 @@ def _hint(message: Msg) -> JobHint | None:
         return None
     if not isinstance(data, dict):
         return None
-    said = cast("dict[str, object]", data)
-    job, epoch = said.get("job_id"), said.get("epoch")
+    fields = cast("dict[str, object]", data)
+    job, epoch = fields.get("job_id"), fields.get("epoch")
     if not isinstance(job, str) or type(epoch) is not int or not isinstance(queue, str):
         return None
     try:

@@ -203,8 +203,8 @@ class WebhookSink:
             reason = answer.read(REASON_MAX).decode(errors="replace")
         except (OSError, http.client.HTTPException):
             reason = ""  # the status says what is to be done
-        said = hide(f"{answer.reason}: {reason}", self._secrets)  # some say what they were sent
-        message = f"{self!r} answered {status} {escape_line(said)}"
+        text = hide(f"{answer.reason}: {reason}", self._secrets)  # some say what they were sent
+        message = f"{self!r} answered {status} {escape_line(text)}"
         if 400 <= status < 500 and status not in _NOT_THE_EVENT:
             raise EventRefusedError(message)
         raise SinkUnavailableError(message, _retry_after(answer.getheader("Retry-After")))

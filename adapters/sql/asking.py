@@ -102,7 +102,7 @@ class Statements:
         if not parameters and not prepared:
             self._pgconn.send_query(sql.encode())
             return self._answer()
-        text, values, key = self._given(sql, parameters)
+        text, values, key = self._encoded(sql, parameters)
         name = None
         if prepared and self.prepares:
             name, is_new = self._name(key)
@@ -128,7 +128,7 @@ class Statements:
         pgconn.enter_pipeline_mode()
         try:
             for sql, parameters, prepared in statements:
-                text, values, key = self._given(sql, parameters)
+                text, values, key = self._encoded(sql, parameters)
                 name = None
                 if prepared and self.prepares:
                     name, is_new = self._name(key)
@@ -155,7 +155,7 @@ class Statements:
             Answer(result, self._loader) for result, key in zip(results, sent, strict=True) if key is None
         ]
 
-    def _given(self, sql: str, parameters: Mapping[str, Any]) -> tuple[bytes, Sequence[bytes | None], _Key]:
+    def _encoded(self, sql: str, parameters: Mapping[str, Any]) -> tuple[bytes, Sequence[bytes | None], _Key]:
         """Return a statement as libpq wants it, its parameters, and what it is known by."""
         text, names = _numbered(sql)
         values: list[bytes | None] = []

@@ -69,7 +69,7 @@ class Link(Protocol):
         """
         ...
 
-    def queries(self, asked: Sequence[tuple[str, Parameters]], /) -> list[list[Row]]:
+    def queries(self, statements: Sequence[tuple[str, Parameters]], /) -> list[list[Row]]:
         """Return what several keyed statements give, each of which sees what was committed before it."""
         ...
 

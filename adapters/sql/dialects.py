@@ -112,7 +112,7 @@ class Dialect(Protocol):
         """Return what adds rows. Those of one batch mostly differ in their `own` columns only, if there are any."""
         ...
 
-    def insert_said_texts(self) -> Write:
+    def insert_annotation_texts(self) -> Write:
         """Return what adds to the index by which runs are found, which needs to know when a run was created."""
         ...
 
@@ -149,7 +149,7 @@ _WANTED: Final = (
     f"OR (:pass_over = 'suspects' AND job.lost_attempts < {SUSPECT_AFTER}))"
 )
 """What is left of the queued jobs without those of which `Job.is_passed_over` is true."""
-_SAID_TEXT: Final = ("pair", "run")
+_ANNOTATION_TEXT: Final = ("pair", "run")
 _CLAIM_ORDER: Final = "queue_position, run, number"
 
 
@@ -232,14 +232,14 @@ class PostgresDialect:
             )
         return Write(self.bound(adding.format(self._rows(table, columns))), tuple(columns), alike=alike)
 
-    def insert_said_texts(self) -> Write:
+    def insert_annotation_texts(self) -> Write:
         """See `Dialect.insert_said_texts`."""
-        rows = self.table_of("rows", "new", dict.fromkeys(_SAID_TEXT, "text"))
+        rows = self.table_of("rows", "new", dict.fromkeys(_ANNOTATION_TEXT, "text"))
         sql = (
             "INSERT INTO holdfast_attributes (pair, created_at, run) SELECT new.pair, r.created_at, r.key "
             f"FROM {rows} JOIN holdfast_runs AS r ON r.key = new.run ON CONFLICT (pair, created_at, run) DO NOTHING"
         )
-        return Write(self.bound(sql), _SAID_TEXT)
+        return Write(self.bound(sql), _ANNOTATION_TEXT)
 
     def update(
         self, table: Table, keys: Sequence[str], columns: Sequence[str], *, sets: str = "", only: str = ""
@@ -311,13 +311,13 @@ class SqliteDialect:
         sql = f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({places}){on_conflict}"
         return Write(sql, tuple(columns))
 
-    def insert_said_texts(self) -> Write:
+    def insert_annotation_texts(self) -> Write:
         """See `Dialect.insert_said_texts`."""
         sql = (
             "INSERT INTO holdfast_attributes (pair, created_at, run) SELECT ?, created_at, key FROM holdfast_runs "
             "WHERE key = ? ON CONFLICT (pair, created_at, run) DO NOTHING"
         )
-        return Write(sql, _SAID_TEXT)
+        return Write(sql, _ANNOTATION_TEXT)
 
     def update(
         self, table: Table, keys: Sequence[str], columns: Sequence[str], *, sets: str = "", only: str = ""

@@ -25,7 +25,7 @@ _NO_TABLE: Final = frozenset({"42P01", "42703"})
 _NO_SCHEMA: Final = "3F000"
 _REFUSED: Final = ("22", "23", "54")
 """Bad data, a broken constraint, a value that is too large."""
-_NO_ROOM: Final = "53100"
+_DISK_FULL: Final = "53100"
 _TRANSIENT: Final = ("08", "25", "26", "40", "53", "55", "57", "58")
 """Connection, transaction state (a standby that took over refuses writes), prepared statements of a pooler that has
 changed servers, serialization and deadlocks, resources, locks, shutdown and timeouts, system."""
@@ -72,14 +72,14 @@ class TransientError(UnavailableError):
     """The database could not do it now; another try may succeed."""
 
 
-class NoRoomError(TransientError):
+class DiskFullError(TransientError):
     """The database's disk is full; another try may succeed once somebody has made room."""
 
 
 def from_sqlstate(sqlstate: str | None, message: str) -> HoldfastError:
     """Return what an SQLSTATE means. None is a driver's error without one: the connection is lost."""
-    if sqlstate == _NO_ROOM:
-        return NoRoomError(message)
+    if sqlstate == _DISK_FULL:
+        return DiskFullError(message)
     if sqlstate is None or sqlstate.startswith(_TRANSIENT) or _RECOVERING.search(message):
         return TransientError(message)
     if sqlstate.startswith(_DENIED):
@@ -119,7 +119,7 @@ def from_sqlite(error: Exception) -> HoldfastError:
         return ConflictError(message)
     primary = None if code is None else code & _PRIMARY
     if primary == sqlite3.SQLITE_FULL:
-        return NoRoomError(message)
+        return DiskFullError(message)
     if primary in _SQLITE_DENIED:
         return AccessDeniedError(
             f"the database's file, or its folder, can't be written by this user: {message}"

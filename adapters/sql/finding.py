@@ -27,7 +27,7 @@ from holdfast.ports.json import canonical
 from holdfast.ports.persistence import ListRuns, RunFilter
 from holdfast.ports.places import ListPlace
 from holdfast.ports.records import Run, RunStatus, attribute_texts
-from holdfast.ports.said import Annotation, said_text
+from holdfast.ports.said import Annotation, annotation_text
 
 _IS_NEWEST: Final = (
     "NOT EXISTS (SELECT 1 FROM holdfast_runs AS later WHERE later.generation > 1 AND later.namespace = r.namespace "
@@ -58,17 +58,17 @@ def attribute_rows(run: Run) -> Iterator[Row]:
         yield pair(run.namespace, name, text), run.created_at, run.key
 
 
-def said_pair(namespace: str, name: str, text: str) -> str:
+def annotation_pair(namespace: str, name: str, text: str) -> str:
     """Return what stands for a text of an annotation in the index: another digest than that of an attribute."""
     made = blake2b(canonical([namespace, name, text]).encode(), digest_size=16, person=b"annotation")
     return made.hexdigest()
 
 
-def said_text_rows(said: Annotation, net: NetChanges) -> Iterator[Row]:
+def annotation_text_rows(annotation: Annotation, net: NetChanges) -> Iterator[Row]:
     """Yield the row by which a run that was there already is found from now on, if this is a text."""
-    text = said_text(said) if said.run not in net.new_runs else None
+    text = annotation_text(annotation) if annotation.run not in net.new_runs else None
     if text is not None:
-        yield said_pair(said.namespace, said.name, text), said.run
+        yield annotation_pair(annotation.namespace, annotation.name, text), annotation.run
 
 
 def runs_listed(query: ListRuns) -> Question | None:
@@ -200,7 +200,7 @@ def _parameters(which: RunFilter, low: ListPlace | None, high: ListPlace | None)
 def _pairs(which: RunFilter) -> dict[str, str]:
     """Return what stands for each attribute and annotation that is asked for, by a name for it in the statement."""
     found = [pair(which.namespace, name, text) for name, text in sorted(set(which.attributes))]
-    found += [said_pair(which.namespace, name, text) for name, text in sorted(set(which.annotations))]
+    found += [annotation_pair(which.namespace, name, text) for name, text in sorted(set(which.annotations))]
     return {f"pair_{'i' * number}": value for number, value in enumerate(found, 1)}
 
 

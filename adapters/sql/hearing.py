@@ -23,7 +23,7 @@ from holdfast.ports.records import OutputRow
 from holdfast.ports.said import AiCall, AiTotal, Annotation, Artifact
 
 
-def hearing_answers(dialect: Dialect) -> Mapping[type, Callable[[Link, Any], object]]:
+def reported_answers(dialect: Dialect) -> Mapping[type, Callable[[Link, Any], object]]:
     """Return what answers each of these questions."""
     known: Mapping[type, Callable[[Dialect, Link, Any], object]] = {
         NotesInOrder: _notes,
@@ -36,7 +36,7 @@ def hearing_answers(dialect: Dialect) -> Mapping[type, Callable[[Link, Any], obj
     return {kind: partial(answer, dialect) for kind, answer in known.items()}
 
 
-def _ask(
+def _query(
     dialect: Dialect, link: Link, sql: str, conditions: Sequence[str], parameters: Mapping[str, object]
 ) -> Sequence[Row]:
     """Return what a statement gives. Nothing is stored under a text that can't be asked for."""
@@ -45,7 +45,7 @@ def _ask(
     return link.query(dialect.bound(sql.format(" AND ".join(conditions))), parameters)
 
 
-def _given(**conditions: tuple[str, object]) -> tuple[list[str], dict[str, object]]:
+def _where(**conditions: tuple[str, object]) -> tuple[list[str], dict[str, object]]:
     """Return the conditions whose parameter, by which each is named, is not None; and these parameters."""
     known = {name: pair for name, pair in conditions.items() if pair[1] is not None}
     return [sql for sql, _ in known.values()], {name: value for name, (_, value) in known.items()}
@@ -60,14 +60,14 @@ def _following(after: ListPlace | None, parameters: dict[str, object]) -> list[s
 
 def _notes(dialect: Dialect, link: Link, query: NotesInOrder) -> tuple[OutputRow, ...]:
     kinds = dialect.texts(sorted(query.kinds)) if query.kinds else None
-    conditions, parameters = _given(
+    conditions, parameters = _where(
         run=("run = :run", query.run), kinds=(dialect.one_of("kind", "kinds"), kinds)
     )
     conditions += _following(query.after, parameters)
     sql = (
         f"SELECT {', '.join(rows.NOTE)} FROM holdfast_attempt_output WHERE {{}} ORDER BY at, id LIMIT :limit"
     )
-    found = _ask(dialect, link, sql, conditions, {**parameters, "limit": query.limit})
+    found = _query(dialect, link, sql, conditions, {**parameters, "limit": query.limit})
     return tuple(map(rows.note_from, found))
 
 
@@ -79,13 +79,13 @@ def _progress(dialect: Dialect, link: Link, query: NewestProgress) -> tuple[Outp
         "WHERE place = 1 ORDER BY job LIMIT :limit"
     )
     parameters = {"run": query.run, "after": query.after, "limit": query.limit}
-    found = _ask(dialect, link, sql, ["run = :run", "job > :after"], parameters)
+    found = _query(dialect, link, sql, ["run = :run", "job > :after"], parameters)
     return tuple(map(rows.note_from, found))
 
 
 def _annotations(dialect: Dialect, link: Link, query: AnnotationsOf) -> tuple[Annotation, ...]:
     which = query.which
-    conditions, parameters = _given(
+    conditions, parameters = _where(
         run=("run = :run", query.run),
         name=("name = :name", which.name),
         prefix=("substr(name, 1, :prefix_length) = :prefix", which.prefix or None),
@@ -101,17 +101,17 @@ def _annotations(dialect: Dialect, link: Link, query: AnnotationsOf) -> tuple[An
         parameters["prefix_length"] = len(which.prefix)
     conditions += _following(query.after, parameters)
     sql = f"SELECT {', '.join(rows.ANNOTATION)} FROM holdfast_annotations WHERE {{}} ORDER BY at, id LIMIT :limit"
-    found = _ask(dialect, link, sql, conditions, {**parameters, "limit": query.limit})
+    found = _query(dialect, link, sql, conditions, {**parameters, "limit": query.limit})
     return tuple(map(rows.annotation_from, found))
 
 
 def _artifacts(dialect: Dialect, link: Link, query: ArtifactsOf) -> tuple[Artifact, ...]:
-    conditions, parameters = _given(run=("run = :run", query.run), name=("name = :name", query.name))
+    conditions, parameters = _where(run=("run = :run", query.run), name=("name = :name", query.name))
     if query.after is not None:
         conditions.append("(job, epoch, name) > (:after_job, :after_epoch, :after_name)")
         parameters |= dict(zip(("after_job", "after_epoch", "after_name"), query.after, strict=True))
     sql = f"SELECT {', '.join(rows.ARTIFACT)} FROM holdfast_artifacts WHERE {{}} ORDER BY job, epoch, name LIMIT :limit"
-    found = _ask(dialect, link, sql, conditions, {**parameters, "limit": query.limit})
+    found = _query(dialect, link, sql, conditions, {**parameters, "limit": query.limit})
     return tuple(map(rows.artifact_from, found))
 
 
@@ -124,15 +124,15 @@ def _of_topic(topic: str | None, parameters: dict[str, object]) -> list[str]:
 
 
 def _ai_calls(dialect: Dialect, link: Link, query: AiCallsOf) -> tuple[AiCall, ...]:
-    conditions, parameters = _given(run=("run = :run", query.run), model=("model = :model", query.model))
+    conditions, parameters = _where(run=("run = :run", query.run), model=("model = :model", query.model))
     conditions += _of_topic(query.topic, parameters) + _following(query.after, parameters)
     sql = f"SELECT {', '.join(rows.AI_CALL)} FROM holdfast_ai_calls WHERE {{}} ORDER BY at, id LIMIT :limit"
-    found = _ask(dialect, link, sql, conditions, {**parameters, "limit": query.limit})
+    found = _query(dialect, link, sql, conditions, {**parameters, "limit": query.limit})
     return tuple(map(rows.ai_call_from, found))
 
 
 def _ai_totals(dialect: Dialect, link: Link, query: AiTotalsOf) -> tuple[AiTotal, ...]:
-    conditions, parameters = _given(run=("run = :run", query.run))
+    conditions, parameters = _where(run=("run = :run", query.run))
     conditions += _of_topic(query.topic, parameters)
     by = "model" if query.by == "model" else "topic"
     sql = (
@@ -140,4 +140,4 @@ def _ai_totals(dialect: Dialect, link: Link, query: AiTotalsOf) -> tuple[AiTotal
         f"sum(cost / {COST_PART}), sum(cost - cost / {COST_PART} * {COST_PART}), sum(duration) "
         f"FROM holdfast_ai_calls WHERE {{}} GROUP BY {by} ORDER BY {by}"
     )
-    return tuple(map(rows.ai_total_from, _ask(dialect, link, sql, conditions, parameters)))
+    return tuple(map(rows.ai_total_from, _query(dialect, link, sql, conditions, parameters)))

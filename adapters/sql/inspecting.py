@@ -64,7 +64,7 @@ def inspecting_answers(dialect: Dialect) -> Mapping[type, Callable[[Link, Any], 
         WholeRuns: _whole_runs,
         UnreadableRows: _unreadable,
         HistoriesOf: _histories,
-        KinOf: _kin,
+        KinOf: _related_runs,
         RowsOfNothing: _rows_of_nothing,
         SlotsOverLimit: _slots_over,
         LiveSessions: _live_sessions,
@@ -127,7 +127,7 @@ def _histories(dialect: Dialect, link: Link, query: HistoriesOf) -> tuple[Histor
     return tuple(map(rows.history_from, link.query(dialect.bound(sql), parameters))) if runs else ()
 
 
-def _kin(dialect: Dialect, link: Link, query: KinOf) -> tuple[str, ...]:
+def _related_runs(dialect: Dialect, link: Link, query: KinOf) -> tuple[str, ...]:
     wanted = sorted((*name, parent) for name, parent in set(query.wanted) if all(map(is_askable, name)))
     names = dialect.table_of("names", "n", dict.fromkeys(_NAME, "text"))
     sql = (

@@ -15,7 +15,7 @@ from holdfast.adapters.sql.queries import Answers
 from holdfast.adapters.sql.remembering import ChangedError, RememberingTransaction
 from holdfast.adapters.sql.retry import Patience
 from holdfast.adapters.sql.schema import migrate, newest_version
-from holdfast.adapters.sql.sharing import JoinedTransaction, closing, given_by, receipt_is_there
+from holdfast.adapters.sql.sharing import JoinedTransaction, closing, handle_for, receipt_is_there
 from holdfast.adapters.sql.sqlite import SqliteDatabase, sqlite_path
 from holdfast.adapters.sql.statements import reads_for, waiting_for, writes_for
 from holdfast.adapters.sql.transaction import SqlTransaction, Statements
@@ -119,9 +119,9 @@ class SqlPersistence:
             return SqlTransaction(link, self._statements, receipt)
 
         with self._database.shared(self._deadline) as shared:
-            given = given_by(shared.connection, wanted)
-            with closing(given):
-                yield JoinedTransaction(given, shared, new_transaction, lambda: self._was_committed(receipt))
+            handle = handle_for(shared.connection, wanted)
+            with closing(handle):
+                yield JoinedTransaction(handle, shared, new_transaction, lambda: self._was_committed(receipt))
 
     def _was_committed(self, receipt: str) -> bool:
         def attempt(patience: Patience) -> bool:

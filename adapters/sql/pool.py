@@ -72,7 +72,7 @@ class Pool(Generic[C]):
             self._free.release()
             raise
 
-    def give_back(self, lent: Lent[C], *, is_sound: bool) -> None:
+    def release(self, lent: Lent[C], *, is_sound: bool) -> None:
         """Take a connection back. If it is not sound, close it and all idle ones."""
         if lent.process != self._process:
             leave_alone(lent)

@@ -35,7 +35,7 @@ from holdfast.adapters.sql.settings import (
     CONNECT_SECONDS,
     JOIN_SHARED,
     LOCAL_SETTINGS,
-    MEND_SESSION,
+    REPAIR_SESSION,
     STATEMENT_SECONDS,
     TIMEOUTS,
     connect,
@@ -63,11 +63,11 @@ _SHARED_SECONDS: Final = 60.0
 _NO_OPTIONS: Final = "unsupported startup parameter"
 """What PgBouncer says to settings of the session."""
 
-_Asked = tuple[str, Parameters, bool]
+_Statement = tuple[str, Parameters, bool]
 """A statement, what it is given, and whether it is for the server to keep."""
 
 _Writes = Sequence[tuple[Write, Sequence[Row]]]
-_COMMIT: Final[Sequence[_Asked]] = (("COMMIT", NONE, False),)
+_COMMIT: Final[Sequence[_Statement]] = (("COMMIT", NONE, False),)
 
 
 class PostgresLink:
@@ -126,14 +126,14 @@ class PostgresLink:
     def query(self, sql: str, parameters: Parameters = NONE, /, *, keyed: bool = False) -> list[Row]:
         """See `Link.query`."""
         self._write_now()
-        with self._asking():
+        with self._guarded():
             return self._run([(sql, parameters, keyed)])[-1].rows()
 
-    def queries(self, asked: Sequence[tuple[str, Parameters]], /) -> list[list[Row]]:
+    def queries(self, statements: Sequence[tuple[str, Parameters]], /) -> list[list[Row]]:
         """See `Link.queries`."""
         self._write_now()
-        with self._asking():
-            keyed = [(sql, parameters, True) for sql, parameters in asked]
+        with self._guarded():
+            keyed = [(sql, parameters, True) for sql, parameters in statements]
             return [answer.rows() for answer in self._run(keyed, len(keyed))]
 
     def write(self, writes: _Writes, receipt: str | None, /, *, is_sure: bool = False) -> None:
@@ -153,7 +153,7 @@ class PostgresLink:
         if self._unwritten is not None:
             self._write_now(*_COMMIT)
         elif self._began and not self._unsent:
-            with self._asking():
+            with self._guarded():
                 self._run(_COMMIT)
         self._began = False
         self._unsent = ()
@@ -170,26 +170,26 @@ class PostgresLink:
     def query_and_commit(self, sql: str, parameters: Parameters, /) -> list[Row]:
         """See `Remembers.query_and_commit`. BEGIN says how, whatever the server or the session would do by itself."""
         self.begin()
-        with self._asking():
-            asked = self._run(((sql, parameters, True), *_COMMIT), 2)
+        with self._guarded():
+            answers = self._run(((sql, parameters, True), *_COMMIT), 2)
         self._began = False
-        return asked[0].rows()
+        return answers[0].rows()
 
     def end(self) -> bool:
         """Roll back what is not committed. Return whether the connection can be used again."""
         status = self._statements.status
         if status in {pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR}:
-            with contextlib.suppress(HoldfastError), self._asking():
+            with contextlib.suppress(HoldfastError), self._guarded():
                 self._statements.make("ROLLBACK", NONE)
             status = self._statements.status
         return status == pq.TransactionStatus.IDLE and not self._is_spoilt
 
-    def _write_now(self, *and_then: _Asked) -> Sequence[Answer]:
+    def _write_now(self, *and_then: _Statement) -> Sequence[Answer]:
         """Make the writes that were left until now, if any, and then other statements. Return all answers."""
         if self._unwritten is None:
             return ()
         (writes, receipt), self._unwritten = self._unwritten, None
-        with self._asking():
+        with self._guarded():
             answers = self._run(
                 chain(_statements(writes, receipt), and_then), max(len(writes), 1) + len(and_then)
             )
@@ -197,17 +197,19 @@ class PostgresLink:
             check_hits(write, rows, answer.hits)
         return answers
 
-    def _run(self, asked: Iterable[_Asked], number: int = 1) -> Sequence[Answer]:
+    def _run(self, statements: Iterable[_Statement], number: int = 1) -> Sequence[Answer]:
         """Make statements, after what opens the transaction if that is not done yet, and return their answers."""
         before, self._unsent = self._unsent, ()
-        all_asked = chain(((sql, NONE, False) for sql in before), asked)
+        all_statements = chain(((sql, NONE, False) for sql in before), statements)
         if self._pipeline and len(before) + number > 1:
-            return self._statements.make_all(all_asked)[len(before) :]
+            return self._statements.make_all(all_statements)[len(before) :]
         make = self._statements.make
-        return [make(sql, given, prepared=prepared) for sql, given, prepared in all_asked][len(before) :]
+        return [make(sql, parameters, prepared=prepared) for sql, parameters, prepared in all_statements][
+            len(before) :
+        ]
 
     @contextlib.contextmanager
-    def _asking(self) -> Generator[None]:
+    def _guarded(self) -> Generator[None]:
         self._watchdog.enter(self._statements, self._until)
         try:
             yield
@@ -222,7 +224,7 @@ class PostgresLink:
             self._watchdog.leave(self._statements)
 
 
-def _statements(writes: _Writes, receipt: str | None) -> Iterator[_Asked]:
+def _statements(writes: _Writes, receipt: str | None) -> Iterator[_Statement]:
     """Yield a statement for each write, the last of which stores the receipt too: it has no way of its own to go.
 
     One after the other: while some rows are encoded here, the server works on those before them.
@@ -288,7 +290,7 @@ class PostgresDatabase:
         try:
             yield link
         finally:
-            self._pool.give_back(lent, is_sound=link.end())
+            self._pool.release(lent, is_sound=link.end())
 
     def reader(self, seconds: float, /) -> contextlib.AbstractContextManager[PostgresLink]:
         """See `Database.reader`."""
@@ -398,7 +400,7 @@ class PostgresDatabase:
                 # A pooler that takes settings does not hand them on: others have the server's sessions before.
                 self._preamble = (BEGIN, LOCAL_SETTINGS)
             elif not is_as_it_must_be:
-                statements.make(MEND_SESSION, NONE)
+                statements.make(REPAIR_SESSION, NONE)
         except psycopg.Error as error:
             connection.close()
             raise from_sqlstate(error.sqlstate, f"{type(error).__name__}: {error}") from error

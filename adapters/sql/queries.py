@@ -12,7 +12,7 @@ from holdfast.adapters.sql import rows
 from holdfast.adapters.sql.database import Database, Link, Parameters
 from holdfast.adapters.sql.dialects import Dialect, encode_rows
 from holdfast.adapters.sql.finding import runs_counted, runs_listed
-from holdfast.adapters.sql.hearing import hearing_answers
+from holdfast.adapters.sql.hearing import reported_answers
 from holdfast.adapters.sql.inspecting import inspecting_answers
 from holdfast.adapters.sql.rows import askable, is_askable
 from holdfast.adapters.sql.statements import node_rows
@@ -20,7 +20,7 @@ from holdfast.adapters.sql.streams import (
     count_dead_letters,
     list_dead_letters,
     list_sinks,
-    sinks_with_news,
+    sinks_with_due_streams,
     stream_rows,
 )
 from holdfast.adapters.sql.tables import ENDED
@@ -114,17 +114,17 @@ class Answers:
             LoadWork: self._load_work,
             OutputRows: self._output_rows,
             NodeRowsOf: self._node_rows_of,
-            OwedJobs: self._owed_jobs,
+            OwedJobs: self._pending_deliveries,
             ChildrenLeft: self._children_left,
             StoreTime: self._store_time,
             SchemaVersion: self._schema_version,
             CountAll: self._count_all,
             ListSinks: lambda link, query: list_sinks(link, self._dialect, query),
-            SinksWithNews: lambda link, query: sinks_with_news(link, self._dialect, query),
+            SinksWithNews: lambda link, query: sinks_with_due_streams(link, self._dialect, query),
             StreamRows: lambda link, query: stream_rows(link, self._dialect, query),
             ListDeadLetters: lambda link, query: list_dead_letters(link, self._dialect, query),
             CountDeadLetters: lambda link, query: count_dead_letters(link, self._dialect, query),
-            **hearing_answers(database.dialect),
+            **reported_answers(database.dialect),
             **inspecting_answers(database.dialect),
         }
 
@@ -135,10 +135,10 @@ class Answers:
             raise TypeError(f"{query!r} is no question to a store")
         return cast("R", known(link, query))
 
-    def _ask(self, link: Link, sql: str, /, **parameters: object) -> Sequence[rows.Row]:
+    def _query(self, link: Link, sql: str, /, **parameters: object) -> Sequence[rows.Row]:
         return link.query(self._dialect.bound(sql), parameters)
 
-    def _ask_by_key(self, link: Link, sql: str, /, **parameters: object) -> Sequence[rows.Row]:
+    def _query_by_key(self, link: Link, sql: str, /, **parameters: object) -> Sequence[rows.Row]:
         return link.query(self._dialect.bound(sql), parameters, keyed=True)
 
     def _find_run(self, link: Link, query: FindRun) -> Run | None:
@@ -148,10 +148,10 @@ class Answers:
         sql = f"{_RUNS}namespace = :namespace AND id = :id"
         if query.generation is None:
             sql = f"{sql} ORDER BY generation DESC LIMIT 1"
-            found = self._ask_by_key(link, sql, namespace=name.namespace, id=name.id)
+            found = self._query_by_key(link, sql, namespace=name.namespace, id=name.id)
         else:
             sql = f"{sql} AND generation = :generation"
-            found = self._ask(link, sql, namespace=name.namespace, id=name.id, generation=query.generation)
+            found = self._query(link, sql, namespace=name.namespace, id=name.id, generation=query.generation)
         return rows.run_from(found[0]) if found else None
 
     def _runs_by_key(self, link: Link, query: RunsByKey) -> tuple[Run, ...]:
@@ -162,7 +162,7 @@ class Answers:
     def _list_runs(self, link: Link, query: ListRuns) -> tuple[Run, ...]:
         listed: list[Run] = []
         while (question := runs_listed(query)) is not None:
-            found = self._ask(link, question.sql, **question.parameters)
+            found = self._query(link, question.sql, **question.parameters)
             readable = list(_readable(found))
             listed += readable
             if len(readable) == len(found):
@@ -175,12 +175,12 @@ class Answers:
 
     def _count_runs(self, link: Link, query: CountRuns) -> dict[RunStatus, int]:
         question = runs_counted(query.which)
-        found = self._ask(link, question.sql, **question.parameters) if question else ()
+        found = self._query(link, question.sql, **question.parameters) if question else ()
         return {RunStatus(status): number for status, number in found if status in _STATUSES}
 
     def _jobs_of_run(self, link: Link, query: JobsOfRun) -> tuple[Job, ...]:
         sql = f"SELECT {', '.join(rows.JOB)} FROM holdfast_jobs WHERE run = :run ORDER BY number"
-        return tuple(map(rows.job_from, self._ask(link, sql, run=query.run)))
+        return tuple(map(rows.job_from, self._query(link, sql, run=query.run)))
 
     def _queued_jobs(self, link: Link, query: QueuedJobs) -> tuple[Job, ...]:
         definitions = askable(query.definitions)
@@ -195,7 +195,7 @@ class Answers:
             "AND (j.run, j.number) > (:run, :number) AND r.updated_at <= :quiet_since "
             "ORDER BY j.run, j.number LIMIT :limit"
         )
-        found = self._ask(
+        found = self._query(
             link,
             sql,
             namespace=query.namespace,
@@ -209,14 +209,14 @@ class Answers:
 
     def _history_of(self, link: Link, query: HistoryOf) -> tuple[HistoryRow, ...]:
         sql = f"{_HISTORY}run = :run AND number > :after ORDER BY number LIMIT :limit"
-        found = self._ask_by_key(link, sql, run=query.run, after=query.after, limit=query.limit)
+        found = self._query_by_key(link, sql, run=query.run, after=query.after, limit=query.limit)
         return tuple(map(rows.history_from, found))
 
     def _newest_rows(self, link: Link, query: NewestRows) -> tuple[HistoryRow, ...]:
         place = "" if query.before is None else "AND number < :before "
         sql = f"{_HISTORY}run = :run AND type = :type {place}ORDER BY number DESC LIMIT :limit"
-        given = {} if query.before is None else {"before": query.before}
-        found = self._ask(link, sql, run=query.run, type=query.type, limit=query.limit, **given)
+        bound = {} if query.before is None else {"before": query.before}
+        found = self._query(link, sql, run=query.run, type=query.type, limit=query.limit, **bound)
         return tuple(map(rows.history_from, found))
 
     def _notes_of(self, link: Link, query: NotesOf) -> tuple[OutputRow, ...]:
@@ -224,7 +224,7 @@ class Answers:
             f"SELECT {', '.join(rows.NOTE)} FROM holdfast_attempt_output WHERE run = :run AND id > :after "
             "ORDER BY id LIMIT :limit"
         )
-        found = self._ask(link, sql, run=query.run, after=query.after, limit=query.limit)
+        found = self._query(link, sql, run=query.run, after=query.after, limit=query.limit)
         return tuple(map(rows.note_from, found))
 
     def _last_heartbeat(self, link: Link, query: LastHeartbeat) -> OutputRow | None:
@@ -232,7 +232,7 @@ class Answers:
             f"SELECT {', '.join(rows.NOTE)} FROM holdfast_attempt_output WHERE run = :run AND job = :job "
             f"AND epoch < :before AND kind = '{HEARTBEAT}' ORDER BY epoch DESC, id DESC LIMIT 1"
         )
-        found = self._ask(link, sql, run=query.run, job=query.job, before=query.before)
+        found = self._query(link, sql, run=query.run, job=query.job, before=query.before)
         return rows.note_from(found[0]) if found else None
 
     def _plans(self, link: Link, query: PlansByFingerprint) -> tuple[PlanRow, ...]:
@@ -257,18 +257,18 @@ class Answers:
             "SELECT run, number, node, item, type FROM holdfast_history "
             f"WHERE run = :run AND node = :node AND type = '{STAGE_COMPLETED}' ORDER BY number"
         )
-        return tuple(map(rows.completed_from, self._ask(link, sql, run=query.run, node=query.node)))
+        return tuple(map(rows.completed_from, self._query(link, sql, run=query.run, node=query.node)))
 
     def _node_rows_of(self, link: Link, query: NodeRowsOf) -> tuple[NodeRows, ...]:
-        return tuple(map(rows.node_rows_from, self._ask(link, node_rows("run = :run"), run=query.run)))
+        return tuple(map(rows.node_rows_from, self._query(link, node_rows("run = :run"), run=query.run)))
 
-    def _owed_jobs(self, link: Link, query: OwedJobs) -> tuple[Job, ...]:
+    def _pending_deliveries(self, link: Link, query: OwedJobs) -> tuple[Job, ...]:
         after = query.after or JobKey("", 0)
         sql = (
             f"SELECT {', '.join(rows.JOB)} FROM holdfast_jobs WHERE state = 'pending_delivery' "
             "AND (run, number) > (:run, :number) ORDER BY run, number LIMIT :limit"
         )
-        found = self._ask(link, sql, run=after.run, number=after.number, limit=query.limit)
+        found = self._query(link, sql, run=after.run, number=after.number, limit=query.limit)
         return tuple(map(rows.job_from, found))
 
     def _children_left(self, link: Link, query: ChildrenLeft) -> tuple[Run, ...]:
@@ -292,7 +292,7 @@ class Answers:
         )
         sql = f"SELECT {columns} FROM {found_in} CROSS JOIN {source} {ordered}"
         parents = encode_rows(("run",), [(run,) for run in runs])
-        found = self._ask(link, sql, runs=parents, limit=query.limit)
+        found = self._query(link, sql, runs=parents, limit=query.limit)
         return tuple(map(rows.run_from, found))
 
     def _store_time(self, link: Link, query: StoreTime) -> Micros | None:
@@ -312,7 +312,7 @@ class Answers:
             "SELECT 'run', status, count(*) FROM holdfast_runs WHERE namespace = :namespace GROUP BY status "
             "UNION ALL SELECT 'job', state, count(*) FROM holdfast_jobs WHERE namespace = :namespace GROUP BY state"
         )
-        found = self._ask(link, sql, namespace=query.namespace)
+        found = self._query(link, sql, namespace=query.namespace)
         runs = {status: number for kind, status, number in found if kind == "run"}
         jobs = {state: number for kind, state, number in found if kind == "job"}
         return StoreCounts(runs=runs, jobs=jobs)
@@ -323,4 +323,4 @@ class Answers:
         wanted = askable(texts)
         if not wanted:
             return ()
-        return tuple(record(row) for row in self._ask_by_key(link, sql, texts=self._dialect.texts(wanted)))
+        return tuple(record(row) for row in self._query_by_key(link, sql, texts=self._dialect.texts(wanted)))

@@ -81,25 +81,25 @@ class RememberingTransaction(SqlTransaction):
             return super().held(runs, jobs, sessions)
         (run,), (job,) = keys, pairs
         known = self._remembers.memory.take(run, job)
-        told = known.sessions(sessions) if known is not None and known.steps >= TRUSTED else None
-        if known is not None and told is not None:
+        known_sessions = known.sessions(sessions) if known is not None and known.steps >= TRUSTED else None
+        if known is not None and known_sessions is not None:
             self.is_locked = False
-            self._session = told[0] if told else None
+            self._session = known_sessions[0] if known_sessions else None
         else:
             known = None if sessions else self._read(run, job, 0 if known is None else known.steps)
         if known is None:
             return super().held(runs, jobs, sessions)  # one of them is not there, or not known
         self._one = known
         return LockedAttempts(
-            self._known.note_runs([known.run]), self._known.note_jobs([known.job]), told or ()
+            self._known.note_runs([known.run]), self._known.note_jobs([known.job]), known_sessions or ()
         )
 
     def _read(self, run: str, job: JobKey, steps: int) -> Remembered | None:
-        asked: list[tuple[str, Parameters]] = [
+        statements: list[tuple[str, Parameters]] = [
             (self._remembers.versions.run, {"run": run}),
             (self._remembers.versions.job, {"run": job.run, "number": job.number}),
         ]
-        of_run, of_job = self._do(lambda: self._locking().queries(asked))
+        of_run, of_job = self._do(lambda: self._locking().queries(statements))
         if not of_run or not of_job:
             return None
         (*run_row, run_version), (*job_row, job_version) = of_run[0], of_job[0]
@@ -140,7 +140,7 @@ class RememberingTransaction(SqlTransaction):
             return
         (run,), history = plan[0][1], plan[-1][1]
         versions, lease = self._remembers.versions, one.lease
-        is_told = self._session is not None and lease is not None
+        has_session = self._session is not None and lease is not None
         self._stored = (
             versions.step if columns is STEP else versions.end,
             {
@@ -148,8 +148,8 @@ class RememberingTransaction(SqlTransaction):
                 "job": one.job.key.number,
                 "run_version": one.run_version,
                 "job_version": one.job_version,
-                "session": lease.session.id if is_told and lease is not None else "",
-                "session_version": lease.session_version if is_told and lease is not None else "0",
+                "session": lease.session.id if has_session and lease is not None else "",
+                "session_version": lease.session_version if has_session and lease is not None else "0",
                 "rows": encode_rows(rows.HISTORY, history),
                 "receipt": self._receipt,
             },
@@ -177,10 +177,10 @@ class RememberingTransaction(SqlTransaction):
     def _commit_lease(self, job: Job) -> Remembered | None:
         """Commit a claim, and return what its attempt goes by, which is read on the way."""
         number = parse(job.input_ref)
-        given = number if isinstance(number, int) else None
-        asked = {"run": job.run, "session": job.session, "input": -1 if given is None else given}
+        input_ref = number if isinstance(number, int) else None
+        parameters = {"run": job.run, "session": job.session, "input": -1 if input_ref is None else input_ref}
         read_at = time.monotonic()
-        found = self._remembers.commit_and_query(self._remembers.versions.lease, asked)
+        found = self._remembers.commit_and_query(self._remembers.versions.lease, parameters)
         if not found:
             return None
         row = iter(found[0])
@@ -194,5 +194,5 @@ class RememberingTransaction(SqlTransaction):
             run_version,
             job_version,
             self._remembers.memory.trusted(run),
-            Lease(session, session_version, given, rows.payload_from(*payload), read_at),
+            Lease(session, session_version, input_ref, rows.payload_from(*payload), read_at),
         )

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from holdfast.adapters.sql.errors import NoRoomError, TransientError
+from holdfast.adapters.sql.errors import DiskFullError, TransientError
 from holdfast.ports.errors import ConflictError, StorageFullError, UnavailableError
 
 PAUSE_SECONDS_MIN: Final = 0.02
@@ -43,7 +43,7 @@ class Patience:
         self._failures += 1
         if time.monotonic() + pause >= self._until:
             for_so_long = f"for {self._seconds:g} seconds and {self._failures} tries"
-            if isinstance(error, NoRoomError):
+            if isinstance(error, DiskFullError):
                 raise StorageFullError(
                     f"the database's disk has been full {for_so_long}; make room and try again, "
                     f"workers go on by themselves: {error}"

@@ -51,11 +51,11 @@ ITEMS: Final = _fields(MapItems)
 PLAN: Final = _fields(PlanRow)
 SESSION: Final = _fields(Session)
 REPLY: Final = _fields(IdempotencyReply)
-DUTY: Final = _fields(LeaderLease)
+LEADER: Final = _fields(LeaderLease)
 ATTRIBUTE: Final = ("pair", "created_at", "run")
 SINK: Final = _fields(Sink)
 STREAM: Final = _fields(Stream)
-NEWS: Final = ("sink", "run", "head_row", "delivered", "state", "due_at", "attempts")
+STREAM_HEAD: Final = ("sink", "run", "head_row", "delivered", "state", "due_at", "attempts")
 SLOT: Final = ("namespace", "name")
 RATE: Final = _fields(RateWindow)
 NOTE: Final = ("run", "id", "job", "epoch", "at", "kind", "data")
@@ -150,9 +150,9 @@ def reply_from(row: Row) -> IdempotencyReply:
     return IdempotencyReply(**dict(zip(REPLY, row, strict=True)))
 
 
-def duty_from(row: Row) -> LeaderLease:
+def leader_from(row: Row) -> LeaderLease:
     """Return the duty in a row of `DUTY`."""
-    return LeaderLease(**dict(zip(DUTY, row, strict=True)))
+    return LeaderLease(**dict(zip(LEADER, row, strict=True)))
 
 
 def sink_from(row: Row) -> Sink:
@@ -167,13 +167,13 @@ def stream_from(row: Row) -> Stream:
     return Stream(**fields)
 
 
-def news_from(row: Row) -> StreamHead:
+def stream_head_from(row: Row) -> StreamHead:
     """Return the news in a row of a sink, a run, a number and an instant."""
-    sink, run, news, at = row
-    return StreamHead(sink=sink, run=run, head_row=news, at=at)
+    sink, run, head_row, at = row
+    return StreamHead(sink=sink, run=run, head_row=head_row, at=at)
 
 
-def news_values(record: StreamHead) -> Row:
+def stream_head_values(record: StreamHead) -> Row:
     """Return news as a row of `NEWS`: the stream as it is if there was none before."""
     return (record.sink, record.run, record.head_row, 0, StreamState.READY.value, record.at, 0)
 
@@ -219,14 +219,14 @@ def ai_call_values(record: AiCall) -> Row:
 def ai_total_from(row: Row) -> AiTotal:
     """Return a row of name, counts and sums; costs are summed up in two parts, so that no sum is too large."""
     name, *counts, high, low, duration = row
-    calls, failed, unpriced, given, got = (int(count or 0) for count in counts)
+    calls, failed, unpriced, input_tokens, output_tokens = (int(count or 0) for count in counts)
     return AiTotal(
         name=name,
         calls=calls,
         failed=failed,
         unpriced=unpriced,
-        input_tokens=given,
-        output_tokens=got,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
         cost=int(high or 0) * COST_PART + int(low or 0),
         duration=int(duration or 0),
     )

@@ -85,7 +85,7 @@ CHECK_SESSION: Final = (
 )
 """Which process answers; and whether a session is as it must be in what `options` don't overrule: those of the
 environment, PGTZ and PGDATESTYLE, come after them."""
-MEND_SESSION: Final = (
+REPAIR_SESSION: Final = (
     f"SELECT set_config('timezone', 'UTC', false), set_config('datestyle', 'ISO', false), {_durable('false')}"
 )
 
@@ -127,8 +127,8 @@ def connection_settings(url: str, *, session_settings: bool = True) -> dict[str,
 
     ValueError, which shows nothing of the URL, if it can't be one.
     """
-    given = _given(url)
-    settings = {**_DEFAULTS, **given, "client_encoding": _ENCODING}
+    from_url = _parsed_url(url)
+    settings = {**_DEFAULTS, **from_url, "client_encoding": _ENCODING}
     if session_settings:
         # The server takes what comes last.
         words = [f"-c {name}={value}" for name, value in {**TIMEOUTS, **_PLANNING}.items()]
@@ -160,15 +160,15 @@ def connect(
     )
 
 
-def _given(url: str) -> dict[str, Any]:
+def _parsed_url(url: str) -> dict[str, Any]:
     """Return what a URL says. The driver's own errors quote passwords, so that they are not even the cause of ours."""
     _check_printable(url)  # the driver reads no further than a NUL
     scheme, _, rest = url.partition("://")
     try:
-        given = conninfo_to_dict(f"{scheme.partition('+')[0]}://{rest}")
+        parsed = conninfo_to_dict(f"{scheme.partition('+')[0]}://{rest}")
     except (psycopg.Error, ValueError):
-        given = None
-    if given is None:
+        parsed = None
+    if parsed is None:
         why = (
             "a % in it is the beginning of an escape, as %25 for % itself"
             if _PERCENT.search(rest)
@@ -177,8 +177,8 @@ def _given(url: str) -> dict[str, Any]:
         raise ValueError(f"it is no PostgreSQL URL: {why}")
     if "#" in rest.rpartition("@")[2]:
         raise ValueError(f"it is no PostgreSQL URL: it has a fragment; {_ESCAPE}")
-    _check(given)
-    return given
+    _check(parsed)
+    return parsed
 
 
 def _check_printable(text: str) -> None:
@@ -186,9 +186,9 @@ def _check_printable(text: str) -> None:
         raise ValueError("it has characters that can't be printed: a line end, say")
 
 
-def _check(given: dict[str, Any]) -> None:
+def _check(settings: dict[str, Any]) -> None:
     """ValueError for what no server would be asked for, or what can't be ours. It shows no values."""
-    texts = {name: str(value) for name, value in given.items()}
+    texts = {name: str(value) for name, value in settings.items()}
     for text in texts.values():
         _check_printable(text)
     hosts, ports = texts.get("host", "").split(","), texts.get("port", "").split(",")

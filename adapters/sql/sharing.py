@@ -27,14 +27,14 @@ class JoinedTransaction:
 
     def __init__(
         self,
-        given: object,
+        handle: object,
         shared: Shared,
         new_transaction: Callable[[Link], SqlTransaction],
         has_receipt: Callable[[], bool],
     ) -> None:
         transaction = shared.connection.get_transaction()
         assert isinstance(transaction, RootTransaction)
-        self._given = given
+        self._handle = handle
         self._shared = shared
         self._transaction = transaction
         self._new_transaction = new_transaction
@@ -43,12 +43,12 @@ class JoinedTransaction:
     @property
     def given(self) -> object:
         """See `SharedTransaction.given`."""
-        return self._given
+        return self._handle
 
     def join(self, work: Callable[[Transaction], R], /) -> R:
         """See `SharedTransaction.join`."""
-        if not isinstance(self._given, Connection) and self._is_open:
-            cast("Session", self._given).flush()
+        if not isinstance(self._handle, Connection) and self._is_open:
+            cast("Session", self._handle).flush()
         if not self._is_open:
             raise TransactionEndedError
         link = self._shared.link
@@ -72,7 +72,7 @@ class JoinedTransaction:
         return self._has_receipt()
 
 
-def given_by(connection: Connection, wanted: type) -> object:
+def handle_for(connection: Connection, wanted: type) -> object:
     """Return something of this class that works in a connection's transaction. NoTransactionError if it can't be."""
     if isinstance(connection, wanted):
         return connection
@@ -87,13 +87,13 @@ def given_by(connection: Connection, wanted: type) -> object:
 
 
 @contextmanager
-def closing(given: object) -> Generator[None]:
+def closing(handle: object) -> Generator[None]:
     """Close a session in the end; a connection is closed by whoever has opened it."""
     try:
         yield
     finally:
-        if not isinstance(given, Connection):
-            cast("Session", given).close()
+        if not isinstance(handle, Connection):
+            cast("Session", handle).close()
 
 
 def for_bodies(engine: Engine) -> Engine:

@@ -115,9 +115,9 @@ class SqliteLink:
         with _translated():
             return self._connection.execute(sql, parameters).fetchall()
 
-    def queries(self, asked: Sequence[tuple[str, Parameters]], /) -> list[list[Row]]:
+    def queries(self, statements: Sequence[tuple[str, Parameters]], /) -> list[list[Row]]:
         """See `Link.queries`."""
-        return [self.query(sql, parameters) for sql, parameters in asked]
+        return [self.query(sql, parameters) for sql, parameters in statements]
 
     def write(
         self, writes: Sequence[tuple[Write, Sequence[Row]]], receipt: str | None, /, *, is_sure: bool = False
@@ -228,7 +228,7 @@ class SqliteDatabase:
             yield SqliteLink(lent.connection)
             is_sound = True
         finally:
-            self._readers.give_back(lent, is_sound=is_sound)
+            self._readers.release(lent, is_sound=is_sound)
 
     @contextlib.contextmanager
     def shared(self, seconds: float, /) -> Generator[Shared]:

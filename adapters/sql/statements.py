@@ -37,7 +37,7 @@ _HELD: Final = "state = 'paused', session = NULL, leased_at = NULL, heartbeat_by
 """What `blocked_run` and `held_job` make of a run and a job, besides what they are given."""
 
 
-_HEARD: Final = (
+_ADVANCE_STREAM: Final = (
     " ON CONFLICT (sink, run) DO UPDATE SET "
     "head_row = CASE WHEN excluded.head_row > holdfast_outbox.head_row "
     "THEN excluded.head_row ELSE holdfast_outbox.head_row END, "
@@ -70,28 +70,28 @@ class Reads:
     lock_sessions: str
     lock_expired_sessions: str
     lost_jobs: str
-    silent_jobs: str
+    heartbeat_overdue_jobs: str
     active_runs: str
-    unsound_runs: str
-    owes: str
+    runs_missing_jobs: str
+    has_deliveries: str
     completed: str
     node_rows: str
     history: str
     plans: str
     replies: str
-    said_keys: str
+    annotation_keys: str
     annotations: str
-    lock_duties: str
+    lock_leaders: str
     all_sinks: str
     sinks: str
     lock_sinks: str
     lock_streams: str
     lock_due_streams: str
-    lock_parked_streams: str
+    lock_dead_lettered_streams: str
     outlines: str
     lock_outlines: str
     run_keys: str
-    unheard: str
+    undelivered_heads: str
     due_runs: str
     overdue_runs: str
     lock_slots: str
@@ -112,7 +112,7 @@ class Writes:
     removed_streams: Write
     new_runs: Write
     attributes: Write
-    said_texts: Write
+    annotation_texts: Write
     runs: tuple[Write, ...]
     blocked_runs: Write
     held_jobs: Write
@@ -127,14 +127,14 @@ class Writes:
     plans: Write
     replies: Write
     sessions: Write
-    new_duties: Write
-    duties: Write
+    new_leaders: Write
+    leaders: Write
     notes: Write
     new_sinks: Write
     sinks: Write
     removed_sinks: Write
     streams: Write
-    news: Write
+    stream_heads: Write
     annotations: Write
     artifacts: Write
     ai_calls: Write
@@ -161,7 +161,7 @@ def reads_for(dialect: Dialect) -> Reads:
     )
     pairs = dialect.table_of("keys", "k", {"run": "text", "number": "bigint"})
     replies = dialect.table_of("keys", "k", {"namespace": "text", "key": "text"})
-    said = dialect.table_of("keys", "k", {"run": "text", "key": "text"})
+    annotation_keys = dialect.table_of("keys", "k", {"run": "text", "key": "text"})
     slots = dialect.table_of("names", "k", {"namespace": "text", "name": "text"})
     runs, jobs = _listed(rows.RUN, "r"), _listed(rows.JOB, "j")
     sessions = f"SELECT {_listed(rows.SESSION, 's')} FROM holdfast_sessions AS s WHERE "
@@ -216,17 +216,17 @@ def reads_for(dialect: Dialect) -> Reads:
         f"OR s.expires_at > {INSTANT_MAX}) ORDER BY s.id LIMIT :limit{dialect.skip_locked}",
         lost_jobs="SELECT j.run, j.number FROM holdfast_jobs AS j JOIN holdfast_sessions AS s ON s.id = j.session "
         "WHERE j.state = 'leased' AND s.state <> 'open' ORDER BY j.run, j.number LIMIT :limit",
-        silent_jobs="SELECT j.run, j.number FROM holdfast_jobs AS j WHERE j.heartbeat_by < :before "
+        heartbeat_overdue_jobs="SELECT j.run, j.number FROM holdfast_jobs AS j WHERE j.heartbeat_by < :before "
         "AND j.state = 'leased' ORDER BY j.heartbeat_by, j.run, j.number LIMIT :limit",
         active_runs=f"SELECT key FROM holdfast_runs WHERE status NOT IN {tables.ENDED} AND key > :after "
         "ORDER BY key LIMIT :limit",
-        unsound_runs="SELECT r.key FROM (SELECT key, status, last_job, open_jobs, "
+        runs_missing_jobs="SELECT r.key FROM (SELECT key, status, last_job, open_jobs, "
         "(SELECT count(*) FROM holdfast_jobs AS j WHERE j.run = key AND j.state <> 'pending_delivery' "
         "AND j.kind <> 'cancel') AS found "
         f"FROM holdfast_runs WHERE {dialect.one_of('key', 'keys')} "
         f"AND status NOT IN {tables.ENDED}) AS r WHERE r.found <> r.open_jobs OR (r.found = 0 "
         "AND NOT (r.status IN ('pending', 'paused') AND r.last_job = 0)) ORDER BY r.key",
-        owes="SELECT 1 FROM holdfast_jobs WHERE state = 'pending_delivery' LIMIT 1",
+        has_deliveries="SELECT 1 FROM holdfast_jobs WHERE state = 'pending_delivery' LIMIT 1",
         completed="SELECT run, number, node, item, type FROM holdfast_history "
         f"WHERE {dialect.one_of('run', 'runs')} AND {dialect.one_of('type', 'types')} ORDER BY run, number",
         node_rows=node_rows(dialect.one_of("run", "runs")),
@@ -236,11 +236,11 @@ def reads_for(dialect: Dialect) -> Reads:
         f"WHERE {dialect.one_of('fingerprint', 'fingerprints')} ORDER BY fingerprint",
         replies=f"SELECT {_listed(rows.REPLY, 'r')} FROM {replies} CROSS JOIN holdfast_idempotency_replies AS r "
         "WHERE r.namespace = k.namespace AND r.key = k.key ORDER BY r.namespace, r.key",
-        said_keys=f"SELECT a.run, a.key, a.name FROM {said} CROSS JOIN holdfast_annotations AS a "
+        annotation_keys=f"SELECT a.run, a.key, a.name FROM {annotation_keys} CROSS JOIN holdfast_annotations AS a "
         "WHERE a.run = k.run AND a.key = k.key ORDER BY a.run, a.key, a.name",
         annotations=f"SELECT {', '.join(rows.ANNOTATION)} FROM holdfast_annotations "
         f"WHERE {dialect.one_of('run', 'runs')} AND scope = 'run' ORDER BY run, at, id",
-        lock_duties=f"SELECT {_listed(rows.DUTY, 'd')} FROM holdfast_leaders AS d "
+        lock_leaders=f"SELECT {_listed(rows.LEADER, 'd')} FROM holdfast_leaders AS d "
         f"WHERE {dialect.one_of('d.name', 'names')} ORDER BY d.name{lock('d')}",
         all_sinks=f"{sinks} holdfast_sinks AS s ORDER BY s.key",
         sinks=known_sinks,
@@ -251,7 +251,7 @@ def reads_for(dialect: Dialect) -> Reads:
         "WHERE s.namespace = :namespace AND s.name = :name AND (s.retry_at IS NULL OR s.retry_at <= :now)) "
         "AND o.due_at <= :now "
         f"ORDER BY o.due_at, o.run LIMIT :limit{dialect.skip_locked}",
-        lock_parked_streams=f"{streams} holdfast_outbox AS o WHERE o.state = 'dead_lettered' "
+        lock_dead_lettered_streams=f"{streams} holdfast_outbox AS o WHERE o.state = 'dead_lettered' "
         "AND o.sink IN (SELECT s.key FROM holdfast_sinks AS s WHERE s.namespace = :namespace "
         "AND (CAST(:sink AS text) = '' OR s.name = :sink)) "
         "AND (CAST(:run_id AS text) = '' OR o.run IN (SELECT r.key FROM holdfast_runs AS r "
@@ -260,7 +260,7 @@ def reads_for(dialect: Dialect) -> Reads:
         outlines=outlines,
         lock_outlines=outlines + lock("r"),
         run_keys="SELECT key FROM holdfast_runs WHERE key > :after ORDER BY key LIMIT :limit",
-        unheard="SELECT s.key, r.key, r.last_row, r.updated_at FROM holdfast_runs AS r "
+        undelivered_heads="SELECT s.key, r.key, r.last_row, r.updated_at FROM holdfast_runs AS r "
         "JOIN holdfast_sinks AS s ON s.namespace = r.namespace AND s.since <= r.updated_at "
         "LEFT JOIN holdfast_outbox AS o ON o.sink = s.key AND o.run = r.key "
         f"WHERE s.namespace = :namespace AND {dialect.one_of('s.name', 'names')} AND {dialect.one_of('r.key', 'keys')} "
@@ -297,7 +297,7 @@ def writes_for(dialect: Dialect) -> Writes:
         removed_streams=dialect.delete(tables.outbox, _STREAM_KEY),
         new_runs=dialect.insert(tables.runs, rows.RUN, own=("key", "id", "attributes", "parent")),
         attributes=dialect.insert(tables.attributes, rows.ATTRIBUTE),
-        said_texts=dialect.insert_said_texts(),
+        annotation_texts=dialect.insert_annotation_texts(),
         runs=tuple(dialect.update(tables.runs, ("key",), columns) for columns in (*OF_RUNS, run_columns)),
         blocked_runs=dialect.update(
             tables.runs, ("key",), ("updated_at", "last_row"), sets=_BLOCKED, only="status IS NOT NULL"
@@ -322,8 +322,8 @@ def writes_for(dialect: Dialect) -> Writes:
         plans=dialect.insert(tables.plans, rows.PLAN, on_conflict=" ON CONFLICT (fingerprint) DO NOTHING"),
         replies=dialect.insert(tables.replies, rows.REPLY),
         sessions=dialect.insert(tables.sessions, rows.SESSION, on_conflict=upsert(("id",), rows.SESSION)),
-        new_duties=dialect.insert(tables.duties, rows.DUTY),
-        duties=dialect.update(tables.duties, ("name",), [name for name in rows.DUTY if name != "name"]),
+        new_leaders=dialect.insert(tables.leaders, rows.LEADER),
+        leaders=dialect.update(tables.leaders, ("name",), [name for name in rows.LEADER if name != "name"]),
         notes=dialect.insert(tables.notes, rows.NOTE),
         new_sinks=dialect.insert(tables.sinks, rows.SINK),
         sinks=dialect.update(tables.sinks, ("key",), [name for name in rows.SINK if name not in _SINK_FIXED]),
@@ -331,7 +331,7 @@ def writes_for(dialect: Dialect) -> Writes:
         streams=dialect.update(
             tables.outbox, _STREAM_KEY, [name for name in rows.STREAM if name not in _STREAM_KEY]
         ),
-        news=dialect.insert(tables.outbox, rows.NEWS, on_conflict=_HEARD),
+        stream_heads=dialect.insert(tables.outbox, rows.STREAM_HEAD, on_conflict=_ADVANCE_STREAM),
         annotations=dialect.insert(tables.annotations, rows.ANNOTATION),
         artifacts=dialect.insert(tables.artifacts, rows.ARTIFACT),
         ai_calls=dialect.insert(

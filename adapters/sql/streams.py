@@ -30,7 +30,7 @@ def list_sinks(link: Link, dialect: Dialect, query: ListSinks) -> tuple[Sink, ..
     return tuple(map(rows.sink_from, found))
 
 
-def sinks_with_news(link: Link, dialect: Dialect, query: SinksWithNews) -> tuple[str, ...]:
+def sinks_with_due_streams(link: Link, dialect: Dialect, query: SinksWithNews) -> tuple[str, ...]:
     """Answer the question. It costs a look at one index for each sink."""
     names = askable(query.names)
     if not names or not is_askable(query.namespace):

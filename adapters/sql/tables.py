@@ -307,7 +307,7 @@ replies: Final = Table(
     _number("created_at"),
 )
 
-duties: Final = Table("holdfast_leaders", metadata, _key("name"), _name("session"), _number("expires_at"))
+leaders: Final = Table("holdfast_leaders", metadata, _key("name"), _name("session"), _number("expires_at"))
 
 slots: Final = Table("holdfast_concurrency_limits", metadata, _key("namespace"), _key("name"))
 """One row for each concurrency key, locked whenever a slot of it is given out. Who has one is told by its own row."""

@@ -112,9 +112,9 @@ class SqlTransaction:
         if not wanted:
             return ()
         parameters = {"names": encode_rows(("namespace", "id"), wanted)}
-        asked = [(self._reads.lock_latest_runs, parameters), (self._reads.latest_keys, parameters)]
+        statements = [(self._reads.lock_latest_runs, parameters), (self._reads.latest_keys, parameters)]
         for _ in range(NEWEST_TRIES_MAX):
-            found, newest = self._do(lambda: self._locking().queries(asked))
+            found, newest = self._do(lambda: self._locking().queries(statements))
             if [row[0] for row in found] == [row[0] for row in newest]:
                 return self._known.note_runs([rows.run_from(row) for row in found])
         raise TransientError("a run gets new generations faster than they can be locked")
@@ -142,14 +142,14 @@ class SqlTransaction:
     ) -> LockedAttempts:
         """See `Transaction.held`."""
         keys, pairs, ids = askable(runs), askable_jobs(jobs), askable(sessions)
-        asked: list[tuple[str, Parameters]] = []
+        statements: list[tuple[str, Parameters]] = []
         if keys:
-            asked.append((self._reads.lock_runs, {"keys": self._dialect.texts(keys)}))
+            statements.append((self._reads.lock_runs, {"keys": self._dialect.texts(keys)}))
         if pairs:
-            asked.append((self._reads.lock_jobs, {"keys": encode_rows(_JOB_KEY, pairs)}))
+            statements.append((self._reads.lock_jobs, {"keys": encode_rows(_JOB_KEY, pairs)}))
         if ids:
-            asked.append((self._reads.sessions, {"ids": self._dialect.texts(ids)}))
-        answers = iter(self._do(lambda: self._locking().queries(asked)) if asked else ())
+            statements.append((self._reads.sessions, {"ids": self._dialect.texts(ids)}))
+        answers = iter(self._do(lambda: self._locking().queries(statements)) if statements else ())
         return LockedAttempts(
             self._known.note_runs([rows.run_from(row) for row in next(answers)] if keys else ()),
             self._known.note_jobs([rows.job_from(row) for row in next(answers)] if pairs else ()),
@@ -247,7 +247,9 @@ class SqlTransaction:
 
     def silent_jobs(self, before: Micros, limit: int, /) -> Sequence[JobKey]:
         """See `Transaction.silent_jobs`."""
-        return self._plain(self._reads.silent_jobs, {"before": before, "limit": limit}, rows.job_key_from)
+        return self._plain(
+            self._reads.heartbeat_overdue_jobs, {"before": before, "limit": limit}, rows.job_key_from
+        )
 
     def active_runs(self, after: str, limit: int, /) -> Sequence[str]:
         """See `Transaction.active_runs`."""
@@ -255,11 +257,11 @@ class SqlTransaction:
 
     def unsound_runs(self, keys: Collection[str], /) -> Sequence[str]:
         """See `Transaction.unsound_runs`."""
-        return self._by_text(self._reads.unsound_runs, "keys", keys, _first, lock=False)
+        return self._by_text(self._reads.runs_missing_jobs, "keys", keys, _first, lock=False)
 
     def has_deliveries(self) -> bool:
         """See `Transaction.owes`."""
-        return bool(self._plain(self._reads.owes, {}, _whole))
+        return bool(self._plain(self._reads.has_deliveries, {}, _whole))
 
     def completed(
         self, runs: Collection[str], /, *, types: Collection[str] = (STAGE_COMPLETED,)
@@ -301,7 +303,7 @@ class SqlTransaction:
         if not wanted:
             return ()
         parameters = {"keys": encode_rows(("run", "key"), wanted)}
-        return self._plain(self._reads.said_keys, parameters, _triple)
+        return self._plain(self._reads.annotation_keys, parameters, _triple)
 
     def annotations(self, runs: Collection[str], /) -> Sequence[Annotation]:
         """See `Transaction.annotations`."""
@@ -309,7 +311,7 @@ class SqlTransaction:
 
     def duties(self, names: Collection[str], /) -> Sequence[LeaderLease]:
         """See `Transaction.duties`."""
-        return self._by_text(self._reads.lock_duties, "names", names, rows.duty_from)
+        return self._by_text(self._reads.lock_leaders, "names", names, rows.leader_from)
 
     def all_sinks(self) -> Sequence[Sink]:
         """See `Transaction.all_sinks`."""
@@ -345,7 +347,7 @@ class SqlTransaction:
         if not all(map(is_askable, (namespace, sink, run_id))):
             return ()
         parameters = {"namespace": namespace, "sink": sink, "run_id": run_id, "limit": limit}
-        return self._search(self._reads.lock_parked_streams, parameters, rows.stream_from)
+        return self._search(self._reads.lock_dead_lettered_streams, parameters, rows.stream_from)
 
     def outlines(self, keys: Collection[str], /, *, lock: bool) -> Sequence[RunOutline]:
         """See `Transaction.outlines`."""
@@ -368,7 +370,7 @@ class SqlTransaction:
             "names": self._dialect.texts(names),
             "keys": self._dialect.texts(keys),
         }
-        return self._plain(self._reads.unheard, parameters, rows.news_from)
+        return self._plain(self._reads.undelivered_heads, parameters, rows.stream_head_from)
 
     def due_runs(self, now: Micros, limit: int, /) -> Sequence[str]:
         """See `Transaction.due_runs`."""
@@ -468,16 +470,16 @@ class SqlTransaction:
     def _first_waiting(
         self, waiting: Waiting, wanted: Sequence[tuple[SlotPlace, int]], record: Callable[[Row], T]
     ) -> Sequence[T]:
-        asked = {
+        most_by_place = {
             place: most
             for place, most in wanted
             if most > 0 and is_askable(place.namespace) and is_askable(place.key)
         }
-        if not asked:
+        if not most_by_place:
             return ()
         parameters: Parameters = {
-            "wanted": encode_rows(WANTED, ((*place, most) for place, most in asked.items())),
-            "most": max(asked.values()),
+            "wanted": encode_rows(WANTED, ((*place, most) for place, most in most_by_place.items())),
+            "most": max(most_by_place.values()),
         }
         return self._plain(self._waiting[waiting].first, parameters, record)
 

@@ -15,12 +15,12 @@ from holdfast.ports.references import Reference, located
 
 _Key: TypeAlias = tuple[str, Reference]
 _Page: TypeAlias = tuple[str, str, int]
-_Asked: TypeAlias = tuple[str, Parameters]
+_Statement: TypeAlias = tuple[str, Parameters]
 _Found: TypeAlias = dict[_Key, tuple[Payload, ...]]
 
 
 def load_values(
-    link: Link, dialect: Dialect, wanted: Iterable[_Key], beside: Sequence[_Asked] = ()
+    link: Link, dialect: Dialect, wanted: Iterable[_Key], beside: Sequence[_Statement] = ()
 ) -> tuple[list[list[Row]], tuple[StoredValue, ...]]:
     """Return the payloads of each reference, in the order given; none where there is nothing.
 
@@ -47,21 +47,21 @@ def load_values(
     answers = link.queries(statements) if statements else []
     if rows:
         _take_rows(answers.pop(), found)
-    for load, asked in ((_items, items), (_maps, maps)):
-        if asked:
+    for load, references in ((_items, items), (_maps, maps)):
+        if references:
             cast("Callable[[Link, Dialect, Mapping[_Key, object], _Found], None]", load)(
-                link, dialect, asked, found
+                link, dialect, references, found
             )
     return answers, tuple(StoredValue(*key, found.get(places[key], ())) for key in wanted)
 
 
-def _rows(dialect: Dialect, asked: Mapping[_Key, tuple[str, int]]) -> _Asked:
+def _rows(dialect: Dialect, references: Mapping[_Key, tuple[str, int]]) -> _Statement:
     pairs = dialect.table_of("keys", "k", {"run": "text", "number": "bigint"})
     sql = (
         f"SELECT h.run, h.number, h.payload, h.blob FROM {pairs} CROSS JOIN holdfast_history AS h "
         "WHERE h.run = k.run AND h.number = k.number"
     )
-    keys = sorted(pair for pair in set(asked.values()) if is_askable(pair[0]))
+    keys = sorted(pair for pair in set(references.values()) if is_askable(pair[0]))
     return dialect.bound(sql), {"keys": encode_rows(("run", "number"), keys)}
 
 
@@ -72,19 +72,19 @@ def _take_rows(answer: Iterable[Row], found: _Found) -> None:
             found[run, number] = (payload,)
 
 
-def _items(link: Link, dialect: Dialect, asked: Mapping[_Key, tuple[_Page, int]], found: _Found) -> None:
+def _items(link: Link, dialect: Dialect, references: Mapping[_Key, tuple[_Page, int]], found: _Found) -> None:
     pages = dialect.table_of("pages", "k", {"run": "text", "node": "text", "page": "bigint"})
     sql = (
         f"SELECT i.run, i.node, i.page, i.items FROM {pages} CROSS JOIN holdfast_map_items AS i "
         "WHERE i.run = k.run AND i.node = k.node AND i.page = k.page"
     )
-    keys = sorted(page for page in {page for page, _ in asked.values()} if is_askable(page[0] + page[1]))
+    keys = sorted(page for page in {page for page, _ in references.values()} if is_askable(page[0] + page[1]))
     answers = link.query(dialect.bound(sql), {"pages": encode_rows(("run", "node", "page"), keys)})
     # A page is read and parsed once, however many of its items are asked for.
     stored = {
         (run, node, page): cast("list[list[str | None]]", parse(items)) for run, node, page, items in answers
     }
-    for key, (page, at) in asked.items():
+    for key, (page, at) in references.items():
         items = stored.get(page, [])
         if 0 <= at < len(items):
             inline, blob = items[at]
@@ -92,7 +92,7 @@ def _items(link: Link, dialect: Dialect, asked: Mapping[_Key, tuple[_Page, int]]
 
 
 def _maps(
-    link: Link, dialect: Dialect, asked: Mapping[_Key, tuple[str, str, str, int, int]], found: _Found
+    link: Link, dialect: Dialect, references: Mapping[_Key, tuple[str, str, str, int, int]], found: _Found
 ) -> None:
     columns = {
         "place": "bigint",
@@ -108,8 +108,10 @@ def _maps(
         "WHERE h.run = k.run AND h.number BETWEEN k.first_row AND k.last_row "
         "AND h.node = k.node AND h.type = k.type ORDER BY k.place, h.item"
     )
-    keys = list(asked)
-    wanted = [(place, *asked[key]) for place, key in enumerate(keys) if is_askable(key[0] + asked[key][1])]
+    keys = list(references)
+    wanted = [
+        (place, *references[key]) for place, key in enumerate(keys) if is_askable(key[0] + references[key][1])
+    ]
     parts: dict[int, list[Payload]] = {}
     for place, inline, blob in link.query(dialect.bound(sql), {"maps": encode_rows(tuple(columns), wanted)}):
         payload = payload_from(inline, blob)

@@ -5,12 +5,12 @@ from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar
 
 from holdfast.adapters.sql.dialects import Write
-from holdfast.adapters.sql.finding import attribute_rows, said_pair, said_text_rows
-from holdfast.adapters.sql.rows import Row, ai_call_values, history_values, news_values, values_of
+from holdfast.adapters.sql.finding import annotation_pair, annotation_text_rows, attribute_rows
+from holdfast.adapters.sql.rows import Row, ai_call_values, history_values, stream_head_values, values_of
 from holdfast.adapters.sql.statements import Writes
 from holdfast.adapters.sql.updates import Known, job_updates, run_updates
 from holdfast.ports.changes import NetChanges
-from holdfast.ports.said import said_text
+from holdfast.ports.said import annotation_text
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -32,7 +32,10 @@ def write_plan(net: NetChanges, writes: Writes, known: Known) -> WritePlan:
         (writes.removed_streams, sorted(net.removed_streams)),
         (writes.new_runs, _by_key(net.new_runs, writes.new_runs)),
         (writes.attributes, _attributes(net)),
-        (writes.said_texts, sorted({row for said in net.annotations for row in said_text_rows(said, net)})),
+        (
+            writes.annotation_texts,
+            sorted({row for annotation in net.annotations for row in annotation_text_rows(annotation, net)}),
+        ),
         *run_updates(writes.runs, net.runs, known),
         (
             writes.blocked_runs,
@@ -54,14 +57,17 @@ def write_plan(net: NetChanges, writes: Writes, known: Known) -> WritePlan:
         (writes.plans, _by_key(net.plans, writes.plans)),
         (writes.replies, _sorted(net.replies, "namespace", "key", values=values_of(writes.replies.columns))),
         (writes.sessions, _by_key(net.sessions, writes.sessions)),
-        (writes.new_duties, _by_key(net.new_duties, writes.new_duties)),
-        (writes.duties, _by_key(net.duties, writes.duties)),
+        (writes.new_leaders, _by_key(net.new_duties, writes.new_leaders)),
+        (writes.leaders, _by_key(net.duties, writes.leaders)),
         (writes.notes, _sorted(net.notes, "run", "id", values=values_of(writes.notes.columns))),
         (writes.new_sinks, _by_key(net.new_sinks, writes.new_sinks)),
         (writes.sinks, _by_key(net.sinks, writes.sinks)),
         (writes.removed_sinks, [(key,) for key in sorted(net.removed_sinks)]),
         (writes.streams, _by_key(net.streams, writes.streams)),
-        (writes.news, [news_values(net.stream_heads[key]) for key in sorted(net.stream_heads)]),
+        (
+            writes.stream_heads,
+            [stream_head_values(net.stream_heads[key]) for key in sorted(net.stream_heads)],
+        ),
         (
             writes.annotations,
             _sorted(net.annotations, "run", "at", "id", values=values_of(writes.annotations.columns)),
@@ -91,10 +97,10 @@ def is_sure(plan: WritePlan, net: NetChanges, writes: Writes, known: Known) -> b
 def _attributes(net: NetChanges) -> Sequence[Row]:
     """Return what new runs are found by, what is said of them in the same batch included."""
     found = {row for run in net.new_runs.values() for row in attribute_rows(run)}
-    for said in net.annotations:
-        run = net.new_runs.get(said.run)
-        if run is not None and (text := said_text(said)) is not None:
-            found.add((said_pair(run.namespace, said.name, text), run.created_at, run.key))
+    for annotation in net.annotations:
+        run = net.new_runs.get(annotation.run)
+        if run is not None and (text := annotation_text(annotation)) is not None:
+            found.add((annotation_pair(run.namespace, annotation.name, text), run.created_at, run.key))
     return sorted(found)
 
 

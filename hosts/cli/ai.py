@@ -49,14 +49,14 @@ def ai_command(
                 parts = [_totals_document(part) for part in totals.parts]
                 screen.data({**_totals_document(totals), f"by_{by}": parts})
             else:
-                screen.say(_totals_table(totals, by))
+                screen.write(_totals_table(totals, by))
             return
         found = ai_calls_of(engine.core, run.key, {"topic": topic, "texts": texts})
         if screen.as_json:
             for call in found:
                 screen.line(_call_document(call, texts=texts))
         else:
-            screen.say(_calls_table(screen, list(found)))
+            screen.write(_calls_table(screen, list(found)))
 
 
 def _totals_table(totals: AiTotals, by: str) -> Table:

@@ -41,33 +41,37 @@ def annotate_command(
     if len(others) > 1 and (len(others) > 2 or ":" not in others[0]):
         raise click.UsageError(f"{others[-1]!r} says nothing: write NAME=TEXT")
     spec, (run_id,) = target.split(others, "ID")
-    said = _said(pairs, are_json=json_values)
+    annotations = _annotations(pairs, are_json=json_values)
     kind, _, actor_id = actor.partition(":")
     with target.opened(spec) as engine:
         command = command_of(
             engine.core.namespace,
             run_id,
-            said,
+            annotations,
             {"actor": Actor(kind, actor_id), "reason": reason, "key": key, "stage": stage, "item": item},
         )
         stored = engine.core.kernel.dispatch(command).stored
     if screen.as_json:
         screen.data({"id": run_id, "stored": stored})
     else:
-        known = "" if stored == len(said) else f"; {len(said) - stored} had been said under this key"
-        screen.say(f"{safe(run_id)}: {stored} annotations stored{known}")
+        known = (
+            ""
+            if stored == len(annotations)
+            else f"; {len(annotations) - stored} had been said under this key"
+        )
+        screen.write(f"{safe(run_id)}: {stored} annotations stored{known}")
 
 
-def _said(pairs: list[str], *, are_json: bool) -> dict[str, object]:
-    said: dict[str, object] = {}
+def _annotations(pairs: list[str], *, are_json: bool) -> dict[str, object]:
+    annotations: dict[str, object] = {}
     for pair in pairs:
         name, _, text = pair.partition("=")
-        if not name or name in said:
+        if not name or name in annotations:
             raise click.UsageError(f"{pair}: write NAME=TEXT, each name once")
         try:
-            said[name] = parse(text) if are_json else text
+            annotations[name] = parse(text) if are_json else text
         except ValueError:
             raise click.UsageError(f"{pair}: {text!r} is not JSON") from None
-    if not said:
+    if not annotations:
         raise click.UsageError("nothing is said: write NAME=TEXT")
-    return said
+    return annotations

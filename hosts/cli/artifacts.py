@@ -72,7 +72,7 @@ def artifacts_command(
     if screen.as_json:
         screen.data({"name": name, "file": str(path), "size": len(data)})
     else:
-        screen.say(f"{safe(str(path))}: {len(data)} bytes")
+        screen.write(f"{safe(str(path))}: {len(data)} bytes")
 
 
 def _path(name: str, target_file: str | None) -> Path | None:
@@ -98,7 +98,7 @@ def _list(screen: Screen, core: Core, run: Run) -> None:
         at = screen.instant(micros(one.at))
         place = place_name(one.stage, one.item)
         rows.add_row(safe(one.name), place, safe(one.content_type), str(one.size), at)
-    screen.say(rows)
+    screen.write(rows)
 
 
 def _document(one: ArtifactInfo) -> dict[str, object]:

@@ -35,11 +35,11 @@ def upgrade_command(*, screen: Screen, target: Target, words: tuple[str, ...]) -
     if screen.as_json:
         screen.data({"before": before, "after": after, "changed": before != after})
     elif before == after:
-        screen.say(f"The tables are up to date: version {after}")
+        screen.write(f"The tables are up to date: version {after}")
     elif before is None:
-        screen.say(f"Made the tables: version {after}")
+        screen.write(f"Made the tables: version {after}")
     else:
-        screen.say(f"Upgraded the tables: version {before} to {after}")
+        screen.write(f"Upgraded the tables: version {before} to {after}")
 
 
 @database.command("status", epilog=_EXITS)
@@ -56,13 +56,13 @@ def status_command(*, screen: Screen, target: Target, words: tuple[str, ...]) ->
             engine.core.stores.persistence.read(CountAll(engine.core.namespace)) if there == here else None
         )
         if screen.as_json:
-            _tell_programs(screen, engine, there, here, counts)
+            _print_json(screen, engine, there, here, counts)
         else:
-            _tell_people(screen, engine, there, here, counts)
+            _print_table(screen, engine, there, here, counts)
     raise SystemExit(Exit.OK if there == here else Exit.SCHEMA)
 
 
-def _tell_programs(
+def _print_json(
     screen: Screen, engine: Engine, there: str | None, here: str, counts: StoreCounts | None
 ) -> None:
     screen.data(
@@ -76,7 +76,7 @@ def _tell_programs(
     )
 
 
-def _tell_people(
+def _print_table(
     screen: Screen, engine: Engine, there: str | None, here: str, counts: StoreCounts | None
 ) -> None:
     rows = Table.grid(padding=(0, 2))
@@ -88,7 +88,7 @@ def _tell_people(
     if counts is not None:
         rows.add_row("Runs", _counts_text(counts.runs, [status.value for status in RunStatus]))
         rows.add_row("Jobs", _counts_text(counts.jobs, [state.value for state in JobState]))
-    screen.say(rows)
+    screen.write(rows)
 
 
 def _schema_text(there: str | None, here: str) -> Text:

@@ -55,7 +55,7 @@ def debug_command(*, screen: Screen, file: str, modules: tuple[str, ...]) -> Non
     if screen.as_json:
         screen.data({"id": history.id, "ended": replayed.ended is not None, "message": str(replayed)})
     else:
-        screen.say(safe(str(replayed)))
+        screen.write(safe(str(replayed)))
 
 
 class _Debugger(pdb.Pdb):

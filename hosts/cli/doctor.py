@@ -10,7 +10,7 @@ from holdfast.hosts.cli.target import Target, engine_options
 from holdfast.hosts.doctor import FINDINGS
 from holdfast.hosts.findings import Diagnosis, Finding
 
-_EXITS = exits(Exit.OK, Exit.USAGE, Exit.UNAVAILABLE, Exit.UNSOUND)
+_EXITS = exits(Exit.OK, Exit.USAGE, Exit.UNAVAILABLE, Exit.UNHEALTHY)
 
 
 @click.command("doctor", epilog=_EXITS)
@@ -46,20 +46,20 @@ def doctor_command(
     if screen.as_json:
         screen.data(_document(diagnosis))
     else:
-        _tell_people(screen, diagnosis)
-    raise SystemExit(Exit.OK if diagnosis.is_sound else Exit.UNSOUND)
+        _print_findings(screen, diagnosis)
+    raise SystemExit(Exit.OK if diagnosis.is_sound else Exit.UNHEALTHY)
 
 
-def _tell_people(screen: Screen, diagnosis: Diagnosis) -> None:
+def _print_findings(screen: Screen, diagnosis: Diagnosis) -> None:
     advice: str | None = None
     for finding in diagnosis.findings:
         style, state = ("green", "repaired ") if finding.repaired else ("bold red", "")
-        screen.say(
+        screen.write(
             Text.assemble((f"{state}{finding.code}", style), f" {_where(finding)}{safe(finding.text)}")
         )
         # Of many alike the advice is given once.
         if not finding.repaired and finding.advice != advice:
-            screen.say(Text(f"    {finding.advice}", style="dim"))
+            screen.write(Text(f"    {finding.advice}", style="dim"))
         advice = None if finding.repaired else finding.advice
     found = sum(diagnosis.found.values())
     if found > len(diagnosis.findings):
@@ -67,7 +67,7 @@ def _tell_people(screen: Screen, diagnosis: Diagnosis) -> None:
     blobs = "" if diagnosis.blobs is None else f", {diagnosis.blobs:,} blobs"
     counts = ", ".join(f"{number:,} {code}" for code, number in diagnosis.found.items())
     what = f"found {found:,} ({counts}), repaired {diagnosis.repaired:,}" if found else "all is as it must be"
-    screen.say(f"{diagnosis.runs:,} runs{blobs}: {what}")
+    screen.write(f"{diagnosis.runs:,} runs{blobs}: {what}")
 
 
 def _where(finding: Finding) -> str:

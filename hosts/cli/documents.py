@@ -57,7 +57,7 @@ def facts_document(facts: RunFacts) -> Document:
         "jobs": [_job_document(job, facts.holders.get(job.session or "")) for job in facts.jobs],
         "history_rows": facts.run.last_row,
         "unread": list(mailbox_from(facts.run.mailbox).unread),
-        "annotations": [annotation_document(said) for said in facts.annotations],
+        "annotations": [annotation_document(annotation) for annotation in facts.annotations],
         "progress": [_progress_document(said) for said in facts.progress],
         "published": {one.name: cast("object", parse(one.text)) for one in facts.published},
     }
@@ -95,32 +95,36 @@ def note_document(note: OutputRow, place: Place | None) -> Document:
     }
 
 
-def annotation_document(said: AnnotationInfo) -> Document:
+def annotation_document(annotation: AnnotationInfo) -> Document:
     """Return what was said of a run."""
     return {
-        "name": said.name,
-        "value": said.value,
-        "at": iso(micros(said.at)),
-        "scope": said.scope.value,
-        "stage": said.stage,
-        "item": said.item,
-        "epoch": said.epoch,
-        "actor": {"kind": said.actor.kind, "id": said.actor.id, "version": said.actor.version},
-        "reason": said.reason,
-        "key": said.key,
+        "name": annotation.name,
+        "value": annotation.value,
+        "at": iso(micros(annotation.at)),
+        "scope": annotation.scope.value,
+        "stage": annotation.stage,
+        "item": annotation.item,
+        "epoch": annotation.epoch,
+        "actor": {
+            "kind": annotation.actor.kind,
+            "id": annotation.actor.id,
+            "version": annotation.actor.version,
+        },
+        "reason": annotation.reason,
+        "key": annotation.key,
     }
 
 
-def _progress_document(said: ProgressInfo) -> Document:
+def _progress_document(progress: ProgressInfo) -> Document:
     return {
-        "stage": said.stage,
-        "item": said.item,
-        "attempt": said.attempt,
-        "epoch": said.epoch,
-        "done": said.done,
-        "of": said.of,
-        "message": said.message,
-        "at": iso(micros(said.at)),
+        "stage": progress.stage,
+        "item": progress.item,
+        "attempt": progress.attempt,
+        "epoch": progress.epoch,
+        "done": progress.done,
+        "of": progress.of,
+        "message": progress.message,
+        "at": iso(micros(progress.at)),
     }
 
 

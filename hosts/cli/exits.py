@@ -22,7 +22,7 @@ class Exit(IntEnum):
     UNAVAILABLE = 6
     TIMED_OUT = 7
     SCHEMA = 8
-    UNSOUND = 9
+    UNHEALTHY = 9
     DIVERGED = 10
     DENIED = 11
     BUG = 70
@@ -40,7 +40,7 @@ MEANINGS: Final = (
     (Exit.UNAVAILABLE, "the store could not be reached; try again"),
     (Exit.TIMED_OUT, "the run has not ended within the time given"),
     (Exit.SCHEMA, "the tables are missing, older or newer than this version needs"),
-    (Exit.UNSOUND, "the store is not as it must be, or waits for an operator"),
+    (Exit.UNHEALTHY, "the store is not as it must be, or waits for an operator"),
     (Exit.DIVERGED, "a recorded run does not go on with this code"),
     (Exit.DENIED, "the store does not let this user in, or do what was to be done"),
     (Exit.BUG, "an error that nobody expected"),

@@ -35,7 +35,7 @@ def query_command(*, screen: Screen, target: Target, words: tuple[str, ...], arg
     function is replayed here, so its code is needed; nothing is stored.
     """
     spec, (run_id, name) = target.split(words, "ID", "QUERY")
-    call = QueryCall[object](query=name, arguments=_given(arguments), form=_PLAIN)
+    call = QueryCall[object](query=name, arguments=_arguments_text(arguments), form=_PLAIN)
     with target.opened(spec) as engine:
         handle: SyncRunHandle[object] = SyncRunHandle(engine.core, run_id, object)
         screen.value(compact(handle.query(call)))
@@ -72,7 +72,7 @@ def update_command(
     drives the run carries it out: if no worker does, there is no reply.
     """
     spec, (run_id, name) = target.split(words, "ID", "UPDATE")
-    call = UpdateCall[object](update=name, arguments=_given(arguments), form=_PLAIN, checked=False)
+    call = UpdateCall[object](update=name, arguments=_arguments_text(arguments), form=_PLAIN, checked=False)
     with target.opened(spec) as engine:
         handle: SyncRunHandle[object] = SyncRunHandle(engine.core, run_id, object)
         try:
@@ -82,11 +82,11 @@ def update_command(
         screen.value(compact(reply))
 
 
-def _given(text: str) -> str:
+def _arguments_text(text: str) -> str:
     try:
-        given = parse(text)
+        parsed = parse(text)
     except ValueError as error:
         raise CliError(Exit.USAGE, "usage", f"--arguments is no JSON: {error}") from None
-    if not isinstance(given, dict):
+    if not isinstance(parsed, dict):
         raise CliError(Exit.USAGE, "usage", "--arguments is an object: each argument by its name")
-    return compact(cast("dict[str, object]", given))
+    return compact(cast("dict[str, object]", parsed))

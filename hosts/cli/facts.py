@@ -222,7 +222,7 @@ def add_row(stage: StageStory, row: HistoryRow) -> None:
 def _add_job(stages: Mapping[str, StageStory], places: dict[int, Place], job: Job) -> None:
     places[job.number] = (job.node, job.item)
     stage = stages.get(job.node)
-    if stage is None or job.state is not JobState.LEASED or job.is_debt:
+    if stage is None or job.state is not JobState.LEASED or job.outlives_run:
         return
     stage.attempts += 1
     if job.leased_at is not None:
@@ -291,7 +291,7 @@ def _add_node(stage: StageStory, node: NodeProgress, run: Run, jobs: Sequence[Jo
         is_to_blame = run.status is RunStatus.FAILED and _failed_stage(run) == stage.name
         stage.state = "failed" if is_to_blame else "stopped"
         return
-    states = {job.state for job in jobs if job.node == stage.name and not job.is_debt}
+    states = {job.state for job in jobs if job.node == stage.name and not job.outlives_run}
     if JobState.LEASED in states:
         stage.state = "running"
     elif JobState.QUEUED in states:

@@ -65,7 +65,7 @@ def _show(screen: Screen, lines: Iterable[LogLine]) -> None:
         if screen.as_json:
             screen.line(_document(line))
         else:
-            screen.say(_text(screen, line))
+            screen.write(_text(screen, line))
 
 
 def _document(line: LogLine) -> dict[str, object]:

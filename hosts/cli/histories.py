@@ -56,7 +56,7 @@ def export_command(
             {"id": history.id, "file": str(output), "rows": len(history.rows), "status": history.status}
         )
     else:
-        screen.say(f"{safe(str(output))}: {len(history.rows):,} rows")
+        screen.write(f"{safe(str(output))}: {len(history.rows):,} rows")
 
 
 def read_file(file: str) -> RunHistory:

@@ -59,7 +59,7 @@ def letters_command(
                 screen.instant(micros(letter.dead_lettered_at)),
                 one_line(letter.error),
             )
-        screen.say(rows)
+        screen.write(rows)
 
 
 @click.command("replay", epilog=_EXITS)
@@ -93,4 +93,4 @@ def replay_command(
     if screen.as_json:
         screen.data({"replayed": replayed})
     else:
-        screen.say(f"the events of {replayed} runs go on" if replayed else "nothing was parked there")
+        screen.write(f"the events of {replayed} runs go on" if replayed else "nothing was parked there")

@@ -47,15 +47,15 @@ def add_history_row(rows: Table, screen: Screen, row: HistoryRow) -> None:
 
 def note_line(screen: Screen, note: OutputRow, place: Place | None) -> Text:
     """Return a line of a log."""
-    said = cast("dict[str, object]", parse(note.data))
+    content = cast("dict[str, object]", parse(note.data))
     line = Text.assemble(
         (screen.instant(note.at, fine=True), "dim"),
         "  ",
         (place_name(*place) if place else f"job {note.job}", "cyan"),
         "  ",
-        safe_lines(str(said.get("message", ""))),
+        safe_lines(str(content.get("message", ""))),
     )
-    fields = cast("dict[str, object]", said.get("fields") or {})
+    fields = cast("dict[str, object]", content.get("fields") or {})
     for name, value in fields.items():
         line.append(f" {safe(name)}=", style="dim")
         line.append(safe(str(value)))
@@ -64,10 +64,10 @@ def note_line(screen: Screen, note: OutputRow, place: Place | None) -> Text:
 
 def progress_text(data: str) -> str:
     """Return what an attempt said of its progress: `40%  page 3`."""
-    said = cast("dict[str, object]", parse(data))
-    done, of = cast("float", said.get("done", 0)), cast("float", said.get("of", 0))
+    content = cast("dict[str, object]", parse(data))
+    done, of = cast("float", content.get("done", 0)), cast("float", content.get("of", 0))
     share = f"{done / of:.0%}" if of else f"{done:g}"
-    return f"{share}  {one_line(str(said.get('message', '')), 100)}".rstrip()
+    return f"{share}  {one_line(str(content.get('message', '')), 100)}".rstrip()
 
 
 def _where(row: HistoryRow) -> str:

@@ -41,25 +41,25 @@ def lint_command(
     if screen.as_json or form == "json":
         screen.data(_document(report))
     else:
-        _tell(screen, report, as_annotations=form == "github")
+        _print_report(screen, report, as_annotations=form == "github")
     if report.unreadable:
         raise SystemExit(Exit.USAGE)
     raise SystemExit(Exit.RUN_FAILED if report.findings else Exit.OK)
 
 
-def _tell(screen: Screen, report: Report, *, as_annotations: bool) -> None:
+def _print_report(screen: Screen, report: Report, *, as_annotations: bool) -> None:
     for finding in sorted((*report.findings, *report.warnings)):
         if as_annotations:
-            screen.say(Text(_annotation(finding)))
+            screen.write(Text(_annotation(finding)))
         else:
             place = f"{safe(finding.path)}:{finding.line}:{finding.column}: "
             colour, word = ("yellow", " warning:") if finding.is_warning else ("red", "")
-            screen.say(
+            screen.write(
                 Text.assemble(place, (finding.code, f"bold {colour}"), f"{word} {safe(finding.message)}")
             )
     for one in report.unreadable:
         if as_annotations:
-            screen.say(Text(f"::error file={_property(one.path)}::{_data(one.reason)}"))
+            screen.write(Text(f"::error file={_property(one.path)}::{_data(one.reason)}"))
         screen.note(f"{one.path}: can't be read: {one.reason}")
     several = [
         _count(len(some), what)

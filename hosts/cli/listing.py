@@ -108,18 +108,18 @@ def _list(screen: Screen, core: Core, wanted: Wanted, now: Micros) -> None:
 
 def _count(screen: Screen, core: Core, which: RunFilter) -> None:
     found: Mapping[RunStatus, int] = core.stores.persistence.read(CountRuns(which))
-    asked = [status for status in RunStatus if not which.statuses or status in which.statuses]
+    statuses = [status for status in RunStatus if not which.statuses or status in which.statuses]
     total = sum(found.values())
     if screen.as_json:
-        by_status = {status.value: found.get(status, 0) for status in asked}
+        by_status = {status.value: found.get(status, 0) for status in statuses}
         screen.data({"total": total, "by_status": by_status})
         return
     rows = table("status", "runs", right=("runs",))
-    for status in asked:
+    for status in statuses:
         if which.statuses or found.get(status):
             rows.add_row(status_text(status), str(found.get(status, 0)))
     rows.add_row("total", str(total))
-    screen.say(rows)
+    screen.write(rows)
 
 
 def _show(screen: Screen, runs: tuple[Run, ...], now: Micros) -> None:
@@ -132,4 +132,4 @@ def _show(screen: Screen, runs: tuple[Run, ...], now: Micros) -> None:
             span(max(0, now - run.created_at)),
             span(run_length(run, now)),
         )
-    screen.say(rows)
+    screen.write(rows)

@@ -97,9 +97,9 @@ def act_on_many(
             return
         command = command_for(action, reason=reason, stage=stage, version=version)
         result = act_on_all(
-            core, action, which, command, limit=many.limit, told=lambda so_far: _progress(screen, so_far)
+            core, action, which, command, limit=many.limit, on_page=lambda so_far: _progress(screen, so_far)
         )
-    _tell(screen, action, result)
+    _print_result(screen, action, result)
     raise SystemExit(Exit.REFUSED if result.refused else Exit.OK)
 
 
@@ -114,7 +114,7 @@ def _count(screen: Screen, action: Action, found: Mapping[RunStatus, int], limit
     of = f" of {total}" if number < total else ""
     statuses = f" ({parts})" if parts else ""
     runs = f"{number}{of} run{'' if number == 1 and not of else 's'}{statuses}"
-    screen.say(f"{runs} would be {_DONE[action.name]}")
+    screen.write(f"{runs} would be {_DONE[action.name]}")
     if total:
         screen.note("Nothing was changed: add --yes to do it.")
 
@@ -124,7 +124,7 @@ def _progress(screen: Screen, so_far: BulkResult) -> None:
         screen.note(Text(f"{so_far.seen} runs", style="dim"))
 
 
-def _tell(screen: Screen, action: Action, result: BulkResult) -> None:
+def _print_result(screen: Screen, action: Action, result: BulkResult) -> None:
     if screen.as_json:
         screen.data(attrs.asdict(result))
         return
@@ -138,4 +138,4 @@ def _tell(screen: Screen, action: Action, result: BulkResult) -> None:
         line += f", {result.unchanged} left as they were"
     if result.refused:
         line += f", {result.refused} refused"
-    screen.say(line)
+    screen.write(line)

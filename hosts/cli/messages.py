@@ -48,7 +48,7 @@ def messages_command(
     for one in found:
         sent = screen.instant(micros(one.sent_at))
         rows.add_row(str(one.number), safe(one.channel), sent, _state(run, one), safe(one.key or ""))
-    screen.say(rows)
+    screen.write(rows)
 
 
 def _state(run: Run, message: MessageInfo) -> str:

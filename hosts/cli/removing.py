@@ -32,4 +32,4 @@ def remove_run_command(*, screen: Screen, target: Target, words: tuple[str, ...]
     if screen.as_json:
         screen.data({"id": run_id, "removed": removed})
     else:
-        screen.say(f"{safe(run_id)} is removed")
+        screen.write(f"{safe(run_id)} is removed")

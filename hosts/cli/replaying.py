@@ -47,7 +47,7 @@ def replay_history_command(*, screen: Screen, files: tuple[str, ...], modules: t
             upgrade = judged(history, code.pipeline(history.workflow, history.version))
         found.append(upgrade)
         if not screen.as_json:
-            _tell(screen, upgrade, f"{file}: run ")
+            _print_upgrade(screen, upgrade, f"{file}: run ")
     if screen.as_json:
         screen.data(
             [{"file": file, **_document(upgrade)} for file, upgrade in zip(files, found, strict=True)]
@@ -108,7 +108,7 @@ def check_upgrade_command(
             for upgrade in upgrades:
                 found.append(upgrade)
                 if not screen.as_json and not upgrade.is_compatible:
-                    _tell(screen, upgrade)
+                    _print_upgrade(screen, upgrade)
     counts = Counter(upgrade.verdict for upgrade in found)
     if screen.as_json:
         screen.data(
@@ -121,8 +121,8 @@ def check_upgrade_command(
             }
         )
     else:
-        told = ", ".join(f"{counts[one]:,} {_word(one)}" for one in Verdict if counts[one]) or "none"
-        screen.say(f"{len(found):,} of {there:,} runs that have not ended: {told}")
+        summary = ", ".join(f"{counts[one]:,} {_word(one)}" for one in Verdict if counts[one]) or "none"
+        screen.write(f"{len(found):,} of {there:,} runs that have not ended: {summary}")
     raise SystemExit(_exit(found))
 
 
@@ -147,12 +147,12 @@ def _exit(found: Sequence[Upgrade]) -> Exit:
     return Exit.NOT_FOUND if verdicts == {Verdict.NO_CODE} else Exit.DIVERGED
 
 
-def _tell(screen: Screen, upgrade: Upgrade, what: str = "") -> None:
+def _print_upgrade(screen: Screen, upgrade: Upgrade, what: str = "") -> None:
     style = _STYLES.get(upgrade.verdict, "bold red")
     named = f"{upgrade.workflow}@{upgrade.version}"
     rows = f"{upgrade.rows:,} row{'s' if upgrade.rows != 1 else ''}"
     at = "" if upgrade.row is None else f" at row {upgrade.row}"
-    screen.say(
+    screen.write(
         Text.assemble(
             (f"{_word(upgrade.verdict)}{at}", style),
             f" {safe(what)}{safe(upgrade.run_id)} of {safe(named)}, {rows}: {safe(upgrade.message)}",

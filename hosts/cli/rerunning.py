@@ -76,7 +76,7 @@ def rerun_command(
         if preview:
             _show(screen, engine.core.kernel.preview(command))
         else:
-            _tell(screen, engine.core.dispatch(command))
+            _print_rerun(screen, engine.core.dispatch(command))
 
 
 def _show(screen: Screen, preview: RerunPreview) -> None:
@@ -84,7 +84,7 @@ def _show(screen: Screen, preview: RerunPreview) -> None:
         screen.data(attrs.asdict(preview))
         return
     begin = "from the start" if preview.stage is None else f"from {safe(preview.stage)}"
-    screen.say(f"{safe(preview.run_id)} would run again {begin}, as generation {preview.generation}")
+    screen.write(f"{safe(preview.run_id)} would run again {begin}, as generation {preview.generation}")
     rows = Table.grid(padding=(0, 2))
     rows.add_column(style="dim", no_wrap=True)
     rows.add_column(overflow="fold")
@@ -98,7 +98,7 @@ def _show(screen: Screen, preview: RerunPreview) -> None:
         rows.add_row(name, what)
     if preview.terminates:
         rows.add_row("Terminates", f"generation {preview.generation - 1}, which is active")
-    screen.say(rows)
+    screen.write(rows)
 
 
 def _of_function(preview: RerunPreview) -> Iterator[tuple[str, str]]:
@@ -115,7 +115,7 @@ def _of_function(preview: RerunPreview) -> Iterator[tuple[str, str]]:
         yield "Took back", f"{safe(', '.join(preview.undone))}: what that was for is done again"
 
 
-def _tell(screen: Screen, answer: RunRerun) -> None:
+def _print_rerun(screen: Screen, answer: RunRerun) -> None:
     if screen.as_json:
         screen.data({**attrs.asdict(answer), "status": answer.status.value})
         return
@@ -123,4 +123,4 @@ def _tell(screen: Screen, answer: RunRerun) -> None:
     line = Text(f"{safe(answer.run_id)} runs again {begin}, as generation {answer.generation}")
     if answer.terminated:
         line.append(f"; generation {answer.rerun_of} was terminated")
-    screen.say(line)
+    screen.write(line)

@@ -58,7 +58,7 @@ class Screen:
         self.out = _console(sys.stdout)
         self.err = _console(sys.stderr)
 
-    def say(self, *parts: RenderableType) -> None:
+    def write(self, *parts: RenderableType) -> None:
         """Write an answer for people."""
         if self.out.is_terminal:
             self.out.print(*parts, highlight=False)

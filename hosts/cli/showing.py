@@ -136,14 +136,14 @@ def _reason(run: Run) -> str:
 
 
 def _show(screen: Screen, facts: RunFacts, *, verbose: bool) -> None:
-    screen.say(_facts_table(screen, facts))
+    screen.write(_facts_table(screen, facts))
     _show_work(screen, facts)
     if not facts.whole:
         screen.note("The history is long: attempts and times are those of its beginning.")
     if facts.jobs:
         _section(screen, "Jobs", _jobs_table(screen, facts, verbose=verbose))
         if len(facts.jobs) > JOBS_SHOWN:
-            screen.say(Text(f"and {len(facts.jobs) - JOBS_SHOWN} more", style="dim"))
+            screen.write(Text(f"and {len(facts.jobs) - JOBS_SHOWN} more", style="dim"))
     if facts.progress and facts.run.status not in TERMINAL:
         _section(screen, "Progress", _progress_table(screen, facts))
     if facts.published:
@@ -156,11 +156,11 @@ def _show(screen: Screen, facts: RunFacts, *, verbose: bool) -> None:
         _section(screen, "Error", Text(safe_lines(error), style=style))
     last = next((stage for stage in facts.stages if stage.state == "failed"), None)
     if last is not None and last.traceback:
-        screen.say(Text(safe_lines(last.traceback.rstrip()), style="dim"))
+        screen.write(Text(safe_lines(last.traceback.rstrip()), style="dim"))
     step = next((step for step in reversed(facts.steps or ()) if step.error == error), None)
     if step is not None and step.traceback:
-        screen.say(Text(f"Step {safe(step.step)!r}, call {step.call}, try {step.tries}:", style="dim"))
-        screen.say(Text(safe_lines(step.traceback.rstrip()), style="dim"))
+        screen.write(Text(f"Step {safe(step.step)!r}, call {step.call}, try {step.tries}:", style="dim"))
+        screen.write(Text(safe_lines(step.traceback.rstrip()), style="dim"))
 
 
 def _show_work(screen: Screen, facts: RunFacts) -> None:
@@ -174,13 +174,13 @@ def _show_work(screen: Screen, facts: RunFacts) -> None:
         return
     _section(screen, "Steps", steps_table(screen, steps, facts.now))
     if len(steps) > STEPS_SHOWN:
-        screen.say(Text(f"and {len(steps) - STEPS_SHOWN:,} before them: --history shows all", style="dim"))
+        screen.write(Text(f"and {len(steps) - STEPS_SHOWN:,} before them: --history shows all", style="dim"))
 
 
 def _section(screen: Screen, title: str, what: Table | Text) -> None:
-    screen.say("")
-    screen.say(heading(title))
-    screen.say(what)
+    screen.write("")
+    screen.write(heading(title))
+    screen.write(what)
 
 
 def _published_table(screen: Screen, facts: RunFacts) -> Table:
@@ -325,40 +325,42 @@ def _whereabouts(screen: Screen, facts: RunFacts, job: Job, *, verbose: bool) ->
 def _progress_table(screen: Screen, facts: RunFacts) -> Table:
     """Return how far those are that were heard of last."""
     rows = table("stage", "progress", "", "said at", right=("progress",), wraps=("",))
-    for said in sorted(facts.progress, key=lambda said: said.at, reverse=True)[:JOBS_SHOWN]:
-        share = f"{said.done / said.of:.0%}" if said.of else f"{said.done:g}"
-        place = place_name(said.stage, said.item) if said.stage else f"epoch {said.epoch}"
-        rows.add_row(place, share, Text(one_line(said.message, 100)), screen.instant(micros(said.at)))
+    for progress in sorted(facts.progress, key=lambda said: said.at, reverse=True)[:JOBS_SHOWN]:
+        share = f"{progress.done / progress.of:.0%}" if progress.of else f"{progress.done:g}"
+        place = place_name(progress.stage, progress.item) if progress.stage else f"epoch {progress.epoch}"
+        rows.add_row(place, share, Text(one_line(progress.message, 100)), screen.instant(micros(progress.at)))
     return rows
 
 
 def _annotations_table(screen: Screen, facts: RunFacts) -> Table:
     rows = table("name", "value", "of", "by", "at", "", wraps=("value", ""))
-    for said in facts.annotations:
-        value = said.value if isinstance(said.value, str) else compact(said.value)
-        of = place_name(said.stage, said.item) if said.stage else "run"
-        actor = ":".join(part for part in (said.actor.kind, said.actor.id, said.actor.version) if part)
+    for annotation in facts.annotations:
+        value = annotation.value if isinstance(annotation.value, str) else compact(annotation.value)
+        of = place_name(annotation.stage, annotation.item) if annotation.stage else "run"
+        actor = ":".join(
+            part for part in (annotation.actor.kind, annotation.actor.id, annotation.actor.version) if part
+        )
         rows.add_row(
-            safe(said.name),
+            safe(annotation.name),
             one_line(value, 100),
             of,
             safe(actor),
-            screen.instant(micros(said.at)),
-            Text(safe(said.reason), style="dim"),
+            screen.instant(micros(annotation.at)),
+            Text(safe(annotation.reason), style="dim"),
         )
     return rows
 
 
 def _show_log(screen: Screen, core: Core, facts: RunFacts) -> None:
-    screen.say("")
-    screen.say(heading("Log"))
-    said_nothing = True
+    screen.write("")
+    screen.write(heading("Log"))
+    is_empty = True
     for note in _notes(core, facts.run):
         if note.kind == "log":
-            said_nothing = False
-            screen.say(note_line(screen, note, _place(facts, note)))
-    if said_nothing:
-        screen.say(Text("Nothing was logged.", style="dim"))
+            is_empty = False
+            screen.write(note_line(screen, note, _place(facts, note)))
+    if is_empty:
+        screen.write(Text("Nothing was logged.", style="dim"))
 
 
 def _place(facts: RunFacts, note: OutputRow) -> Place | None:

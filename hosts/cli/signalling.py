@@ -39,7 +39,7 @@ def signal_command(
     if screen.as_json:
         screen.data({"id": run_id, "channel": channel, "number": sent.number, "status": sent.status.value})
         return
-    screen.say(Text.assemble((safe(run_id), "bold"), f" has it, as row {sent.number} of its history"))
+    screen.write(Text.assemble((safe(run_id), "bold"), f" has it, as row {sent.number} of its history"))
 
 
 def _message(text: str) -> str:

@@ -44,7 +44,7 @@ def add_command(
     if screen.as_json:
         screen.data(sink_document(sink))
     else:
-        screen.say(f"{sink.name} gets events from {screen.instant(micros(sink.since))} on")
+        screen.write(f"{sink.name} gets events from {screen.instant(micros(sink.since))} on")
 
 
 @click.command("remove", epilog=exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.UNAVAILABLE, Exit.SCHEMA))
@@ -61,7 +61,7 @@ def remove_command(*, screen: Screen, target: Target, words: tuple[str, ...]) ->
     if screen.as_json:
         screen.data({"name": name, "removed": removed})
     else:
-        screen.say(f"{name} is removed")
+        screen.write(f"{name} is removed")
 
 
 @click.command("list", epilog=_EXITS)
@@ -88,7 +88,7 @@ def sinks_command(*, screen: Screen, target: Target, words: tuple[str, ...]) -> 
                 str(sink.parked),
                 one_line(sink.error or ""),
             )
-        screen.say(rows)
+        screen.write(rows)
 
 
 def sink_document(sink: SinkInfo) -> dict[str, object]:

@@ -126,7 +126,7 @@ def start_command(
         core = engine.core
         configs = cast("tuple[str, ...]", settings["configs"])
         created = _start(core, workflow, text, options, configs)
-        _tell(screen, core, created, wait=wait)
+        _print_created(screen, core, created, wait=wait)
         ended = wait_for(screen, core, find_run(core, created.run_id), timeout) if wait else Exit.OK
     raise SystemExit(ended)
 
@@ -241,7 +241,7 @@ def _call(pipeline: Authored, text: str | None) -> Call[object]:
     return pipeline(value)
 
 
-def _tell(screen: Screen, core: Core, created: RunCreated, *, wait: bool) -> None:
+def _print_created(screen: Screen, core: Core, created: RunCreated, *, wait: bool) -> None:
     if core.stores.persistence.read(SchemaVersion()) == MEMORY:
         screen.note("This engine keeps its runs in memory: this one is gone when the command ends.")
     if not created.created:
@@ -259,4 +259,4 @@ def _tell(screen: Screen, core: Core, created: RunCreated, *, wait: bool) -> Non
             }
         )
     else:
-        screen.say(safe(created.run_id))
+        screen.write(safe(created.run_id))

@@ -63,4 +63,4 @@ def _carry_out(screen: Screen, core: Core, run_id: str, command: Command[RunEnde
         screen.data({"id": run_id, "status": now.status.value, "changed": now.changed})
         return
     before = "" if now.changed else " already"
-    screen.say(Text.assemble(safe(run_id), " is ", status_text(now.status), before))
+    screen.write(Text.assemble(safe(run_id), " is ", status_text(now.status), before))

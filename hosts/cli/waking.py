@@ -35,4 +35,4 @@ def wake_command(
         screen.data({"woken": woken.woken, "early": woken.early})
         return
     early = f", {woken.early} as soon as it is suspended" if woken.early else ""
-    screen.say(Text.assemble((safe(named), "bold"), f": {woken.woken} checked now{early}"))
+    screen.write(Text.assemble((safe(named), "bold"), f": {woken.woken} checked now{early}"))

@@ -45,7 +45,7 @@ class View:
     done: tuple[str, ...]
     open: tuple[OpenStage, ...]
     stages: int
-    said: str = ""
+    message: str = ""
 
 
 class Watch:
@@ -56,21 +56,21 @@ class Watch:
         self._plan: Plan = core.inputs.plan(run.plan)
         self._key = run.key
         self._note = ""
-        self._said = ""
+        self._message = ""
 
     def look(self) -> View:
         """Return how far the run is now."""
         (run,) = self._core.stores.persistence.read(RunsByKey((self._key,)))
         self._listen()
-        return attrs.evolve(view_of(run, self._plan), said=self._said)
+        return attrs.evolve(view_of(run, self._plan), message=self._message)
 
     def _listen(self) -> None:
         """Read what was said since the last look; of much, a part at each look."""
         for _ in range(_PAGES_PER_LOOK):
             notes = self._core.stores.persistence.read(NotesOf(self._key, self._note, _NOTES_PAGE))
-            told = [note for note in notes if note.kind == "progress"]
-            if told:
-                self._said = progress_text(max(told, key=lambda note: note.at).data)
+            progress_notes = [note for note in notes if note.kind == "progress"]
+            if progress_notes:
+                self._message = progress_text(max(progress_notes, key=lambda note: note.at).data)
             if notes:
                 self._note = notes[-1].id
             if len(notes) < _NOTES_PAGE:
@@ -124,8 +124,10 @@ class Bars:
             else:
                 counts = f"{stage.done}/{stage.total} items"
                 bars.add_row(f"    {stage.name}", _bar(stage.done or 0, stage.total), counts)
-        said = Text(f"  {view.said}" if view.said else "", style="dim", no_wrap=True, overflow="ellipsis")
-        self._live.update(Group(title, bars, said), refresh=True)
+        message = Text(
+            f"  {view.message}" if view.message else "", style="dim", no_wrap=True, overflow="ellipsis"
+        )
+        self._live.update(Group(title, bars, message), refresh=True)
 
 
 class Lines:
@@ -135,25 +137,25 @@ class Lines:
         self._screen = screen
         self._done: set[str] = set()
         self._tenths: dict[str, int] = {}
-        self._said = ""
+        self._message = ""
 
     def show(self, view: View, now: Micros) -> None:
         """See `Display.show`."""
         for name in view.done:
             if name not in self._done:
                 self._done.add(name)
-                self._say(now, f"stage {name} is done ({len(self._done)} of {view.stages})")
+                self._print(now, f"stage {name} is done ({len(self._done)} of {view.stages})")
         for stage in view.open:
             if stage.total:
                 tenth = (stage.done or 0) * 10 // stage.total
                 if self._tenths.get(stage.name) != tenth:
                     self._tenths[stage.name] = tenth
-                    self._say(now, f"stage {stage.name}: {stage.done} of {stage.total} items")
-        if view.said != self._said:
-            self._said = view.said
-            self._say(now, view.said)
+                    self._print(now, f"stage {stage.name}: {stage.done} of {stage.total} items")
+        if view.message != self._message:
+            self._message = view.message
+            self._print(now, view.message)
 
-    def _say(self, now: Micros, text: str) -> None:
+    def _print(self, now: Micros, text: str) -> None:
         self._screen.note(f"{self._screen.instant(now)}  {text}")
 
 

@@ -29,11 +29,11 @@ def why_command(*, screen: Screen, target: Target, words: tuple[str, ...]) -> No
     if screen.as_json:
         screen.data({"id": run_id, "status": status, "reasons": [_document(reason) for reason in reasons]})
         return
-    screen.say(
+    screen.write(
         Text.assemble("Run ", (safe(run_id), "bold"), " is ", (status, STATUS_STYLES.get(status, "")), ".")
     )
     for reason in reasons:
-        screen.say(Text(f"- {safe(reason.text)}"))
+        screen.write(Text(f"- {safe(reason.text)}"))
 
 
 def _document(reason: Reason) -> dict[str, object]:

@@ -204,16 +204,16 @@ class Reporter:
 
     def _watch(self) -> None:
         """Look for a session, which is there soon; then look less often whether it is another one."""
-        told_at = self._clock.monotonic()
+        logged_at = self._clock.monotonic()
         while not self._ended.wait(LOOK_SECONDS if self._session is None else 1.0):
             stats = self._worker.stats()
             if stats.session != self._session:
-                self._tell_of_session(stats.session)
-            if self._verbose and self._clock.monotonic() - told_at >= STATS_SECONDS:
-                told_at = self._clock.monotonic()
+                self._log_session(stats.session)
+            if self._verbose and self._clock.monotonic() - logged_at >= STATS_SECONDS:
+                logged_at = self._clock.monotonic()
                 _log.info("%s: %s running, %s", stats.phase, stats.running, _counts(stats))
 
-    def _tell_of_session(self, session: str | None) -> None:
+    def _log_session(self, session: str | None) -> None:
         is_first, self._session = self._session is None, session
         if not is_first:
             _log.warning("the session was lost; a new one is %s", session)

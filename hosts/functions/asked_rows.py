@@ -13,7 +13,7 @@ from holdfast.hosts.functions.drive import Drive
 from holdfast.hosts.functions.patience import until_available_in_thread
 from holdfast.hosts.payloads import INLINE_MAX
 from holdfast.kernel.commands import ChannelMessage, ChildMessage, ChildRunStarted, Recorded, RecordedType
-from holdfast.kernel.functions.asked import ChildAsked, CloseAsked, TellAsked
+from holdfast.kernel.functions.asked import ChildRequest, CloseRequest, NotifyRequest
 from holdfast.ports.records import ClosePolicy
 
 
@@ -45,33 +45,33 @@ async def answer_rows(body: Body, drive: Drive) -> list[Recorded]:
     return await until_available_in_thread(put, "the reply to an update can't be stored yet")
 
 
-def _child_row(body: Body, asked: ChildAsked | TellAsked | CloseAsked) -> Recorded:
-    if isinstance(asked, CloseAsked):
-        return Recorded(type="channel.closed", call=asked.call, site=asked.site, channel=asked.channel)
+def _child_row(body: Body, request: ChildRequest | NotifyRequest | CloseRequest) -> Recorded:
+    if isinstance(request, CloseRequest):
+        return Recorded(type="channel.closed", call=request.call, site=request.site, channel=request.channel)
     run = body.work.run
     # Not in a place of this run's: it is the child's, and goes with that.
-    place = attrs.evolve(body.place, run=f"{run.key}-{asked.call.replace('.', '-')}")
-    if isinstance(asked, TellAsked):
-        tells = ChildMessage(run_id=asked.run, reason=asked.text)
-        if asked.channel is not None:
-            payload = body.payloads.put(asked.text, place)
-            sent = ChannelMessage(channel=asked.channel, payload=payload, checked=asked.checked)
-            tells = ChildMessage(run_id=asked.run, signal=sent)
-        kind: RecordedType = "child.cancelling" if tells.signal is None else "child.signalled"
-        return Recorded(type=kind, call=asked.call, site=asked.site, child_message=tells)
+    place = attrs.evolve(body.place, run=f"{run.key}-{request.call.replace('.', '-')}")
+    if isinstance(request, NotifyRequest):
+        child_message = ChildMessage(run_id=request.run, reason=request.text)
+        if request.channel is not None:
+            payload = body.payloads.put(request.text, place)
+            sent = ChannelMessage(channel=request.channel, payload=payload, checked=request.checked)
+            child_message = ChildMessage(run_id=request.run, signal=sent)
+        kind: RecordedType = "child.cancelling" if child_message.signal is None else "child.signalled"
+        return Recorded(type=kind, call=request.call, site=request.site, child_message=child_message)
     child = ChildRunStarted(
-        run_id=asked.run or child_id(run, asked.call),
-        workflow=asked.workflow,
-        version=asked.version,
-        input=body.payloads.put(asked.input, place),
-        close_policy=ClosePolicy(asked.parent_end),
+        run_id=request.run or child_id(run, request.call),
+        workflow=request.workflow,
+        version=request.version,
+        input=body.payloads.put(request.input, place),
+        close_policy=ClosePolicy(request.parent_end),
     )
-    return Recorded(type="child.started", call=asked.call, site=asked.site, child=child)
+    return Recorded(type="child.started", call=request.call, site=request.site, child=child)
 
 
-def _text_of(asked: ChildAsked | TellAsked | CloseAsked) -> str:
-    match asked:
-        case ChildAsked(input=text) | TellAsked(text=text):
+def _text_of(request: ChildRequest | NotifyRequest | CloseRequest) -> str:
+    match request:
+        case ChildRequest(input=text) | NotifyRequest(text=text):
             return text
-        case CloseAsked():
+        case CloseRequest():
             return ""

@@ -184,7 +184,7 @@ class Reply:
         raised = raised_from_facts(facts)
         if raised.type.endswith(f".{NowhereError.__name__}"):
             raise NotExposedError(self._stored.run_id, self._stored.update, (), raised.message)
-        raise kind(self._stored.run_id, self._stored.update, _said(raised)) from error_from(raised)
+        raise kind(self._stored.run_id, self._stored.update, _error_text(raised)) from error_from(raised)
 
 
 def _end_in_words(run: Run) -> str:
@@ -278,30 +278,30 @@ def _check(
 def _followed(core: Core, run: Run, workflow: Workflow[..., object]) -> Follower:
     """Return the function of a run as it is now: as it was kept, told what has come since, or else replayed."""
     follower = core.followers.take(run.key, workflow)
-    news: Sequence[HistoryRow] = ()
+    new_rows: Sequence[HistoryRow] = ()
     if follower is not None:
         try:
-            news = rows_since(core, run, follower.drive.seen)
-            is_told = follower.follow(news)
+            new_rows = rows_since(core, run, follower.drive.seen)
+            is_applied = follower.follow(new_rows)
         except BaseException:
             follower.drive.close()
             raise
-        if not is_told:
+        if not is_applied:
             follower.drive.close()
             follower = None
     if follower is None:
         history = read_history(core, run)
-        news = history.rows
+        new_rows = history.rows
         machine = workflow.machine(history.input, began_at=history.began_at, seed=history.key)
         follower = new_follower(run.key, workflow, machine, text_of)
         try:
-            follower.drive.open(news)
+            follower.drive.open(new_rows)
             if follower.drive.fault is not None:
                 raise follower.drive.fault
         except BaseException:
             follower.drive.close()
             raise
-    received = (row.data for row in news if row.type == "update.received")
+    received = (row.data for row in new_rows if row.type == "update.received")
     facts = (cast("Mapping[str, object]", parse(data or "{}")) for data in received)
     follower.keys.update(str(one["key"]) for one in facts if "key" in one)
     return follower
@@ -324,6 +324,6 @@ def _found(
     raise NotExposedError(run_id, name, exposed)
 
 
-def _said(raised: Raised) -> str:
+def _error_text(raised: Raised) -> str:
     kind = raised.type.rpartition(".")[2]
     return f"{kind}: {raised.message}" if raised.message else kind

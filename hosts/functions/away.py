@@ -14,12 +14,12 @@ def drive_away(call: Callable[[], T]) -> T:
         asyncio.get_running_loop()
     except RuntimeError:
         return call()
-    given: list[T] = []
+    results: list[T] = []
     raised: list[BaseException] = []
 
     def make() -> None:
         try:
-            given.append(call())
+            results.append(call())
         except BaseException as error:  # noqa: BLE001  # it is raised again by whoever waits
             raised.append(error)
 
@@ -28,4 +28,4 @@ def drive_away(call: Callable[[], T]) -> T:
     thread.join()
     if raised:
         raise raised[0]
-    return given[0]
+    return results[0]

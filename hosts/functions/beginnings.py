@@ -7,7 +7,7 @@ were is recorded before anything else, in a row of its own.
 from collections.abc import Sequence
 from typing import Final, cast
 
-from holdfast.hosts.functions.telling import Texts, told_by
+from holdfast.hosts.functions.telling import Texts, function_event
 from holdfast.kernel.functions.asked import Row
 from holdfast.kernel.functions.machine import Known
 from holdfast.ports.records import FUNCTION_BEGAN, SIGNAL_RECEIVED
@@ -17,12 +17,12 @@ _TYPES: Final = frozenset({SIGNAL_RECEIVED, "update.received"})
 
 def last_there(rows: Sequence[Known]) -> int:
     """Return up to which row they are there, by the rows that say that; 0 if none is."""
-    said = (
+    row_numbers = (
         facts.get("row" if row.type == FUNCTION_BEGAN else "inbox", 0)
         for row, facts in rows
         if row.type in (FUNCTION_BEGAN, "run.created")
     )
-    return max((cast("int", one) for one in said), default=0)
+    return max((cast("int", one) for one in row_numbers), default=0)
 
 
 def last_come(history: Sequence[Known]) -> int:
@@ -33,7 +33,9 @@ def last_come(history: Sequence[Known]) -> int:
 def rows_there(history: Sequence[Known], last: int, text: Texts) -> list[Row]:
     """Return those up to a row, as the function is told them."""
     return [
-        Row(number=row.number, at=row.at, told=told)
+        Row(number=row.number, at=row.at, event=event)
         for row, facts in history
-        if row.number <= last and row.type in _TYPES and (told := told_by(row, facts, text)) is not None
+        if row.number <= last
+        and row.type in _TYPES
+        and (event := function_event(row, facts, text)) is not None
     ]

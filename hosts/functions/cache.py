@@ -18,7 +18,7 @@ FUNCTIONS_KEPT: Final = 1_000
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Rested:
+class IdleFunction:
     """A function that rests: of which job, by which attempt it came to rest, and with which code."""
 
     job: str
@@ -36,28 +36,28 @@ class FunctionCache:
     def __init__(self, size: int = 0) -> None:
         self._size = size
         self._is_closed = False
-        self._rested: OrderedDict[str, Rested] = OrderedDict()
+        self._idle: OrderedDict[str, IdleFunction] = OrderedDict()
         self._lock = threading.Lock()
 
     def renew(self) -> None:
         """Begin anew, open and empty. In a forked child: the functions are its parent's."""
-        leave_alone(self._rested)
+        leave_alone(self._idle)
         self._is_closed = False
-        self._rested = OrderedDict()
+        self._idle = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         """How many are kept."""
-        return len(self._rested)
+        return len(self._idle)
 
-    def keep(self, rested: Rested) -> None:
+    def keep(self, idle: IdleFunction) -> None:
         """Keep one that has come to rest: what it waits for is recorded, and nothing of it is under way."""
-        rested.drive.rest()
+        idle.drive.suspend()
         with self._lock:
-            out = [former] if (former := self._rested.pop(rested.job, None)) else []
-            self._rested[rested.job] = rested
-            while len(self._rested) > (0 if self._is_closed else self._size):
-                out.append(self._rested.popitem(last=False)[1])
+            out = [former] if (former := self._idle.pop(idle.job, None)) else []
+            self._idle[idle.job] = idle
+            while len(self._idle) > (0 if self._is_closed else self._size):
+                out.append(self._idle.popitem(last=False)[1])
         _evict(out)
 
     def take(self, attempt: Attempt, code: object) -> Drive | None:
@@ -66,39 +66,39 @@ class FunctionCache:
         One that somebody else may have driven since is none, and neither is one of other code.
         """
         with self._lock:
-            rested = self._rested.pop(attempt.job, None)
-        if rested is None:
+            idle = self._idle.pop(attempt.job, None)
+        if idle is None:
             return None
         # Each claim has an epoch of its own. If this is the next, nobody has driven it since.
-        if attempt.epoch == rested.epoch + 1 and attempt.attempt == 1 and rested.code is code:
-            return rested.drive
-        _evict([rested])
+        if attempt.epoch == idle.epoch + 1 and attempt.attempt == 1 and idle.code is code:
+            return idle.drive
+        _evict([idle])
         return None
 
     def forget(self, job: str, epoch: int) -> None:
         """Take out of memory what this attempt brought to rest: that was not accepted."""
         with self._lock:
-            rested = self._rested.get(job)
-            if rested is None or rested.epoch != epoch:
+            idle = self._idle.get(job)
+            if idle is None or idle.epoch != epoch:
                 return
-            del self._rested[job]
-        _evict([rested])
+            del self._idle[job]
+        _evict([idle])
 
     def close(self) -> None:
         """Take all out of memory, and keep none from here on."""
         with self._lock:
             self._is_closed = True
-            out = list(self._rested.values())
-            self._rested.clear()
+            out = list(self._idle.values())
+            self._idle.clear()
         _evict(out)
 
 
-def _evict(rested: list[Rested]) -> None:
+def _evict(functions: list[IdleFunction]) -> None:
     def close() -> None:
-        for one in rested:
+        for one in functions:
             one.drive.close()
 
-    if rested:
+    if functions:
         drive_away(close)
 
 

@@ -17,12 +17,12 @@ from holdfast.hosts.functions.telling import (
     RETRYING,
     Facts,
     Texts,
+    function_event,
     is_of_driver,
     is_unreadable,
     known_from,
     payload_of,
     raised_from_facts,
-    told_by,
     type_of_answer,
 )
 from holdfast.hosts.functions.todo import Todo, Try
@@ -32,18 +32,18 @@ from holdfast.kernel.commands import UPDATE_ANSWERS, JobRecorded, Recorded
 from holdfast.kernel.functions import limits
 from holdfast.kernel.functions.asked import (
     Answered,
-    ChildAsked,
-    CloseAsked,
+    ChildRequest,
+    CloseRequest,
     Ended,
     Failed,
     GoesOn,
+    HistoryEvent,
+    NotifyRequest,
     Row,
-    StepAsked,
     StepCompleted,
     StepQueued,
-    TellAsked,
-    TimerAsked,
-    Told,
+    StepRequest,
+    TimerRequest,
     Turn,
 )
 from holdfast.kernel.functions.loop import CancelledError
@@ -101,8 +101,8 @@ class Drive:
         "_machine",
         "_made_queues",
         "_made_todo",
+        "_recorded_mailbox",
         "_text",
-        "_told_received",
         "_was_full",
         "ended",
         "fault",
@@ -130,7 +130,7 @@ class Drive:
         self.stored = 0
         """The number of the last row that is there because some code has asked for something, or read its clock."""
         self._made_queues: Queues | None = None
-        self._told_received: tuple[int, frozenset[int]] | None = None
+        self._recorded_mailbox: tuple[int, frozenset[int]] | None = None
         """The last row of the run when it was read, and which messages it had not received by what was recorded."""
         self._was_full = 0
         """How often its run was blocked because its history was full."""
@@ -175,21 +175,21 @@ class Drive:
         else:
             there = {row.number for row in inbox}
             left = [one for one in known if one[0].number not in there] if there else known
-            self._tell(left, now, past=past, stored=stored)
+            self._feed(left, now, past=past, stored=stored)
             self.seen = max(self.seen, *there, 0) if there else self.seen
             self._todo.new = self._open_steps()
 
     def know(self, run: Run) -> None:
         """Learn of a run, as it was read before its history, what the store knows of messages that it has received."""
-        self._told_received = run.last_row, frozenset(mailbox_from(run.mailbox).unread)
+        self._recorded_mailbox = run.last_row, frozenset(mailbox_from(run.mailbox).unread)
 
     def received(self) -> tuple[int, ...]:
         """Return the numbers of the rows with messages that it has received, as far as that is not recorded."""
         taken = self._machine.received
-        if taken and self._told_received is not None:
-            last, unread = self._told_received
+        if taken and self._recorded_mailbox is not None:
+            last, unread = self._recorded_mailbox
             taken[:] = [number for number in taken if number > last or number in unread]
-            self._told_received = None
+            self._recorded_mailbox = None
         return tuple(taken)
 
     def speak_to(self, runtime: AttemptRuntime) -> None:
@@ -208,9 +208,9 @@ class Drive:
         # What is new has been met by no other code, also if it comes together.
         known = known_from(answer.rows)
         self._read_before(known)
-        self._tell(known, now)
+        self._feed(known, now)
 
-    def rest(self) -> None:
+    def suspend(self) -> None:
         """Let go of whoever has driven it. It stays where it is until somebody resumes it.
 
         What it has received is recorded by then; where that was not accepted, it is not gone on with.
@@ -218,39 +218,43 @@ class Drive:
         self._text = _unread
         self._machine.received.clear()
         self._machine.speak_to(None)
-        asked = {one.call for one in self._machine.asked}
+        open_calls = {one.call for one in self._machine.pending_requests}
         todo = self._todo
-        todo.tries = {call: one for call, one in todo.tries.items() if call in asked}
+        todo.tries = {call: one for call, one in todo.tries.items() if call in open_calls}
         if not todo:
             Drive._todo.drop(self)
         if not self.queues:
             Drive.queues.drop(self)
 
-    def resume(self, news: Sequence[HistoryRow], text: Texts, *, now: Micros | None = None) -> bool:
+    def resume(self, new_rows: Sequence[HistoryRow], text: Texts, *, now: Micros | None = None) -> bool:
         """Go on from where it rests, as a replay would: with what it waits for, and these rows. `now`: what time it is.
 
         Return whether it does. If these are not just the rows that follow, of which no other driver made any, then it
         does not: it is to be replayed.
         """
-        known = known_from(news)
+        known = known_from(new_rows)
         if not self._are_next(known):
             return False
         self._text = text
         self.is_paused = False
         self._todo.dropped.clear()
         self._todo.new = self._open_steps()
-        self._tell(known, now)
+        self._feed(known, now)
         return True
 
-    def _open_steps(self) -> list[StepAsked]:
+    def _open_steps(self) -> list[StepRequest]:
         """Return the steps that the function waits for, but for those that are jobs of their own."""
-        return [one for one in self._machine.asked if isinstance(one, StepAsked) and one.queue is None]
+        return [
+            one
+            for one in self._machine.pending_requests
+            if isinstance(one, StepRequest) and one.queue is None
+        ]
 
-    def _are_next(self, news: Sequence[Known]) -> bool:
-        numbers = range(self.seen + 1, self.seen + 1 + len(news))
+    def _are_next(self, new_rows: Sequence[Known]) -> bool:
+        numbers = range(self.seen + 1, self.seen + 1 + len(new_rows))
         return all(
             row.number == number and not is_of_driver(row, facts) and row.type not in NOTES
-            for number, (row, facts) in zip(numbers, news, strict=True)
+            for number, (row, facts) in zip(numbers, new_rows, strict=True)
         )
 
     @property
@@ -324,7 +328,7 @@ class Drive:
         others = todo.children or todo.answers or todo.published or notes
         return bool(others or (queues is not None and queues))
 
-    def children(self) -> list[ChildAsked | TellAsked | CloseAsked]:
+    def children(self) -> list[ChildRequest | NotifyRequest | CloseRequest]:
         """Return the runs to be started, what those are to be told that were, the channels to be closed."""
         return list(self._todo.children.values())
 
@@ -346,7 +350,7 @@ class Drive:
         ]
         return [*read, *refused, *(Recorded(type=PATCHED, call=name) for name in self._todo.patches)]
 
-    def before_rest(self) -> list[Recorded]:
+    def before_suspend(self) -> list[Recorded]:
         """Return what is to be recorded before the function rests, or else whoever goes on could not know the time.
 
         Timers that it has asked for count from then, and not from when it is next driven.
@@ -375,12 +379,12 @@ class Drive:
         new, todo.new = todo.new, []
         waits = self._machine.waits_for
         open_ = [one for one in new if waits(one.call) is not None and not self._is_queued(one.call)]
-        return [todo.tries.get(one.call) or Try(asked=one) for one in open_]
+        return [todo.tries.get(one.call) or Try(request=one) for one in open_]
 
     def under_way(self, now: Micros) -> list[Try]:
         """Return the tries of steps that are done here, but for those whose time has not come."""
-        asked = [one for one in self._open_steps() if not self._is_queued(one.call)]
-        tries = [self._todo.tries.get(one.call) or Try(asked=one) for one in asked]
+        steps = [one for one in self._open_steps() if not self._is_queued(one.call)]
+        tries = [self._todo.tries.get(one.call) or Try(request=one) for one in steps]
         return [one for one in tries if one.at is None or one.at <= now]
 
     def lost_attempts(self, rows: Sequence[Recorded] = ()) -> int:
@@ -403,7 +407,7 @@ class Drive:
         dropped, self._todo.dropped = self._todo.dropped, []
         return dropped
 
-    def timers(self) -> list[TimerAsked]:
+    def timers(self) -> list[TimerRequest]:
         """Return the timers that the function waits for, the first to fire first."""
         return sorted(self._machine.timers, key=lambda one: one.at)
 
@@ -415,7 +419,7 @@ class Drive:
             if one.at <= now
         ]
 
-    def _tell(self, history: Sequence[Known], now: Micros | None, *, past: int = 0, stored: int = 0) -> None:
+    def _feed(self, history: Sequence[Known], now: Micros | None, *, past: int = 0, stored: int = 0) -> None:
         """Tell the function rows. Code has come before up to `past`, and has stored what it read up to `stored`."""
         feed, shown_before = self._machine.feed, self._todo.shown
         place, places = 0, len(history)
@@ -424,7 +428,7 @@ class Drive:
                 row, facts = history[place]
                 number = row.number
                 if self.seen < number <= past and row.type == STEP_COMPLETED and self._made_queues is None:
-                    place = self._tell_steps(history, place, past)
+                    place = self._feed_steps(history, place, past)
                     if self.seen >= number:
                         continue
                 place += 1
@@ -435,18 +439,18 @@ class Drive:
                 shown = None
                 if number > stored or shown_before:
                     shown = self._shows(number, row.at, now if number > stored else None)
-                told = self._told(row, facts)  # before it counts as seen: a blob store may be away
+                event = self._function_event(row, facts)  # before it counts as seen: a blob store may be away
                 self.seen = number
-                if told is not None:
+                if event is not None:
                     site = facts.get("site", "")
-                    told_row = Row(number=number, at=row.at, told=told, site=site, shown=shown)
-                    self._note(feed(told_row, more=number < past), number, row.at, shown)
+                    event_row = Row(number=number, at=row.at, event=event, site=site, shown=shown)
+                    self._note(feed(event_row, more=number < past), number, row.at, shown)
         except STORE_ERRORS:
             raise
         except HoldfastError as error:
             self.fault = error
 
-    def _tell_steps(self, history: Sequence[Known], place: int, past: int) -> int:
+    def _feed_steps(self, history: Sequence[Known], place: int, past: int) -> int:
         """Tell the function what steps gave, from a place on, as far as that goes; return how far it went.
 
         Code before has stored what these rows had it ask for: its clock shows then what it showed that.
@@ -497,16 +501,16 @@ class Drive:
             todo.read[number] = shown
         elif turn.read_clock and self._is_new(number):
             todo.read_in_time = {number: at}
-        for one in turn.asked:
-            if isinstance(one, StepAsked):
+        for one in turn.requests:
+            if isinstance(one, StepRequest):
                 if one.queue is None:
                     todo.new.append(one)
                 else:
-                    self.queues.ask(one)
-            elif isinstance(one, ChildAsked | TellAsked | CloseAsked):
+                    self.queues.enqueue(one)
+            elif isinstance(one, ChildRequest | NotifyRequest | CloseRequest):
                 todo.children[one.call] = one
         for call in turn.dropped:
-            if isinstance(todo.children.get(call), CloseAsked):
+            if isinstance(todo.children.get(call), CloseRequest):
                 del todo.children[call]
             if self._made_queues is not None:
                 self._made_queues.drop(call)
@@ -521,7 +525,7 @@ class Drive:
             todo.published[value.name] = value
         self.ended = self.ended or turn.ended
 
-    def _told(self, row: HistoryRow, facts: Facts) -> Told | None:
+    def _function_event(self, row: HistoryRow, facts: Facts) -> HistoryEvent | None:
         """Return what a row tells the function; None if it is not for it."""
         call, step = facts.get("call", ""), facts.get("step", "")
         if row.type == STEP_COMPLETED and self._made_queues is None:  # most rows are that
@@ -533,14 +537,17 @@ class Drive:
             self._todo.children.pop(call, None)
         if row.type == STEP_FAILED and self._not_undone(call, facts):
             return None
-        told = told_by(row, facts, self._text)
-        if isinstance(told, StepQueued):
-            asked = self._machine.waits_for(call)
-            if isinstance(asked, StepAsked) and cast("Step[..., object]", asked.definition).keeps_arguments:
-                return attrs.evolve(told, given=self._text(payload_of(row)))
-        if told is None:
+        event = function_event(row, facts, self._text)
+        if isinstance(event, StepQueued):
+            request = self._machine.waits_for(call)
+            if (
+                isinstance(request, StepRequest)
+                and cast("Step[..., object]", request.definition).keeps_arguments
+            ):
+                return attrs.evolve(event, given=self._text(payload_of(row)))
+        if event is None:
             self._learn(row, call, facts)
-        return told
+        return event
 
     def _learn(self, row: HistoryRow, call: str, facts: Facts) -> None:
         """Take in a row that the function is not told."""
@@ -578,13 +585,13 @@ class Drive:
 
         The function is not told of that.
         """
-        asked = self._machine.waits_for(call)
-        if "job" not in facts or not isinstance(asked, StepAsked):
+        request = self._machine.waits_for(call)
+        if "job" not in facts or not isinstance(request, StepRequest):
             return False
-        is_done = not asked.undoes or raised_from_facts(facts).code == StepResultError.code
+        is_done = not request.undoes or raised_from_facts(facts).code == StepResultError.code
         if is_done and not is_unreadable(cast("Facts", facts.get("error") or {})):
             return False
-        self.queues.try_again(asked, facts)
+        self.queues.try_again(request, facts)
         return True
 
     def _show(self, name: str, number: int) -> None:
@@ -605,21 +612,23 @@ class Drive:
             )
 
     def _try_again(self, call: str, facts: Mapping[str, object], run: str) -> None:
-        asked = next((one for one in self._machine.asked if one.call == call), None)
-        if isinstance(asked, StepAsked):
+        request = next((one for one in self._machine.pending_requests if one.call == call), None)
+        if isinstance(request, StepRequest):
             number, at = cast("int", facts["attempt"]) + 1, cast("int", facts["retry_at"])
             before = self._todo.tries.get(call)
             first = before.run if before is not None and before.run is not None else run
             losses = cast("int", facts.get("lost_attempts", 0 if before is None else before.lost_attempts))
-            self._todo.tries[call] = Try(asked=asked, number=number, at=at, run=first, lost_attempts=losses)
-            self._todo.new.append(asked)
+            self._todo.tries[call] = Try(
+                request=request, number=number, at=at, run=first, lost_attempts=losses
+            )
+            self._todo.new.append(request)
 
     def _begin_again(self, call: str) -> None:
         """Note that a step that was lost begins again, as is recorded by now."""
         known = self._todo.tries.get(call)
         if known is not None:
             self._todo.tries[call] = evolve(known, is_begun=True)
-            self._todo.new.append(known.asked)
+            self._todo.new.append(known.request)
 
 
 def _unread(_: Payload) -> str:

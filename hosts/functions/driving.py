@@ -18,11 +18,11 @@ from holdfast.hosts.functions.asked_rows import answer_rows, child_rows, queued_
 from holdfast.hosts.functions.drive import Drive
 from holdfast.hosts.functions.gathering import Call
 from holdfast.hosts.functions.losses import begins_again, begun_again, lost_steps
-from holdfast.hosts.functions.opening import FencedError, let_rest, opened
+from holdfast.hosts.functions.opening import FencedError, keep_idle, opened
 from holdfast.hosts.functions.outcomes import blocked, outcome_of, stuck
 from holdfast.hosts.functions.patience import RETRY_MAX, RETRY_MIN, until_available
 from holdfast.hosts.functions.patient_values import PatientValues
-from holdfast.hosts.functions.pulses import Pulses
+from holdfast.hosts.functions.pulses import Heartbeats
 from holdfast.hosts.functions.recording import Record
 from holdfast.hosts.functions.shared import shared_here
 from holdfast.hosts.functions.steps import run_step, was_done
@@ -56,7 +56,7 @@ from holdfast.ports.errors import (
 from holdfast.ports.json import parse
 from holdfast.ports.records import HISTORY_LONG, SUSPECT_AFTER, Micros
 
-HEAR_EVERY: Final[Micros] = 5_000_000
+HISTORY_POLL_INTERVAL: Final[Micros] = 5_000_000
 """How long, in microseconds, a driver does without a look at the history, whatever it is told: hints may be lost."""
 PUBLISH_WITHIN: Final[Micros] = 250_000
 """How long, in microseconds, what a function shows waits for something else to be recorded with."""
@@ -89,7 +89,7 @@ async def drive(body: Body, threads: CapacityLimiter) -> Outcome:
         code = first.code if isinstance(first, CommandError) else "not_driven"
         return blocked(code, error_words(first))
     finally:
-        if (let_go := driver.close(rests=isinstance(outcome, FunctionWaiting))) is not None:
+        if (let_go := driver.close(is_idle=isinstance(outcome, FunctionWaiting))) is not None:
             with CancelScope(shield=True):
                 await result_in_thread(let_go)
 
@@ -99,7 +99,7 @@ class _Driver:
         self._body = body
         self._threads = threads
         self._parts = body.parts
-        self._pulses = Pulses(body.runtime, body.parts.clock, is_first=body.attempt.epoch == 1)
+        self._heartbeats = Heartbeats(body.runtime, body.parts.clock, is_first=body.attempt.epoch == 1)
         self._drive: Drive | None = None
         self._begun: list[Drive] = []
         """The function as soon as it runs, the last of several: it may be a while until it waits."""
@@ -120,18 +120,18 @@ class _Driver:
         """What was answered to those who have recorded something themselves, which the function is yet to be told."""
         self._failure: Failure | None = None
         """Why somebody has to look at the run, though its function could go on."""
-        self._stirred = self._loop.event()
+        self._wake_event = self._loop.event()
         self._is_waiting = False
         """Whether it waits to be stirred, with nothing else to do."""
         self._has_only_steps = False
         """Whether nothing but steps was to be done for the function when that was looked at, before it waits."""
         self._sent: Call[Record] | None = None
         """What is being recorded without waiting for it."""
-        self._alarm = Alarm(self._loop, self._stir)
+        self._alarm = Alarm(self._loop, self._wake)
         """When it is stirred by itself."""
         self._fault: BaseException | None = None
         """What has ended the task of a step that was to end by itself."""
-        self._has_news = False
+        self._has_new_rows = False
         self._looked_at: Micros = 0
         self._timers_after: Micros = 0
         self._lock = threading.Lock()
@@ -153,13 +153,15 @@ class _Driver:
             return blocked(error.code, str(error))
         except HoldfastError as error:
             return self._body.failed(error)
-        with self._parts.news.listening(self._body.attempt.run, lambda: self._in_loop(self._hear)):
+        with self._parts.run_notifier.listening(
+            self._body.attempt.run, lambda: self._in_loop(self._on_new_rows)
+        ):
             try:
-                rests = await self._drive_on(drive)
+                outcome = await self._drive_on(drive)
             finally:
                 await self._stop()
         self._body.runtime.received = drive.received()
-        return await outcome_of(self._body, drive) if rests is None else rests
+        return await outcome_of(self._body, drive) if outcome is None else outcome
 
     async def _drive_on(self, drive: Drive) -> Outcome | None:
         """Drive the function until it rests, and return how; None if there is nothing more to drive."""
@@ -198,15 +200,15 @@ class _Driver:
                 rows = (*rows, *await self._others(drive, now, begins=not notes, are_more=bool(rows)))
             else:
                 self._publish_at = None
-            if rows or self._has_news or now - self._looked_at >= HEAR_EVERY:
-                self._has_news = False
+            if rows or self._has_new_rows or now - self._looked_at >= HISTORY_POLL_INTERVAL:
+                self._has_new_rows = False
                 await self._record(drive, rows)
                 self._looked_at = now
                 if due and drive.due(now):  # by the store's clock it is not time yet
                     self._timers_after = now + _EARLY
-            elif (rests := self._rests(drive, now)) is not None:
-                if not (read := drive.before_rest()):
-                    return rests
+            elif (outcome := self._idle_outcome(drive, now)) is not None:
+                if not (read := drive.before_suspend()):
+                    return outcome
                 await self._record(drive, read)
             else:
                 await self._wait(drive, now)
@@ -218,25 +220,25 @@ class _Driver:
         # Whatever a fenced attempt is settled with is fenced too, and so counted.
         return FunctionWaiting(seen=drive.seen, wake_at=self._now()) if self._is_fenced else None
 
-    def _stir(self) -> None:
-        self._stirred.set()
+    def _wake(self) -> None:
+        self._wake_event.set()
 
-    def _hear(self) -> None:
-        self._has_news = True
-        self._stirred.set()
+    def _on_new_rows(self) -> None:
+        self._has_new_rows = True
+        self._wake_event.set()
 
-    def close(self, *, rests: bool) -> Callable[[], None] | None:
+    def close(self, *, is_idle: bool) -> Callable[[], None] | None:
         """Let go of the function. Return what is left to be done in a thread, if anything.
 
         If the function `rests`, that keeps it in memory.
         """
-        self._pulses.flush()
+        self._heartbeats.flush()
         with self._lock:
             self._is_closed = True
             drive = self._drive
         if drive is None or not drive.is_in_memory:
             return None
-        return drive.close if not rests or self._is_fenced else lambda: let_rest(self._body, drive)
+        return drive.close if not is_idle or self._is_fenced else lambda: keep_idle(self._body, drive)
 
     def _now(self) -> Micros:
         return micros(self._parts.clock.now())
@@ -262,7 +264,7 @@ class _Driver:
     def _start(self, drive: Drive, now: Micros) -> None:
         """Start what has been asked for, unless the run is paused, and stop what nobody is interested in any more."""
         for one in drive.tries():
-            self._later[one.asked.call] = one
+            self._later[one.request.call] = one
         for call in drive.dropped():
             self._later.pop(call, None)
             if call in self._running:
@@ -290,18 +292,20 @@ class _Driver:
         return one.lost_attempts > 0 and not one.is_begun and (one.at is None or one.at <= now)
 
     async def _run(self, one: Try, trying: Trying) -> None:
-        call = one.asked.call
+        call = one.request.call
         try:
             with trying.scope():
                 clock, threads = self._parts.clock, self._threads
-                recorded = await run_step(self._body, one, clock, threads, self._command_of_one, self._pulses)
+                recorded = await run_step(
+                    self._body, one, clock, threads, self._command_of_one, self._heartbeats
+                )
                 if isinstance(recorded, JobRecorded):
                     self._known.append(recorded)
                     return
                 if recorded.type == "step.failed" and (error := _unreadable(recorded)) is not None:
                     self._failure = error  # the try is not recorded: it is made again once the run goes on
                     return
-                if recorded.type == "step.failed" and one.asked.undoes and not was_done(recorded):
+                if recorded.type == "step.failed" and one.request.undoes and not was_done(recorded):
                     recorded = self._not_undone(recorded)
                 self._done.append(recorded)
         except BaseException as error:
@@ -323,14 +327,14 @@ class _Driver:
         if self._sent is None and self._done and self._is_alone and self._has_only_steps:
             self._send()
         else:
-            self._stirred.set()
+            self._wake_event.set()
 
     @property
     def _is_alone(self) -> bool:
         """Whether whoever drives the function waits, and nothing has come that is for it to look at."""
-        if not self._is_waiting or self._stirred.is_set():
+        if not self._is_waiting or self._wake_event.is_set():
             return False
-        return not (self._has_news or self._known or self._later or self._fault or self._failure)
+        return not (self._has_new_rows or self._known or self._later or self._fault or self._failure)
 
     def _send(self) -> None:
         drive = self._drive
@@ -343,13 +347,13 @@ class _Driver:
         """Go on from what was recorded, unless that is for whoever drives the function to look at."""
         sent = self._sent
         if sent is None or not self._is_alone or not sent.is_plainly_over or sent.error is not None:
-            self._stirred.set()
+            self._wake_event.set()
             return
         try:
             self._begin_next(sent.what.drive, self._recorder.answer(sent))
         except Exception as error:  # noqa: BLE001  # others are told after this one
             self._fault = error
-            self._stirred.set()
+            self._wake_event.set()
 
     def _begin_next(self, drive: Drive, answer: JobRecorded) -> None:
         """Begin what the function has asked for by now."""
@@ -362,7 +366,7 @@ class _Driver:
         if self._done:
             self._go_on()
         elif not self._has_only_steps or self._later or not self._running:
-            self._stirred.set()
+            self._wake_event.set()
 
     async def _until_sent(self, drive: Drive, sent: Call[Record]) -> None:
         """Wait until what was sent is recorded, and the function is told."""
@@ -386,8 +390,8 @@ class _Driver:
             return
         with CancelScope(shield=True):
             while self._running:
-                self._stirred = self._loop.event()
-                await self._stirred.wait()
+                self._wake_event = self._loop.event()
+                await self._wake_event.wait()
 
     async def _others(self, drive: Drive, now: Micros, *, begins: bool, are_more: bool) -> Sequence[Recorded]:
         """Return what is to be recorded beside what steps and timers have come to. `are_more` says whether those are.
@@ -407,7 +411,12 @@ class _Driver:
             return []
         if self._publish_at is None:
             self._publish_at = now + PUBLISH_WITHIN
-        if others or self._has_news or now >= self._publish_at or self._rests(drive, now) is not None:
+        if (
+            others
+            or self._has_new_rows
+            or now >= self._publish_at
+            or self._idle_outcome(drive, now) is not None
+        ):
             self._publish_at = None
             return published
         return []
@@ -517,7 +526,7 @@ class _Driver:
             raise refused
 
     async def _wait(self, drive: Drive, now: Micros) -> None:
-        look_at = self._looked_at + HEAR_EVERY
+        look_at = self._looked_at + HISTORY_POLL_INTERVAL
         # What is due and is not to begin would be due again at once: only what is under way is waited for.
         following = self._next(drive, now, begins=self._begins(drive, now))
         if following is None or self._failure is not None:
@@ -530,10 +539,10 @@ class _Driver:
         self._has_only_steps = self._publish_at is None and drive.has_only_steps
         self._is_waiting = True
         try:
-            await self._stirred.wait()
+            await self._wake_event.wait()
         finally:
             self._is_waiting = False
-        self._stirred = self._loop.event()
+        self._wake_event = self._loop.event()
 
     # Ends -----------------------------------------------------------------------------------------------------------
 
@@ -550,28 +559,28 @@ class _Driver:
 
     def _begins(self, drive: Drive, now: Micros) -> bool:
         """Whether steps that are due are to begin."""
-        return not drive.is_paused and self._failure is None and not self._gives_back(drive, now)
+        return not drive.is_paused and self._failure is None and not self._should_release(drive, now)
 
-    def _rests(self, drive: Drive, now: Micros) -> Outcome | None:
+    def _idle_outcome(self, drive: Drive, now: Micros) -> Outcome | None:
         """Return that the function is to rest, if nothing of it is under way and nothing is soon."""
         if self._running or self._done or self._known:
             return None
         if self._failure is not None:
             return Blocked(failure=self._failure)
-        parked = FunctionWaiting(seen=drive.seen, lost_attempts=drive.lost_attempts())
-        if self._later and self._gives_back(drive, now):
-            return attrs.evolve(parked, wake_at=now)  # for whoever drives it next
+        waiting = FunctionWaiting(seen=drive.seen, lost_attempts=drive.lost_attempts())
+        if self._later and self._should_release(drive, now):
+            return attrs.evolve(waiting, wake_at=now)  # for whoever drives it next
         at = self._next(drive, now)
         if drive.is_paused:
-            return attrs.evolve(parked, wake_at=now if at is None or self._later else at)
+            return attrs.evolve(waiting, wake_at=now if at is None or self._later else at)
         if at is None and drive.waits_for_others:
-            return parked
+            return waiting
         if at is None:
             return stuck(drive.waits_at)
         is_far = at - now > self._parts.park_after or self._parts.is_leaving()
-        return attrs.evolve(parked, wake_at=at) if is_far else None
+        return attrs.evolve(waiting, wake_at=at) if is_far else None
 
-    def _gives_back(self, drive: Drive, now: Micros) -> bool:
+    def _should_release(self, drive: Drive, now: Micros) -> bool:
         """Whether nothing more is to begin here: there is no time left, or its claim has let it run beside others.
 
         Those are others than it may run beside: what was lost of it has ended since, or was lost more often before.

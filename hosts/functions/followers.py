@@ -32,14 +32,14 @@ class Follower:
     keys: set[str] = attrs.field(factory=set[str])
     """The idempotency keys of the updates that it was told."""
 
-    def follow(self, news: Sequence[HistoryRow]) -> bool:
+    def follow(self, new_rows: Sequence[HistoryRow]) -> bool:
         """Tell it the rows that follow; return whether that can be done. If not, it is to be replayed."""
         drive = self.drive
-        if drive.is_over or drive.notes() or any(row.type in _READ_FIRST for row in news):
+        if drive.is_over or drive.notes() or any(row.type in _READ_FIRST for row in new_rows):
             return False
-        if [row.number for row in news] != list(range(drive.seen + 1, drive.seen + 1 + len(news))):
+        if [row.number for row in new_rows] != list(range(drive.seen + 1, drive.seen + 1 + len(new_rows))):
             return False
-        drive.take(JobRecorded(status="recorded", rows=tuple(news)))
+        drive.take(JobRecorded(status="recorded", rows=tuple(new_rows)))
         return drive.fault is None
 
 

@@ -44,7 +44,7 @@ class Call(Generic[T]):
     error: BaseException | None = None
     """What it has raised, or why it is not made."""
     is_over: bool = False
-    stirred: Event = attrs.field(init=False)
+    wake_event: Event = attrs.field(init=False)
     """Set when it is over, when it takes its time, and when there is something to watch."""
     watches: "_Together[T] | None" = None
     """The calls that are made with it, if it is the one whose task watches them."""
@@ -75,7 +75,7 @@ class Call(Generic[T]):
     async def over(self) -> None:
         """Wait until it is over, whoever is cancelled. RestlessError, as `turns.in_turns`."""
         with CancelScope(shield=True):
-            await self.stirred.wait()
+            await self.wake_event.wait()
             if self.watches is not None:
                 await self.watches.watch()
         if self.ended is not None:
@@ -105,11 +105,11 @@ class Gathering(Generic[T]):
 
         Once something is done for it, it is waited for, whoever is cancelled, unless it may be left.
         """
-        call.stirred = self._loop.event()
+        call.wake_event = self._loop.event()
         call.context = context_of_no_loop()
         self._gather(call)
         try:
-            await call.stirred.wait()
+            await call.wake_event.wait()
         except BaseException:
             await self.leave(call)
             raise
@@ -118,9 +118,9 @@ class Gathering(Generic[T]):
         if call.error is not None:
             raise call.error
 
-    def send(self, call: Call[T], stir: Callable[[], None]) -> None:
+    def send(self, call: Call[T], wake: Callable[[], None]) -> None:
         """Have a call made, and `stir` called as `Call.stirred` has it: there is no task then that waits for it."""
-        call.stirred = _Stirring(stir, self._loop)
+        call.wake_event = _WakeEvent(wake, self._loop)
         self._gather(call)
 
     async def leave(self, call: Call[T]) -> None:
@@ -164,13 +164,13 @@ class Gathering(Generic[T]):
             self._begin()
 
 
-class _Stirring:
+class _WakeEvent:
     """An event that makes a call when it is set."""
 
-    __slots__ = ("_event", "_is_set", "_loop", "_stir")
+    __slots__ = ("_event", "_is_set", "_loop", "_wake")
 
-    def __init__(self, stir: Callable[[], None], loop: ThisLoop) -> None:
-        self._stir = stir
+    def __init__(self, wake: Callable[[], None], loop: ThisLoop) -> None:
+        self._wake = wake
         self._loop = loop
         self._event: Event | None = None
         self._is_set = False
@@ -180,7 +180,7 @@ class _Stirring:
             self._is_set = True
             if self._event is not None:
                 self._event.set()
-            self._stir()
+            self._wake()
 
     def is_set(self) -> bool:
         return self._is_set
@@ -217,12 +217,12 @@ class _Together(Generic[T]):
 
     def _look(self) -> None:
         """Have somebody watch who waits: it takes long."""
-        waits = next((call for call in self._calls if not call.stirred.is_set()), None)
+        waits = next((call for call in self._calls if not call.wake_event.is_set()), None)
         if waits is None or not self.is_prepared:
             self._alarm = self._loop.call_later(turns.ROUND, self._look)
         else:
             waits.watches = self
-            waits.stirred.set()
+            waits.wake_event.set()
 
     def run(self) -> None:
         """Make the calls that are left, one after the other. In a thread; in several if some take their time."""
@@ -248,7 +248,7 @@ class _Together(Generic[T]):
             with anyio.move_on_after(turns.ROUND):
                 await self._over.wait()
                 return
-            self._stir()
+            self._wake_finished()
             current = self._current
             if current is not None and current is before and not current.is_over:
                 self._leave(current)
@@ -264,23 +264,23 @@ class _Together(Generic[T]):
             self._in_loop(ended.set)
 
         start_in_thread(make)
-        call.stirred.set()
+        call.wake_event.set()
 
     def _leave(self, call: Call[T]) -> None:
         """Let a call go on alone in its thread."""
         call.ended = self._loop.event()
         if call.is_over:  # its thread may not have seen that it is alone
             call.ended.set()
-        call.stirred.set()
+        call.wake_event.set()
 
-    def _stir(self) -> None:
+    def _wake_finished(self) -> None:
         for call in self._calls:
             if call.is_over:
-                call.stirred.set()
+                call.wake_event.set()
 
     def _finish(self) -> None:
         self._alarm()
-        self._stir()
+        self._wake_finished()
         self._over.set()
         self._next_ones(self)
 

@@ -45,7 +45,7 @@ def lost_steps(tries: Sequence[Try], *, was_suspect: bool, now: Micros) -> Losse
     failure: Failure | None = None
     for one in under_way:
         is_given_up = _is_given_up(one, is_alone=is_alone)
-        may_again = not is_given_up or bool(one.asked.undoes)
+        may_again = not is_given_up or bool(one.request.undoes)
         rows.append(lost_step(one, now, may_again=may_again))
         if may_again and (is_given_up or one.lost_attempts + 1 >= _NEVER_ALONE * _losses_max(one)):
             failure = failure or _not_done(one)
@@ -59,17 +59,17 @@ def _is_given_up(one: Try, *, is_alone: bool) -> bool:
 
 
 def _losses_max(one: Try) -> int:
-    step = cast("Step[..., object]", one.asked.definition)
+    step = cast("Step[..., object]", one.request.definition)
     attempts = policy_from(step.retry or Retry()).attempts
     # What takes back a step is a must: it is tried again whatever it is allowed.
-    return max(attempts, LOSSES_MIN) if one.asked.undoes else losses_max(attempts)
+    return max(attempts, LOSSES_MIN) if one.request.undoes else losses_max(attempts)
 
 
 def _not_done(one: Try) -> Failure:
-    step, times = one.asked.step, one.lost_attempts + 1
-    what = f"what takes back a step, {step!r}, was" if one.asked.undoes else f"step {step!r} was"
+    step, times = one.request.step, one.lost_attempts + 1
+    what = f"what takes back a step, {step!r}, was" if one.request.undoes else f"step {step!r} was"
     message = f"{what} lost with its worker {times} times; `run resume` has it tried again"
-    return Failure(code=CompensationError.code if one.asked.undoes else LOST_WORKER, message=message)
+    return Failure(code=CompensationError.code if one.request.undoes else LOST_WORKER, message=message)
 
 
 def begins_again(
@@ -94,10 +94,10 @@ def begun_again(one: Try, now: Micros) -> Recorded:
     """Return what is recorded before a step begins again that was lost: or else nobody knows whether it has."""
     return Recorded(
         type=STEP_STARTED,
-        call=one.asked.call,
-        step=one.asked.step,
-        site=one.asked.site,
+        call=one.request.call,
+        step=one.request.step,
+        site=one.request.site,
         attempt=one.number,
         started_at=now,
-        undoes=one.asked.undoes or None,
+        undoes=one.request.undoes or None,
     )

@@ -5,7 +5,7 @@ from typing import Final, cast
 
 from holdfast.hosts.core import Core
 from holdfast.hosts.functions.upgrading import looked_at
-from holdfast.hosts.why import MENDED_BY_CODE
+from holdfast.hosts.why import RESUMED_BY_CODE
 from holdfast.kernel.commands import RunResume
 from holdfast.kernel.unreadable import unreadable_of
 from holdfast.ports.errors import RunNotFoundError, UnknownPlanError, UnreadableRowError
@@ -31,7 +31,7 @@ _UNFIT_MAX: Final = 10_000
 _log = logging.getLogger("holdfast.maintenance")
 
 
-class Mender:
+class BlockedRunResumer:
     """Looks at blocked runs now and then. Keeps no truth: only where it was, and what it need not replay again."""
 
     def __init__(self, core: Core) -> None:
@@ -50,25 +50,25 @@ class Mender:
         self._next = began + INTERVAL
         which = RunFilter(namespace=self._core.namespace, statuses=frozenset({RunStatus.BLOCKED}))
         page = self._core.stores.persistence.read(ListRuns(which, after=self._after, limit=_PAGE))
-        mended: list[str] = []
+        resumed: list[str] = []
         self._after = None
         for run in page:
             if monotonic() - began >= SECONDS_MAX:
                 break
             self._after = run.place
             if self._fits(run) and self._resumed(run):
-                mended.append(run.id)
+                resumed.append(run.id)
         else:
             if len(page) < _PAGE:
                 self._after = None
-        return tuple(mended)
+        return tuple(resumed)
 
     def _fits(self, run: Run) -> bool:
         seen = (run.key, run.last_row)
         if seen in self._unfit:
             return False
         code = self._core.registry.pipeline(run.workflow, run.version)
-        if code is not None and self._may_be_mended(run) and self._is_readable(run):
+        if code is not None and self._may_be_resumed(run) and self._is_readable(run):
             return True
         if len(self._unfit) >= _UNFIT_MAX:
             self._unfit.clear()
@@ -83,11 +83,11 @@ class Mender:
             return False
         return is_compatible and not unreadable_of(self._core.stores.persistence, (run.key,))
 
-    def _may_be_mended(self, run: Run) -> bool:
+    def _may_be_resumed(self, run: Run) -> bool:
         """Whether it is code that blocks a run, and it was not resumed here in vain since somebody last did so."""
         read = self._core.stores.persistence.read
         blocked = read(NewestRows(run=run.key, type="run.blocked", limit=1))
-        if not blocked or _fact(blocked[0], "code") not in MENDED_BY_CODE:
+        if not blocked or _fact(blocked[0], "code") not in RESUMED_BY_CODE:
             return False
         resumed = read(NewestRows(run=run.key, type="run.resumed", limit=TIMES_MAX))
         return len(resumed) < TIMES_MAX or any(_fact(row, "reason") != REASON for row in resumed)

@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 import attrs
 
 from holdfast.hosts.bodies import Body
-from holdfast.hosts.functions.cache import Rested
+from holdfast.hosts.functions.cache import IdleFunction
 from holdfast.hosts.functions.drive import Drive
 from holdfast.hosts.functions.gathering import Call, Gathering
 from holdfast.hosts.functions.telling import Texts
@@ -90,10 +90,10 @@ def opened(body: Body, text: Texts, known: Callable[[Drive], object], *, is_new:
     return _resumed(body, text, known) or _replayed(body, text, known, is_new=is_new)
 
 
-def let_rest(body: Body, drive: Drive) -> None:
+def keep_idle(body: Body, drive: Drive) -> None:
     """Keep a function in memory that rests, for whoever drives it next here. Not where an event loop runs."""
     attempt = body.attempt
-    body.parts.cache.keep(Rested(job=attempt.job, epoch=attempt.epoch, code=_code(body), drive=drive))
+    body.parts.cache.keep(IdleFunction(job=attempt.job, epoch=attempt.epoch, code=_code(body), drive=drive))
 
 
 def _resumed(body: Body, text: Texts, known: Callable[[Drive], object]) -> Drive | None:

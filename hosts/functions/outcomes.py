@@ -55,9 +55,9 @@ async def outcome_of(body: Body, drive: Drive) -> Outcome:
         return Cancelled(reason=str(ended.error)[:MESSAGE_MAX])
     if isinstance(ended.error, Exception):
         return body.failed(ended.error)
-    said = "".join(traceback.format_exception_only(ended.error)).strip()
+    message = "".join(traceback.format_exception_only(ended.error)).strip()
     kind = type(ended.error).__name__
-    return Failed(failure=Failure(code="body_error", message=said, type=kind, retryable=False))
+    return Failed(failure=Failure(code="body_error", message=message, type=kind, retryable=False))
 
 
 def stuck(places: Sequence[str]) -> Outcome:

@@ -19,11 +19,11 @@ R = TypeVar("R")
 
 KEPT_MAX: Final = 64
 """Of how many steps the details are kept; then those of the ones that spoke first are dropped."""
-_SAID_EVERY: Final = 1.0
+_REPORT_INTERVAL: Final = 1.0
 """Seconds between two times that details are handed on to be stored."""
 
 
-class Pulses:
+class Heartbeats:
     """What the steps of a function that is driven here say of themselves. From any thread.
 
     The details of all are one heartbeat of the job that drives them. It is stored as those of stages are.
@@ -38,7 +38,7 @@ class Pulses:
         self._is_loaded = is_first
         self._details: dict[str, str] = {}
         self._is_dirty = False
-        self._said_at = -_SAID_EVERY
+        self._reported_at = -_REPORT_INTERVAL
 
     async def load(self) -> None:
         """Read what those before have left, unless that is known. UnavailableError."""
@@ -65,8 +65,8 @@ class Pulses:
             while len(self._details) > KEPT_MAX:
                 del self._details[next(iter(self._details))]
             self._is_dirty = True
-            if self._clock.monotonic() - self._said_at >= _SAID_EVERY:
-                self._say()
+            if self._clock.monotonic() - self._reported_at >= _REPORT_INTERVAL:
+                self._report()
 
     def forget(self, call: str) -> None:
         """Drop the details of a call that is over."""
@@ -77,22 +77,22 @@ class Pulses:
         """Hand on what is not yet."""
         with self._lock:
             if self._is_dirty:
-                self._say()
+                self._report()
 
-    def _say(self) -> None:
+    def _report(self) -> None:
         self._is_dirty = False
-        self._said_at = self._clock.monotonic()
+        self._reported_at = self._clock.monotonic()
         self._runtime.heartbeat(compact({call: parse(text) for call, text in self._details.items()}))
 
 
-class StepPulse:
+class StepHeartbeat:
     """See `Pulse`. It lets a try go on for as long as that is heard from."""
 
-    def __init__(self, pulses: Pulses, call: str, timeout: timedelta) -> None:
-        self._pulses = pulses
+    def __init__(self, heartbeats: Heartbeats, call: str, timeout: timedelta) -> None:
+        self._heartbeats = heartbeats
         self._call = call
         self._timeout = timeout
-        self.last = pulses.last(call)
+        self.last = heartbeats.last(call)
         self._scope = CancelScope()
         self._is_over = False
         self._in_loop = caller_into_loop()
@@ -103,7 +103,7 @@ class StepPulse:
         if self._is_over:
             return
         if details != "null":
-            self._pulses.note(self._call, details)
+            self._heartbeats.note(self._call, details)
         self._in_loop(self._extend)
 
     async def listening(self, step: str, attempt: int, act: Callable[[], Awaitable[R]]) -> R:
@@ -112,7 +112,7 @@ class StepPulse:
             with self._scope:
                 self._extend()
                 result = await act()
-                self._pulses.forget(self._call)
+                self._heartbeats.forget(self._call)
                 return result
         finally:
             self._is_over = True

@@ -9,7 +9,7 @@ from holdfast.kernel.authoring.design import policy_from, rate_from
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.commands import Failure, Queued, Recorded
-from holdfast.kernel.functions.asked import Asked, StepAsked
+from holdfast.kernel.functions.asked import Request, StepRequest
 from holdfast.ports.errors import CompensationError
 from holdfast.ports.records import STEP_CANCELLED, STEP_COMPLETED, STEP_FAILED, STEP_QUEUED, Payload
 
@@ -22,7 +22,7 @@ class Queues:
     __slots__ = ("_jobs", "_left", "_new", "_times", "failure")
 
     def __init__(self) -> None:
-        self._new: dict[str, StepAsked] = {}
+        self._new: dict[str, StepRequest] = {}
         self._jobs: dict[str, int] = {}
         self._left: dict[str, int] = {}
         """Those in queues in which nobody is interested any more, with the numbers of their jobs."""
@@ -46,9 +46,9 @@ class Queues:
         """Whether a call is in a queue."""
         return call in self._jobs
 
-    def ask(self, asked: StepAsked) -> None:
+    def enqueue(self, request: StepRequest) -> None:
         """Note that a step is to get into its queue."""
-        self._new[asked.call] = asked
+        self._new[request.call] = request
 
     def drop(self, call: str) -> None:
         """Note that nobody is interested in a call any more."""
@@ -68,43 +68,43 @@ class Queues:
             self._jobs.pop(call, None)
             self._left.pop(call, None)
 
-    def begin_generation(self, open_calls: Callable[[str], Asked | None]) -> None:
+    def begin_generation(self, open_calls: Callable[[str], Request | None]) -> None:
         """Note that from here on the rows are of another generation: what was in a queue gets into it again."""
         for call in self._jobs:
-            asked = open_calls(call)
-            if isinstance(asked, StepAsked) and asked.queue is not None:
-                self.ask(asked)
+            request = open_calls(call)
+            if isinstance(request, StepRequest) and request.queue is not None:
+                self.enqueue(request)
         self._jobs.clear()
         self._left.clear()
 
-    def try_again(self, asked: StepAsked, facts: Mapping[str, object]) -> None:
+    def try_again(self, request: StepRequest, facts: Mapping[str, object]) -> None:
         """Note that a step has failed that must not: somebody has to look, and then it is tried again."""
         error = cast("Mapping[str, str]", facts.get("error") or {})
         if is_unreadable(error):
             self.failure = Failure(code=error["code"], message=error["message"][:MESSAGE_MAX])
         else:
-            what = f"what takes back a step, {asked.step!r}, has failed {facts.get('attempt')} times"
+            what = f"what takes back a step, {request.step!r}, has failed {facts.get('attempt')} times"
             message = f"{what}: {error.get('type')}: {error.get('message')}; `run resume` has it tried again"
             self.failure = Failure(code=CompensationError.code, message=message[:MESSAGE_MAX])
-        self.ask(asked)
+        self.enqueue(request)
 
-    def new(self) -> list[StepAsked]:
+    def new(self) -> list[StepRequest]:
         """Return the steps that are to get into their queues, in the order in which they were asked for."""
         return list(self._new.values())
 
-    def queued(self, asked: StepAsked, arguments: Payload) -> Recorded:
+    def queued(self, request: StepRequest, arguments: Payload) -> Recorded:
         """Return what puts a step into its queue."""
-        step = cast("Step[..., object]", asked.definition)
-        assert asked.queue is not None
+        step = cast("Step[..., object]", request.definition)
+        assert request.queue is not None
         return Recorded(
             type="step.queued",
-            call=asked.call,
-            step=asked.step,
-            site=asked.site,
-            attempt=self._times.get(asked.call, 0) + 1,
-            undoes=asked.undoes or None,
+            call=request.call,
+            step=request.step,
+            site=request.site,
+            attempt=self._times.get(request.call, 0) + 1,
+            undoes=request.undoes or None,
             queued=Queued(
-                queue=asked.queue,
+                queue=request.queue,
                 input=arguments,
                 attempts=_attempts(step.retry or Retry()),
                 priority=step.priority,

@@ -34,7 +34,7 @@ class Record:
         rows = () if self.answer is None else self.answer.rows
         return any(row.payload is not None and row.payload.blob is not None for row in rows)
 
-    def tell(self) -> None:
+    def apply(self) -> None:
         """Have the function take what is answered."""
         assert self.answer is not None
         self.drive.take(self.answer, now=self.now(), received=self.command.received)
@@ -59,7 +59,7 @@ class Recorder:
         Once it is sent it is waited for, whoever is cancelled: nobody else is to touch the function meanwhile.
         """
         record = Record(kernel, command, drive, now)
-        await self._gathering.made(Call(record, record.tell, record.turn))
+        await self._gathering.made(Call(record, record.apply, record.turn))
         assert record.answer is not None
         return record.answer
 
@@ -69,15 +69,15 @@ class Recorder:
         drive: Drive,
         command: JobRecord,
         now: Callable[[], Micros],
-        stir: Callable[[], None],
+        wake: Callable[[], None],
     ) -> "Call[Record]":
         """Begin what `record` does, and return it. `stir` is called in the loop when it is over, or to be watched.
 
         Whoever is stirred, or is cancelled, waits until it is over.
         """
         record = Record(kernel, command, drive, now)
-        call = Call(record, record.tell, record.turn)
-        self._gathering.send(call, stir)
+        call = Call(record, record.apply, record.turn)
+        self._gathering.send(call, wake)
         return call
 
     async def sent(self, call: "Call[Record]") -> JobRecorded:
@@ -101,8 +101,8 @@ class Recorder:
 class _Now:
     """What time it is, for functions that are told one after the other: it is asked again after a while."""
 
-    def __init__(self, ask: Callable[[], Micros], clock: Clock) -> None:
-        self._ask = ask
+    def __init__(self, read_time: Callable[[], Micros], clock: Clock) -> None:
+        self._read_time = read_time
         self._monotonic = clock.monotonic
         self._until = -math.inf
         self._now: Micros = 0
@@ -110,7 +110,7 @@ class _Now:
     def __call__(self) -> Micros:
         at = self._monotonic()
         if at >= self._until:
-            self._now = self._ask()
+            self._now = self._read_time()
             self._until = at + _NOW_SECONDS
         return self._now
 

@@ -17,7 +17,7 @@ from holdfast.hosts.functions.drive import Drive
 from holdfast.hosts.run_histories import RunHistory, text_of
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.authoring.functions import Workflow
-from holdfast.kernel.functions.asked import Asked, Ended, Failed, GoesOn, Returned, TimerAsked
+from holdfast.kernel.functions.asked import Ended, Failed, GoesOn, Request, Returned, TimerRequest
 from holdfast.kernel.functions.raising import error_words
 from holdfast.kernel.plan import stage_of
 from holdfast.kernel.transitions import DEADLINE_EXCEEDED
@@ -87,7 +87,7 @@ class Replayed:
     def __str__(self) -> str:
         """Return what came of it, as people read it."""
         if self.ended is not None:
-            return f"{_said(self.ended)}{', as recorded' if self.as_recorded else ''}"
+            return f"{_end_text(self.ended)}{', as recorded' if self.as_recorded else ''}"
         if self.is_stuck:
             return "it waits for nothing that could ever come"
         return f"it waits for {', '.join(map(str, self.waits_for))}"
@@ -120,7 +120,7 @@ def replay_here(history: RunHistory, workflow: Workflow[..., object]) -> Replaye
         drive.open(history.rows)
         if drive.fault is not None:
             raise drive.fault
-        waits_for = tuple(map(_waiting, machine.asked))
+        waits_for = tuple(map(_waiting, machine.pending_requests))
         if drive.waits_for_others:
             waits_for += (Waiting(what="a message, or the end of a run that it has started"),)
         recorded = _end_of(history)
@@ -156,9 +156,9 @@ def workflow_of(history: RunHistory, workflows: Sequence[Definition[Any]]) -> Wo
     raise UnknownWorkflowError(history.workflow, history.version)
 
 
-def _waiting(asked: Asked) -> Waiting:
-    until = f" until {instant(asked.at).isoformat()}" if isinstance(asked, TimerAsked) else ""
-    return Waiting(what=f"{asked.what}{until}", call=asked.call, site=asked.site)
+def _waiting(request: Request) -> Waiting:
+    until = f" until {instant(request.at).isoformat()}" if isinstance(request, TimerRequest) else ""
+    return Waiting(what=f"{request.what}{until}", call=request.call, site=request.site)
 
 
 # Ends ------------------------------------------------------------------------------------------------------------
@@ -166,17 +166,17 @@ def _waiting(asked: Asked) -> Waiting:
 
 def _end_of(history: RunHistory) -> HistoryRow | None:
     """Return the row that says how the function ended; None if it has not by then, whatever became of the run."""
-    was_told = any(row.type == CANCELLING for row in history.rows)
+    was_cancelling = any(row.type == CANCELLING for row in history.rows)
     for row in reversed(history.rows):
         if row.type in (STAGE_COMPLETED, STAGE_FAILED) and row.node == history.workflow:
             return row
         by_itself = row.type == CANCELLED and "raised" in _facts(row)
-        if row.type == CONTINUED or by_itself or (was_told and _is_end_of_told(row)):
+        if row.type == CONTINUED or by_itself or (was_cancelling and _is_end_of_cancelled(row)):
             return row
     return None
 
 
-def _is_end_of_told(row: HistoryRow) -> bool:
+def _is_end_of_cancelled(row: HistoryRow) -> bool:
     """Whether a row is the end of a function that was told to end, by somebody or by its deadline."""
     is_late = row.type == "run.failed" and _facts(row).get("code") == DEADLINE_EXCEEDED
     return row.type == CANCELLED or is_late
@@ -185,7 +185,7 @@ def _is_end_of_told(row: HistoryRow) -> bool:
 def _is_alike(row: HistoryRow, drive: Drive, workflow: Workflow[..., object]) -> bool:
     """Whether a function has ended as a row says."""
     ended = drive.ended
-    if ended is None or _is_end_of_told(row):
+    if ended is None or _is_end_of_cancelled(row):
         return drive.is_cancelled
     if isinstance(ended, GoesOn):
         code = f"{ended.workflow}@{ended.version}"
@@ -210,14 +210,14 @@ def _is_alike(row: HistoryRow, drive: Drive, workflow: Workflow[..., object]) ->
 
 def _otherwise(row: HistoryRow, ended: Ended | None, waits_for: Iterable[Waiting]) -> NondeterminismError:
     if ended is None:
-        asked = f"the code waits for {', '.join(map(str, waits_for)) or 'nothing that could ever come'}"
+        actual = f"the code waits for {', '.join(map(str, waits_for)) or 'nothing that could ever come'}"
     else:
-        asked = f"now {_said(ended)}"
-    return NondeterminismError(row=row.number, call="", recorded=_recorded(row), asked=asked)
+        actual = f"now {_end_text(ended)}"
+    return NondeterminismError(row=row.number, call="", recorded=_recorded(row), asked=actual)
 
 
 def _recorded(row: HistoryRow) -> str:
-    if _is_end_of_told(row):
+    if _is_end_of_cancelled(row):
         return "the function's end when it was cancelled"
     if row.type == CONTINUED:
         return f"that it goes on as {_facts(row)['definition']} with {_shown(text_of(row.payload))}"
@@ -227,7 +227,7 @@ def _recorded(row: HistoryRow) -> str:
     return f"the function's failure with {facts.get('type')}: {_shown(str(facts.get('message')))}"
 
 
-def _said(ended: Ended) -> str:
+def _end_text(ended: Ended) -> str:
     if isinstance(ended, Returned):
         return f"it returns {_shown(ended.output)}"
     if isinstance(ended, GoesOn):

@@ -14,7 +14,7 @@ from holdfast.hosts.attempt_log import log_failed_try
 from holdfast.hosts.bodies import Body, node_of
 from holdfast.hosts.failures import MESSAGE_MAX, cut_off, traceback_text
 from holdfast.hosts.functions.patience import until_available
-from holdfast.hosts.functions.pulses import Pulses, StepPulse
+from holdfast.hosts.functions.pulses import Heartbeats, StepHeartbeat
 from holdfast.hosts.functions.todo import Try
 from holdfast.hosts.functions.transactions import Transaction
 from holdfast.hosts.interceptors import BodyCall, within
@@ -64,34 +64,38 @@ _TRACEBACK_MAX: Final = 2_000
 
 
 async def run_step(
-    body: Body, one: Try, clock: Clock, threads: CapacityLimiter, command: Command, pulses: Pulses
+    body: Body, one: Try, clock: Clock, threads: CapacityLimiter, command: Command, heartbeats: Heartbeats
 ) -> Recorded | JobRecorded:
     """Do a step, and return what is to be recorded of that. Raises only the cancellation of whoever runs it.
 
     What is done in a transaction is recorded in it, by the command that `command` gives: then what that was answered.
     """
-    step = cast("Step[..., object]", one.asked.definition)
-    if one.asked.context is not None:
-        _enter(one.asked.context)
-    pulse = None if step.heartbeat_timeout is None else await _pulse(one, step.heartbeat_timeout, pulses)
+    step = cast("Step[..., object]", one.request.definition)
+    if one.request.context is not None:
+        _enter(one.request.context)
+    heartbeat = (
+        None
+        if step.heartbeat_timeout is None
+        else await _step_heartbeat(one, step.heartbeat_timeout, heartbeats)
+    )
     started_at = micros(clock.now())
     until = _until(step, body, started_at)
-    enter_step(_context(body, one, step, until, pulse))
+    enter_step(_context(body, one, step, until, heartbeat))
 
     async def act() -> Recorded | JobRecorded:
         if body.work.error is not None:
             raise body.work.error
-        given = _given(step, one)
+        arguments = _arguments(step, one)
         done = body.parts.step(step)
         ends_at = _until(done, body, started_at)
         seconds = None if ends_at is None else max(0.0, (ends_at - started_at) / _MICROSECOND)
         if done.transaction is not None:
-            shared = _transaction(body, one, done, given, command, started_at)
+            shared = _transaction(body, one, done, arguments, command, started_at)
             return await shared.run(threads, seconds)
         if done.is_async and seconds is None:  # a scope of its own takes longer than a quick step
-            value = await cast("Awaitable[object]", done.body(*given[0], **given[1]))
+            value = await cast("Awaitable[object]", done.body(*arguments[0], **arguments[1]))
         else:
-            value = await _called(done, given, threads, seconds)
+            value = await _called(done, arguments, threads, seconds)
         text = _encoded(value, step)
         put = body.payloads.put
         if len(text) <= INLINE_MAX:
@@ -101,10 +105,10 @@ async def run_step(
         return _completed(one, step, output, started_at)
 
     async def act_in_time() -> Recorded | JobRecorded:
-        return await act() if pulse is None else await pulse.listening(step.name, one.number, act)
+        return await act() if heartbeat is None else await heartbeat.listening(step.name, one.number, act)
 
     try:
-        if body.interceptors or pulse is not None:
+        if body.interceptors or heartbeat is not None:
             return await within(body.interceptors, lambda: _call(body, one, step), act_in_time)
         return await act()
     except BaseException as error:  # noqa: BLE001  # a step may raise what it likes, CancelledError too
@@ -126,10 +130,10 @@ def _enter(context: Context) -> None:
             variable.set(value)
 
 
-def _given(step: Step[..., object], one: Try) -> tuple[tuple[object, ...], dict[str, object]]:
+def _arguments(step: Step[..., object], one: Try) -> tuple[tuple[object, ...], dict[str, object]]:
     """Return what a step is called with. UnreadableInputError."""
     try:
-        return step.form.given(one.asked.arguments)
+        return step.form.arguments_from(one.request.arguments)
     except InvalidValueError as error:
         raise UnreadableInputError(f"the arguments of step {step.name!r}", None, error.problems) from error
 
@@ -148,13 +152,13 @@ def _call(body: Body, one: Try, step: Step[..., object]) -> BodyCall:
 
 def _idempotency_key(body: Body, one: Try) -> str:
     # The same for all of its tries, also if a generation before has made the first of them.
-    return f"{one.run or body.work.attempt.run}/{node_of(body.work)}/{one.asked.call}"
+    return f"{one.run or body.work.attempt.run}/{node_of(body.work)}/{one.request.call}"
 
 
-async def _pulse(one: Try, timeout: timedelta, pulses: Pulses) -> StepPulse:
+async def _step_heartbeat(one: Try, timeout: timedelta, heartbeats: Heartbeats) -> StepHeartbeat:
     """Return what hears a step's heartbeats."""
-    await until_available(pulses.load, "what the last try of a step said can't be had yet")
-    return StepPulse(pulses, one.asked.call, timeout)
+    await until_available(heartbeats.load, "what the last try of a step said can't be had yet")
+    return StepHeartbeat(heartbeats, one.request.call, timeout)
 
 
 def _encoded(value: object, step: Step[..., object]) -> str:
@@ -168,32 +172,32 @@ def _encoded(value: object, step: Step[..., object]) -> str:
 def _completed(one: Try, step: Step[..., object], output: Payload, started_at: Micros) -> Recorded:
     return Recorded(
         type="step.completed",
-        call=one.asked.call,
+        call=one.request.call,
         step=step.name,
-        site=one.asked.site,
+        site=one.request.site,
         output=output,
         attempt=one.number,
         started_at=started_at,
-        undoes=one.asked.undoes or None,
+        undoes=one.request.undoes or None,
         given=_kept_arguments(one, step),
     )
 
 
 def _kept_arguments(one: Try, step: Step[..., object]) -> str | None:
     # Of a step in a queue they are in the row that has put it there.
-    return one.asked.arguments if step.keeps_arguments and one.most is None else None
+    return one.request.arguments if step.keeps_arguments and one.most is None else None
 
 
 def _transaction(
     body: Body,
     one: Try,
     step: Step[..., object],
-    given: tuple[tuple[object, ...], dict[str, object]],
+    arguments: tuple[tuple[object, ...], dict[str, object]],
     command: Command,
     started_at: Micros,
 ) -> Transaction:
     parts = body.parts
-    args, kwargs = given
+    args, kwargs = arguments
 
     def call(connection: object) -> Recorded:
         value = step.body(connection, *args, **kwargs)
@@ -220,11 +224,11 @@ def _until(step: Step[..., object], body: Body, started_at: Micros) -> Micros | 
 
 async def _called(
     step: Step[..., object],
-    given: tuple[tuple[object, ...], dict[str, object]],
+    arguments: tuple[tuple[object, ...], dict[str, object]],
     threads: CapacityLimiter,
     seconds: float | None,
 ) -> object:
-    args, kwargs = given
+    args, kwargs = arguments
     if step.is_async:
         with anyio.fail_after(seconds):
             return await cast("Awaitable[object]", step.body(*args, **kwargs))
@@ -238,7 +242,7 @@ async def _called(
 
 
 def _context(
-    body: Body, one: Try, step: Step[..., object], until: Micros | None, pulse: StepPulse | None
+    body: Body, one: Try, step: Step[..., object], until: Micros | None, heartbeat: StepHeartbeat | None
 ) -> StepContext:
     run = body.work.run
     context = StepContext(
@@ -249,7 +253,7 @@ def _context(
         idempotency_key=_idempotency_key(body, one),
         deadline=None if until is None else instant(until),
     )
-    return context if pulse is None else attrs.evolve(context, pulse=pulse)
+    return context if heartbeat is None else attrs.evolve(context, pulse=heartbeat)
 
 
 def _failed(
@@ -270,14 +274,14 @@ def _failed(
         log_failed_try(body.work.run, step.name, one.number, raised.type, raised.message, wait)
     return Recorded(
         type="step.failed" if retry_at is None else "step.retrying",
-        call=one.asked.call,
+        call=one.request.call,
         step=step.name,
-        site=one.asked.site,
+        site=one.request.site,
         error=canonical(facts),
         attempt=one.number,
         retry_at=retry_at,
         started_at=started_at,
-        undoes=one.asked.undoes or None,
+        undoes=one.request.undoes or None,
         given=None if retry_at is not None else _kept_arguments(one, step),
     )
 
@@ -289,20 +293,20 @@ def was_done(recorded: Recorded) -> bool:
 
 def lost_step(one: Try, now: Micros, *, may_again: bool) -> Recorded:
     """Return what is to be recorded of a try that may have been under way when its worker was lost."""
-    step = cast("Step[..., object]", one.asked.definition)
+    step = cast("Step[..., object]", one.request.definition)
     raised = raised_from(StepLostError(step.name, one.number))
     facts = {"type": raised.type, "message": raised.message, "code": raised.code}
     if not may_again and raised.arguments is not None:
         facts["arguments"] = raised.arguments
     return Recorded(
         type="step.retrying" if may_again else "step.failed",
-        call=one.asked.call,
+        call=one.request.call,
         step=step.name,
-        site=one.asked.site,
+        site=one.request.site,
         error=canonical(facts),
         attempt=one.number,
         retry_at=now if may_again else None,
-        undoes=one.asked.undoes or None,
+        undoes=one.request.undoes or None,
         lost_attempts=one.lost_attempts + 1,
         given=None if may_again else _kept_arguments(one, step),
     )
@@ -323,5 +327,5 @@ def _retry_at(
     if isinstance(error, RetryAfter):
         wait = min(round(error.wait.total_seconds() * _MICROSECOND), RETRY_AFTER_MAX)
         return now + max(0, wait)
-    key = JobKey(f"{body.attempt.run}/{one.asked.call}", job_key(body.attempt.job).number)
+    key = JobKey(f"{body.attempt.run}/{one.request.call}", job_key(body.attempt.job).number)
     return now + backoff(policy, key, one.counted)

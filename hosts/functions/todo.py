@@ -4,12 +4,12 @@ import attrs
 
 from holdfast.kernel.functions.asked import (
     Answered,
-    ChildAsked,
-    CloseAsked,
+    ChildRequest,
+    CloseRequest,
+    NotifyRequest,
     Published,
     Refused,
-    StepAsked,
-    TellAsked,
+    StepRequest,
 )
 from holdfast.ports.frozen import frozen
 from holdfast.ports.records import Micros
@@ -23,7 +23,7 @@ class Try:
     lost with their workers. One that was lost begins again once that is recorded: then it `is_begun`.
     """
 
-    asked: StepAsked
+    request: StepRequest
     number: int = 1
     at: Micros | None = None
     run: str | None = None
@@ -57,11 +57,11 @@ class Todo:
         began: The last row of the messages that were there when the function began, if that is not recorded yet.
     """
 
-    new: list[StepAsked] = attrs.field(factory=list[StepAsked])
+    new: list[StepRequest] = attrs.field(factory=list[StepRequest])
     dropped: list[str] = attrs.field(factory=list[str])
     tries: dict[str, Try] = attrs.field(factory=dict[str, Try])
-    children: dict[str, ChildAsked | TellAsked | CloseAsked] = attrs.field(
-        factory=dict[str, ChildAsked | TellAsked | CloseAsked]
+    children: dict[str, ChildRequest | NotifyRequest | CloseRequest] = attrs.field(
+        factory=dict[str, ChildRequest | NotifyRequest | CloseRequest]
     )
     patches: dict[str, None] = attrs.field(factory=dict[str, None])
     answers: dict[str, Answered] = attrs.field(factory=dict[str, Answered])

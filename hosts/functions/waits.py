@@ -101,12 +101,12 @@ def _waits(machine: FunctionMachine, drive: Drive, now: Micros, last_at: Micros)
 
 
 def _open_step(one: Try, now: Micros, last_at: Micros) -> OpenStep:
-    definition = one.asked.definition
+    definition = one.request.definition
     retry = definition.retry if isinstance(definition, Step) else None
     return OpenStep(
-        call=one.asked.call,
-        step=one.asked.step,
-        site=one.asked.site,
+        call=one.request.call,
+        step=one.request.step,
+        site=one.request.site,
         attempt=one.number,
         attempts=policy_from(retry or Retry()).attempts + one.lost_attempts,
         lost_attempts=one.lost_attempts,

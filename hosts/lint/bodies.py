@@ -94,8 +94,10 @@ class _Look:
     def _visit_function(
         self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, scope: Scope
     ) -> None:
-        given = node.args
-        self._visit_all([one for one in (*given.defaults, *given.kw_defaults) if one is not None], scope)
+        parameters = node.args
+        self._visit_all(
+            [one for one in (*parameters.defaults, *parameters.kw_defaults) if one is not None], scope
+        )
         if isinstance(node, ast.Lambda):
             self.visit(node.body, scope_of_function(node, scope, qualname=f"{scope.prefix}<lambda>"))
             return
@@ -157,11 +159,11 @@ class _Look:
             made_by = found.module.definitions.get(f"{found.qualname}.{name}")
             if made_by is not None:
                 self.used.append(made_by)
-        given = {keyword.arg for keyword in call.keywords}
-        if call.args or None in given:
+        passed = {keyword.arg for keyword in call.keywords}
+        if call.args or None in passed:
             return
         for one in found.node.body:
-            if isinstance(one, ast.AnnAssign) and getattr(one.target, "id", "") not in given:
+            if isinstance(one, ast.AnnAssign) and getattr(one.target, "id", "") not in passed:
                 self._make_default(one, found, call)
 
     def _make_default(self, field: ast.AnnAssign, made: Definition, call: ast.Call) -> None:

@@ -55,11 +55,11 @@ class Children:
                 )
 
     def _listed(self, call: ast.Call, module: Module) -> set[str] | None:
-        given = next((one.value for one in call.keywords if one.arg == "workflows"), None)
-        if not isinstance(given, ast.List | ast.Tuple) or any(one.arg is None for one in call.keywords):
+        argument = next((one.value for one in call.keywords if one.arg == "workflows"), None)
+        if not isinstance(argument, ast.List | ast.Tuple) or any(one.arg is None for one in call.keywords):
             return None
         found: set[str] = set()
-        for item in given.elts:
+        for item in argument.elts:
             origin = self._origins.of(item, module, module.scope)
             if origin is None:
                 return None

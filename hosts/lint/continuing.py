@@ -21,10 +21,10 @@ def check_continuing(definition: Definition, origins: Origins) -> Iterator[Hit]:
     for call in calls if exposed else ():
         if look.origin(call.func) != "holdfast.continue_as_new":
             continue
-        for given in call.args[:1]:
-            if isinstance(given, ast.Lambda):
+        for argument in call.args[:1]:
+            if isinstance(argument, ast.Lambda):
                 continue
-            for node in ast.walk(given):
+            for node in ast.walk(argument):
                 if (
                     isinstance(node, ast.Attribute)
                     and isinstance(node.value, ast.Name)
@@ -48,18 +48,18 @@ class _Look:
     def exposed(self, node: ast.AST) -> Iterator[str]:
         """Yield by which names an object is known that this exposes, if updates change it."""
         match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=func, args=[given, *_])):
-                if self._is_changed(func, given):
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=func, args=[argument, *_])):
+                if self._is_changed(func, argument):
                     yield name
-            case ast.Call(func=func, args=[ast.Name(id=name) as given, *_]):
-                if self._is_changed(func, given):
+            case ast.Call(func=func, args=[ast.Name(id=name) as argument, *_]):
+                if self._is_changed(func, argument):
                     yield name
             case _:
                 pass
 
-    def _is_changed(self, func: ast.expr, given: ast.expr) -> bool:
+    def _is_changed(self, func: ast.expr, argument: ast.expr) -> bool:
         """Whether this exposes an object of a class with updates."""
-        made = self.origin(given) if self.origin(func) == "holdfast.expose" else None
+        made = self.origin(argument) if self.origin(func) == "holdfast.expose" else None
         found = None if made is None else self._origins.program.definition(made.removesuffix("()"))
         if found is None or not isinstance(found.node, ast.ClassDef):
             return False

@@ -112,17 +112,17 @@ def scope_of_module(tree: ast.Module, *, has_walrus: bool = True) -> Scope:
 def scope_of_function(node: Code, parent: Scope, *, qualname: str, owner: str = "") -> Scope:
     """Return the names of a function. `owner` is the class whose method it is, if it is one."""
     scope = Scope(parent, f"{qualname}.<locals>.", parent.has_walrus)
-    given = node.args
-    positional = [*given.posonlyargs, *given.args]
-    for parameter in (*positional, *given.kwonlyargs):
+    parameters = node.args
+    positional = [*parameters.posonlyargs, *parameters.args]
+    for parameter in (*positional, *parameters.kwonlyargs):
         is_self = bool(owner) and positional[:1] == [parameter]
         if is_self:
             scope.bind(parameter.arg, OfClass(owner))
         else:
             scope.bind(parameter.arg, Annotated(parameter.annotation) if parameter.annotation else SOMEHOW)
-    for rest in (given.vararg, given.kwarg):
-        if rest is not None:
-            scope.bind(rest.arg, SOMEHOW)
+    for variadic in (parameters.vararg, parameters.kwarg):
+        if variadic is not None:
+            scope.bind(variadic.arg, SOMEHOW)
     if not isinstance(node, ast.Lambda):
         _bind_all(node.body, scope)
     return scope
@@ -190,8 +190,8 @@ def _bind(node: ast.AST, scope: Scope) -> None:
             for target in targets:
                 _bind_target(target, value, scope)
         case ast.AnnAssign(target=ast.Name(id=name)):
-            given = node.value if _value_says_more(node) else None
-            scope.bind(name, Annotated(node.annotation) if given is None else Assigned(given))
+            assigned = node.value if _value_is_more_precise(node) else None
+            scope.bind(name, Annotated(node.annotation) if assigned is None else Assigned(assigned))
         case ast.NamedExpr(target=ast.Name(id=name)):
             scope.bind(name, Assigned(node.value))
         case ast.For() | ast.AsyncFor():
@@ -208,7 +208,7 @@ def _bind(node: ast.AST, scope: Scope) -> None:
             pass
 
 
-def _value_says_more(node: ast.AnnAssign) -> bool:
+def _value_is_more_precise(node: ast.AnnAssign) -> bool:
     """Whether the value of an annotated assignment says more of its type than the annotation, as for `Final`."""
     annotation = node.annotation
     if isinstance(annotation, ast.Subscript):
@@ -223,8 +223,8 @@ def _bind_target(target: ast.expr, value: ast.expr | None, scope: Scope) -> None
     elif isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List):
         pairs = len(target.elts) == len(value.elts)
         if pairs and not any(isinstance(one, ast.Starred) for one in (*target.elts, *value.elts)):
-            for part, given in zip(target.elts, value.elts, strict=True):
-                _bind_target(part, given, scope)
+            for part, part_value in zip(target.elts, value.elts, strict=True):
+                _bind_target(part, part_value, scope)
             return
         _bind_target(target, None, scope)
     else:

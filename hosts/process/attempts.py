@@ -46,7 +46,7 @@ class RunningAttempts:
     def __init__(self, interval: float) -> None:
         self._interval = interval
         self._running: dict[tuple[str, int], Running] = {}
-        self._asking = False
+        self._awaiting_answer = False
         self._next_heartbeat = 0.0
 
     def __len__(self) -> int:
@@ -61,7 +61,7 @@ class RunningAttempts:
     @property
     def next_heartbeat(self) -> float | None:
         """When to ask about them; None while that is not known."""
-        return None if self._asking or not self._holds_any() else self._next_heartbeat
+        return None if self._awaiting_answer or not self._holds_any() else self._next_heartbeat
 
     def start(self, now: float, attempt: Attempt, turn: Turn) -> None:
         """Add one that starts now."""
@@ -90,34 +90,34 @@ class RunningAttempts:
                 job.doubted = True
                 self._next_heartbeat = min(self._next_heartbeat, now)
 
-    def ask(self, now: float) -> list[Heartbeat]:
+    def heartbeat(self, now: float) -> list[Heartbeat]:
         """Ask about bodies that have run for a while: they may have been cancelled, or have something to say.
 
         And about those of runs that are said to have ended.
         """
-        if self._asking or now < self._next_heartbeat or not self._holds_any():
+        if self._awaiting_answer or now < self._next_heartbeat or not self._holds_any():
             return []
         self._next_heartbeat = now + self._interval
         oldest = now - self._interval / 2
-        asked = [
+        due = [
             job
             for job in self._running.values()
             if (job.since <= oldest or job.doubted) and not job.cancelled
         ]
-        if not asked:
+        if not due:
             return []
-        for job in asked:
+        for job in due:
             job.doubted = False
-        self._asking = True
-        return [Heartbeat(tuple(job.attempt for job in asked))]
+        self._awaiting_answer = True
+        return [Heartbeat(tuple(job.attempt for job in due))]
 
     def answered(self) -> None:
         """Note that what was asked has been answered."""
-        self._asking = False
+        self._awaiting_answer = False
 
-    def ask_again(self, at: float) -> None:
+    def retry_heartbeat(self, at: float) -> None:
         """Note that what was asked will not be answered; it is to be asked again then."""
-        self._asking, self._next_heartbeat = False, at
+        self._awaiting_answer, self._next_heartbeat = False, at
 
     def _holds_any(self) -> bool:
         return any(not job.cancelled for job in self._running.values())

@@ -68,7 +68,7 @@ class Counts:
     store_errors: int = 0
     commits: int = 0
     events: int = 0
-    parked: int = 0
+    dead_lettered: int = 0
 
 
 class StoreCalls:
@@ -101,7 +101,7 @@ class StoreCalls:
         self._maintenance = Maintenance(core, lease=lease, retention=retention)
         self.session: str | None = None
         self.counts = Counts()
-        self.said: dict[Attempt, AttemptRuntime] = {}
+        self.runtimes: dict[Attempt, AttemptRuntime] = {}
         self._is_in_doubt = False
         self._former: dict[str, frozenset[Attempt]] = {}
 
@@ -183,13 +183,15 @@ class StoreCalls:
                 bodies.extend(self._prepare_next(action.settles, answers, settled))
                 ready = {body.attempt for body in bodies}
                 taken = tuple(attempt if attempt in ready else None for attempt in taken)
-            owes = any(not isinstance(answer, CommandError) and answer.has_deliveries for answer in answers)
+            has_deliveries = any(
+                not isinstance(answer, CommandError) and answer.has_deliveries for answer in answers
+            )
             return p.Settled(
                 opened,
                 self._seconds_until(retries),
                 taken if bodies else (),
                 admissions(self._core.namespace, answers),
-                owes,
+                has_deliveries,
             )
 
         return self._guarded(action, settle), bodies
@@ -265,9 +267,9 @@ class StoreCalls:
             try:
                 answer = self._core.kernel.dispatch(command)
             except HoldfastError:
-                for attempt, asked in zip(attempts, held, strict=True):
-                    if runtime := self.said.get(attempt):
-                        runtime.put_back(asked.outputs)
+                for attempt, held_attempt in zip(attempts, held, strict=True):
+                    if runtime := self.runtimes.get(attempt):
+                        runtime.put_back(held_attempt.outputs)
                 raise
             lost = set(answer.lost)
             return p.HeartbeatAnswered(tuple(attempt for attempt in attempts if attempt.job in lost))
@@ -286,7 +288,7 @@ class StoreCalls:
 
     def look(self, action: p.Action) -> p.Input:
         """Look which sinks have events to get."""
-        return self._guarded(action, lambda: p.NewsFound(self._flusher.look()))
+        return self._guarded(action, lambda: p.EventsFound(self._flusher.look()))
 
     def flush(self, action: p.Flush) -> p.Input:
         """Bring events to a sink. It takes as long as the sink likes."""
@@ -294,7 +296,7 @@ class StoreCalls:
         def flush() -> p.Input:
             flushed = self._flusher.flush_once(action.sink, self._flushes.is_set)
             self.counts.events += flushed.events
-            self.counts.parked += flushed.parked
+            self.counts.dead_lettered += flushed.parked
             return p.SinkFlushed(action.sink, flushed.more)
 
         return self._guarded(action, flush)
@@ -351,14 +353,14 @@ class StoreCalls:
 
         return self._guarded(action, admit)
 
-    def tell_ends(self, action: p.Action) -> p.Input:
+    def deliver_ends(self, action: p.Action) -> p.Input:
         """Tell runs of the ends of others."""
 
-        def tell() -> p.Input:
-            self._core.tell_ends()
-            return p.EndsTold()
+        def deliver() -> p.Input:
+            self._core.deliver_ends()
+            return p.EndsDelivered()
 
-        return self._guarded(action, tell)
+        return self._guarded(action, deliver)
 
     def release(self, attempts: Sequence[Attempt], *, delay: Micros = 0) -> None:
         """Give attempts back. If that fails they are free when their session is closed."""
@@ -396,13 +398,13 @@ class StoreCalls:
         former, self.session = self.session, self._opened()
         self._is_in_doubt = False
         if former is not None:
-            self._former[former] = frozenset(self.said)
+            self._former[former] = frozenset(self.runtimes)
 
     def _close_former(self) -> None:
         """Close former sessions under which no body has run since the last time: what ran until then is settled."""
         for session, ran in list(self._former.items()):
             if ran:
-                self._former[session] = ran & frozenset(self.said)
+                self._former[session] = ran & frozenset(self.runtimes)
             elif self._close(session):
                 del self._former[session]
 
@@ -424,9 +426,9 @@ class StoreCalls:
             _log.info("could not leave maintenance to others, they take it later: %s", error)
 
     def _held(self, attempt: Attempt) -> HeldAttempt:
-        runtime = self.said.get(attempt)
+        runtime = self.runtimes.get(attempt)
         return HeldAttempt(
-            job=attempt.job, epoch=attempt.epoch, outputs=runtime.take_said() if runtime else ()
+            job=attempt.job, epoch=attempt.epoch, outputs=runtime.take_outputs() if runtime else ()
         )
 
     def _settle_all(self, settles: Sequence[JobSettle]) -> list[JobSettled | CommandError]:

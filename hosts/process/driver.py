@@ -11,7 +11,7 @@ from anyio.abc import TaskGroup
 from holdfast.hosts.bodies import Body
 from holdfast.hosts.core import Core
 from holdfast.hosts.process import protocol as p
-from holdfast.hosts.process.hands import Hands, Told
+from holdfast.hosts.process.hands import CallResult, WorkerShell
 from holdfast.hosts.process.renewal import Renewal
 from holdfast.hosts.process.running import run_body
 from holdfast.hosts.process.settings import Settings
@@ -32,8 +32,8 @@ class Driver:
         self, core: Core, settings: Settings, *, lease: float, sinks: Mapping[str, EventSink] | None = None
     ) -> None:
         self._core = core
-        self._hands = Hands(core, settings, lease=lease, sinks=sinks or {})
-        self.machine, self.calls = self._hands.machine, self._hands.calls
+        self._shell = WorkerShell(core, settings, lease=lease, sinks=sinks or {})
+        self.machine, self.calls = self._shell.machine, self._shell.calls
         self._renewal = Renewal(
             core,
             lease=lease,
@@ -77,11 +77,11 @@ class Driver:
             self._core.listener.remove_worker(self._wake)
             self._renewal.stop()
             if not self._stopped:
-                settles, attempts = self._hands.last(self._core.stores.clock.monotonic())
+                settles, attempts = self._shell.last(self._core.stores.clock.monotonic())
                 with CancelScope(shield=True):
                     await self._in_thread(lambda: self.calls.leave(settles, attempts), LEAVE_SECONDS)
             with CancelScope(shield=True):
-                await make_in_thread(self._hands.close)
+                await make_in_thread(self._shell.close)
 
     def stop(self) -> None:
         """Stop at once. From the loop's thread, as `post`."""
@@ -90,8 +90,8 @@ class Driver:
 
     def post(self, happened: p.Input) -> None:
         """Tell the machine what has happened. From the loop's thread."""
-        self._hands.post(happened)
-        self._stir()
+        self._shell.post(happened)
+        self._wake_loop()
 
     def post_from_thread(self, happened: p.Input) -> None:
         """Tell the machine what has happened. From any thread, while `serve` runs."""
@@ -101,12 +101,12 @@ class Driver:
         clock = self._core.stores.clock
         assert self._woken is not None
         while True:
-            for action in self._hands.step(clock.monotonic()):
+            for action in self._shell.step(clock.monotonic()):
                 if isinstance(action, p.Finish):
                     self._finish()
                     return
                 self._carry_out(action)
-            if self._hands.has_news:
+            if self._shell.has_inputs:
                 # Bodies that were just started run before the next decision: so their ends are settled together.
                 await lowlevel.checkpoint()
                 continue
@@ -119,27 +119,27 @@ class Driver:
         assert self._group is not None
         match action:
             case p.Start(attempt):
-                body = self._hands.begin(attempt)
+                body = self._shell.begin(attempt)
                 self._scopes[attempt] = CancelScope()
                 self._group.start_soon(self._run, body)
             case p.Cancel(attempt):
                 self._cancel(attempt)
             case _:
-                if (call := self._hands.call(action)) is not None:
+                if (call := self._shell.call(action)) is not None:
                     self._group.start_soon(self._call, action, call)
 
-    async def _call(self, action: p.Action, call: Callable[[], Told]) -> None:
+    async def _call(self, action: p.Action, call: Callable[[], CallResult]) -> None:
         """Do what an action asks of the store, in a thread, and tell the machine what came of it."""
-        told: Told | None = None
+        result: CallResult | None = None
         # To give jobs back may be the last thing that this worker does.
         with CancelScope(shield=isinstance(action, p.Release)):
             threads = self._sink_threads if isinstance(action, p.Flush) else None
-            told = await self._in_thread(call, threads=threads)
-        if told is None:
+            result = await self._in_thread(call, threads=threads)
+        if result is None:
             return
-        self._hands.answer(action, told)
-        self._stir()
-        if isinstance(told[0], p.SessionReady):
+        self._shell.answer(action, result)
+        self._wake_loop()
+        if isinstance(result[0], p.SessionReady):
             self._renewal.start()
 
     async def _run(self, body: Body) -> None:
@@ -149,11 +149,11 @@ class Driver:
         with scope:
             settle = body.settle(await run_body(body, self._threads))
         del self._scopes[attempt]
-        self._hands.end(body, settle, cancelled=scope.cancel_called)
-        self._stir()
+        self._shell.end(body, settle, cancelled=scope.cancel_called)
+        self._wake_loop()
 
     def _cancel(self, attempt: Attempt) -> None:
-        if self._hands.cancel(attempt):
+        if self._shell.cancel(attempt):
             self._scopes[attempt].cancel()
 
     def _finish(self) -> None:
@@ -202,7 +202,7 @@ class Driver:
             raise errors[0]
         return results[0] if results else None
 
-    def _stir(self) -> None:
+    def _wake_loop(self) -> None:
         if self._woken is not None:
             self._woken.set()
 
@@ -212,5 +212,5 @@ class Driver:
     def _doubt(self, runs: frozenset[str]) -> None:
         # Most runs that end are none of this worker's, and cost its loop nothing.
         if any(attempt.run in runs for attempt in tuple(self._scopes)):
-            self._core.bodies.news.tell(runs)
+            self._core.bodies.run_notifier.notify(runs)
             self.post_from_thread(p.RunsEnded(runs))

@@ -20,7 +20,7 @@ from holdfast.kernel.commands import Attempt, JobSettle
 from holdfast.ports.events import EventSink
 from holdfast.ports.records import JobKind
 
-Told: TypeAlias = tuple[p.Input | None, Sequence[Body]]
+CallResult: TypeAlias = tuple[p.Input | None, Sequence[Body]]
 """What a call tells the machine, if anything, and the bodies that it has made ready."""
 
 _NO_BODIES: Final[Sequence[Body]] = ()
@@ -30,7 +30,7 @@ WAKE_POLLS: Final = 1.8
 """After so many poll intervals a claim looks for sleepers, too: a little sooner than idle claims follow each other."""
 
 
-class Hands:
+class WorkerShell:
     """A machine with its calls, and the bodies that wait, run, or have ended and are not settled."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Hands:
         self._ended: dict[tuple[str, int], Body] = {}
 
     @property
-    def has_news(self) -> bool:
+    def has_inputs(self) -> bool:
         """Whether the machine is to be told something."""
         return bool(self._inputs)
 
@@ -71,7 +71,7 @@ class Hands:
         if attempt.kind is JobKind.WORKFLOW:
             body = attrs.evolve(body, parts=self._parts_of(body))
         self.calls.counts.started += 1
-        self.calls.said[attempt] = body.runtime
+        self.calls.runtimes[attempt] = body.runtime
         return body
 
     def _parts_of(self, body: Body) -> Parts:
@@ -88,7 +88,7 @@ class Hands:
 
     def end(self, body: Body, settle: JobSettle | None, *, cancelled: bool) -> None:
         """Take in that a body has ended; `settle` is None if it was given up."""
-        del self.calls.said[body.attempt]
+        del self.calls.runtimes[body.attempt]
         if settle is not None and not cancelled:
             self._ended[_key(settle)] = body
         self.post(p.Ended(body.attempt, settle))
@@ -96,13 +96,13 @@ class Hands:
     def cancel(self, attempt: Attempt) -> bool:
         """Tell the body of an attempt to stop; return whether it runs still."""
         self._ended.pop(_key(attempt), None)
-        runtime = self.calls.said.get(attempt)
+        runtime = self.calls.runtimes.get(attempt)
         if runtime is None:
             return False
         runtime.cancel()
         return True
 
-    def call(self, action: p.Action) -> Callable[[], Told] | None:
+    def call(self, action: p.Action) -> Callable[[], CallResult] | None:
         """Return the call of the store that an action is, to be made in whatever thread; None if it is none."""
         calls = self.calls
         match action:
@@ -125,16 +125,16 @@ class Hands:
                 return lambda: (calls.look(action), _NO_BODIES)
             case p.Flush():
                 return lambda: (calls.flush(action), _NO_BODIES)
-            case p.TellEnds():
-                return lambda: (calls.tell_ends(action), _NO_BODIES)
+            case p.DeliverEnds():
+                return lambda: (calls.deliver_ends(action), _NO_BODIES)
             case p.Release(attempts):
                 return lambda: _released(calls, attempts)
             case p.Start() | p.Cancel() | p.Finish():
                 return None
 
-    def answer(self, action: p.Action, told: Told) -> None:
+    def answer(self, action: p.Action, result: CallResult) -> None:
         """Take in what a call told."""
-        happened, bodies = told
+        happened, bodies = result
         self._ready.update((body.attempt, body) for body in bodies)
         if isinstance(action, p.Settle) and isinstance(happened, p.Settled):
             for settle in action.settles:
@@ -153,11 +153,11 @@ class Hands:
         """
         actions = self.step(now)
         settles, attempts = self.machine.leave()
-        given_back = (action.attempts for action in actions if isinstance(action, p.Release))
-        return settles, (*attempts, *(attempt for some in given_back for attempt in some))
+        released = (action.attempts for action in actions if isinstance(action, p.Release))
+        return settles, (*attempts, *(attempt for some in released for attempt in some))
 
 
-def _released(calls: StoreCalls, attempts: Sequence[Attempt]) -> Told:
+def _released(calls: StoreCalls, attempts: Sequence[Attempt]) -> CallResult:
     calls.release(attempts)
     return None, _NO_BODIES
 

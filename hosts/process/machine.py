@@ -27,16 +27,17 @@ from holdfast.hosts.process.protocol import (
     Cancel,
     Claim,
     Claimed,
+    DeliverEnds,
     Drain,
     Ended,
-    EndsTold,
+    EndsDelivered,
+    EventsFound,
     Finish,
     Flush,
     Heartbeat,
     HeartbeatAnswered,
     Input,
     Look,
-    NewsFound,
     OpenSession,
     Release,
     RunsEnded,
@@ -49,12 +50,11 @@ from holdfast.hosts.process.protocol import (
     Stop,
     Sweep,
     SweepDone,
-    TellEnds,
     WakeDue,
     WokeDue,
     Woken,
 )
-from holdfast.hosts.process.room import Room
+from holdfast.hosts.process.room import Capacity
 from holdfast.hosts.process.settings import Settings
 from holdfast.kernel.commands import Attempt, JobAdmit, JobSettle, RunClaimPending
 
@@ -95,7 +95,7 @@ class WorkerMachine:
         """How many results came from bodies that were cancelled, and were dropped."""
         self._session = False
         self._opening = False
-        self._room = Room(settings)
+        self._capacity = Capacity(settings)
         self._running = RunningAttempts(settings.heartbeat_interval)
         self._finished: list[_Finished] = []
         self._settling: tuple[_Finished, ...] = ()
@@ -107,8 +107,8 @@ class WorkerMachine:
         self._waking = False
         self._admitting = False
         self._admits: dict[RunClaimPending | JobAdmit, None] = {}
-        self._owes = False
-        self._telling = False
+        self._has_deliveries = False
+        self._delivering = False
         self._next_claim = 0.0
         self._next_settle = 0.0
         self._next_sweep = 0.0
@@ -154,7 +154,7 @@ class WorkerMachine:
                 if not self._opening:
                     times.append(self._next_claim)
             else:
-                if not self._claiming and self._room.claimable > 0:
+                if not self._claiming and self._capacity.claimable > 0:
                     times.append(self._next_claim)
                 if not self._sweeping:
                     times.append(self._next_sweep)
@@ -187,21 +187,21 @@ class WorkerMachine:
         match happened:
             case Woken():
                 self._wanted = True
-                self._outgoing.heard(now)
-            case Claimed(attempts, asked, admits):
+                self._outgoing.look_soon(now)
+            case Claimed(attempts, requested, admits):
                 self._admits.update(dict.fromkeys(admits))
-                self._claimed(now, attempts, asked, actions)
+                self._claimed(now, attempts, requested, actions)
             case Ended(attempt, settle):
                 self._ended(attempt, settle)
             case Settled():
                 self._settled(now, happened, actions)
-                self._outgoing.heard(now)
+                self._outgoing.look_soon(now)
             case HeartbeatAnswered(lost):
                 self._running.answered()
                 actions += self._running.cancel(lost)
             case RunsEnded(runs):
                 self._running.doubt(now, runs)
-                self._outgoing.heard(now)
+                self._outgoing.look_soon(now)
             case SweepDone(more, wakes_in):
                 self._sweeping = False
                 self._wake_in(now, wakes_in)
@@ -217,12 +217,12 @@ class WorkerMachine:
                 self._admitting = False
                 self._wake_in(now, wakes_in)
                 self._wanted = self._wanted or opened
-            case NewsFound(sinks):
+            case EventsFound(sinks):
                 actions += self._outgoing.found(now, sinks)
             case SinkFlushed(sink, more):
                 self._outgoing.flushed(now, sink, more=more)
-            case EndsTold():
-                self._telling, self._wanted = False, True
+            case EndsDelivered():
+                self._delivering, self._wanted = False, True
             case SessionReady():
                 self._session, self._opening, self._failures = True, False, 0
                 self._wanted = True
@@ -241,11 +241,13 @@ class WorkerMachine:
                 self.phase = Phase.STOPPED
                 actions.append(Finish())
 
-    def _claimed(self, now: float, attempts: tuple[Attempt, ...], asked: int, actions: list[Action]) -> None:
+    def _claimed(
+        self, now: float, attempts: tuple[Attempt, ...], requested: int, actions: list[Action]
+    ) -> None:
         self._claiming = False
         self._failures = 0
-        self._backlog = len(attempts) >= asked
-        self._room.claimed(attempts)
+        self._backlog = len(attempts) >= requested
+        self._capacity.claimed(attempts)
         wait = (
             self._settings.claim_again_after if self._backlog else IDLE_POLLS * self._settings.poll_interval
         )
@@ -265,7 +267,7 @@ class WorkerMachine:
 
     def _start(self, now: float, attempt: Attempt, turn: Turn, actions: list[Action]) -> None:
         self._running.start(now, attempt, turn)
-        self._room.enter(attempt)
+        self._capacity.enter(attempt)
         actions.append(Start(attempt))
 
     def _ended(self, attempt: Attempt, settle: JobSettle | None) -> None:
@@ -276,18 +278,18 @@ class WorkerMachine:
             self._finished.append(_Finished(settle, attempt, ended.turn))
         else:
             self.late += settle is not None
-            self._make_room(attempt)
+            self._free_capacity(attempt)
 
-    def _make_room(self, attempt: Attempt) -> None:
-        self._wanted = self._room.leave(attempt) or self._wanted
+    def _free_capacity(self, attempt: Attempt) -> None:
+        self._wanted = self._capacity.leave(attempt) or self._wanted
 
     def _settled(self, now: float, happened: Settled, actions: list[Action]) -> None:
         settled, self._settling = self._settling, ()
         self._failures = 0
         self._wanted = self._wanted or happened.opened
-        self._owes = self._owes or happened.owes
+        self._has_deliveries = self._has_deliveries or happened.has_deliveries
         for done in settled:
-            self._make_room(done.attempt)
+            self._free_capacity(done.attempt)
         self._admits.update(dict.fromkeys(happened.admits))
         self._wake_in(now, happened.retries_in)
         taken = [
@@ -320,7 +322,7 @@ class WorkerMachine:
             case OpenSession():
                 self._opening, self._next_claim = False, later
             case Heartbeat():
-                self._running.ask_again(later)
+                self._running.retry_heartbeat(later)
             case Sweep():
                 self._sweeping, self._next_sweep = False, later
             case WakeDue():
@@ -330,8 +332,8 @@ class WorkerMachine:
                 self._admitting = False
             case Look() | Flush():
                 self._outgoing.failed(action, later)
-            case TellEnds():
-                self._telling = False  # the next sweep does it
+            case DeliverEnds():
+                self._delivering = False  # the next sweep does it
             case Start() | Cancel() | Release() | Finish():
                 pass
 
@@ -362,7 +364,7 @@ class WorkerMachine:
             self._admits.clear()
 
     def _work(self, now: float, actions: list[Action]) -> None:
-        actions += self._running.ask(now)
+        actions += self._running.heartbeat(now)
         actions += self._outgoing.look(now)
         if not self._session:
             if not self._opening and now >= self._next_claim:
@@ -371,30 +373,30 @@ class WorkerMachine:
             return
         if self._should_claim(now):
             self._claiming, self._wanted = True, False
-            actions.append(self._room.claim())
+            actions.append(self._capacity.claim())
         if self._wakes and not self._waking and now >= max(self._wakes[0], self._next_wake):
             while self._wakes and self._wakes[0] <= now:
                 heappop(self._wakes)
             # Retries that are due within a moment of each other are woken together.
             self._waking, self._next_wake = True, now + WAKE_APART
             actions.append(WakeDue())
-        if self._owes and not self._telling:
-            self._owes, self._telling = False, True
-            actions.append(TellEnds())
+        if self._has_deliveries and not self._delivering:
+            self._has_deliveries, self._delivering = False, True
+            actions.append(DeliverEnds())
         if not self._sweeping and now >= self._next_sweep:
             self._sweeping = True
             actions.append(Sweep())
 
     def _should_claim(self, now: float) -> bool:
-        if self._claiming or self._room.claimable <= 0:
+        if self._claiming or self._capacity.claimable <= 0:
             return False
         if self._backlog:
-            return self._room.free >= (self._settings.concurrency + 1) // 2 or now >= self._next_claim
+            return self._capacity.free >= (self._settings.concurrency + 1) // 2 or now >= self._next_claim
         return self._wanted or now >= self._next_claim
 
     def _wind_down(self, now: float, actions: list[Action]) -> None:
         if self.phase is Phase.DRAINING:
-            actions += self._running.ask(now)
+            actions += self._running.heartbeat(now)
             assert self._drain_until is not None
             if now >= self._drain_until:
                 self.phase = Phase.STOPPING

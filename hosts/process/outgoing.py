@@ -26,19 +26,19 @@ class Outgoing:
         self._last_from = -LOOKS_APART
         self._last_until: float | None = None
 
-    def heard(self, now: float) -> None:
+    def look_soon(self, now: float) -> None:
         """Look soon: something may have happened to a run."""
         self._next = min(self._next, max(now, self._looked_at + LOOKS_APART))
 
     def found(self, now: float, sinks: Iterable[str]) -> list[Action]:
         """Take in which sinks have news; return what to do."""
         self._looking = False
-        with_news = [sink for sink in sinks if sink not in self._flushing]
-        self._flushing.update(with_news)
-        self._next = now + self._poll_interval * (1.0 if with_news else IDLE_POLLS)
+        with_events = [sink for sink in sinks if sink not in self._flushing]
+        self._flushing.update(with_events)
+        self._next = now + self._poll_interval * (1.0 if with_events else IDLE_POLLS)
         if self._looked_at < self._last_from:
             self._next = now  # what was stored last may have come after that look
-        return [Flush(sink) for sink in with_news]
+        return [Flush(sink) for sink in with_events]
 
     def flushed(self, now: float, sink: str, *, more: bool) -> None:
         """Take in that a round is over."""

@@ -20,7 +20,7 @@ class Claimed:
     """A claim came back with these attempts; it had asked for `asked`. `admits` as in Settled."""
 
     attempts: tuple[Attempt, ...]
-    asked: int
+    requested: int
     admits: tuple[RunClaimPending | JobAdmit, ...] = ()
 
 
@@ -46,7 +46,7 @@ class Settled:
     retries_in: tuple[float, ...] = ()
     taken: tuple[Attempt | None, ...] = ()
     admits: tuple[RunClaimPending | JobAdmit, ...] = ()
-    owes: bool = False
+    has_deliveries: bool = False
 
 
 @frozen
@@ -91,7 +91,7 @@ class Admitted:
 
 
 @frozen
-class NewsFound:
+class EventsFound:
     """These sinks have events to get."""
 
     sinks: tuple[str, ...]
@@ -106,7 +106,7 @@ class SinkFlushed:
 
 
 @frozen
-class EndsTold:
+class EndsDelivered:
     """Runs were told of the ends of others, as far as they could be."""
 
 
@@ -149,9 +149,9 @@ Input: TypeAlias = (
     | SweepDone
     | WokeDue
     | Admitted
-    | NewsFound
+    | EventsFound
     | SinkFlushed
-    | EndsTold
+    | EndsDelivered
     | CallFailed
     | SessionLost
     | SessionReady
@@ -236,7 +236,7 @@ class Flush:
 
 
 @frozen
-class TellEnds:
+class DeliverEnds:
     """Tell runs of the ends of others that they wait for, or are children of; then say EndsTold."""
 
 
@@ -262,7 +262,7 @@ Action: TypeAlias = (
     | Sweep
     | WakeDue
     | Admit
-    | TellEnds
+    | DeliverEnds
     | Look
     | Flush
     | Release

@@ -44,7 +44,7 @@ class Renewal:
         self._loop_thread = threading.get_ident()
         self._turned = threading.Event()
         self._turned.set()
-        self._asked_at = 0.0
+        self._checked_at = 0.0
         self._has_warned = False
         self.blocked = 0
 
@@ -120,10 +120,10 @@ class Renewal:
         now = time.monotonic()
         if self._turned.is_set():
             self._turned.clear()
-            self._asked_at, self._has_warned = now, False
+            self._checked_at, self._has_warned = now, False
             self.in_loop(self._turned.set)
             return
-        if self._has_warned or now - self._asked_at < BLOCKED_AFTER:
+        if self._has_warned or now - self._checked_at < BLOCKED_AFTER:
             return
         self._has_warned = True
         self.blocked += 1

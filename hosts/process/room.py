@@ -9,14 +9,14 @@ from holdfast.kernel.commands import Attempt, passed_over_beside
 from holdfast.ports.persistence import Lane
 
 
-class Room:
+class Capacity:
     """What is in a worker: attempts take up room from their start until how they ended is stored, or thrown away."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._inside: dict[tuple[str, int], Attempt] = {}
         self._busy_in: Counter[str] = Counter()
-        self._asked: tuple[Lane, ...] = ()
+        self._requested: tuple[Lane, ...] = ()
         self._filled: frozenset[str] = frozenset()
 
     @property
@@ -33,14 +33,14 @@ class Room:
 
     def claim(self) -> Claim:
         """Return a claim of what there is room for, and that may run beside what is here."""
-        self._asked = self._lanes()
+        self._requested = self._lanes()
         # What has ended and is not settled would still be lost with this worker: it counts as what runs.
-        return Claim(self._asked, self.claimable, passed_over_beside(self._inside.values()))
+        return Claim(self._requested, self.claimable, passed_over_beside(self._inside.values()))
 
     def claimed(self, attempts: Iterable[Attempt]) -> None:
         """Note in which queues the claim found all that it asked for: there may be more."""
         found = Counter(attempt.queue for attempt in attempts)
-        self._filled = frozenset(lane.queue for lane in self._asked if found[lane.queue] >= lane.limit)
+        self._filled = frozenset(lane.queue for lane in self._requested if found[lane.queue] >= lane.limit)
 
     def enter(self, attempt: Attempt) -> None:
         """Take up room for an attempt."""

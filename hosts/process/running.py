@@ -60,10 +60,10 @@ async def _in_time(body: Body, threads: CapacityLimiter) -> Outcome:
 
 async def _completed(body: Body, value: object) -> Outcome:
     """Return the outcome of a body that gave this. What is large is stored in a thread."""
-    given = body.given(value)
-    if len(given.text) <= INLINE_MAX:
-        return body.stored(given)
-    return await result_in_thread(lambda: body.stored(given))
+    result = body.encoded_result(value)
+    if len(result.text) <= INLINE_MAX:
+        return body.stored(result)
+    return await result_in_thread(lambda: body.stored(result))
 
 
 async def _call(body: Body, threads: CapacityLimiter) -> object:

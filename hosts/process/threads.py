@@ -120,7 +120,7 @@ def begin_in_thread(call: Callable[[], None]) -> anyio.Event:
 def start_in_thread(call: Callable[[], None]) -> None:
     """Start a call that never raises in a thread. Also from where no task runs, such as a callback of the loop."""
     context = context_of_no_loop()
-    (starts.get() or _hand_over)(lambda: context.run(call))
+    (starts.get() or _start_pooled)(lambda: context.run(call))
 
 
 def context_of_no_loop() -> contextvars.Context:
@@ -132,7 +132,7 @@ def context_of_no_loop() -> contextvars.Context:
     return context
 
 
-def _hand_over(call: Callable[[], None]) -> None:
+def _start_pooled(call: Callable[[], None]) -> None:
     with _idle.lock:
         if _idle.threads:
             _idle.threads.pop().calls.put(call)

@@ -248,7 +248,7 @@ class Worker:
             store_errors=counts.store_errors,
             commits=counts.commits,
             events=counts.events,
-            parked=counts.parked,
+            parked=counts.dead_lettered,
         )
 
     def _serve_in_thread(self) -> None:

@@ -128,12 +128,12 @@ class AttemptExecutor:
                     log_settled(by_job[one.job], one, answer)
             self._core.follow_up(*answers)
 
-        self._give_back(unknown, kernel, UNKNOWN_CODE_DELAY)
+        self._release(unknown, kernel, UNKNOWN_CODE_DELAY)
         for attempt in unknown:
             became[attempt.job] = _UNKNOWN_CODE
-        self._give_back([body.attempt for body in late], kernel)
+        self._release([body.attempt for body in late], kernel)
         for body in late:
-            became[body.attempt.job] = _GIVEN_BACK
+            became[body.attempt.job] = _RELEASED
         blocked = [one for one in attempts if one.job not in by_job and one not in unknown]
         became.update((one.job, _BLOCKED) for one in blocked)
         timely = [body for body in bodies if body not in late]
@@ -147,7 +147,7 @@ class AttemptExecutor:
     def execute_many(self, attempts: Sequence[Attempt], kernel: Kernel) -> list[str]:
         """Run attempts at once and settle them together; return what became of each."""
         bodies, unknown = prepare(self._core, attempts)
-        self._give_back(unknown, kernel, UNKNOWN_CODE_DELAY)
+        self._release(unknown, kernel, UNKNOWN_CODE_DELAY)
         by_job = {body.attempt.job: body for body in bodies}
         settles = self._loop.run(lambda: self._run_all(bodies)) if bodies else []
         statuses = ["ignored"] * (len(attempts) - len(bodies)) + ["fenced"] * (len(bodies) - len(settles))
@@ -165,7 +165,7 @@ class AttemptExecutor:
             statuses.append("fenced" if answer.status == "fenced" else "failed" if failed else "completed")
         return statuses
 
-    def _give_back(self, attempts: Sequence[Attempt], kernel: Kernel, delay: Micros = 0) -> None:
+    def _release(self, attempts: Sequence[Attempt], kernel: Kernel, delay: Micros = 0) -> None:
         if not attempts:
             return
         released = kernel.dispatch_many(
@@ -222,15 +222,17 @@ class AttemptExecutor:
         while True:
             await anyio.sleep(self._heartbeat_interval or HEARTBEAT_INTERVAL)
             held = tuple(
-                HeldAttempt(job=job, epoch=bodies[job].attempt.epoch, outputs=bodies[job].runtime.take_said())
+                HeldAttempt(
+                    job=job, epoch=bodies[job].attempt.epoch, outputs=bodies[job].runtime.take_outputs()
+                )
                 for job in list(scopes)
             )
             command = JobHeartbeat(namespace=self._core.namespace, attempts=held)
             try:
                 answer = await result_in_thread(partial(self._core.kernel.dispatch, command))
             except HoldfastError:
-                for asked in held:
-                    bodies[asked.job].runtime.put_back(asked.outputs)
+                for held_attempt in held:
+                    bodies[held_attempt.job].runtime.put_back(held_attempt.outputs)
                 continue
             for job in answer.lost:
                 bodies[job].runtime.cancel()
@@ -250,5 +252,5 @@ _UNKNOWN_CODE: Final = JobExecuted(
     status="ignored", reason="unknown_code", acknowledge=False, retry_after=UNKNOWN_CODE_DELAY
 )
 _BLOCKED: Final = ignored(BLOCKED_CLAIM)
-_GIVEN_BACK: Final = JobExecuted(status="ignored", reason="stale")
+_RELEASED: Final = JobExecuted(status="ignored", reason="stale")
 """A message of its own says that it can be had again."""

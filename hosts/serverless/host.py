@@ -253,7 +253,7 @@ class ServerlessHost:
         """
         self._core.connect()
         reminded = self._reminders.send()  # first, for what is woken now has a message of its own
-        self._maintenance.mend()
+        self._maintenance.resume_blocked()
         tick = self._maintenance.tick()
         while tick.more and keep_on():
             following = self._maintenance.tick()

@@ -8,7 +8,7 @@ from typing_extensions import TypeForm, TypeVar, override
 
 from holdfast.kernel.authoring.options import check_name
 from holdfast.kernel.authoring.signals import Signal
-from holdfast.kernel.functions.asked import CloseAsked
+from holdfast.kernel.functions.asked import CloseRequest
 from holdfast.kernel.functions.frames import call_site
 from holdfast.kernel.functions.inboxes import Message
 from holdfast.kernel.functions.loop import loop_for
@@ -68,9 +68,9 @@ class Inbox(Generic[Out]):
             raise UnreadMessagesError(self.name)
         if inboxes.is_closed(self.name):
             return
-        asked = CloseAsked(call=loop.next_call(), channel=self.name, site=call_site())
-        inboxes.closed_by(self.name, asked.call)
-        await loop.ask(asked)  # once it is asked for it is done, whoever is cancelled
+        request = CloseRequest(call=loop.next_call(), channel=self.name, site=call_site())
+        inboxes.closed_by(self.name, request.call)
+        await loop.submit(request)  # once it is asked for it is done, whoever is cancelled
 
     def decoded(self, text: str) -> Out:
         """Return the message of this JSON text. InvalidValueError."""

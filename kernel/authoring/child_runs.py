@@ -7,7 +7,7 @@ from typing_extensions import TypeVar
 
 from holdfast.kernel.authoring.options import StartOptions, check_options
 from holdfast.kernel.authoring.signals import Signal
-from holdfast.kernel.functions.asked import ChildAsked, ChildEnded, TellAsked
+from holdfast.kernel.functions.asked import ChildEnded, ChildRequest, NotifyRequest
 from holdfast.kernel.functions.frames import call_site
 from holdfast.kernel.functions.loop import FunctionLoop, loop_for
 from holdfast.kernel.functions.raising import error_if_known
@@ -60,7 +60,7 @@ class ChildRun(Generic[Out]):
             InvalidArgumentError: It is no signal.
         """
         check("signal", an("a message with its channel, as channel(message) gives it", Signal), signal=signal)
-        await self._tell(signal.channel, signal.text, checked=signal.checked)
+        await self._notify(signal.channel, signal.text, checked=signal.checked)
 
     async def cancel(self, *, reason: str = "") -> None:
         """Cancel it, unless it has ended, and go on: `result` then raises RunCancelledError, once it has cleaned up.
@@ -68,14 +68,14 @@ class ChildRun(Generic[Out]):
         `reason` is for people. InvalidArgumentError if it is no string.
         """
         check("cancel", TEXT, reason=reason)
-        await self._tell(None, reason)
+        await self._notify(None, reason)
 
-    async def _tell(self, channel: str | None, text: str, *, checked: bool = False) -> None:
+    async def _notify(self, channel: str | None, text: str, *, checked: bool = False) -> None:
         loop = self._loop
-        asked = TellAsked(
+        request = NotifyRequest(
             call=loop.next_call(), run=self.id, channel=channel, text=text, site=call_site(), checked=checked
         )
-        await loop.ask(asked)  # once it is asked for it is done, whoever is cancelled
+        await loop.submit(request)  # once it is asked for it is done, whoever is cancelled
 
 
 async def start_child(
@@ -106,7 +106,7 @@ def started(
         check_options({"id": id}, StartOptions, "start_child")
     check("start_child", _PARENT_END, parent_end=parent_end)
     definition = call.definition
-    asked = ChildAsked(
+    request = ChildRequest(
         call=loop.next_call(),
         workflow=definition.name,
         version=definition.version,
@@ -115,12 +115,12 @@ def started(
         parent_end=parent_end,
         site=call_site(),
     )
-    return loop.made(asked, _started(loop, asked, definition.output_type))
+    return loop.made(request, _started(loop, request, definition.output_type))
 
 
-async def _started(loop: FunctionLoop, asked: ChildAsked, output: object) -> ChildRun[Any]:
+async def _started(loop: FunctionLoop, request: ChildRequest, output: object) -> ChildRun[Any]:
     # Once it is asked for it is started, whoever is cancelled: nobody could tell whether it is there.
-    run = cast("str", await loop.ask(asked))
+    run = cast("str", await loop.submit(request))
 
     def check(ended: ChildEnded, row: int) -> None:
         """Have the function halted if what the run gave can't be read, whenever it would ask for it."""
@@ -128,9 +128,9 @@ async def _started(loop: FunctionLoop, asked: ChildAsked, output: object) -> Chi
             try:
                 decode(ended.output, output)
             except Exception as error:  # noqa: BLE001  # a class of the user's may raise anything
-                loop.halt(f"what the run {run!r} of {asked.workflow!r} gave", row, error)
+                loop.halt(f"what the run {run!r} of {request.workflow!r} gave", row, error)
 
-    loop.children.begin(run, check, is_bound=asked.parent_end != ClosePolicy.ABANDON)
+    loop.children.begin(run, check, is_bound=request.parent_end != ClosePolicy.ABANDON)
     if loop.fault is not None:
         await loop.never()
     return ChildRun(loop, run, output)

@@ -86,8 +86,8 @@ class StageDecorator:
             InvalidArgumentError: There is no such option.
         """
         check_options(options, BodyOptions, "stage")
-        said = {**self._options, **options}
-        return StageDecorator(said) if fn is None else _make_stage(fn, said)
+        all_options = {**self._options, **options}
+        return StageDecorator(all_options) if fn is None else _make_stage(fn, all_options)
 
     @overload
     def external(
@@ -191,8 +191,8 @@ def _make_stage(fn: object, options: Mapping[str, object]) -> Stage[Any, object]
     if not inspect.isroutine(fn):
         raise DefinitionError(f"a stage is made of a function, not of {fn!r}")
     body = cast("Callable[..., object]", fn)
-    said = dict(options)
-    name = said.pop("name", body.__name__)
+    remaining = dict(options)
+    name = remaining.pop("name", body.__name__)
     check_name(name, f"the name of the stage {body.__qualname__}")
     shape = read_shape(body, cast("str", name))
     if origin_of(shape.output_type) is Suspended:
@@ -206,22 +206,22 @@ def _make_stage(fn: object, options: Mapping[str, object]) -> Stage[Any, object]
         output_type=shape.output_type,
         body=body,
         shape=shape,
-        **cast("Any", said),
+        **cast("Any", remaining),
     )
 
 
 def _make_external(body: Callable[..., object], options: Mapping[str, object]) -> Stage[Any, object]:
-    said = dict(options)
-    name = cast("str", said.pop("name", body.__name__))
+    remaining = dict(options)
+    name = cast("str", remaining.pop("name", body.__name__))
     check_name(name, f"the name of the stage {body.__qualname__}")
     states: list[object] = []
 
-    def gives(form: object) -> object:
+    def unwrap_output(form: object) -> object:
         state, result = suspended_types(form, name)
         states.append(state)
         return result
 
-    shape = read_shape(body, name, gives=gives)
+    shape = read_shape(body, name, unwrap_output=unwrap_output)
     return ExternalStage[Any, object, Any, Any](
         name=name,
         input_type=shape.input_type,
@@ -229,13 +229,13 @@ def _make_external(body: Callable[..., object], options: Mapping[str, object]) -
         body=body,
         shape=shape,
         state_type=states[0],
-        **cast("Any", said),
+        **cast("Any", remaining),
     )
 
 
 def _child(workflow: Definition[object], options: dict[str, object]) -> Stage[Any, object]:
-    if told := sorted(THEIR_OWN & options.keys()):
+    if misplaced := sorted(THEIR_OWN & options.keys()):
         raise DefinitionError(
-            f"stage({workflow.name}): a pipeline has no {told[0]} as a stage; its own stages can have one"
+            f"stage({workflow.name}): a pipeline has no {misplaced[0]} as a stage; its own stages can have one"
         )
     return child_stage(workflow, cast("dict[str, Any]", options))

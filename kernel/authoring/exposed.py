@@ -23,7 +23,7 @@ from holdfast.ports.errors import DefinitionError, InvalidArgumentError
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
-Gives = TypeVar("Gives")
+Result = TypeVar("Result")
 Out = TypeVar("Out", covariant=True)
 
 # Not Awaitable: see `holdfast.kernel.authoring.decorators`.
@@ -95,14 +95,14 @@ class Query(Generic[S, P, Out]):
 
     def answer(self, state: S, arguments: str) -> str:
         """Return the JSON text of what an object says. InvalidValueError, or what the method raises."""
-        given = self._form.decode(arguments)
-        return encode(cast("Any", self._method)(state, *given.args, **given.kwargs), self._form.output)
+        bound = self._form.decode(arguments)
+        return encode(cast("Any", self._method)(state, *bound.args, **bound.kwargs), self._form.output)
 
 
-class Update(Generic[S, P, Gives, Out]):
+class Update(Generic[S, P, Result, Out]):
     """A method that changes an object. On its class it is what to ask a run for; on an object it is just the method."""
 
-    def __init__(self, method: Callable[Concatenate[S, P], Gives], form: CallForm) -> None:
+    def __init__(self, method: Callable[Concatenate[S, P], Result], form: CallForm) -> None:
         self._method = method
         self._form = form
         self.named = method.__qualname__
@@ -124,9 +124,9 @@ class Update(Generic[S, P, Gives, Out]):
         )
 
     @overload
-    def __get__(self, instance: None, owner: type[S], /) -> "Update[S, P, Gives, Out]": ...
+    def __get__(self, instance: None, owner: type[S], /) -> "Update[S, P, Result, Out]": ...
     @overload
-    def __get__(self, instance: S, owner: type[S], /) -> Callable[P, Gives]: ...
+    def __get__(self, instance: S, owner: type[S], /) -> Callable[P, Result]: ...
     def __get__(self, instance: S | None, owner: type[S], /) -> object:
         return self if instance is None else MethodType(self._method, instance)
 
@@ -158,18 +158,18 @@ class Update(Generic[S, P, Gives, Out]):
     def check(self, state: S, arguments: str) -> None:
         """Ask the validator. RejectedError if it says no, or the arguments are not of their types."""
         try:
-            given = self._form.decode(arguments)
+            bound = self._form.decode(arguments)
         except Exception as error:
             raise UnreadableError(error) from error
         try:
             if self._check is not None:
-                self._refuse_awaitable(self._check(state, *given.args, **given.kwargs))
+                self._refuse_awaitable(self._check(state, *bound.args, **bound.kwargs))
         except Exception as error:
             raise RejectedError(error) from error
 
-    def _refuse_awaitable(self, said: object) -> None:
-        if inspect.isawaitable(said):
-            close = getattr(said, "close", None)
+    def _refuse_awaitable(self, result: object) -> None:
+        if inspect.isawaitable(result):
+            close = getattr(result, "close", None)
             if close is not None:
                 close()
             raise TypeError(
@@ -183,9 +183,9 @@ class Update(Generic[S, P, Gives, Out]):
     async def carry_out(self, state: S, arguments: str) -> str:
         """Change an object, and return the JSON text of the reply. RejectedError, or what the method raises."""
         self.check(state, arguments)
-        given = self._form.decode(arguments)
-        gave = cast("Any", self._method)(state, *given.args, **given.kwargs)
-        return encode(await gave if inspect.isawaitable(gave) else gave, self._form.output)
+        bound = self._form.decode(arguments)
+        result = cast("Any", self._method)(state, *bound.args, **bound.kwargs)
+        return encode(await result if inspect.isawaitable(result) else result, self._form.output)
 
 
 def query(method: Callable[Concatenate[S, P], R], /) -> Query[S, P, R]:

@@ -141,8 +141,8 @@ class ExternalStage(ConfigurableStage[In, Out, Config], Generic[In, Out, Config,
         Raises:
             DefinitionError: The function does not take the state, or gives something else.
         """
-        told = {"retry": retry, "timeout": timeout}
-        _check_told(told, "check")
+        options = {"retry": retry, "timeout": timeout}
+        _check_body_options(options, "check")
         stage = attrs.evolve(self, check_retry=retry, check_timeout=kept_length(timeout))
         return CheckDecorator(stage) if fn is None else with_check(stage, fn)
 
@@ -171,7 +171,7 @@ class ExternalStage(ConfigurableStage[In, Out, Config], Generic[In, Out, Config,
         Raises:
             DefinitionError: The function does not take the state, or gives something.
         """
-        _check_told({"retry": retry, "timeout": timeout}, "cancel")
+        _check_body_options({"retry": retry, "timeout": timeout}, "cancel")
         stage = attrs.evolve(self, cancel_retry=retry, cancel_timeout=kept_length(timeout))
         return CancelDecorator(stage) if fn is None else with_cancel(stage, fn)
 
@@ -226,8 +226,8 @@ class _Options:
     __optional_keys__ = frozenset({"retry", "timeout"})
 
 
-def _check_told(told: Mapping[str, object], what: str) -> None:
-    check_options({name: value for name, value in told.items() if value is not None}, _Options, what)
+def _check_body_options(options: Mapping[str, object], what: str) -> None:
+    check_options({name: value for name, value in options.items() if value is not None}, _Options, what)
 
 
 def _arguments(shape: Shape | None, state: object, context: StageContext[Any] | None) -> tuple[object, ...]:
@@ -251,13 +251,13 @@ def with_cancel(stage: ExternalStage[Any, Any, Any, Any], fn: object) -> Externa
 
 
 def _of_state(
-    stage: ExternalStage[Any, Any, Any, Any], fn: object, where: str, gives: Callable[[Form], Form]
+    stage: ExternalStage[Any, Any, Any, Any], fn: object, where: str, unwrap_output: Callable[[Form], Form]
 ) -> tuple[Callable[..., object], Shape]:
     """Return a function that is given the state, with its shape. DefinitionError."""
     if not callable(fn):
         raise DefinitionError(f"{where} is made of a function, not of {fn!r}")
     body: Callable[..., object] = fn
-    shape = read_shape(body, stage.name, gives=gives)
+    shape = read_shape(body, stage.name, unwrap_output=unwrap_output)
     if shape.values > 1 or not fits(stage.state_type, shape.input_type):
         raise DefinitionError(
             f"{where} takes {show(shape.input_type)}, but the stage is suspended with {show(stage.state_type)}"

@@ -166,7 +166,7 @@ class Workflow(Definition[Out], Generic[P, Out]):
     def machine(self, text: str, *, began_at: Micros, seed: str) -> FunctionMachine:
         """Return what drives one run of it, which has got the arguments of this JSON text. UnreadableValueError."""
         try:
-            args, kwargs = self._form.given(text)
+            args, kwargs = self._form.arguments_from(text)
         except InvalidValueError as error:
             raise UnreadableValueError("what the run was given", _INPUT_ROW, error.problems) from error
         call = partial(self._function, *args, **kwargs)

@@ -48,7 +48,7 @@ def _attempts(_: object, __: object, value: object) -> None:
         )
 
 
-def _as_given(value: Duration) -> timedelta:
+def _as_timedelta(value: Duration) -> timedelta:
     """Return a length of time as a timedelta; what is none as it is, for a validator to tell of."""
     length = length_of(value)
     return cast("timedelta", value) if length is None else length
@@ -56,7 +56,7 @@ def _as_given(value: Duration) -> timedelta:
 
 def kept_length(value: Duration | None) -> timedelta | None:
     """Return an option that is a length of time, and was checked, as a timedelta; None if nothing was said."""
-    return None if value is None else _as_given(value)
+    return None if value is None else _as_timedelta(value)
 
 
 def _waiting(_: object, field: "attrs.Attribute[Any]", value: object) -> None:
@@ -121,9 +121,11 @@ class Retry:
     """
 
     attempts: int = attrs.field(default=3, validator=_attempts)
-    wait: timedelta = attrs.field(default=timedelta(seconds=1), converter=_as_given, validator=_waiting)
+    wait: timedelta = attrs.field(default=timedelta(seconds=1), converter=_as_timedelta, validator=_waiting)
     backoff: float = attrs.field(default=2.0, validator=_backoff)
-    wait_max: timedelta = attrs.field(default=timedelta(minutes=5), converter=_as_given, validator=_waiting)
+    wait_max: timedelta = attrs.field(
+        default=timedelta(minutes=5), converter=_as_timedelta, validator=_waiting
+    )
     jitter: float = attrs.field(default=0.2, validator=_jitter)
     give_up_on: tuple[type[Exception], ...] = attrs.field(default=(), validator=_give_up_on)
     by_error: Mapping[type[Exception], "Retry"] = attrs.field(
@@ -172,7 +174,7 @@ class Rate:
     """
 
     limit: int = attrs.field(validator=_rate_limit)
-    per: timedelta = attrs.field(converter=_as_given, validator=_rate_per, kw_only=True)
+    per: timedelta = attrs.field(converter=_as_timedelta, validator=_rate_per, kw_only=True)
     name: str | None = attrs.field(default=None, validator=_rate_name, kw_only=True)
     by: str | None = attrs.field(default=None, validator=_rate_by, kw_only=True)
 

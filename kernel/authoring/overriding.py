@@ -77,7 +77,7 @@ def _check_change(ours: Stage[Any, object], changed: Stage[Any, object]) -> None
 
 def _difference(ours: Stage[Any, object], changed: Stage[Any, object]) -> StageOverride:
     before, after = stage_of(plan_of(ours)), stage_of(plan_of(changed))
-    says = {
+    values = {
         "retry": changed.retry,
         "retry_rules": changed.retry,
         "timeout_us": changed.timeout,
@@ -87,8 +87,8 @@ def _difference(ours: Stage[Any, object], changed: Stage[Any, object]) -> StageO
         "queue": changed.queue,
         "priority": changed.priority,
     }
-    said = [name for name in _FIELDS if says[name] is not None]
-    differs = {name: _of(after, name) for name in said if _of(before, name) != _of(after, name)}
+    set_fields = [name for name in _FIELDS if values[name] is not None]
+    differs = {name: _of(after, name) for name in set_fields if _of(before, name) != _of(after, name)}
     return StageOverride(stage=changed.name, **differs)
 
 

@@ -71,7 +71,7 @@ def is_generator(body: Callable[..., object]) -> bool:
 
 
 def read_shape(
-    body: Callable[..., object], name: str, *, gives: Callable[[Form], Form] | None = None
+    body: Callable[..., object], name: str, *, unwrap_output: Callable[[Form], Form] | None = None
 ) -> Shape:
     """Read the shape of a body. `gives` turns what it is annotated with into what the stage gives.
 
@@ -96,7 +96,7 @@ def read_shape(
         config_type=_config_type(first) if takes_context else None,
         values=len(values),
         input_type=object if not values else values[0] if len(values) == 1 else tuple_of(values),
-        output_type=hints["return"] if gives is None else gives(hints["return"]),
+        output_type=hints["return"] if unwrap_output is None else unwrap_output(hints["return"]),
     )
     _check_storable(shape.input_type, f"{where} takes what it can't be given")
     _check_storable(shape.output_type, f"{where} gives what can't be kept")

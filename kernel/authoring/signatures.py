@@ -85,7 +85,7 @@ class CallForm:
         given = cast("dict[str, object]", decode(text, self.arguments))
         return encode(self.completed(given), self.arguments)
 
-    def given(self, text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def arguments_from(self, text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments that a text stands for, by place and by name. InvalidValueError."""
         if self._by_place is not None:
             values = cast("dict[str, Any]", decode(text, self.arguments))
@@ -108,7 +108,7 @@ def read_call_form(
     what: str,
     *,
     is_method: bool = False,
-    given: Callable[[str, Form], None] | None = None,
+    check_first: Callable[[str, Form], None] | None = None,
 ) -> CallForm:
     """Read what a function takes and gives; a method, besides the object that it is of.
 
@@ -123,9 +123,9 @@ def read_call_form(
     if is_method:
         signature = signature.replace(parameters=tuple(signature.parameters.values())[1:])
     hints = dict(hints_of(function, what, "function"))
-    if given is not None:
+    if check_first is not None:
         first = next(iter(signature.parameters), "")
-        given(first, hints.pop(first, None))
+        check_first(first, hints.pop(first, None))
         signature = signature.replace(parameters=tuple(signature.parameters.values())[1:])
     names = (*signature.parameters, "return")
     hints = {name: hint for name, hint in hints.items() if name in names}

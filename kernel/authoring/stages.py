@@ -135,8 +135,8 @@ class Stage(Node[In, Out], Generic[In, Out]):
         """Return which class in `give_up_on` or `by_error` says how to treat errors of this one; None if none does."""
         if self.retry is None:
             return None
-        said = {*self.retry.give_up_on, *self.retry.by_error}
-        return next((each for each in error.__mro__ if each in said), None)
+        listed = {*self.retry.give_up_on, *self.retry.by_error}
+        return next((each for each in error.__mro__ if each in listed), None)
 
     @override
     def __repr__(self) -> str:

@@ -14,7 +14,7 @@ T = TypeVar("T")
 D = TypeVar("D")
 
 
-class Pulse(Protocol):
+class HeartbeatSink(Protocol):
     """What hears the heartbeats of one try of a step. From any thread."""
 
     def beat(self, details: str, /) -> None:
@@ -27,7 +27,7 @@ class Pulse(Protocol):
         ...
 
 
-class _Unheard:
+class _NoHeartbeatSink:
     """Hears nothing, for nobody asks."""
 
     last: str | None = None
@@ -55,7 +55,9 @@ class StepContext:
     attempt: int
     idempotency_key: str
     deadline: datetime | None
-    _pulse: Pulse = attrs.field(default=_Unheard(), alias="pulse", eq=False, repr=False)
+    _heartbeat_sink: HeartbeatSink = attrs.field(
+        default=_NoHeartbeatSink(), alias="pulse", eq=False, repr=False
+    )
 
     def heartbeat(self, details: object = None) -> None:
         """Say that the body is alive, and what the next try is to know if this one does not end well. Never blocks.
@@ -68,7 +70,7 @@ class StepContext:
         Raises:
             UnstorableValueError: The details can't be stored, or are longer than 16 KiB.
         """
-        self._pulse.beat(details_text(details))
+        self._heartbeat_sink.beat(details_text(details))
 
     @overload
     def last_heartbeat(self, form: TypeForm[T], /) -> T | None: ...
@@ -80,7 +82,7 @@ class StepContext:
         Raises:
             UnreadableInputError: They are not of this type. If the step does not handle that, its run is blocked.
         """
-        text = self._pulse.last
+        text = self._heartbeat_sink.last
         return default if text is None else decode_recorded(text, form, "the details of the last heartbeat")
 
 

@@ -35,7 +35,7 @@ from holdfast.kernel.authoring.shapes import Shape, is_async_body
 from holdfast.kernel.authoring.signatures import CallForm, read_call_form
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.authoring.transactions import Statements, read_transaction_form
-from holdfast.kernel.functions.asked import StepAsked
+from holdfast.kernel.functions.asked import StepRequest
 from holdfast.kernel.functions.frames import call_site
 from holdfast.kernel.functions.loop import FunctionLoop, loop_for, running_loop
 from holdfast.kernel.functions.sagas import Due
@@ -84,7 +84,7 @@ class _Undo:
     takes_unknown: bool = False
 
 
-def _gives_awaitable(step: "Step[..., object]") -> bool:
+def _returns_awaitable(step: "Step[..., object]") -> bool:
     return is_async_body(step.body)
 
 
@@ -109,7 +109,7 @@ class Step(Generic[P, Out]):
     rate_limit: Rate | None = None
     _undo: _Undo = attrs.field(factory=_Undo, alias="_undo", repr=False)
     is_async: bool = attrs.field(
-        init=False, repr=False, default=attrs.Factory(_gives_awaitable, takes_self=True)
+        init=False, repr=False, default=attrs.Factory(_returns_awaitable, takes_self=True)
     )
     """Whether calling the body gives something to await."""
 
@@ -125,8 +125,8 @@ class Step(Generic[P, Out]):
         loop = running_loop()
         if loop is None:
             return self._called(*args, **kwargs)
-        asked = self._asked(loop, args, kwargs)
-        return loop.made(asked, self._recorded(loop, asked))
+        request = self._request(loop, args, kwargs)
+        return loop.made(request, self._recorded(loop, request))
 
     def compensate(
         self, undo: "Callable[Concatenate[Out, Q], Async[None]] | Callable[Concatenate[Out, Q], None]", /
@@ -166,11 +166,11 @@ class Step(Generic[P, Out]):
                 )
         return names[1:]
 
-    def _asked(
+    def _request(
         self, loop: FunctionLoop, args: tuple[object, ...], kwargs: Mapping[str, object], undoes: str = ""
-    ) -> StepAsked:
+    ) -> StepRequest:
         # By place: to make one by name takes twice as long, and this is done for each row of a replay.
-        return StepAsked(
+        return StepRequest(
             loop.next_call(),
             self.name,
             self.form.encode(args, kwargs),
@@ -181,7 +181,7 @@ class Step(Generic[P, Out]):
             copy_context() or None,
         )
 
-    def _due(self, loop: FunctionLoop, asked: StepAsked) -> Due | None:
+    def _due(self, loop: FunctionLoop, request: StepRequest) -> Due | None:
         """Return how this call is taken back, should it be; None if by nothing."""
         undo, undoing = self._undo, self._undo.step
         if undoing is None:
@@ -189,22 +189,22 @@ class Step(Generic[P, Out]):
 
         async def take_back(output: str | None) -> object:
             result = None if output is None else await self._read(loop, output, due.row)
-            given = await read_given()
-            given.apply_defaults()
-            named = {name: given.arguments[name] for name in undo.names}
-            return await undoing.undone(loop, (result,), named, asked.call)
+            bound = await read_arguments()
+            bound.apply_defaults()
+            named = {name: bound.arguments[name] for name in undo.names}
+            return await undoing.undone(loop, (result,), named, request.call)
 
-        async def read_given() -> inspect.BoundArguments:
+        async def read_arguments() -> inspect.BoundArguments:
             """Return what the step was called with then: by what the code says now it might be called otherwise."""
             try:
-                return self.form.decode(loop.given.get(asked.call, asked.arguments))
+                return self.form.decode(loop.step_arguments.get(request.call, request.arguments))
             except Exception as error:  # noqa: BLE001  # a class of the user's may raise anything
                 loop.halt(f"the arguments of step {self.name!r}", due.row or None, error)
             return await loop.never()
 
         async def read(output: str, row: int) -> None:
             await self._read(loop, output, row)
-            await read_given()
+            await read_arguments()
 
         due = Due(f"step {self.name!r}", take_back, undo.takes_unknown, read=read)
         return loop.saga.expect(due)
@@ -221,7 +221,7 @@ class Step(Generic[P, Out]):
         self, loop: FunctionLoop, args: tuple[object, ...], kwargs: Mapping[str, object], call: str
     ) -> object:
         """Take back what a call did, by this step. In a durable function."""
-        return await loop.ask(self._asked(loop, args, kwargs, call))
+        return await loop.submit(self._request(loop, args, kwargs, call))
 
     def options(self, **changes: Unpack[StepOptions]) -> Self:
         """Return the same step, told otherwise. TypeError as `@step`.
@@ -239,9 +239,9 @@ class Step(Generic[P, Out]):
             )
         return attrs.evolve(self, **cast("Any", changes))
 
-    async def _recorded(self, loop: FunctionLoop, asked: StepAsked) -> Out:
-        future = loop.ask(asked)
-        due = None if self._undo.step is None else self._due(loop, asked)
+    async def _recorded(self, loop: FunctionLoop, request: StepRequest) -> Out:
+        future = loop.submit(request)
+        due = None if self._undo.step is None else self._due(loop, request)
         # What can only be taken back with its result goes on although nobody wants it any more.
         goes_on = due is not None and not due.takes_unknown
         if due is not None and goes_on:
@@ -250,7 +250,7 @@ class Step(Generic[P, Out]):
             output = await (asyncio.shield(future) if goes_on else future)
         except asyncio.CancelledError:
             if due is None or not goes_on:
-                loop.drop(asked.call)
+                loop.drop(request.call)
             else:
                 future.add_done_callback(lambda _: setattr(due, "row", loop.row))
             raise
@@ -271,8 +271,8 @@ class Step(Generic[P, Out]):
             raise NoTransactionError(
                 f"there is none outside of a workflow; call `{self.name}.body(connection, ...)` with one of your own"
             )
-        given = self.body(*args, **kwargs)
-        return cast("Out", await given if inspect.isawaitable(given) else given)
+        result = self.body(*args, **kwargs)
+        return cast("Out", await result if inspect.isawaitable(result) else result)
 
     @property
     def keeps_arguments(self) -> bool:
@@ -330,8 +330,8 @@ class StepDecorator:
             TypeError: There is no such option.
         """
         check_options(options, StepOptions, "step")
-        said = {**self._options, **options}
-        return StepDecorator(said) if fn is None else _made(fn, said)
+        all_options = {**self._options, **options}
+        return StepDecorator(all_options) if fn is None else _made(fn, all_options)
 
     def in_transaction(self, fn: Callable[Concatenate[Db, P], R], /) -> Step[P, R]:
         """Make a step of a sync function that works in the run's own store, which is a database.
@@ -345,42 +345,47 @@ class StepDecorator:
         return cast("Step[P, R]", _made(fn, dict(self._options), in_transaction=True))
 
 
-def _made(fn: object, said: dict[str, object], *, in_transaction: bool = False) -> Step[Any, object]:
+def _made(fn: object, step_options: dict[str, object], *, in_transaction: bool = False) -> Step[Any, object]:
     if not inspect.isroutine(fn) or not callable(fn):
         raise DefinitionError(f"a step is made of a function, or of a method of an object, not of {fn!r}")
     body = cast("Callable[..., object]", fn)
-    if in_transaction and "queue" in said:
+    if in_transaction and "queue" in step_options:
         raise DefinitionError(
             f"step {body.__name__!r} has a queue: what is done in a transaction of the store is done where its function"
             " is driven; leave one of the two out"
         )
-    name = said.pop("name", body.__name__)
+    name = step_options.pop("name", body.__name__)
     check_name(name, f"the name of the step {body.__qualname__}")
     what = f"step {name!r}"
-    _check_queue(what, said)
-    form, given = read_transaction_form(body, what) if in_transaction else (read_call_form(body, what), None)
-    options = cast("Any", said)
-    return Step[Any, object](name=cast("str", name), body=body, form=form, transaction=given, **options)
+    _check_queue(what, step_options)
+    form, transaction = (
+        read_transaction_form(body, what) if in_transaction else (read_call_form(body, what), None)
+    )
+    options = cast("Any", step_options)
+    return Step[Any, object](name=cast("str", name), body=body, form=form, transaction=transaction, **options)
 
 
-def _check_queue(what: str, said: Mapping[str, object]) -> None:
-    only = [option for option in ("priority", "max_concurrency", "rate_limit") if option in said]
-    if only and "queue" not in said:
+def _check_queue(what: str, options: Mapping[str, object]) -> None:
+    only = [option for option in ("priority", "max_concurrency", "rate_limit") if option in options]
+    if only and "queue" not in options:
         raise DefinitionError(
             f"{what} has {only[0]}, and no queue: it is done at once, where its function is driven; give it a queue="
         )
-    check_limits(what, said.get("max_concurrency"), cast("Rate | None", said.get("rate_limit")))
+    check_limits(what, options.get("max_concurrency"), cast("Rate | None", options.get("rate_limit")))
 
 
 def step_of_anything(fn: Callable[[], object], name: str) -> Step[[], object]:
     """Return a step that calls a function. What has no annotation gives plain JSON."""
     form = CallForm(
-        signature=inspect.Signature(), hints={}, arguments=cast("Any", TypedDict)(name, {}), output=_given(fn)
+        signature=inspect.Signature(),
+        hints={},
+        arguments=cast("Any", TypedDict)(name, {}),
+        output=_output_form(fn),
     )
     return Step[[], object](name=name, body=fn, form=form)
 
 
-def _given(fn: Callable[[], object]) -> Form:
+def _output_form(fn: Callable[[], object]) -> Form:
     try:
         form = cast("dict[str, Form]", get_type_hints(fn, include_extras=True)).get("return", object)
     except (NameError, TypeError, AttributeError):
@@ -395,8 +400,8 @@ def compensating(undo: Step[..., object], args: tuple[object, ...], kwargs: Mapp
     text = undo.form.encode(args, kwargs)
 
     def take_back(_: str | None) -> Coroutine[Any, Any, object]:
-        given = undo.form.decode(text)
-        return undo.undone(loop, given.args, given.kwargs, "")
+        bound = undo.form.decode(text)
+        return undo.undone(loop, bound.args, bound.kwargs, "")
 
     return Due(f"compensation {undo.name!r}", take_back)
 

@@ -30,7 +30,7 @@ def read_transaction_form(body: Callable[..., object], what: str) -> tuple[CallF
         )
     wanted: list[type] = []
 
-    def given(name: str, form: Form) -> None:
+    def check_first(name: str, form: Form) -> None:
         if not isinstance(form, type) or not issubclass(form, Statements):
             raise DefinitionError(
                 f"{what} is done in a transaction, which its first parameter stands for: annotate {name or 'it'!r} as"
@@ -38,5 +38,5 @@ def read_transaction_form(body: Callable[..., object], what: str) -> tuple[CallF
             )
         wanted.append(form)
 
-    form = read_call_form(body, what, given=given)
+    form = read_call_form(body, what, check_first=check_first)
     return form, wanted[0]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from holdfast.kernel.commands import Failure, JobSettled
 from holdfast.kernel.decide.failures import failure_facts, lost_for_good, policy_of, wait_of
 from holdfast.kernel.decide.leases import hints_of
-from holdfast.kernel.draft import RunDraft, rested
+from holdfast.kernel.draft import RunDraft, rescheduled
 from holdfast.kernel.plan import Plan
 from holdfast.kernel.state import Decision
 from holdfast.ports.changes import UpdateJob
@@ -35,11 +35,11 @@ def cancel_failed(
     """Have it tried again after a while, of which nothing but the job tells; or note that it is given up."""
     if failure.retryable and job.tries < job.max_attempts:
         retry_at = now + wait_of(policy_of(plan, job, None), job, failure)
-        resting = rested(job, retry_at, now, run.status)
+        retried = rescheduled(job, retry_at, now, run.status)
         reply = JobSettled(status="settled", run_status=run.status, retry_at=retry_at)
-        return Decision(reply, (UpdateJob(resting),), hints_of(resting))
+        return Decision(reply, (UpdateJob(retried),), hints_of(retried))
     draft = RunDraft(run, now)
-    _give_up(draft, job, failure, circumstances)
+    _append_cancel_failed(draft, job, failure, circumstances)
     return Decision(JobSettled(status="settled", run_status=run.status), draft.changes())
 
 
@@ -50,12 +50,14 @@ def free_lost_cancel(draft: RunDraft, job: Job, now: Micros) -> Sequence[UpdateJ
     """
     lost = evolve(job, lost_attempts=job.lost_attempts + 1)
     if lost.lost_attempts < losses_max(job.max_attempts):
-        return (UpdateJob(rested(lost, now, now, draft.status)),)
-    _give_up(draft, lost, lost_for_good(lost), {})
+        return (UpdateJob(rescheduled(lost, now, now, draft.status)),)
+    _append_cancel_failed(draft, lost, lost_for_good(lost), {})
     return ()
 
 
-def _give_up(draft: RunDraft, job: Job, failure: Failure, circumstances: Mapping[str, object]) -> None:
+def _append_cancel_failed(
+    draft: RunDraft, job: Job, failure: Failure, circumstances: Mapping[str, object]
+) -> None:
     facts = {**failure_facts(job, failure), "key": job.waiting_for, **circumstances}
     if job.lost_attempts:
         facts["lost_attempts"] = job.lost_attempts

@@ -98,7 +98,7 @@ def taken_over(child: Run, parent: JobKey) -> Decision[tuple[str, ...]]:
     if child.status not in TERMINAL:
         return Decision((), (UpdateRun(taken),))
     draft = RunDraft(taken, child.updated_at)  # it has ended, and stays as it was
-    draft.owe_parent()
+    draft.add_parent_delivery()
     return Decision((), draft.changes())
 
 
@@ -110,17 +110,21 @@ def reads_of_deliver(command: RunDeliver) -> Reads:
 
 def decide_deliver(state: State, command: RunDeliver, now: Micros, _: Ids) -> Decision[RunDelivered]:
     """Complete or fail the stage that waits for a run, if it still does. Repeating it does nothing."""
-    owed = state.tables.job(_keys(command)[0])
-    if owed is None or owed.state is not JobState.PENDING_DELIVERY or owed.namespace != command.namespace:
+    delivery = state.tables.job(_keys(command)[0])
+    if (
+        delivery is None
+        or delivery.state is not JobState.PENDING_DELIVERY
+        or delivery.namespace != command.namespace
+    ):
         return Decision(RunDelivered(status="closed"))
-    if owed.input_ref != canonical(command.parent):
+    if delivery.input_ref != canonical(command.parent):
         raise InvalidCommandError(
-            f"job {command.job} is owed to {parse(owed.input_ref)}, not to {command.parent}"
+            f"job {command.job} is owed to {parse(delivery.input_ref)}, not to {command.parent}"
         )
-    closed = DeleteJob(owed.key)
+    closed = DeleteJob(delivery.key)
     if command.parent is None:
         return Decision(RunDelivered(status="closed"), (closed,))
-    child, waiting = state.tables.runs[owed.run], state.tables.job(named_job(command.parent))
+    child, waiting = state.tables.runs[delivery.run], state.tables.job(named_job(command.parent))
     parent = state.tables.runs.get(named_job(command.parent).run)
     if parent is None or parent.status in TERMINAL:
         return Decision(RunDelivered(status="closed"), (closed,))
@@ -131,37 +135,37 @@ def decide_deliver(state: State, command: RunDeliver, now: Micros, _: Ids) -> De
         raise InvalidCommandError(f"run {child.id!r} has completed; its output is missing")
     draft = RunDraft(parent, now)
     if plan.function is not None:
-        _tell_function(draft, plan.function, child, command)
+        _append_child_end(draft, plan.function, child, command)
         wake_driver(state, draft, parent, now)
     elif waiting is not None:
         _end_stage(draft, plan, waiting, child, command)
     reply = RunDelivered(
         status="delivered",
-        has_deliveries=draft.owes,
+        has_deliveries=draft.has_pending_deliveries,
         admits_runs=draft.admits_runs,
         admits_jobs=admits_jobs(state, parent, draft),
     )
     return Decision(reply, (closed, *draft.changes()), tuple(draft.hints))
 
 
-def _tell_function(draft: RunDraft, node: str, child: Run, command: RunDeliver) -> None:
+def _append_child_end(draft: RunDraft, node: str, child: Run, command: RunDeliver) -> None:
     facts: dict[str, object] = {"run": child.id}
     if child.status is RunStatus.COMPLETED and command.failure is None:
         draft.append("child.completed", node=node, payload=command.output, data=facts)
         return
     if command.failure is not None:
-        told = {**facts, "code": command.failure.code, "message": command.failure.message}
+        details = {**facts, "code": command.failure.code, "message": command.failure.message}
     else:
         error = cast("dict[str, object]", parse(child.error or "{}"))
-        told = {
+        details = {
             **facts,
             "code": f"child_{child.status}",
             "message": error.get("message") or error.get("code"),
         }
         if "arguments" in error:
             kept = ("type", "message", "code", "arguments")
-            told["error"] = {name: one for name, one in error.items() if name in kept}
-    draft.append("child.failed", node=node, data=told)
+            details["error"] = {name: one for name, one in error.items() if name in kept}
+    draft.append("child.failed", node=node, data=details)
 
 
 def _end_stage(draft: RunDraft, plan: Plan, waiting: Job, child: Run, command: RunDeliver) -> None:

@@ -5,7 +5,7 @@ from typing import cast
 
 from holdfast.kernel.commands import CarriedUpdate, ContinuedAsNew, Failure, JobSettled
 from holdfast.kernel.decide.admissions import INPUT_ROW, begin_run
-from holdfast.kernel.decide.handover import hand_on, handed_rows
+from holdfast.kernel.decide.handover import count_forwarded, forward_unread
 from holdfast.kernel.decide.records import block
 from holdfast.kernel.decide.runs import storing
 from holdfast.kernel.draft import RunDraft
@@ -39,14 +39,14 @@ def continued(
     reply = JobSettled(
         status="settled",
         run_status=before.status,
-        has_deliveries=before.owes,
+        has_deliveries=before.has_pending_deliveries,
         admits_jobs=after.admits_jobs,
     )
     changes = (
         *before.changes(),
         *storing(state, plan),
         *after.changes(),
-        *_said(state, run, after.run_key, ids),
+        *_carried_annotations(state, run, after.run_key, ids),
     )
     return Decision(reply, changes, (*before.hints, *after.hints))
 
@@ -93,18 +93,18 @@ def _begun(
         mailbox=None,
     )
     draft = RunDraft(following, now, is_new=True)
-    unread, updates = mailbox_from(run.mailbox), (*goes_on.updates, *_asked_since(unseen))
+    unread, updates = mailbox_from(run.mailbox), (*goes_on.updates, *_updates_since(unseen))
     facts: dict[str, object] = {"definition": plan.definition, "continues": run.generation}
-    if rows := handed_rows(unread) + len(updates):
+    if rows := count_forwarded(unread) + len(updates):
         facts["inbox"] = INPUT_ROW + rows
     row = draft.append("run.created", payload=goes_on.input, data=facts)
     assert row == INPUT_ROW
-    hand_on(state, draft, run, unread)
+    forward_unread(state, draft, run, unread)
     for update in updates:
-        told: dict[str, object] = {"update": update.update, "again": update.again}
-        told |= {} if update.key is None else {"key": update.key}
-        told |= {"checked": True} if update.checked else {}
-        draft.append("update.received", payload=update.arguments, data=told)
+        update_facts: dict[str, object] = {"update": update.update, "again": update.again}
+        update_facts |= {} if update.key is None else {"key": update.key}
+        update_facts |= {"checked": True} if update.checked else {}
+        draft.append("update.received", payload=update.arguments, data=update_facts)
     function = plan.function
     for shown in goes_on.published:
         # No value of the new generation has the number 0, so none is taken for recorded.
@@ -113,7 +113,7 @@ def _begun(
         draft.append("run.paused")
         draft.pause()
     begin_run(draft, plan, following)
-    if run.is_told_to_end and run.error is not None:  # and has not heard of that
+    if run.is_ending and run.error is not None:  # and has not heard of that
         cancelling = next((row for row in unseen if row.type == "run.cancelling"), None)
         draft.append(
             "run.cancelling", data=parse(cancelling.data) if cancelling and cancelling.data else None
@@ -122,7 +122,7 @@ def _begun(
     return draft
 
 
-def _asked_since(unseen: tuple[HistoryRow, ...]) -> Iterator[CarriedUpdate]:
+def _updates_since(unseen: tuple[HistoryRow, ...]) -> Iterator[CarriedUpdate]:
     return (sent_on(row) for row in unseen if row.type == "update.received")
 
 
@@ -140,12 +140,12 @@ def sent_on(row: HistoryRow) -> CarriedUpdate:
     )
 
 
-def _said(state: State, run: Run, key: str, ids: Ids) -> Iterator[Change]:
+def _carried_annotations(state: State, run: Run, key: str, ids: Ids) -> Iterator[Change]:
     """Say of the next generation what was said of the run: of each name, by each actor, what was said last."""
     newest = {
-        (said.name, said.actor_kind, said.actor_id): said
-        for said in state.tables.annotations.get(run.key, ())
-        if said.scope is Scope.RUN
+        (annotation.name, annotation.actor_kind, annotation.actor_id): annotation
+        for annotation in state.tables.annotations.get(run.key, ())
+        if annotation.scope is Scope.RUN
     }
     for said in newest.values():
         yield AddAnnotation(evolve(said, run=key, id=ids.new(), job=None, epoch=None))

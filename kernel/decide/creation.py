@@ -53,7 +53,7 @@ def new_run(
 
 def created_facts(command: RunCreate, plan: Plan, run: Run, *, messages: int = 0) -> dict[str, object]:
     """Return what the history says of how a run was created. So many rows with messages follow at once."""
-    told = {
+    optional_facts = {
         "start_at": command.start_at,
         "deadline": run.deadline,
         "concurrency_key": run.concurrency_key,
@@ -62,5 +62,5 @@ def created_facts(command: RunCreate, plan: Plan, run: Run, *, messages: int = 0
     }
     return {
         "definition": plan.definition,
-        **{name: value for name, value in told.items() if value is not None},
+        **{name: value for name, value in optional_facts.items() if value is not None},
     }

@@ -2,7 +2,7 @@
 
 from holdfast.kernel.commands import RunExpire, RunsExpired
 from holdfast.kernel.decide.admissions import admits_jobs
-from holdfast.kernel.decide.signals import tell_to_end
+from holdfast.kernel.decide.signals import start_cancelling
 from holdfast.kernel.decide.successors import successor
 from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.state import Decision, Overdue, Reads, State
@@ -29,7 +29,7 @@ def decide_expire(state: State, command: RunExpire, now: Micros, ids: Ids) -> De
     jobs: dict[str, None] = {}
     expired = 0
     for run in map(state.tables.runs.get, state.found[Overdue(command.limit)].runs):
-        is_over = run is None or run.status in TERMINAL or run.is_told_to_end
+        is_over = run is None or run.status in TERMINAL or run.is_ending
         if run is None or is_over or run.deadline is None or run.deadline > now:
             continue
         state.current_run = run.key
@@ -39,8 +39,8 @@ def decide_expire(state: State, command: RunExpire, now: Micros, ids: Ids) -> De
             "message": "the run had not ended when its deadline passed",
         }
         if run.is_admitted and state.plan_of(run).function is not None:
-            told = {"reason": "its deadline has passed", "deadline": run.deadline}
-            tell_to_end(state, draft, run, told, error, now)
+            facts = {"reason": "its deadline has passed", "deadline": run.deadline}
+            start_cancelling(state, draft, run, facts, error, now)
         else:
             draft.append("run.failed", data={**error, "deadline": run.deadline})
             draft.end(RunStatus.FAILED, cancels=state.cancels_of(run), error=error)

@@ -5,7 +5,7 @@ from typing import TypeAlias, cast
 
 import attrs
 
-from holdfast.kernel.draft import RunDraft, rested
+from holdfast.kernel.draft import RunDraft, rescheduled
 from holdfast.kernel.plan import Plan, stage_of
 from holdfast.kernel.progress import Progress
 from holdfast.kernel.state import State
@@ -30,7 +30,7 @@ Item: TypeAlias = tuple[str, int | None]
 
 
 @frozen(kw_only=True)
-class Debts:
+class CleanupFaults:
     """What is wrong with what a run owes the world outside: work that has no job, jobs without work, jobs astray.
 
     `lacking` are the numbers of the rows in which the stages were suspended, by stage and item.
@@ -38,14 +38,14 @@ class Debts:
 
     lacking: dict[Item, int]
     extra: Sequence[Job]
-    astray: Sequence[Job]
+    stuck: Sequence[Job]
 
     def __bool__(self) -> bool:
         """Whether anything is wrong."""
-        return bool(self.lacking or self.extra or self.astray)
+        return bool(self.lacking or self.extra or self.stuck)
 
 
-def wrong_debts(state: State, run: Run, plan: Plan, progress: Progress | None) -> Debts:
+def find_cleanup_faults(state: State, run: Run, plan: Plan, progress: Progress | None) -> CleanupFaults:
     """Look through what a run owes. `progress` is where it is in its plan; None if it has ended."""
     rows = state.completed.get(run.key, ())
     left = {
@@ -57,27 +57,27 @@ def wrong_debts(state: State, run: Run, plan: Plan, progress: Progress | None) -
         if (job.node, job.item) in left:
             first.setdefault((job.node, job.item), job)
     there = list(first.values())
-    return Debts(
+    return CleanupFaults(
         lacking={item: row for item, row in left.items() if item not in first},
         extra=[job for job in jobs if job not in there],
-        astray=[job for job in there if _is_astray(state, job)],
+        stuck=[job for job in there if _is_stuck(state, job)],
     )
 
 
 def put_right(
-    draft: RunDraft, state: State, run: Run, plan: Plan, debts: Debts, now: Micros
+    draft: RunDraft, state: State, run: Run, plan: Plan, faults: CleanupFaults, now: Micros
 ) -> Sequence[Change]:
     """Give work its job again. Returns what changes besides the draft."""
-    for (name, item), row in debts.lacking.items():
+    for (name, item), row in faults.lacking.items():
         draft.open_cancel(stage_of(plan.node(name)), row, item, _key(state, run, name, item, row))
     # One that nobody holds any more has failed in its last attempt, if that was the last: it gets another.
-    resting = (
+    retryable = (
         attrs.evolve(job, attempts=min(job.attempts, job.lost_attempts + job.max_attempts - 1))
-        for job in debts.astray
+        for job in faults.stuck
     )
     return (
-        *(DeleteJob(job.key) for job in debts.extra),
-        *(UpdateJob(rested(job, now, now, run.status)) for job in resting),
+        *(DeleteJob(job.key) for job in faults.extra),
+        *(UpdateJob(rescheduled(job, now, now, run.status)) for job in retryable),
     )
 
 
@@ -103,21 +103,21 @@ def _is_waited_for(item: Item, progress: Progress | None, rows: Sequence[Complet
 def _code(state: State, run: Run, number: int) -> str:
     """Return with which code a stage failed."""
     row = state.suspensions.get((run.key, number))
-    return "" if row is None else str(_said(row.data).get("code") or "")
+    return "" if row is None else str(_facts(row.data).get("code") or "")
 
 
 def _key(state: State, run: Run, name: str, item: int | None, row: int) -> str:
     suspension = state.suspensions.get((run.key, row))
-    said = None if suspension is None else _said(suspension.data).get("key")
+    recorded_key = None if suspension is None else _facts(suspension.data).get("key")
     named = f"{run.key}/{name}" if item is None else f"{run.key}/{name}/{item}"
-    return said if isinstance(said, str) else named
+    return recorded_key if isinstance(recorded_key, str) else named
 
 
-def _said(data: str | None) -> dict[str, object]:
+def _facts(data: str | None) -> dict[str, object]:
     return cast("dict[str, object]", parse(data or "{}"))
 
 
-def _is_astray(state: State, job: Job) -> bool:
+def _is_stuck(state: State, job: Job) -> bool:
     """Whether it is in a state out of which nothing will take it."""
     match job.state:
         case JobState.LEASED:

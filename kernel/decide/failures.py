@@ -57,7 +57,7 @@ def fail_attempt(
         return None
     details = {**failure_facts(job, failure), **circumstances, "retry_at": retry_at}
     draft.append("stage.retrying", node=job.node, item=job.item, epoch=job.epoch, data=details)
-    draft.rest_job(job, retry_at)
+    draft.reschedule_job(job, retry_at)
     return retry_at
 
 

@@ -10,12 +10,14 @@ from holdfast.ports.mailboxes import Mailbox
 from holdfast.ports.records import START_RECEIVED, HistoryRow, Run
 
 
-def handed_rows(mailbox: Mailbox, used: int | None = None) -> int:
+def count_forwarded(mailbox: Mailbox, used: int | None = None) -> int:
     """Return how many rows `hand_on` appends."""
     return len(mailbox.unread) + len(set(mailbox.starts.values()) - {used})
 
 
-def hand_on(state: State, draft: RunDraft, before: Run, mailbox: Mailbox, used: int | None = None) -> None:
+def forward_unread(
+    state: State, draft: RunDraft, before: Run, mailbox: Mailbox, used: int | None = None
+) -> None:
     """Append to a generation what the one before it has not received, by what its mailbox says.
 
     What came with a start still may begin a generation by it, if that is not the one which has begun this: `used`.

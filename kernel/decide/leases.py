@@ -1,8 +1,8 @@
 """Rules for what is leased: who may write for an attempt, what is heard of it, and how it is given back."""
 
 from holdfast.kernel.commands import Attempt, JobHeartbeat, JobRelease, JobReleased, JobsHeld
-from holdfast.kernel.decide.said import keys_said, said_before, said_changes
-from holdfast.kernel.draft import heard_from, rested
+from holdfast.kernel.decide.said import annotation_keys, known_annotations, output_changes
+from holdfast.kernel.draft import heartbeat_deadline, rescheduled
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import Change, UpdateJob
 from holdfast.ports.clock import Ids
@@ -29,7 +29,7 @@ def held_job(state: State, job_id: str, epoch: int, namespace: str) -> tuple[Run
     run, job = state.tables.runs.get(key.run), state.tables.job(key)
     if run is None or job is None or not is_held(job, epoch, namespace):
         return None
-    if run.status in TERMINAL and not job.is_debt:
+    if run.status in TERMINAL and not job.outlives_run:
         return None
     return run, job
 
@@ -74,7 +74,7 @@ def decide_release(state: State, command: JobRelease, now: Micros, _: Ids) -> De
     run, job = held
     first_claimed_at = job.first_claimed_at if job.attempts > 1 else None
     unused = evolve(job, attempts=job.attempts - 1, first_claimed_at=first_claimed_at)
-    free = rested(unused, now + command.delay, now, run.status)
+    free = rescheduled(unused, now + command.delay, now, run.status)
     waits = free.state is JobState.LIMITED and free.concurrency_key is not None
     admits = (free.concurrency_key,) if waits and free.concurrency_key else ()
     reply = JobReleased(status="released", admits_jobs=admits)
@@ -86,7 +86,7 @@ def reads_of_heartbeat(command: JobHeartbeat) -> Reads:
     return Reads(
         jobs=tuple(named_job(held.job) for held in command.attempts if held.outputs),
         seen=tuple(named_job(held.job) for held in command.attempts if not held.outputs),
-        said_keys=keys_said(command),
+        annotation_keys=annotation_keys(command),
     )
 
 
@@ -94,15 +94,15 @@ def decide_heartbeat(state: State, command: JobHeartbeat, now: Micros, ids: Ids)
     """Store what the attempts said that are still held, and name the others. A heartbeat keeps its attempt."""
     lost: list[str] = []
     changes: list[Change] = []
-    known = said_before(state)
+    known = known_annotations(state)
     for held in command.attempts:
         job = state.tables.job(named_job(held.job))
         if job is None or not is_held(job, held.epoch, command.namespace):
             lost.append(held.job)
             continue
         if any(one.kind == HEARTBEAT for one in held.outputs) and job.heartbeat_timeout is not None:
-            changes.append(UpdateJob(evolve(job, heartbeat_by=heard_from(job, now))))
-        changes.extend(said_changes(job, held.epoch, held.outputs, ids, known))
+            changes.append(UpdateJob(evolve(job, heartbeat_by=heartbeat_deadline(job, now))))
+        changes.extend(output_changes(job, held.epoch, held.outputs, ids, known))
     return Decision(JobsHeld(lost=tuple(lost)), tuple(changes))
 
 

@@ -18,7 +18,7 @@ from holdfast.kernel.commands import (
     StreamLease,
 )
 from holdfast.kernel.decide.sinks import types_of, with_failure, with_success
-from holdfast.kernel.state import DeadLettered, Decision, DueStreams, Reads, State, Unheard
+from holdfast.kernel.state import DeadLettered, Decision, DueStreams, Reads, State, UndeliveredRows
 from holdfast.ports.changes import AdvanceStreams, Change, UpdateSink, UpdateStream
 from holdfast.ports.clock import Ids
 from holdfast.ports.json import canonical, parse
@@ -48,7 +48,7 @@ _DELAY_MIN: Final[Micros] = 1_000_000
 _DELAY_MAX: Final[Micros] = 300_000_000
 
 
-def news_of(
+def stream_advances(
     rows: Iterable[HistoryRow], runs: Mapping[str, Run], sinks: Sequence[Sink]
 ) -> list[AdvanceStreams]:
     """Return what sinks are to know of rows that are about to be stored."""
@@ -156,24 +156,24 @@ def decide_settle(state: State, command: OutboxSettle, now: Micros, _: Ids) -> D
             after = with_failure(sink, now, error[:ERROR_MAX], command.retry_after)
         if after != sink:
             changes.insert(0, UpdateSink(after))
-    parked = tuple(stream.run for stream in streams if stream.state is StreamState.DEAD_LETTERED)
+    dead_lettered = tuple(stream.run for stream in streams if stream.state is StreamState.DEAD_LETTERED)
     reply = OutboxSettled(
-        fenced=tuple(fenced), dead_lettered=parked, retry_at=None if after is None else after.retry_at
+        fenced=tuple(fenced), dead_lettered=dead_lettered, retry_at=None if after is None else after.retry_at
     )
     return Decision(reply, tuple(changes))
 
 
 def _moved(stream: Stream, number: int, now: Micros) -> Stream:
     delivered = max(stream.delivered, number)
-    news = max(stream.head_row, delivered)
+    head_row = max(stream.head_row, delivered)
     if delivered > stream.delivered:
         stream = attrs.evolve(stream, attempts=0, refused_row=None, failed_at=None, error=None)
     return attrs.evolve(
         stream,
         delivered=delivered,
-        head_row=news,
+        head_row=head_row,
         holder=None,
-        due_at=now if delivered < news else None,
+        due_at=now if delivered < head_row else None,
     )
 
 
@@ -208,7 +208,7 @@ def _refused(stream: Stream, refusal: Refused, sink: Sink, now: Micros, *, count
 def reads_of_sweep(command: OutboxSweep) -> Reads:
     """Search for runs with rows that sinks have not heard of; the sinks are locked if a walk is to be noted."""
     return Reads(
-        search=_unheard(command),
+        search=_undelivered(command),
         sinks=tuple(SinkName(command.namespace, name) for name in command.sinks),
         locks_sinks=command.began is not None,
     )
@@ -216,14 +216,14 @@ def reads_of_sweep(command: OutboxSweep) -> Reads:
 
 def decide_sweep(state: State, command: OutboxSweep, now: Micros, _: Ids) -> Decision[OutboxSwept]:
     """Say the news. At the end of a walk that began when all processes knew the sink, there is no more hurry."""
-    found = state.found[_unheard(command)]
+    found = state.found[_undelivered(command)]
     sinks = [
         sink
         for name in command.sinks
         if (sink := state.tables.sink_named(SinkName(command.namespace, name))) is not None
     ]
     known = tuple(sinks)
-    changes: list[Change] = [AdvanceStreams(attrs.evolve(news, at=now)) for news in found.news]
+    changes: list[Change] = [AdvanceStreams(attrs.evolve(head, at=now)) for head in found.news]
     began = command.began
     if found.next is None and began is not None:
         walked = [attrs.evolve(sink, swept_at=began) for sink in sinks if not is_walked(sink)]
@@ -246,20 +246,20 @@ def is_walked(sink: Sink) -> bool:
 
 def reads_of_replay(command: DeadLetterReplay) -> Reads:
     """Search for parked streams."""
-    return Reads(search=_parked(command))
+    return Reads(search=_dead_lettered(command))
 
 
 def decide_replay(
     state: State, command: DeadLetterReplay, now: Micros, _: Ids
 ) -> Decision[DeadLettersReplayed]:
     """Let them go on, with what was refused or without it."""
-    found = state.found[_parked(command)].streams
-    streams = [_unparked(state.tables.streams[key], command, now) for key in found]
+    found = state.found[_dead_lettered(command)].streams
+    streams = [_replayed(state.tables.streams[key], command, now) for key in found]
     reply = DeadLettersReplayed(replayed=len(streams), more=len(streams) >= command.limit)
     return Decision(reply, tuple(UpdateStream(stream) for stream in streams))
 
 
-def _unparked(stream: Stream, command: DeadLetterReplay, now: Micros) -> Stream:
+def _replayed(stream: Stream, command: DeadLetterReplay, now: Micros) -> Stream:
     delivered, skips = stream.delivered, stream.skipped_rows
     if command.skip and stream.refused_row is not None:
         left_out = cast("dict[str, str]", parse(skips)) if skips else {}
@@ -284,9 +284,9 @@ def _due(command: OutboxFlush) -> DueStreams:
     return DueStreams(command.namespace, command.sink, command.limit)
 
 
-def _parked(command: DeadLetterReplay) -> DeadLettered:
+def _dead_lettered(command: DeadLetterReplay) -> DeadLettered:
     return DeadLettered(command.namespace, command.sink, command.run_id, command.limit)
 
 
-def _unheard(command: OutboxSweep) -> Unheard:
-    return Unheard(command.namespace, command.sinks, command.after, command.limit)
+def _undelivered(command: OutboxSweep) -> UndeliveredRows:
+    return UndeliveredRows(command.namespace, command.sinks, command.after, command.limit)

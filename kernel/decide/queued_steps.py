@@ -184,21 +184,21 @@ def _end(
     run: Run,
     job: Job,
     kind: str,
-    told: dict[str, object],
+    details: dict[str, object],
     now: Micros,
     *,
     output: Payload | None = None,
 ) -> None:
-    _append(state, draft, run, job, kind, told, output)
+    _append(state, draft, run, job, kind, details, output)
     draft.close_job(job)
     wake_driver(state, draft, run, now)
 
 
 def _try_again(
-    state: State, draft: RunDraft, run: Run, job: Job, told: dict[str, object], retry_at: Micros
+    state: State, draft: RunDraft, run: Run, job: Job, details: dict[str, object], retry_at: Micros
 ) -> None:
-    _append(state, draft, run, job, STEP_RETRYING, {**told, "retry_at": retry_at}, None)
-    draft.rest_job(job, retry_at)
+    _append(state, draft, run, job, STEP_RETRYING, {**details, "retry_at": retry_at}, None)
+    draft.reschedule_job(job, retry_at)
 
 
 def _append(
@@ -207,7 +207,7 @@ def _append(
     run: Run,
     job: Job,
     kind: str,
-    told: dict[str, object],
+    details: dict[str, object],
     output: Payload | None,
 ) -> None:
     facts: dict[str, object] = {
@@ -217,6 +217,6 @@ def _append(
         "attempt": job.attempts,
     }
     function = cast("str", state.plan_of(run).function)
-    row = draft.append(kind, node=function, epoch=job.epoch, payload=output, data={**facts, **told})
+    row = draft.append(kind, node=function, epoch=job.epoch, payload=output, data={**facts, **details})
     if limits.gets_long(row - 1, row):
         draft.append(HISTORY_LONG, data={"most": limits.ROWS_MAX})

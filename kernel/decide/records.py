@@ -16,8 +16,8 @@ from holdfast.kernel.decide.children import begin_child
 from holdfast.kernel.decide.failures import failure_facts
 from holdfast.kernel.decide.leases import held_job, hints_of, named_job
 from holdfast.kernel.decide.queued_steps import queue_step, steps_in_queues, take_back_step
-from holdfast.kernel.decide.telling import tell_child
-from holdfast.kernel.draft import RunDraft, rested
+from holdfast.kernel.decide.telling import notify_child
+from holdfast.kernel.draft import RunDraft, rescheduled
 from holdfast.kernel.functions import limits
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.kernel.transitions import DEADLINE_EXCEEDED
@@ -59,19 +59,19 @@ def reads_of_record(command: JobRecord) -> Reads:
     key = named_job(command.job)
     names: list[RunName] = []
     jobs = [key]
-    tells = False
+    notifies_child = False
     for row in command.rows:
         if row.child is not None:
             names.append(RunName(command.namespace, row.child.run_id))
         if row.child_message is not None:
-            tells = True
+            notifies_child = True
             names.append(RunName(command.namespace, row.child_message.run_id))
         if row.job is not None:
             jobs.append(JobKey(key.run, row.job))
     return Reads(
         runs=(key.run,),
         names=tuple(names),
-        drivers=tells,
+        drivers=notifies_child,
         jobs=tuple(jobs),
         unseen=((key.run, command.seen),),
     )
@@ -94,17 +94,17 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
     known = {_named(row) for row in unseen}
     more: tuple[Change, ...] = ()
     admits: dict[str, None] = {}
-    told: set[str] = set()
+    notified: set[str] = set()
     for recorded in command.rows:
         is_early = recorded.due is not None and recorded.due > now
         # Whoever has heard no answer sends the same again: what was stored then is among what it has not seen.
         if is_early or (recorded.type, recorded.call, recorded.attempt) in known:
             continue
         if recorded.child_message is not None:
-            if recorded.child_message.run_id in told:
+            if recorded.child_message.run_id in notified:
                 continue  # one thing at a time: its row is as it was before this command
-            told.add(recorded.child_message.run_id)
-            done = tell_child(state, draft, run, job, recorded, now)
+            notified.add(recorded.child_message.run_id)
+            done = notify_child(state, draft, run, job, recorded, now)
             more = (*more, *done.changes)
             draft.hints += done.hints
             admits.update(dict.fromkeys(done.reply))
@@ -201,10 +201,10 @@ def _close(draft: RunDraft, job: Job, recorded: Recorded, unseen: Sequence[Histo
         facts = cast("dict[str, object]", parse(row.data or "{}"))
         if row.type == SIGNAL_RECEIVED and facts["channel"] == channel:
             return
-    told: dict[str, object] = {"call": recorded.call, "channel": channel}
+    details: dict[str, object] = {"call": recorded.call, "channel": channel}
     if recorded.site:
-        told["site"] = recorded.site
-    draft.append(CHANNEL_CLOSED, node=job.node, epoch=job.epoch, data=told)
+        details["site"] = recorded.site
+    draft.append(CHANNEL_CLOSED, node=job.node, epoch=job.epoch, data=details)
     draft.keep_mailbox(draft.mailbox.close(channel))
 
 
@@ -215,42 +215,46 @@ def having_received(run: Run, numbers: Sequence[int]) -> Run:
     return evolve(run, mailbox=mailbox_from(run.mailbox).received(numbers).to_text())
 
 
-def park(before: Run, run: Run, job: Job, parked: FunctionWaiting, now: Micros) -> Decision[JobSettled]:
+def function_waiting(
+    before: Run, run: Run, job: Job, outcome: FunctionWaiting, now: Micros
+) -> Decision[JobSettled]:
     """Let a function rest, unless there are rows that it has not been told: then it is driven again at once.
 
     `before` is its run as it was before what it has received was taken into account.
     """
-    wake_at = None if parked.wake_at is None else max(parked.wake_at, now)
-    if parked.seen < run.last_row:
+    wake_at = None if outcome.wake_at is None else max(outcome.wake_at, now)
+    if outcome.seen < run.last_row:
         wake_at = now
-    resting = rested(evolve(job, attempts=0, lost_attempts=parked.lost_attempts), wake_at, now, run.status)
+    released = rescheduled(
+        evolve(job, attempts=0, lost_attempts=outcome.lost_attempts), wake_at, now, run.status
+    )
     reply = JobSettled(status="settled", run_status=run.status, retry_at=wake_at)
     received = RunDraft(run, now).changes() if run.mailbox != before.mailbox else ()
-    return Decision(reply, (*received, UpdateJob(resting)), hints_of(resting))
+    return Decision(reply, (*received, UpdateJob(released)), hints_of(released))
 
 
 def result_refused(run: Run, job: Job, failure: Failure, now: Micros) -> Decision[JobSettled]:
     """Have a function driven again that ended with what can't be stored: it fails then, and takes back what it did."""
     draft = RunDraft(run, now)
     draft.append(RESULT_REFUSED, node=job.node, epoch=job.epoch, data={"message": failure.message})
-    resting = rested(evolve(job, attempts=0, lost_attempts=0), now, now, run.status)
+    released = rescheduled(evolve(job, attempts=0, lost_attempts=0), now, now, run.status)
     reply = JobSettled(status="settled", run_status=run.status, retry_at=now)
-    return Decision(reply, (*draft.changes(), UpdateJob(resting)), (*draft.hints, *hints_of(resting)))
+    return Decision(reply, (*draft.changes(), UpdateJob(released)), (*draft.hints, *hints_of(released)))
 
 
 def function_cancelled(state: State, run: Run, reason: str, now: Micros) -> RunDraft:
     """End a run whose function was told to end, and has; or has ended so by itself, for a reason of its own."""
-    told = run.error if run.is_told_to_end else None
+    requested_error = run.error if run.is_ending else None
     error: dict[str, object] = {"code": "cancelled", "message": reason}
-    if told is not None:
-        error = cast("dict[str, object]", parse(told))
+    if requested_error is not None:
+        error = cast("dict[str, object]", parse(requested_error))
     draft = RunDraft(run, now)
     if error["code"] == DEADLINE_EXCEEDED:
         draft.append("run.failed", data={**error, "deadline": run.deadline})
         status = RunStatus.FAILED
     else:
         facts: dict[str, object] = {"reason": error["message"]} if error["message"] else {}
-        if told is None:
+        if requested_error is None:
             facts["raised"] = True
         draft.append("run.cancelled", data=facts or None)
         status = RunStatus.CANCELLED
@@ -285,10 +289,10 @@ def _block_stage(
     draft.append("run.blocked", node=job.node, item=job.item, epoch=job.epoch, data=facts)
     if draft.status is not RunStatus.BLOCKED:  # another stage may have come before
         draft.block()
-    draft.rest_job(evolve(job, attempts=max(0, job.attempts - 1)), now)
+    draft.reschedule_job(evolve(job, attempts=max(0, job.attempts - 1)), now)
     for other in state.tables.jobs.get(draft.run_key, {}).values():
-        if other.state in (JobState.QUEUED, JobState.SLEEPING) and not other.is_debt:
-            draft.rest_job(other, None if other.waits_for_child else other.wake_at or now)
+        if other.state in (JobState.QUEUED, JobState.SLEEPING) and not other.outlives_run:
+            draft.reschedule_job(other, None if other.waits_for_child else other.wake_at or now)
 
 
 def block_run(
@@ -303,7 +307,7 @@ def block_run(
     facts = {**failure_facts(job, failure), **circumstances}
     draft.append("run.blocked", node=job.node, item=job.item, epoch=job.epoch, data=facts)
     draft.block()
-    draft.rest_job(evolve(job, attempts=0), now)  # what it was suspected of it still is
+    draft.reschedule_job(evolve(job, attempts=0), now)  # what it was suspected of it still is
     for step in steps_in_queues(state, draft.run_key):
         if step.state is not JobState.LEASED:
-            draft.rest_job(step, step.wake_at or now)
+            draft.reschedule_job(step, step.wake_at or now)

@@ -5,7 +5,7 @@ from typing import Final, cast
 
 from holdfast.kernel.advance import advance, body_kind, open_node
 from holdfast.kernel.commands import RunRepair, RunRepaired
-from holdfast.kernel.decide.debts import put_right, wrong_debts
+from holdfast.kernel.decide.debts import find_cleanup_faults, put_right
 from holdfast.kernel.decide.queued_steps import is_of, open_steps, queue_again
 from holdfast.kernel.decide.sessions import free_lost
 from holdfast.kernel.draft import RunDraft, Waits
@@ -18,7 +18,7 @@ from holdfast.kernel.progress import (
     item_input,
     progress_from,
 )
-from holdfast.kernel.state import Decision, Reads, State, Unsound
+from holdfast.kernel.state import Decision, MissingJobs, Reads, State
 from holdfast.ports.changes import AddJob, Change, DeleteJob
 from holdfast.ports.clock import Ids
 from holdfast.ports.frozen import evolve
@@ -63,52 +63,54 @@ def decide_repair(state: State, command: RunRepair, now: Micros, _: Ids) -> Deci
         run = state.tables.runs.get(key)
         if run is None or (run.status in TERMINAL and command.run is None):
             continue
-        jobs = [job for job in state.tables.jobs.get(key, {}).values() if not job.is_debt]
+        jobs = [job for job in state.tables.jobs.get(key, {}).values() if not job.outlives_run]
         # How many jobs it has is what was found to be wrong: from here on it is what there is.
         draft = RunDraft(evolve(run, open_jobs=len(jobs)), now)
         state.current_run = key
         if run.status in TERMINAL:
-            made = _cleared(state, run, jobs, now, tell=command.tell)
+            made = _cleared(state, run, jobs, now, notify=command.tell)
         else:
-            made = _mended(draft, state, run, jobs, command, now)
+            made = _repaired(draft, state, run, jobs, command, now)
         if made:
             changes.extend(made)
             hints.extend(draft.hints)
             repaired.append(run.id)
-    owes = found.owes or any(
+    has_deliveries = found.owes or any(
         isinstance(one, AddJob) and one.job.state is JobState.PENDING_DELIVERY for one in changes
     )
-    reply = RunRepaired(repaired=tuple(repaired), checked=found.checked, next=found.next, has_deliveries=owes)
+    reply = RunRepaired(
+        repaired=tuple(repaired), checked=found.checked, next=found.next, has_deliveries=has_deliveries
+    )
     return Decision(reply, tuple(changes), tuple(hints))
 
 
-def _meant(command: RunRepair) -> Unsound:
-    return Unsound(command.after, command.limit, command.run)
+def _meant(command: RunRepair) -> MissingJobs:
+    return MissingJobs(command.after, command.limit, command.run)
 
 
-def _cleared(state: State, run: Run, jobs: Sequence[Job], now: Micros, *, tell: bool) -> Sequence[Change]:
+def _cleared(state: State, run: Run, jobs: Sequence[Job], now: Micros, *, notify: bool) -> Sequence[Change]:
     """Take away what a run still has that has ended, so that nobody works for it any more; let it pay what it owes."""
-    owed = [
+    pending_deliveries = [
         job.input_ref
         for job in state.tables.jobs.get(run.key, {}).values()
         if job.state is JobState.PENDING_DELIVERY
     ]
-    tells = tell and run.parent is not None and canonical(run.parent) not in owed
+    notifies_parent = notify and run.parent is not None and canonical(run.parent) not in pending_deliveries
     has_work = any(row.type == STAGE_SUSPENDED for row in state.completed.get(run.key, ()))
     has_work |= any(job.kind is JobKind.CANCEL for job in state.tables.jobs.get(run.key, {}).values())
-    debts = wrong_debts(state, run, state.plan_of(run), None) if has_work else None
-    if not jobs and not run.open_jobs and not tells and not debts:
+    faults = find_cleanup_faults(state, run, state.plan_of(run), None) if has_work else None
+    if not jobs and not run.open_jobs and not notifies_parent and not faults:
         return ()
     draft = RunDraft(
         evolve(run, open_jobs=0), run.updated_at
     )  # it is as it was, but for what it should not have
-    if tells:
-        draft.owe_parent()
-    paid = put_right(draft, state, run, state.plan_of(run), debts, now) if debts else ()
+    if notifies_parent:
+        draft.add_parent_delivery()
+    paid = put_right(draft, state, run, state.plan_of(run), faults, now) if faults else ()
     return (*draft.changes(), *(DeleteJob(job.key) for job in jobs), *paid)
 
 
-def _mended(
+def _repaired(
     draft: RunDraft, state: State, run: Run, jobs: Sequence[Job], command: RunRepair, now: Micros
 ) -> Sequence[Change]:
     plan = state.plan_of(run)
@@ -118,7 +120,7 @@ def _mended(
         not run.is_admitted or not before.nodes or _is_behind(before, plan, rows)
     ):  # nothing says what it lacks
         return draft.changes() if run.open_jobs != len(jobs) else ()
-    progress = _as_told(before, plan, rows, recounts=command.run is not None)
+    progress = _as_recorded(before, plan, rows, recounts=command.run is not None)
     of_stages = [job for job in jobs if job.kind is not JobKind.STEP]
     needed = {(job.node, job.item): job.number for job in _needed(progress, of_stages, rows)}
     queued = open_steps(state.steps.get(run.key, ()))
@@ -128,15 +130,15 @@ def _mended(
     extra = [job for job in of_stages if needed.get((job.node, job.item)) != job.number]
     extra += (job for job in jobs if job.kind is JobKind.STEP and job.number not in doing)
     lacking = list(_lacking(progress, needed, rows))
-    astray = [job for job in jobs if job not in extra and _is_astray(state, run, job)]
-    debts = wrong_debts(state, run, plan, progress)
+    stuck = [job for job in jobs if job not in extra and _is_stuck(state, run, job)]
+    faults = find_cleanup_faults(state, run, plan, progress)
     causes = {
         "the group was done and nothing had gone on": progress.is_done,
         "its place in the plan was not where its history leads": progress != before,
         "jobs were missing": bool(lacking or undone),
         "jobs were there that nothing needs": bool(extra),
-        "jobs were where nobody would take them": bool(astray),
-        "external work that is not waited for was not cancelled, or other work was": bool(debts),
+        "jobs were where nobody would take them": bool(stuck),
+        "external work that is not waited for was not cancelled, or other work was": bool(faults),
     }
     why = [cause for cause, is_true in causes.items() if is_true]
     if not why:
@@ -145,17 +147,17 @@ def _mended(
     for job in extra:
         draft.close_job(job)
     if any(job.waits_for_child for job in extra):
-        draft.owe_children()
+        draft.add_children_delivery()
     draft.keep_progress(progress.to_json())
     _reopen(draft, state, run, plan, progress, lacking)
     for row in undone:
         queue_again(draft, row)
-    paid = put_right(draft, state, run, plan, debts, now)
-    given = len(lacking) + len(undone)
-    draft.append("run.repaired", data={**facts, "jobs": given} if given else facts)
+    paid = put_right(draft, state, run, plan, faults, now)
+    added = len(lacking) + len(undone)
+    draft.append("run.repaired", data={**facts, "jobs": added} if added else facts)
     # Last, as they may end the run: nothing comes after an end.
     if not advance(draft, plan, progress):
-        _put_right(draft, state, run, astray, now)
+        _put_right(draft, state, run, stuck, now)
     return (*paid, *draft.changes())
 
 
@@ -174,7 +176,7 @@ def _is_behind(progress: Progress, plan: Plan, rows: Sequence[CompletedRow]) -> 
     return False
 
 
-def _as_told(progress: Progress, plan: Plan, rows: Sequence[CompletedRow], *, recounts: bool) -> Progress:
+def _as_recorded(progress: Progress, plan: Plan, rows: Sequence[CompletedRow], *, recounts: bool) -> Progress:
     """Return the progress with what the history says is done: that is not done again.
 
     Items are counted anew only of runs that are named: somebody has seen that their histories are whole.
@@ -285,8 +287,8 @@ def _reopen(
 def _waits(state: State, run: Run, stage: StagePlan, row: int, item: int | None) -> Waits:
     """Return how external work is asked about: now, and then as its body had said when it handed it on."""
     suspension = state.suspensions.get((run.key, row))
-    said = cast("dict[str, object]", parse(suspension.data or "{}")) if suspension is not None else {}
-    check_after, give_up_at, key = said.get("check_after"), said.get("give_up_at"), said.get("key")
+    facts = cast("dict[str, object]", parse(suspension.data or "{}")) if suspension is not None else {}
+    check_after, give_up_at, key = facts.get("check_after"), facts.get("give_up_at"), facts.get("key")
     named = f"{run.key}/{stage.name}" if item is None else f"{run.key}/{stage.name}/{item}"
     return Waits(
         until=0,
@@ -296,7 +298,7 @@ def _waits(state: State, run: Run, stage: StagePlan, row: int, item: int | None)
     )
 
 
-def _is_astray(state: State, run: Run, job: Job) -> bool:
+def _is_stuck(state: State, run: Run, job: Job) -> bool:
     """Whether a job is in a state out of which nothing will take it."""
     if job.state is JobState.LEASED:
         return job.session not in state.tables.sessions
@@ -313,12 +315,12 @@ def _is_astray(state: State, run: Run, job: Job) -> bool:
             return False
 
 
-def _put_right(draft: RunDraft, state: State, run: Run, astray: Sequence[Job], now: Micros) -> None:
+def _put_right(draft: RunDraft, state: State, run: Run, stuck: Sequence[Job], now: Micros) -> None:
     """Let jobs rest as they should. One that was leased to nobody was lost with its worker, and that counts."""
-    for job in astray:
+    for job in stuck:
         if draft.status in TERMINAL:
             return
         if job.state is JobState.LEASED:
             free_lost(state, draft, run, job, now)
         else:
-            draft.rest_job(job, None if job.waits_for_child else job.wake_at or now)
+            draft.reschedule_job(job, None if job.waits_for_child else job.wake_at or now)

@@ -64,7 +64,7 @@ def decide_rerun(state: State, command: RunRerunFrom, now: Micros, ids: Ids) -> 
     draft = RunDraft(run, now, is_new=True)
     facts = {"definition": plan.definition, "rerun_of": before.generation, **begins.facts}
     if begins.fork is not None and begins.fork.begins_anew:
-        facts["inbox"] = run.first_row + len(begins.fork.told_again) + _later_starts(before, begins.fork)
+        facts["inbox"] = run.first_row + len(begins.fork.redelivered) + _later_starts(before, begins.fork)
     if command.reason:
         facts["reason"] = command.reason
     # Copied, so that a generation has what it was given in its first row like any other.
@@ -91,7 +91,9 @@ def decide_rerun(state: State, command: RunRerunFrom, now: Micros, ids: Ids) -> 
         terminated=ended is not None,
         admits_runs=draft.admits_runs or (ended.admits_runs if ended else ()),
         admits_jobs=tuple(dict.fromkeys((*draft.admits_jobs, *admits))),
-        has_deliveries=draft.owes or bool(children) or (ended is not None and ended.owes),
+        has_deliveries=draft.has_pending_deliveries
+        or bool(children)
+        or (ended is not None and ended.has_pending_deliveries),
     )
     changes = (*(ended.changes() if ended else ()), *storing(state, plan), *draft.changes(), *children)
     return Decision(reply, changes, (*(ended.hints if ended else ()), *draft.hints))
@@ -151,7 +153,7 @@ def _carry_on(state: State, draft: RunDraft, before: Run, run: Run, fork: Fork) 
     kept_starts = {number: row for number, row in starts.items() if number < fork.row}
     draft.keep_mailbox(Mailbox(unread=fork.kept_messages, starts=kept_starts, closed=fork.closed_channels))
     known: dict[int, int] = {row: row for row in starts.values() if row < fork.row}
-    for row in fork.told_again:
+    for row in fork.redelivered:
         if row.type == SIGNAL_RECEIVED:
             start = starts.get(row.number)
             if start is not None and start not in known:

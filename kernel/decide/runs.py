@@ -20,15 +20,15 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.decide.admissions import INPUT_ROW, admits_jobs
 from holdfast.kernel.decide.creation import created_facts, new_run
-from holdfast.kernel.decide.handover import hand_on, handed_rows
+from holdfast.kernel.decide.handover import count_forwarded, forward_unread
 from holdfast.kernel.decide.opening import opening_of
 from holdfast.kernel.decide.said import annotations_at_start
 from holdfast.kernel.decide.signals import (
     StartToKeep,
     append_signals,
-    ask_to_end,
     check_signals,
     receive,
+    request_cancel,
 )
 from holdfast.kernel.draft import RunDraft, hint_of
 from holdfast.kernel.names import check_name
@@ -84,30 +84,30 @@ def decide_create(state: State, command: RunCreate, now: Micros, ids: Ids) -> De
     plan = overridden(plan, command.overrides)
     known = None if command.id is None else state.tables.run_named(RunName(command.namespace, command.id))
     if known is None and (begun := _begun(command, plan, now, ids)) is not None:
-        run, made, told = begun
+        run, made, begun_hints = begun
         made = (*storing(state, plan), *made, *annotations_at_start(run, command.annotations, ids))
-        return Decision(RunCreated(**_names(run), status=run.status, created=True), made, told)
-    if known is not None and _is_given(command, known):
-        return _given(state, command, plan, known, now)
+        return Decision(RunCreated(**_names(run), status=run.status, created=True), made, begun_hints)
+    if known is not None and _returns_existing(command, known):
+        return _return_existing(state, command, plan, known, now)
     replaced = None if known is None or known.status in TERMINAL else _replaced(state, known, now)
     run = new_run(command, plan, known, now, ids)
     draft = RunDraft(run, now, is_new=True)
     unread = EMPTY if known is None or plan.function is None else mailbox_from(known.mailbox)
-    facts = created_facts(command, plan, run, messages=handed_rows(unread) + len(command.signals))
+    facts = created_facts(command, plan, run, messages=count_forwarded(unread) + len(command.signals))
     row = draft.append("run.created", payload=command.input, data=facts)
     assert row == INPUT_ROW
     if known is not None:
-        hand_on(state, draft, known, unread)
+        forward_unread(state, draft, known, unread)
     messages = append_signals(draft, command.signals, key=command.idempotency_key)
     if run.status is not RunStatus.PENDING:
         begin(draft, plan, row)
     changes: tuple[Change, ...] = draft.changes()
     hints = tuple(draft.hints)
-    runs, jobs, owes = draft.admits_runs, draft.admits_jobs, draft.owes
+    runs, jobs, has_deliveries = draft.admits_runs, draft.admits_jobs, draft.has_pending_deliveries
     if replaced is not None and known is not None:
         changes, hints = (*replaced.changes(), *changes), (*replaced.hints, *hints)
         runs, jobs = _both(runs, replaced.admits_runs), _both(jobs, admits_jobs(state, known, replaced))
-        owes = owes or replaced.owes
+        has_deliveries = has_deliveries or replaced.has_pending_deliveries
     changes = (*storing(state, plan), *changes, *annotations_at_start(run, command.annotations, ids))
     reply = RunCreated(
         **_names(run),
@@ -115,13 +115,15 @@ def decide_create(state: State, command: RunCreate, now: Micros, ids: Ids) -> De
         created=True,
         admits_runs=runs,
         admits_jobs=jobs,
-        has_deliveries=owes,
+        has_deliveries=has_deliveries,
         messages=messages,
     )
     return Decision(reply, changes, hints)
 
 
-def _given(state: State, command: RunCreate, plan: Plan, known: Run, now: Micros) -> Decision[RunCreated]:
+def _return_existing(
+    state: State, command: RunCreate, plan: Plan, known: Run, now: Micros
+) -> Decision[RunCreated]:
     """Answer with a run that is there. It gets the signals, too, with the start where that would run it again."""
     reply = RunCreated(**_names(known), status=known.status, created=False)
     if not command.signals:
@@ -179,8 +181,8 @@ def _begun(
     run = new_run(command, plan, None, now, ids, opening=opening, parent=parent, close_policy=close_policy)
     facts = opening.facts
     if parent is not None or run.deadline is not None:
-        told = created_facts(command, plan, run)
-        facts = canonical(told if parent is None else {**told, "parent": parent})
+        own_facts = created_facts(command, plan, run)
+        facts = canonical(own_facts if parent is None else {**own_facts, "parent": parent})
     row = HistoryRow(
         run=run.key, number=INPUT_ROW, type="run.created", at=now, payload=command.input, data=facts
     )
@@ -217,7 +219,7 @@ def _check(command: RunCreate) -> None:
         )
 
 
-def _is_given(command: RunCreate, known: Run) -> bool:
+def _returns_existing(command: RunCreate, known: Run) -> bool:
     """Return whether the run that is there is what the caller gets; False if a new generation takes its place."""
     ended = known.status in TERMINAL
     policy = (command.if_ended if ended else command.if_active) or command.if_exists
@@ -254,7 +256,7 @@ def decide_cancel(state: State, command: RunCancel, now: Micros, _: Ids) -> Deci
     run = named_run(state, command)
     has_code_under_way = run.status not in TERMINAL and run.is_admitted
     if has_code_under_way and not is_older(run, command) and state.plan_of(run).function is not None:
-        return ask_to_end(state, run, command.reason, now)
+        return request_cancel(state, run, command.reason, now)
     return _end(state, command, "run.cancelled", now)
 
 
@@ -279,7 +281,7 @@ def decide_pause(state: State, command: RunPause, now: Micros, _: Ids) -> Decisi
     draft = RunDraft(run, now)
     draft.append("run.paused", data=_reason(command.reason))
     draft.pause()
-    return _rested(state, draft, run, (JobState.QUEUED, JobState.SLEEPING, JobState.LIMITED), now)
+    return _reschedule_jobs(state, draft, run, (JobState.QUEUED, JobState.SLEEPING, JobState.LIMITED), now)
 
 
 def decide_resume(state: State, command: RunResume, now: Micros, _: Ids) -> Decision[RunPaused]:
@@ -290,15 +292,15 @@ def decide_resume(state: State, command: RunResume, now: Micros, _: Ids) -> Deci
     draft = RunDraft(run, now)
     draft.append("run.resumed", data=_reason(command.reason))
     draft.resume()
-    return _rested(state, draft, run, (JobState.PAUSED,), now)
+    return _reschedule_jobs(state, draft, run, (JobState.PAUSED,), now)
 
 
-def _rested(
+def _reschedule_jobs(
     state: State, draft: RunDraft, run: Run, of: tuple[JobState, ...], now: Micros
 ) -> Decision[RunPaused]:
     for job in state.tables.jobs.get(run.key, {}).values():
-        if job.state in of and not job.is_debt:
-            draft.rest_job(job, None if job.waits_for_child else job.wake_at or now)
+        if job.state in of and not job.outlives_run:
+            draft.reschedule_job(job, None if job.waits_for_child else job.wake_at or now)
     reply = RunPaused(
         status=draft.status, changed=True, admits_runs=draft.admits_runs, admits_jobs=draft.admits_jobs
     )
@@ -335,7 +337,7 @@ def _end(state: State, command: RunCancel | RunTerminate, kind: str, now: Micros
     reply = RunEnded(
         status=draft.status,
         changed=True,
-        has_deliveries=draft.owes,
+        has_deliveries=draft.has_pending_deliveries,
         admits_runs=draft.admits_runs,
         admits_jobs=admits_jobs(state, run, draft) if has_plan else (),
     )

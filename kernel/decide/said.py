@@ -29,7 +29,7 @@ T = TypeVar("T")
 def reads_of_annotate(command: RunAnnotate) -> Reads:
     """Read the newest generation of the run, and whether something was said under the key."""
     name = RunName(command.namespace, command.run_id)
-    return Reads(names=(name,), said_keys=((name, command.key),) if command.key is not None else ())
+    return Reads(names=(name,), annotation_keys=((name, command.key),) if command.key is not None else ())
 
 
 def decide_annotate(state: State, command: RunAnnotate, now: Micros, ids: Ids) -> Decision[RunAnnotated]:
@@ -66,9 +66,9 @@ def decide_annotate(state: State, command: RunAnnotate, now: Micros, ids: Ids) -
     return Decision(RunAnnotated(run=run.key, generation=run.generation, stored=len(changes)), changes)
 
 
-def annotations_at_start(run: Run, said: Iterable[NamedValue], ids: Ids) -> Iterator[Change]:
+def annotations_at_start(run: Run, annotations: Iterable[NamedValue], ids: Ids) -> Iterator[Change]:
     """Yield what stores what a run is started with."""
-    for one in said:
+    for one in annotations:
         yield AddAnnotation(
             Annotation(
                 run=run.key,
@@ -81,7 +81,7 @@ def annotations_at_start(run: Run, said: Iterable[NamedValue], ids: Ids) -> Iter
         )
 
 
-def keys_said(command: JobHeartbeat | JobSettle) -> tuple[tuple[str, str], ...]:
+def annotation_keys(command: JobHeartbeat | JobSettle) -> tuple[tuple[str, str], ...]:
     """Return the keys, each with its run, under which attempts say something in this command."""
     attempts = command.attempts if isinstance(command, JobHeartbeat) else (command,)
     return tuple(
@@ -92,15 +92,15 @@ def keys_said(command: JobHeartbeat | JobSettle) -> tuple[tuple[str, str], ...]:
     )
 
 
-def said_before(state: State) -> set[tuple[str, str, str]]:
+def known_annotations(state: State) -> set[tuple[str, str, str]]:
     """Return under which keys, of which runs, which annotations were said, as far as that was read."""
     return {(run, key, name) for (run, key), names in state.tables.said_keys.items() for name in names}
 
 
-def said_changes(
+def output_changes(
     job: Job,
     epoch: int,
-    said: Iterable[AttemptOutput],
+    outputs: Iterable[AttemptOutput],
     ids: Ids,
     known: set[tuple[str, str, str]],
     *,
@@ -112,15 +112,15 @@ def said_changes(
     this one says under keys is added.
     """
     changes: list[Change] = []
-    for one in said:
+    for one in outputs:
         match one.kind:
             case "log" | "progress" | "heartbeat":
                 changes.append(AddAttemptOutput(_note(job, epoch, one, ids)))
             case "annotation":
-                told = _annotation(one)
-                under = (job.run, told.key or "", told.name)
-                if told.key is None or under not in known:
-                    changes.append(AddAnnotation(_annotated(job, epoch, one.at, told, ids)))
+                annotation = _annotation(one)
+                under = (job.run, annotation.key or "", annotation.name)
+                if annotation.key is None or under not in known:
+                    changes.append(AddAnnotation(_annotated(job, epoch, one.at, annotation, ids)))
                     known.add(under)
             case "artifact":
                 if artifacts:
@@ -139,84 +139,90 @@ def _check_place(state: State, run: Run, command: RunAnnotate) -> None:
         raise InvalidCommandError(f"run {run.id!r} has no stage {command.stage!r}")
 
 
-def _note(job: Job, epoch: int, said: AttemptOutput, ids: Ids) -> OutputRow:
+def _note(job: Job, epoch: int, output: AttemptOutput, ids: Ids) -> OutputRow:
     return OutputRow(
-        id=ids.new(), run=job.run, job=job.number, epoch=epoch, at=said.at, kind=said.kind, data=said.data
+        id=ids.new(),
+        run=job.run,
+        job=job.number,
+        epoch=epoch,
+        at=output.at,
+        kind=output.kind,
+        data=output.data,
     )
 
 
-def _annotation(said: AttemptOutput) -> AnnotationOutput:
-    return _data(said, AnnotationOutput)
+def _annotation(output: AttemptOutput) -> AnnotationOutput:
+    return _data(output, AnnotationOutput)
 
 
-def _annotated(job: Job, epoch: int, at: Micros, said: AnnotationOutput, ids: Ids) -> Annotation:
-    actor: Actor = said.actor
-    of_stage = said.scope is not Scope.RUN
+def _annotated(job: Job, epoch: int, at: Micros, annotation: AnnotationOutput, ids: Ids) -> Annotation:
+    actor: Actor = annotation.actor
+    of_stage = annotation.scope is not Scope.RUN
     return Annotation(
         run=job.run,
         at=at,
         id=ids.new(),
         namespace=job.namespace,
-        name=said.name,
-        value=said.value,
-        scope=said.scope,
+        name=annotation.name,
+        value=annotation.value,
+        scope=annotation.scope,
         node=job.node if of_stage else None,
-        item=job.item if of_stage and said.scope is not Scope.STAGE else None,
+        item=job.item if of_stage and annotation.scope is not Scope.STAGE else None,
         job=job.number,
         epoch=epoch,
         actor_kind=actor.kind,
         actor_id=actor.id,
         actor_version=actor.version,
-        reason=said.reason,
-        key=said.key,
+        reason=annotation.reason,
+        key=annotation.key,
     )
 
 
-def _artifact(job: Job, epoch: int, said: AttemptOutput) -> Artifact:
-    told = _data(said, ArtifactOutput)
+def _artifact(job: Job, epoch: int, output: AttemptOutput) -> Artifact:
+    artifact = _data(output, ArtifactOutput)
     return Artifact(
         run=job.run,
         job=job.number,
         epoch=epoch,
-        name=told.name,
+        name=artifact.name,
         node=job.node,
         item=job.item,
-        at=said.at,
-        content_type=told.content_type,
-        size=told.size,
-        sha256=told.sha256,
-        blob=told.blob,
+        at=output.at,
+        content_type=artifact.content_type,
+        size=artifact.size,
+        sha256=artifact.sha256,
+        blob=artifact.blob,
     )
 
 
-def _ai_call(job: Job, epoch: int, said: AttemptOutput, ids: Ids) -> AiCall:
-    told = _data(said, AiCallOutput)
+def _ai_call(job: Job, epoch: int, output: AttemptOutput, ids: Ids) -> AiCall:
+    call = _data(output, AiCallOutput)
     return AiCall(
         run=job.run,
-        at=said.at,
-        id=told.id or ids.new(),
+        at=output.at,
+        id=call.id or ids.new(),
         job=job.number,
         epoch=epoch,
         node=job.node,
         item=job.item,
-        topic=told.topic,
-        model=told.model,
-        kind=told.kind,
-        input_tokens=told.input_tokens,
-        output_tokens=told.output_tokens,
-        cost=told.cost,
-        duration=told.duration,
-        batch=told.batch,
-        batch_index=told.batch_index,
-        prompt=told.prompt,
-        response=told.response,
-        error=told.error,
-        metadata=told.metadata,
+        topic=call.topic,
+        model=call.model,
+        kind=call.kind,
+        input_tokens=call.input_tokens,
+        output_tokens=call.output_tokens,
+        cost=call.cost,
+        duration=call.duration,
+        batch=call.batch,
+        batch_index=call.batch_index,
+        prompt=call.prompt,
+        response=call.response,
+        error=call.error,
+        metadata=call.metadata,
     )
 
 
-def _data(said: AttemptOutput, kind: type[T]) -> T:
+def _data(output: AttemptOutput, kind: type[T]) -> T:
     try:
-        return from_data(parse(said.data), kind)
+        return from_data(parse(output.data), kind)
     except ValueError:
-        raise InvalidCommandError(f"what is said as {said.kind} has no JSON as its data") from None
+        raise InvalidCommandError(f"what is said as {output.kind} has no JSON as its data") from None

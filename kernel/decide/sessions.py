@@ -121,7 +121,7 @@ def decide_reap_stale(state: State, command: LeaseReapStale, now: Micros, _: Ids
         jobs = [job for job in map(state.tables.job, keys) if job is not None and _is_orphan(state, job)]
         draft = RunDraft(run, now)
         for job in jobs:
-            if job.is_debt:
+            if job.outlives_run:
                 update = free_lost_cancel(draft, job, now)
                 changes.extend(update)
                 hints.extend(hint for one in update for hint in hints_of(one.job))
@@ -163,25 +163,25 @@ def free_lost(state: State, draft: RunDraft, run: Run, job: Job, now: Micros) ->
         return False
     facts: dict[str, object] = {"attempt": job.attempts, "lost_attempts": lost.lost_attempts}
     draft.append("stage.lost", node=job.node, item=job.item, epoch=job.epoch, data=facts)
-    draft.rest_job(lost, now)
+    draft.reschedule_job(lost, now)
     return True
 
 
-def reads_of_duty(command: LeaderAcquire) -> Reads:
+def reads_of_acquire(command: LeaderAcquire) -> Reads:
     """Lock the duty."""
-    return Reads(duties=(command.name,), sessions=(command.session,))
+    return Reads(leader_leases=(command.name,), sessions=(command.session,))
 
 
-def decide_duty(state: State, command: LeaderAcquire, now: Micros, _: Ids) -> Decision[LeaderAcquired]:
+def decide_acquire(state: State, command: LeaderAcquire, now: Micros, _: Ids) -> Decision[LeaderAcquired]:
     """Give it to the session if it is free, expired, or its own already."""
     _open_session(state, command.session)
-    duty = state.tables.duties.get(command.name)
-    if duty is not None and duty.expires_at > now and duty.session != command.session:
-        return Decision(LeaderAcquired(taken=False, expires_at=duty.expires_at))
+    leader_lease = state.tables.duties.get(command.name)
+    if leader_lease is not None and leader_lease.expires_at > now and leader_lease.session != command.session:
+        return Decision(LeaderAcquired(taken=False, expires_at=leader_lease.expires_at))
     until = now + command.lease
     taken = LeaderLease(name=command.name, session=command.session, expires_at=until)
     # A duty that nobody has had yet can't be locked: of two that add it, one conflicts, and looks again.
-    change = AddLeader(taken) if duty is None else UpdateLeader(taken)
+    change = AddLeader(taken) if leader_lease is None else UpdateLeader(taken)
     return Decision(LeaderAcquired(taken=True, expires_at=until), (change,))
 
 

@@ -34,11 +34,11 @@ from holdfast.kernel.decide.queued_steps import step_settled
 from holdfast.kernel.decide.records import (
     block,
     function_cancelled,
+    function_waiting,
     having_received,
-    park,
     result_refused,
 )
-from holdfast.kernel.decide.said import keys_said, said_before, said_changes
+from holdfast.kernel.decide.said import annotation_keys, known_annotations, output_changes
 from holdfast.kernel.decide.successors import successor
 from holdfast.kernel.decide.suspensions import checked, suspended
 from holdfast.kernel.draft import RunDraft, Taker
@@ -100,8 +100,8 @@ def reads_of_settle(command: JobSettle) -> Reads:
         names=names,
         jobs=(key,),
         sessions=sessions,
-        said_keys=keys_said(command),
-        said=(key.run,) if goes_on else (),
+        annotation_keys=annotation_keys(command),
+        annotations=(key.run,) if goes_on else (),
         unseen=((key.run, goes_on.seen),) if goes_on else (),
         messages=(key.run,) if goes_on else (),
         kept_starts=(key.run,) if may_end else (),
@@ -122,9 +122,9 @@ def decide_settle(state: State, command: JobSettle, now: Micros, ids: Ids) -> De
     _check_events(command)
     decision = _ended(state, command, before, job, now, ids)
     if command.outputs:
-        known = said_before(state)
-        said = said_changes(job, command.epoch, command.outputs, ids, known, artifacts=not has_failed)
-        return evolve(decision, changes=(*decision.changes, *said))
+        known = known_annotations(state)
+        reported = output_changes(job, command.epoch, command.outputs, ids, known, artifacts=not has_failed)
+        return evolve(decision, changes=(*decision.changes, *reported))
     return decision
 
 
@@ -173,13 +173,13 @@ def _ended(
         case ChildRunStarted():
             return _started(state, command, run, job, command.outcome, now, ids)
         case FunctionWaiting():
-            return park(before, run, job, command.outcome, now)
+            return function_waiting(before, run, job, command.outcome, now)
         case ContinuedAsNew():
             return continued(state, run, job, command.outcome, now, ids)
         case QueuedStepCompleted() | QueuedStepFailed():
             return step_settled(state, command, run, job, _circumstances(command), now)
         case Blocked(failure=failure):
-            return block(state, run, job, failure, now, _told(command, failure))
+            return block(state, run, job, failure, now, _failure_circumstances(command, failure))
 
 
 def _completed(
@@ -265,9 +265,13 @@ def _failed(
     if job.kind is JobKind.POLL and failure.retryable:
         return _checked(state, command, run, job, failure, None, now)
     if job.kind is JobKind.CANCEL:
-        return cancel_failed(run, state.plan_of(run), job, failure, _told(command, failure), now)
+        return cancel_failed(
+            run, state.plan_of(run), job, failure, _failure_circumstances(command, failure), now
+        )
     draft = RunDraft(run, now)
-    retry_at = fail_attempt(draft, state.plan_of(run), job, failure, now, _told(command, failure))
+    retry_at = fail_attempt(
+        draft, state.plan_of(run), job, failure, now, _failure_circumstances(command, failure)
+    )
     return _succeeded(state, run, draft, _settled(state, run, draft, retry_at=retry_at), now, ids)
 
 
@@ -282,25 +286,25 @@ def _checked(
 ) -> Decision[JobSettled]:
     """Take a check that did not find the work done. Mostly nothing but its job is written."""
     plan = state.plan_of(run)
-    told = _circumstances(command) if failure is None else _told(command, failure)
+    facts = _circumstances(command) if failure is None else _failure_circumstances(command, failure)
     found = checked(plan, run, job, failure, check_after, now)
     if isinstance(found, Failure):
         draft = RunDraft(run, now)
-        fail_stage(draft, plan, job, found, told)
+        fail_stage(draft, plan, job, found, facts)
         return _settled(state, run, draft)
     reply = JobSettled(status="settled", run_status=run.status, retry_at=found.wake_at or now)
     return Decision(reply, (UpdateJob(found),), hints_of(found))
 
 
-def _told(command: JobSettle, failure: Failure) -> dict[str, object]:
-    told = _circumstances(command)
-    return {**told, "traceback": failure.traceback} if failure.traceback else told
+def _failure_circumstances(command: JobSettle, failure: Failure) -> dict[str, object]:
+    facts = _circumstances(command)
+    return {**facts, "traceback": failure.traceback} if failure.traceback else facts
 
 
 def _circumstances(command: JobSettle) -> dict[str, object]:
     """Return when the body started and where, as far as the command says."""
-    told = {"started_at": command.started_at, "host": command.host or None}
-    return {name: value for name, value in told.items() if value is not None}
+    facts = {"started_at": command.started_at, "host": command.host or None}
+    return {name: value for name, value in facts.items() if value is not None}
 
 
 def _taker(state: State, command: JobSettle, job: Job) -> Taker | None:
@@ -328,7 +332,7 @@ def _settled(
         next=None if taken is None else attempt_of(taken),
         row=None if taken is None else row,
         more=taken is not None and bool(draft.hints),
-        has_deliveries=draft.owes,
+        has_deliveries=draft.has_pending_deliveries,
         admits_runs=draft.admits_runs,
         admits_jobs=admits_jobs(state, run, draft),
     )

@@ -127,38 +127,38 @@ def wake_driver(state: State, draft: RunDraft, run: Run, now: Micros) -> None:
         case JobState.LEASED:
             draft.hints.append(RunHint(run=run.key))
         case JobState.SLEEPING:
-            draft.rest_job(job, now)
+            draft.reschedule_job(job, now)
         case JobState.PAUSED if draft.status is RunStatus.CANCELLING:
-            draft.rest_job(job, now)
+            draft.reschedule_job(job, now)
         case JobState.PAUSED if job.wake_at is not None:
             draft.update_job(evolve(job, wake_at=None))
         case _:
             pass
 
 
-def ask_to_end(state: State, run: Run, reason: str, now: Micros) -> Decision[RunEnded]:
+def request_cancel(state: State, run: Run, reason: str, now: Micros) -> Decision[RunEnded]:
     """Have a function cancelled: it is told so, and ends when it has cleaned up."""
-    if run.is_told_to_end:
+    if run.is_ending:
         return Decision(RunEnded(status=run.status, changed=False))
     draft = RunDraft(run, now)
     draft.keep_mailbox(draft.mailbox.without_starts())
-    told = {"reason": reason} if reason else None
-    tell_to_end(state, draft, run, told, {"code": "cancelled", "message": reason}, now)
+    facts = {"reason": reason} if reason else None
+    start_cancelling(state, draft, run, facts, {"code": "cancelled", "message": reason}, now)
     return Decision(RunEnded(status=draft.status, changed=True), draft.changes(), tuple(draft.hints))
 
 
-def tell_to_end(
+def start_cancelling(
     state: State,
     draft: RunDraft,
     run: Run,
-    told: Mapping[str, object] | None,
+    facts: Mapping[str, object] | None,
     error: dict[str, object],
     now: Micros,
 ) -> None:
     """Tell a function that it is to end, and with what; `error` is how its run ends when it has."""
-    draft.append("run.cancelling", data=told)
+    draft.append("run.cancelling", data=facts)
     draft.cancel(error)
     wake_driver(state, draft, run, now)
     for job in state.tables.jobs.get(run.key, {}).values():  # all of them, if the run was held
         if job.kind is JobKind.STEP and job.state is JobState.PAUSED:
-            draft.rest_job(job, job.wake_at or now)
+            draft.reschedule_job(job, job.wake_at or now)

@@ -7,7 +7,7 @@ from typing import Final
 from holdfast.kernel.commands import Failure, JobReapSilent, SilentReaped
 from holdfast.kernel.decide.failures import fail_attempt
 from holdfast.kernel.draft import RunDraft
-from holdfast.kernel.state import Decision, Reads, Silent, State
+from holdfast.kernel.state import Decision, HeartbeatOverdue, Reads, State
 from holdfast.ports.changes import Change
 from holdfast.ports.clock import Ids
 from holdfast.ports.records import TERMINAL, Job, JobState, Micros
@@ -30,8 +30,8 @@ def decide_reap_silent(state: State, command: JobReapSilent, now: Micros, _: Ids
     changes: list[Change] = []
     hints: list[Hint] = []
     freed = dead = 0
-    silent = sorted(state.found[_searched(command)].jobs)
-    for key, keys in groupby(silent, lambda job_key: job_key.run):
+    overdue = sorted(state.found[_searched(command)].jobs)
+    for key, keys in groupby(overdue, lambda job_key: job_key.run):
         state.current_run = key
         run = state.tables.runs.get(key)
         if run is None or run.status in TERMINAL:
@@ -44,7 +44,7 @@ def decide_reap_silent(state: State, command: JobReapSilent, now: Micros, _: Ids
             if job is None or draft.status in TERMINAL or not _is_overdue(job, now - command.grace):
                 continue
             touched = True
-            retry_at = fail_attempt(draft, plan, job, _silence(job), now, {})
+            retry_at = fail_attempt(draft, plan, job, _heartbeat_failure(job), now, {})
             freed, dead = (freed, dead + 1) if retry_at is None else (freed + 1, dead)
         if touched:
             changes.extend(draft.changes())
@@ -52,15 +52,15 @@ def decide_reap_silent(state: State, command: JobReapSilent, now: Micros, _: Ids
     return Decision(SilentReaped(freed=freed, dead=dead), tuple(changes), tuple(hints))
 
 
-def _searched(command: JobReapSilent) -> Silent:
-    return Silent(command.grace, command.limit)
+def _searched(command: JobReapSilent) -> HeartbeatOverdue:
+    return HeartbeatOverdue(command.grace, command.limit)
 
 
 def _is_overdue(job: Job, before: Micros) -> bool:
     return job.state is JobState.LEASED and job.heartbeat_by is not None and job.heartbeat_by < before
 
 
-def _silence(job: Job) -> Failure:
+def _heartbeat_failure(job: Job) -> Failure:
     allowed = timedelta(microseconds=job.heartbeat_timeout or 0)
     return Failure(
         code=HEARTBEAT_TIMEOUT, message=f"no heartbeat of attempt {job.attempts} was stored for {allowed}"

@@ -2,7 +2,7 @@
 
 from holdfast.kernel.advance import begin
 from holdfast.kernel.decide.creation import created_facts, new_run
-from holdfast.kernel.decide.handover import hand_on, handed_rows
+from holdfast.kernel.decide.handover import count_forwarded, forward_unread
 from holdfast.kernel.decide.said import annotations_at_start
 from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.starts import kept_start
@@ -40,13 +40,13 @@ def successor(state: State, run: Run, ended: RunDraft, now: Micros, ids: Ids) ->
     following = new_run(start.command, plan, run, now, ids)
     draft = RunDraft(following, now, is_new=True)
     facts = {
-        **created_facts(start.command, plan, following, messages=handed_rows(mailbox, row)),
+        **created_facts(start.command, plan, following, messages=count_forwarded(mailbox, row)),
         "start": row,
     }
     first = draft.append("run.created", payload=start.command.input, data=facts)
-    hand_on(state, draft, run, mailbox, row)
+    forward_unread(state, draft, run, mailbox, row)
     if following.status is not RunStatus.PENDING:
         begin(draft, plan, first)
-    said = annotations_at_start(following, start.command.annotations, ids)
+    annotations = annotations_at_start(following, start.command.annotations, ids)
     hints: tuple[Hint, ...] = tuple(draft.hints)
-    return Decision(Admits(draft.admits_runs, draft.admits_jobs), (*draft.changes(), *said), hints)
+    return Decision(Admits(draft.admits_runs, draft.admits_jobs), (*draft.changes(), *annotations), hints)

@@ -14,7 +14,7 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.decide.claims import queued
 from holdfast.kernel.decide.failures import policy_of, wait_of
 from holdfast.kernel.decide.leases import hints_of
-from holdfast.kernel.draft import RunDraft, Waits, rested
+from holdfast.kernel.draft import RunDraft, Waits, rescheduled
 from holdfast.kernel.plan import Plan, stage_of
 from holdfast.kernel.progress import progress_from
 from holdfast.kernel.state import Decision, Due, Reads, State, Wakeable
@@ -84,7 +84,7 @@ def checked(
         if job.tries >= job.max_attempts:
             attempts, losses, wait = 0, 0, max(wait, job.check_after)
     until = now if job.wake_at is not None else _next(now + wait, job.give_up_at)
-    return rested(evolve(job, attempts=attempts, lost_attempts=losses), until, now, run.status)
+    return rescheduled(evolve(job, attempts=attempts, lost_attempts=losses), until, now, run.status)
 
 
 def _next(at: Micros, give_up_at: Micros | None) -> Micros:

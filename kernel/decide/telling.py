@@ -2,43 +2,43 @@
 
 from holdfast.kernel.commands import Recorded
 from holdfast.kernel.decide.admissions import admits_jobs
-from holdfast.kernel.decide.signals import ask_to_end, receive
+from holdfast.kernel.decide.signals import receive, request_cancel
 from holdfast.kernel.draft import RunDraft
 from holdfast.kernel.state import Decision, State
 from holdfast.ports.errors import ChannelClosedError, SignalRefusedError
 from holdfast.ports.records import TERMINAL, Job, Micros, Run, RunName, RunStatus
 
 
-def tell_child(
+def notify_child(
     state: State, draft: RunDraft, run: Run, job: Job, recorded: Recorded, now: Micros
 ) -> Decision[tuple[str, ...]]:
     """Send a message to a run, or cancel it, and note that; if it can't have the message, note why.
 
     The reply names the stages that job.admit is due for.
     """
-    tells = recorded.child_message
-    assert tells is not None
-    facts: dict[str, object] = {"call": recorded.call, "run": tells.run_id}
+    notice = recorded.child_message
+    assert notice is not None
+    facts: dict[str, object] = {"call": recorded.call, "run": notice.run_id}
     if recorded.site:
         facts["site"] = recorded.site
-    child = state.tables.run_named(RunName(run.namespace, tells.run_id))
-    told: Decision[tuple[str, ...]] = Decision(())
-    if tells.signal is None:
-        told = Decision(()) if child is None else _cancelled(state, child, tells.reason, now)
+    child = state.tables.run_named(RunName(run.namespace, notice.run_id))
+    sent: Decision[tuple[str, ...]] = Decision(())
+    if notice.signal is None:
+        sent = Decision(()) if child is None else _cancelled(state, child, notice.reason, now)
     elif child is None:
         facts["message"] = "it is not there any more"
     else:
-        facts["channel"] = tells.signal.channel
+        facts["channel"] = notice.signal.channel
         its = RunDraft(child, now)
         try:
-            receive(state, its, child, (tells.signal,), now)
-            told = Decision((), its.changes(), tuple(its.hints))
+            receive(state, its, child, (notice.signal,), now)
+            sent = Decision((), its.changes(), tuple(its.hints))
         except SignalRefusedError as error:
             facts["message"] = error.why
             if isinstance(error, ChannelClosedError):
                 facts["closed"] = True
     draft.append(recorded.type, node=job.node, data=facts)
-    return told
+    return sent
 
 
 def _cancelled(state: State, child: Run, reason: str, now: Micros) -> Decision[tuple[str, ...]]:
@@ -46,8 +46,8 @@ def _cancelled(state: State, child: Run, reason: str, now: Micros) -> Decision[t
     if child.status in TERMINAL:
         return Decision(())
     if child.is_admitted and state.plan_of(child).function is not None:
-        asked = ask_to_end(state, child, reason, now)
-        return Decision((), asked.changes, asked.hints)
+        requested = request_cancel(state, child, reason, now)
+        return Decision((), requested.changes, requested.hints)
     draft = RunDraft(child, now)
     draft.keep_mailbox(draft.mailbox.without_starts())
     draft.append("run.cancelled", data={"reason": reason} if reason else None)

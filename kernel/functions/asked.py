@@ -10,7 +10,7 @@ from holdfast.ports.records import Micros
 
 
 @frozen
-class StepAsked:
+class StepRequest:
     """A step is to be done.
 
     `call` names this call in its run, the same in every replay. `step` is the step's name, `arguments` the JSON text of
@@ -35,7 +35,7 @@ class StepAsked:
 
 
 @frozen(kw_only=True)
-class TimerAsked:
+class TimerRequest:
     """Time is to pass until `at`. `call` and `site` as in StepAsked."""
 
     call: str
@@ -49,7 +49,7 @@ class TimerAsked:
 
 
 @frozen(kw_only=True)
-class ChildAsked:
+class ChildRequest:
     """A run of another workflow is to be started, and its end waited for. `call` and `site` as in StepAsked.
 
     `run` is its id, if it is to have one of the author's. `input` is the JSON text of what it gets, `parent_end` what
@@ -71,7 +71,7 @@ class ChildAsked:
 
 
 @frozen(kw_only=True)
-class TellAsked:
+class NotifyRequest:
     """A run that was started is to be told something. `call` and `site` as in StepAsked.
 
     It is sent the JSON text `text` through a channel; without a channel it is cancelled, with this text as reason.
@@ -88,11 +88,11 @@ class TellAsked:
     @property
     def what(self) -> str:
         """What was asked for, in words."""
-        return _told_words(self.run, is_cancel=self.channel is None)
+        return _notification_text(self.run, is_cancel=self.channel is None)
 
 
 @frozen(kw_only=True)
-class CloseAsked:
+class CloseRequest:
     """A channel is to be closed, if no message has come for it that is not told. `call` and `site` as in StepAsked."""
 
     call: str
@@ -105,7 +105,7 @@ class CloseAsked:
         return f"the close of channel {self.channel!r}"
 
 
-Asked: TypeAlias = StepAsked | TimerAsked | ChildAsked | TellAsked | CloseAsked
+Request: TypeAlias = StepRequest | TimerRequest | ChildRequest | NotifyRequest | CloseRequest
 
 
 @frozen(kw_only=True)
@@ -180,7 +180,7 @@ class ChildStarted:
 
 
 @frozen(kw_only=True)
-class ChildTold:
+class ChildNotified:
     """A run was told what it was to be told; if `error` says why not, it was not."""
 
     call: str
@@ -193,7 +193,7 @@ class ChildTold:
     @property
     def what(self) -> str:
         """What was recorded, in words."""
-        return _told_words(self.run, is_cancel=self.is_cancel)
+        return _notification_text(self.run, is_cancel=self.is_cancel)
 
 
 @frozen(kw_only=True)
@@ -252,10 +252,10 @@ class Cancelling:
     reason: str = ""
 
 
-Answer: TypeAlias = StepCompleted | StepFailed | TimerFired | ChildStarted | ChildTold | ChannelClosed
+Answer: TypeAlias = StepCompleted | StepFailed | TimerFired | ChildStarted | ChildNotified | ChannelClosed
 """What comes of a call."""
 
-Told: TypeAlias = Answer | StepQueued | ChildEnded | SignalReceived | UpdateReceived | Cancelling
+HistoryEvent: TypeAlias = Answer | StepQueued | ChildEnded | SignalReceived | UpdateReceived | Cancelling
 
 
 @frozen(kw_only=True)
@@ -267,7 +267,7 @@ class Row:
 
     number: int
     at: Micros
-    told: Told
+    event: HistoryEvent
     site: str = ""
     shown: Micros | None = None
 
@@ -321,7 +321,7 @@ class Returned:
     """
 
     output: str
-    unawaited: tuple[Asked, ...] = attrs.field(default=(), kw_only=True, eq=False, repr=False)
+    unawaited: tuple[Request, ...] = attrs.field(default=(), kw_only=True, eq=False, repr=False)
 
 
 @frozen
@@ -358,7 +358,7 @@ class Turn:
     `read_clock` is whether the function has looked at what its clock shows.
     """
 
-    asked: tuple[Asked, ...] = ()
+    requests: tuple[Request, ...] = ()
     dropped: tuple[str, ...] = ()
     patches: tuple[str, ...] = ()
     answers: tuple[Answered, ...] = ()
@@ -368,5 +368,5 @@ class Turn:
     ended: Ended | None = None
 
 
-def _told_words(run: str, *, is_cancel: bool) -> str:
+def _notification_text(run: str, *, is_cancel: bool) -> str:
     return f"that run {run!r} is cancelled" if is_cancel else f"a message to run {run!r}"

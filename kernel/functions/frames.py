@@ -71,7 +71,7 @@ def is_wait_for(frame: FrameType | None) -> bool:
     return frame is not None and frame.f_code is asyncio.wait_for.__code__
 
 
-def given_together(frame: FrameType | None) -> object:
+def as_completed_awaitables(frame: FrameType | None) -> object:
     """Return what `asyncio.as_completed` was given, if a task is made by it; None if not."""
     if frame is None or frame.f_code is not _as_completed():
         return None

@@ -103,8 +103,8 @@ class Keeper:
         if isinstance(value, BaseException):
             return _marked("error", self._error_data(value, depth + 1))
         if (names := _fields(kind)) is not None:
-            given = {name: self.data(getattr(value, name), depth + 1) for name in names}
-            return _marked("object", {"class": _names(kind), "fields": given})
+            fields = {name: self.data(getattr(value, name), depth + 1) for name in names}
+            return _marked("object", {"class": _names(kind), "fields": fields})
         return self.printed(value)
 
     def printed(self, value: object) -> object:
@@ -144,8 +144,8 @@ def value_from(data: Any, error_from: Callable[[Mapping[str, Any]], BaseExceptio
     if mark == "enum":
         return _member(of)
     if mark == "object":
-        given = {name: value_from(one, error_from) for name, one in of["fields"].items()}
-        return _object(of["class"], given)
+        values = {name: value_from(one, error_from) for name, one in of["fields"].items()}
+        return _object(of["class"], values)
     if mark == "printed":
         return NotKept(of["class"], of["text"])
     items = [value_from(one, error_from) for one in of]
@@ -223,20 +223,22 @@ def _member(of: Mapping[str, Any]) -> object:
     return NotKept(name, f"{name}.{known}")
 
 
-def _object(names: list[str], given: Mapping[str, object]) -> object:
+def _object(names: list[str], values: Mapping[str, object]) -> object:
     found = _loaded(*names)
     if found is None or _fields(found) is None:
-        return NotKept(names[1], f"{names[1]}({', '.join(f'{name}={one!r}' for name, one in given.items())})")
+        return NotKept(
+            names[1], f"{names[1]}({', '.join(f'{name}={one!r}' for name, one in values.items())})"
+        )
     if is_named_tuple(found):
-        return cast("Any", tuple).__new__(found, given.values())
+        return cast("Any", tuple).__new__(found, values.values())
     made: object = cast("Any", object).__new__(found)
     if is_model(found):
-        whole: dict[str, object] = {"__dict__": dict(given), "__pydantic_fields_set__": set(given)}
+        whole: dict[str, object] = {"__dict__": dict(values), "__pydantic_fields_set__": set(values)}
         whole |= {"__pydantic_extra__": None, "__pydantic_private__": None}
         for name, part in whole.items():
             object.__setattr__(made, name, part)
         return made
-    for name, one in given.items():
+    for name, one in values.items():
         put_field(made, name, one)
     return made
 

@@ -16,9 +16,9 @@ from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack, cast
 
 from typing_extensions import override
 
-from holdfast.kernel.functions.asked import Answered, Asked, GoesOn, Published, Refused, TimerAsked
+from holdfast.kernel.functions.asked import Answered, GoesOn, Published, Refused, Request, TimerRequest
 from holdfast.kernel.functions.children import Children
-from holdfast.kernel.functions.frames import call_site, caller, given_together, is_wait_for
+from holdfast.kernel.functions.frames import as_completed_awaitables, call_site, caller, is_wait_for
 from holdfast.kernel.functions.inboxes import Inboxes
 from holdfast.kernel.functions.parts import Part
 from holdfast.kernel.functions.patches import Patches
@@ -113,11 +113,11 @@ class FunctionLoop(asyncio.AbstractEventLoop):
 
     def __init__(self, *, began_at: Micros, seed: str) -> None:
         self.seed = seed
-        self.asked: list[Asked] = []
+        self.requests: list[Request] = []
         """What was asked for since this was emptied, in order."""
         self.dropped: list[str] = []
         """The calls in which interest was lost since this was emptied."""
-        self._unawaited: dict[str, tuple[Asked, Coroutine[Any, Any, Any]]] = {}
+        self._unawaited: dict[str, tuple[Request, Coroutine[Any, Any, Any]]] = {}
         """The calls that were made, and that nobody has awaited."""
         self.is_replaying = False
         """Whether there are rows of the history that the function has not been told yet."""
@@ -129,7 +129,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         """As what the run goes on, once the function has asked for that: then no more of its code runs."""
         self.fault: Exception | None = None
         """Why no more of the function's code may run: what it is told can't be read."""
-        self.given: Mapping[str, str] = _NOTHING
+        self.step_arguments: Mapping[str, str] = _NOTHING
         """What steps were called with, by their calls, as far as what takes them back is to have it."""
         self.row = 0
         """The number of the row that it is told."""
@@ -310,7 +310,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
             self._ready.clear()
 
     @property
-    def has_only_asked(self) -> bool:
+    def has_only_requests(self) -> bool:
         """Whether nothing has come of a turn but what was asked for."""
         inboxes = self._made_inboxes
         parts = self._made_patches or self._made_updates or self._made_publications
@@ -318,7 +318,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
             return False
         return parts is None and not self.dropped and self.goes_on is None and self.fault is None
 
-    def take_said(
+    def take_outputs(
         self,
     ) -> tuple[tuple[str, ...], tuple[Answered, ...], tuple[Published, ...], tuple[Refused, ...]]:
         """Return what is new since this was called last.
@@ -353,15 +353,15 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         task = current_task(self) if self._is_running else None  # as `_numbers`, of which it takes most calls
         return task.numbers.next() if isinstance(task, RunTask) else self._outside.next()
 
-    def made(self, asked: Asked, coroutine: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+    def made(self, request: Request, coroutine: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """Keep a call until it is awaited, and return it. Where that never happens, it is closed in the end."""
-        self._unawaited[asked.call] = asked, coroutine
+        self._unawaited[request.call] = request, coroutine
         return coroutine
 
     @property
-    def unawaited(self) -> Sequence[Asked]:
+    def unawaited(self) -> Sequence[Request]:
         """What would have been asked for by the calls that nobody has awaited."""
-        return [asked for asked, _ in self._unawaited.values()]
+        return [request for request, _ in self._unawaited.values()]
 
     def cancel_soon(self, task: RunTask[Any], msg: Any | None, /) -> None:
         """See `CancelsTogether`."""
@@ -372,11 +372,11 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         for task, msg in sorted(cancels, key=lambda one: one[0].number):
             task.cancel_now(msg)
 
-    def keep_given(self, call: str, arguments: str) -> None:
+    def keep_arguments(self, call: str, arguments: str) -> None:
         """Keep what a step was called with, for what takes it back."""
-        if self.given is _NOTHING:
-            self.given = {}
-        cast("dict[str, str]", self.given)[call] = arguments
+        if self.step_arguments is _NOTHING:
+            self.step_arguments = {}
+        cast("dict[str, str]", self.step_arguments)[call] = arguments
 
     @property
     def failures(self) -> Sequence[tuple[str, BaseException]]:
@@ -386,18 +386,18 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         ]
         return [(_name_of(task), cast("BaseException", task.exception())) for task in tasks]
 
-    def ask(self, asked: Asked) -> "asyncio.Future[Any]":
+    def submit(self, request: Request) -> "asyncio.Future[Any]":
         """Have something asked for; return the future of what comes of it."""
         if self.is_evicted or self.is_looked_at:
             self._check()
-        if self._unawaited.pop(asked.call, None) is not None and not self._unawaited:
+        if self._unawaited.pop(request.call, None) is not None and not self._unawaited:
             self._unawaited.clear()  # an empty dict that had members before is four times as large
-        self.asked.append(asked)
+        self.requests.append(request)
         # One of asyncio's own, which a task awaits in a fraction of the time: only the call itself ever has it, and no
         # set. It counts as any other, for in which order a set has its members hangs on their numbers.
         self._made += 1
         future: asyncio.Future[Any] = asyncio.Future(loop=self)
-        self._waiting[asked.call] = future
+        self._waiting[request.call] = future
         return future
 
     def halt(self, what: str, row: int | None, error: Exception) -> None:
@@ -544,8 +544,8 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         call = timer.call = self._numbers().next()
         self._timers[call] = timer
         cast("Any", timer)._scheduled = True  # only then does it say that it is cancelled
-        self.asked.append(
-            TimerAsked(call=call, at=self._began_at + round(when * 1_000_000), site=call_site())
+        self.requests.append(
+            TimerRequest(call=call, at=self._began_at + round(when * 1_000_000), site=call_site())
         )
         return timer
 
@@ -577,21 +577,22 @@ class FunctionLoop(asyncio.AbstractEventLoop):
             return made
         coroutine = cast("Coroutine[Any, Any, T]", coro)
         maker = caller()
-        together = given_together(maker)
+        together = as_completed_awaitables(maker)
         if together is not None:
             return self._make_together(together).pop(id(coro))
         numbers = self._numbers() if is_wait_for(maker) else Numbers(self._numbers().next())
         return self._make_task(coroutine, numbers, name, context)
 
-    def _make_together(self, given: object) -> "dict[int, RunTask[Any]]":
+    def _make_together(self, awaitables: object) -> "dict[int, RunTask[Any]]":
         """Make tasks of all that `asyncio.as_completed` was given: it would do so in the order of their addresses."""
-        if not isinstance(given, list | tuple):
+        if not isinstance(awaitables, list | tuple):
             raise NotDurableError(
                 "asyncio.as_completed",
-                f"was given a {type(given).__name__}, which has no order that a replay could repeat; give it a list",
+                f"was given a {type(awaitables).__name__}, which has no order that a replay could repeat; "
+                "give it a list",
             )
         made = self._together = self._together or {}
-        for one in cast("Sequence[object]", given):
+        for one in cast("Sequence[object]", awaitables):
             if asyncio.iscoroutine(one) and id(one) not in made:
                 made[id(one)] = self._make_task(one, Numbers(self._numbers().next()), None, None)
         return made

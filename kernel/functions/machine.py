@@ -13,26 +13,26 @@ import attrs
 
 from holdfast.kernel.functions.asked import (
     Answer,
-    Asked,
     Cancelling,
     ChannelClosed,
-    ChildAsked,
     ChildEnded,
+    ChildNotified,
+    ChildRequest,
     ChildStarted,
-    ChildTold,
     Ended,
     Failed,
+    NotifyRequest,
     Raised,
+    Request,
     Returned,
     Row,
     SignalReceived,
-    StepAsked,
     StepCompleted,
     StepFailed,
     StepQueued,
-    TellAsked,
-    TimerAsked,
+    StepRequest,
     TimerFired,
+    TimerRequest,
     Turn,
     UpdateReceived,
 )
@@ -66,7 +66,7 @@ T = TypeVar("T")
 Known: TypeAlias = tuple[HistoryRow, Mapping[str, Any]]
 """A row, and what its JSON tells."""
 
-_NOTHING: Final[Mapping[str, Asked]] = {}
+_NOTHING: Final[Mapping[str, Request]] = {}
 """Shared by all functions that have forgotten nothing: an empty dict of its own takes 64 bytes."""
 _IN_MEMORY: Final["set[FunctionMachine]"] = set()
 """What must not be collected: code that tidies up would run then, and take its steps for ordinary functions."""
@@ -101,8 +101,8 @@ class FunctionMachine:
         self._loop = new_loop(began_at=began_at, seed=seed)
         self._context = Context()
         self._task: RunTask[object] | None = None
-        self._open: dict[str, Asked] = {}
-        self._forgotten: Mapping[str, Asked] = _NOTHING
+        self._open: dict[str, Request] = {}
+        self._forgotten: Mapping[str, Request] = _NOTHING
         self._is_over = False
         self._late: tuple[int, ...] = ()
         """The numbers of the updates that have come since it ended."""
@@ -110,7 +110,7 @@ class FunctionMachine:
         self._undoing: RunTask[None] | None = None
         self._exit: BaseException | None = None
         """What it has raised that is no Exception, `SystemExit` say."""
-        self._gave: str | Exception | None = None
+        self._result: str | Exception | None = None
         """The JSON text of what it has returned, or why that can't be kept."""
         self._fault: HoldfastError | None = None
         self.rows = 0
@@ -119,23 +119,23 @@ class FunctionMachine:
         """Whether it was told to end."""
 
     @property
-    def asked(self) -> tuple[Asked, ...]:
+    def pending_requests(self) -> tuple[Request, ...]:
         """What it waits for, in the order in which it has asked."""
         return tuple(self._open.values())
 
     @property
-    def timers(self) -> Sequence[TimerAsked]:
+    def timers(self) -> Sequence[TimerRequest]:
         """The timers among what it waits for."""
         if not self._loop.has_timers:  # of many calls there mostly is none
             return ()
-        return [one for one in self._open.values() if isinstance(one, TimerAsked)]
+        return [one for one in self._open.values() if isinstance(one, TimerRequest)]
 
     @property
     def has_timers(self) -> bool:
         """Whether it waits for a timer."""
         return self._loop.has_timers
 
-    def waits_for(self, call: str) -> Asked | None:
+    def waits_for(self, call: str) -> Request | None:
         """Return what was asked for by a call that it waits for; None if it does not."""
         return self._open.get(call)
 
@@ -227,7 +227,7 @@ class FunctionMachine:
         if patches:
             self._loop.patches.know(patches)
         if refused:
-            self._gave = StorageRefusedError(refused)
+            self._result = StorageRefusedError(refused)
         for row in inbox:
             self._loop.set_clock(row.at)
             self._put(row)
@@ -248,12 +248,12 @@ class FunctionMachine:
         check_thread()
         self._loop.set_clock(row.at)
         self.rows = self._loop.row = row.number
-        match row.told:
-            case StepCompleted() as told:  # most rows are that
-                if self._expected(row, told) is not None:
-                    del self._open[told.call]
-                    self._take_given(told)
-                    self._loop.answer(told.call, told.output)
+        match row.event:
+            case StepCompleted() as event:  # most rows are that
+                if self._expected(row, event) is not None:
+                    del self._open[event.call]
+                    self._keep_arguments(event)
+                    self._loop.answer(event.call, event.output)
             case Cancelling(reason=reason):
                 self._cancel(reason)
             case SignalReceived() | UpdateReceived():
@@ -267,16 +267,16 @@ class FunctionMachine:
                     self._loop.answer(closed.call, None)
             case StepQueued() as queued:
                 self._expected(row, queued)
-                self._take_given(queued)
-            case told:
-                if (asked := self._expected(row, told)) is not None:
-                    del self._open[told.call]
-                    self._answer(asked, told)
+                self._keep_arguments(queued)
+            case event:
+                if (request := self._expected(row, event)) is not None:
+                    del self._open[event.call]
+                    self._answer(request, event)
         return self._turn(more) if row.shown is None else self._turn_at(row.shown, more)
 
     def _put(self, row: Row) -> None:
         """Put a message or an update where the function finds it."""
-        match row.told:
+        match row.event:
             case SignalReceived() as signal:
                 message = Message(row.number, signal.channel, signal.text, signal.checked)
                 for call in self._loop.inboxes.put(message):
@@ -302,19 +302,19 @@ class FunctionMachine:
         check_thread()
         loop, open_, task = self._loop, self._open, self._task
         assert task is not None
-        told, is_plain, places = place, self._is_waiting, len(rows)
+        start, is_plain, places = place, self._is_waiting, len(rows)
         with loop.in_thread:
             while is_plain and place < places:
                 row, facts = rows[place]
                 number, payload = row.number, row.payload
-                asked = open_.get(call := facts.get("call", ""))
+                request = open_.get(call := facts.get("call", ""))
                 if not (
                     row.type == STEP_COMPLETED
                     and number <= past
                     and payload is not None
                     and (output := payload.inline) is not None
-                    and isinstance(asked, StepAsked)
-                    and asked.step == facts.get("step", "")
+                    and isinstance(request, StepRequest)
+                    and request.step == facts.get("step", "")
                     and number not in apart
                 ):
                     break
@@ -325,7 +325,7 @@ class FunctionMachine:
                 loop.is_replaying = number < past
                 del open_[call]
                 if STEP_GIVEN in facts:
-                    loop.keep_given(call, facts[STEP_GIVEN])
+                    loop.keep_arguments(call, facts[STEP_GIVEN])
                 loop.answer(call, output)
                 try:
                     loop.run_until_quiet_here()
@@ -334,14 +334,14 @@ class FunctionMachine:
                 except BaseException as error:  # noqa: BLE001  # as `_run`
                     self._exit = self._exit or error
                 is_over = task.done() or self._exit is not None or self._is_given_up
-                is_plain = loop.has_only_asked and not is_over
-                for one in loop.asked:
-                    is_plain = is_plain and isinstance(one, StepAsked) and one.queue is None
+                is_plain = loop.has_only_requests and not is_over
+                for one in loop.requests:
+                    is_plain = is_plain and isinstance(one, StepRequest) and one.queue is None
                 if is_plain:
-                    for one in loop.asked:
+                    for one in loop.requests:
                         open_[one.call] = one
-                    loop.asked.clear()
-        if is_plain or place == told:
+                    loop.requests.clear()
+        if is_plain or place == start:
             return place, None
         self._keep_result()
         return place, self._come_to()
@@ -372,15 +372,15 @@ class FunctionMachine:
         """
         self._is_given_up = self._loop.is_evicted = True
 
-    def _forget(self, asked: Mapping[str, Asked]) -> None:
+    def _forget(self, requests: Mapping[str, Request]) -> None:
         """Note that nobody waits for what was asked for. What comes of it all the same changes nothing."""
         if self._forgotten is _NOTHING:
             self._forgotten = {}
-        cast("dict[str, Asked]", self._forgotten).update(asked)
+        cast("dict[str, Request]", self._forgotten).update(requests)
 
-    def _take_given(self, told: StepCompleted | StepFailed | StepQueued) -> None:
-        if told.given is not None:
-            self._loop.keep_given(told.call, told.given)
+    def _keep_arguments(self, event: StepCompleted | StepFailed | StepQueued) -> None:
+        if event.given is not None:
+            self._loop.keep_arguments(event.call, event.given)
 
     def _cancel(self, reason: str) -> None:
         assert self._task is not None
@@ -404,17 +404,17 @@ class FunctionMachine:
         except Exception as error:  # noqa: BLE001  # whatever it is, somebody has to look at it
             self._fault = CompensationError("what it did", error_words(error))
 
-    def _expected(self, row: Row, told: Answer | StepQueued) -> Asked | None:
+    def _expected(self, row: Row, event: Answer | StepQueued) -> Request | None:
         """Return what was asked for by the call that a row is about; None if that was dropped."""
-        asked = self._open.get(told.call)
-        known = asked or self._forgotten.get(told.call)
-        if isinstance(known, StepAsked) and isinstance(told, StepCompleted):
-            is_known = known.step == told.step
+        request = self._open.get(event.call)
+        known = request or self._forgotten.get(event.call)
+        if isinstance(known, StepRequest) and isinstance(event, StepCompleted):
+            is_known = known.step == event.step
         else:
-            is_known = known is not None and known.what == told.what
+            is_known = known is not None and known.what == event.what
         if is_known:
-            return asked
-        recorded = f"{told.what} ({row.site})" if row.site else told.what
+            return request
+        recorded = f"{event.what} ({row.site})" if row.site else event.what
         if known is not None:
             instead = (
                 f"the code asks for {known.what} ({known.site})" if known.site else f"it is {known.what}"
@@ -427,27 +427,27 @@ class FunctionMachine:
                 for call, one in self._open.items()
             )
             instead = f"the code has not asked for it by then; it waits for {others or 'nothing'}"
-        raise NondeterminismError(row=row.number, call=told.call, recorded=recorded, asked=instead)
+        raise NondeterminismError(row=row.number, call=event.call, recorded=recorded, asked=instead)
 
-    def _answer(self, asked: Asked, told: Answer) -> None:
-        match asked, told:
-            case TimerAsked(), TimerFired():
-                self._loop.fire(asked.call)
-            case ChildAsked(), ChildStarted(run=run, error=None):
-                self._loop.answer(asked.call, run)
-            case ChildAsked(), ChildStarted(run=run, error=str(error)):
-                self._loop.fail(asked.call, ChildRefusedError(run, error))
-            case TellAsked(), ChildTold(error=None):
-                self._loop.answer(asked.call, None)
-            case TellAsked(), ChildTold(run=run, closed=str(channel)):
-                self._loop.fail(asked.call, ChannelClosedError(run, channel))
-            case TellAsked(), ChildTold(run=run, error=str(error)):
-                self._loop.fail(asked.call, SignalRefusedError(run, error))
-            case StepAsked(), StepFailed(error=raised):
-                self._take_given(told)
-                self._loop.fail(asked.call, error_from(raised))
+    def _answer(self, request: Request, event: Answer) -> None:
+        match request, event:
+            case TimerRequest(), TimerFired():
+                self._loop.fire(request.call)
+            case ChildRequest(), ChildStarted(run=run, error=None):
+                self._loop.answer(request.call, run)
+            case ChildRequest(), ChildStarted(run=run, error=str(error)):
+                self._loop.fail(request.call, ChildRefusedError(run, error))
+            case NotifyRequest(), ChildNotified(error=None):
+                self._loop.answer(request.call, None)
+            case NotifyRequest(), ChildNotified(run=run, closed=str(channel)):
+                self._loop.fail(request.call, ChannelClosedError(run, channel))
+            case NotifyRequest(), ChildNotified(run=run, error=str(error)):
+                self._loop.fail(request.call, SignalRefusedError(run, error))
+            case StepRequest(), StepFailed(error=raised):
+                self._keep_arguments(event)
+                self._loop.fail(request.call, error_from(raised))
             case _:
-                raise AssertionError(f"{told} answers {asked}")
+                raise AssertionError(f"{event} answers {request}")
 
     @property
     def _has_ended(self) -> bool:
@@ -480,16 +480,16 @@ class FunctionMachine:
             self._undoing = loop.begin(self._compensate(loop.tasks()), self._context, path="undo")
             self._run_until_quiet()
         self._check_fault()
-        asked = {one.call: one for one in loop.asked}
-        self._open.update(asked)
+        requests = {one.call: one for one in loop.requests}
+        self._open.update(requests)
         dropped: list[str] = []
         for call in loop.dropped:
             if (one := self._open.pop(call, None)) is not None:
                 self._forget({call: one})
-                if asked.pop(call, None) is None:
+                if requests.pop(call, None) is None:
                     dropped.append(call)
-        patches, answers, published, refused = loop.take_said()
-        loop.asked.clear()
+        patches, answers, published, refused = loop.take_outputs()
+        loop.requests.clear()
         loop.dropped.clear()
         ended = self._end()
         if ended is not None:
@@ -497,12 +497,12 @@ class FunctionMachine:
                 self.failures = failures
             # Tasks that were not waited for end with the function. What they wait for, nobody is interested in.
             self._forget(self._open)
-            dropped += (call for call in self._open if call not in asked)
+            dropped += (call for call in self._open if call not in requests)
             self._open.clear()
-            asked.clear()
+            requests.clear()
             self.evict()
         return Turn(
-            asked=tuple(asked.values()),
+            requests=tuple(requests.values()),
             dropped=tuple(dropped),
             patches=patches,
             answers=answers,
@@ -520,14 +520,14 @@ class FunctionMachine:
     def _waiting(self) -> Turn:
         """Return what has come of a turn after which the function waits, if nothing was dropped: so most turns end."""
         loop = self._loop
-        asked = tuple(loop.asked)
-        if asked:
-            loop.asked.clear()
-            for one in asked:
+        requests = tuple(loop.requests)
+        if requests:
+            loop.requests.clear()
+            for one in requests:
                 self._open[one.call] = one
-        patches, answers, published, refused = loop.take_said()
+        patches, answers, published, refused = loop.take_outputs()
         return Turn(
-            asked=asked,
+            requests=requests,
             patches=patches,
             answers=answers,
             published=published,
@@ -564,11 +564,11 @@ class FunctionMachine:
                 task.result()
             except CancelledError as error:  # asyncio gives it once with what it was raised with
                 self._cancelled_with = self._cancelled_with or error.args
-        elif task.done() and self._gave is None and task.exception() is None:
+        elif task.done() and self._result is None and task.exception() is None:
             try:
-                self._gave = self._encode(task.result())
+                self._result = self._encode(task.result())
             except Exception as error:  # noqa: BLE001  # a user's class may do anything when it is encoded
-                self._gave = error
+                self._result = error
 
     @property
     def _has_failed(self) -> bool:
@@ -586,7 +586,7 @@ class FunctionMachine:
         if not task.done() or task.cancelled():
             return None
         raised = task.exception()
-        return explained(raised) if raised else self._gave if isinstance(self._gave, Exception) else None
+        return explained(raised) if raised else self._result if isinstance(self._result, Exception) else None
 
     def _end(self) -> Ended | None:
         """Return how the function has ended, if it has."""
@@ -607,8 +607,8 @@ class FunctionMachine:
             return Failed(CancelledError(*self._cancelled_with))
         if (raised := self._error) is not None:
             return Failed(raised)
-        assert isinstance(self._gave, str)
-        return Returned(self._gave, unawaited=tuple(self._loop.unawaited))
+        assert isinstance(self._result, str)
+        return Returned(self._result, unawaited=tuple(self._loop.unawaited))
 
 
 def in_memory() -> frozenset[FunctionMachine]:

@@ -46,5 +46,7 @@ def _line(core: Any, error: Mapping[str, Any]) -> dict[str, object]:
             return line
     except Exception:  # noqa: BLE001, S110  # it is none of its own types, or of another version
         pass
-    told = core.PydanticCustomError(error["type"], "{holdfast_message}", {"holdfast_message": error["msg"]})
-    return {**line, "type": told, "ctx": None} if "ctx" in line else {**line, "type": told}
+    custom_type = core.PydanticCustomError(
+        error["type"], "{holdfast_message}", {"holdfast_message": error["msg"]}
+    )
+    return {**line, "type": custom_type, "ctx": None} if "ctx" in line else {**line, "type": custom_type}

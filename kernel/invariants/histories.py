@@ -91,7 +91,7 @@ class Place:
     done: dict[str, set[int]]
     failed: dict[str, set[int]]
     outputs: dict[str, Reference]
-    gave: dict[str, Reference]
+    all_outputs: dict[str, Reference]
     """What all nodes gave that are done, those of former groups among them."""
     suspended: set[Item]
     handed_on: dict[Item, int]
@@ -107,7 +107,7 @@ class Place:
         # Each look at a run makes one; `factory=dict[str, Reference]` would take ten times as long.
         self.plan = plan
         self.group, self.input, self.passed = 0, gets, None
-        self.kept, self.outputs, self.gave = {}, {}, {}
+        self.kept, self.outputs, self.all_outputs = {}, {}, {}
         self.totals, self.first_rows, self.done, self.failed = {}, {}, {}, {}
         self.suspended, self.handed_on, self.left, self.paid = set(), {}, {}, {}
         self._nodes, self._nodes_of = {}, (-1, None)
@@ -168,16 +168,16 @@ class Place:
         if self.group == goal and group.test is None:
             beside = {node.name: kept[node.name] for node in group.nodes if node.name in kept}
             self.outputs |= beside
-            self.gave |= beside
+            self.all_outputs |= beside
 
     def _keep_group(self, group: Group, kept: Mapping[str, Reference]) -> bool:
         there = [node.name for node in group.nodes if node.name in kept]
         if group.test is not None:
             self.passed = there == [group.nodes[0].name]
-            self._give(*((there[0], kept[there[0]]) if there else (group.nodes[0].name, self.input)))
+            self._record_output(*((there[0], kept[there[0]]) if there else (group.nodes[0].name, self.input)))
             return True
         for name in there:
-            self._give(name, kept[name])
+            self._record_output(name, kept[name])
         return len(there) == len(group.nodes)
 
     def _kind(self, node: NodePlan, item: int | None) -> JobKind:
@@ -209,7 +209,7 @@ class Place:
         self.passed = bool(fact(row, "passed"))
         group = self.plan.groups[self.group]
         if not self.nodes:
-            self._give(group.nodes[0].name, self.input)
+            self._record_output(group.nodes[0].name, self.input)
         return None
 
     def _suspend(self, row: HistoryRow) -> str | None:
@@ -245,7 +245,7 @@ class Place:
             nothing = (
                 list_reference(()) if node.enough is None else partial_reference(name, *[row.number] * 2)
             )
-            self._give(name, nothing)
+            self._record_output(name, nothing)
         return None
 
     def _lose(self, row: HistoryRow) -> str | None:
@@ -272,7 +272,7 @@ class Place:
         if row.item is None:
             if isinstance(node, MapPlan):
                 return f"row {row.number} completes the map {name!r} as if it were a stage"
-            self._give(name, row.number)
+            self._record_output(name, row.number)
             return None
         is_open = name in self.totals and row.item in range(self.totals[name])
         if not is_open or row.item in self.done[name] or row.item in self.failed[name]:
@@ -286,13 +286,13 @@ class Place:
         name = node.name
         total, done, failed = self.totals[name], len(self.done[name]), len(self.failed[name])
         if node.enough is None and done == total:
-            self._give(name, map_reference(name, self.first_rows[name], row.number))
+            self._record_output(name, map_reference(name, self.first_rows[name], row.number))
         if node.enough is not None and node.enough.is_reached(total=total, done=done, failed=failed):
-            self._give(name, partial_reference(name, self.first_rows[name], row.number))
+            self._record_output(name, partial_reference(name, self.first_rows[name], row.number))
 
-    def _give(self, name: str, output: Reference) -> None:
+    def _record_output(self, name: str, output: Reference) -> None:
         self.leave(name)
-        self.outputs[name] = self.gave[name] = output
+        self.outputs[name] = self.all_outputs[name] = output
         if len(self.outputs) < len(self.nodes):
             return
         group = self.plan.groups[self.group]
@@ -316,7 +316,7 @@ class Seen:
     run: Run
     jobs: Sequence[Job]
     steps: Sequence[Job]
-    owed: Sequence[Job]
+    pending_deliveries: Sequence[Job]
     cancels: Sequence[Job]
     history: Sequence[HistoryRow]
     sessions: Mapping[str, Session]
@@ -377,10 +377,10 @@ def look(run: Run, plan: str, snapshot: Snapshot) -> Seen:
     jobs = [job for _, job in sorted(snapshot.jobs.get(run.key, {}).items())]
     return Seen(
         run=run,
-        jobs=[job for job in jobs if not job.is_debt and job.kind is not JobKind.STEP],
+        jobs=[job for job in jobs if not job.outlives_run and job.kind is not JobKind.STEP],
         steps=[job for job in jobs if job.kind is JobKind.STEP],
-        owed=[job for job in jobs if job.state is JobState.PENDING_DELIVERY],
-        cancels=[job for job in jobs if job.is_debt and job.state is not JobState.PENDING_DELIVERY],
+        pending_deliveries=[job for job in jobs if job.state is JobState.PENDING_DELIVERY],
+        cancels=[job for job in jobs if job.outlives_run and job.state is not JobState.PENDING_DELIVERY],
         history=history,
         sessions=snapshot.sessions,
         progress=progress_from(run.progress),

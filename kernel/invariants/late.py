@@ -26,8 +26,8 @@ def overdue(snapshot: Snapshot, *, runs: Collection[str], before: Micros) -> lis
 def _due(run: Run, jobs: Collection[Job], before: Micros) -> Iterator[str]:
     if run.status is RunStatus.PENDING and run.start_at is not None and run.start_at < before:
         yield f"it was to begin at {run.start_at}, and is still pending"
-    is_told = run.status in TERMINAL or run.is_told_to_end
-    if not is_told and run.deadline is not None and run.deadline < before:
+    is_ending = run.status in TERMINAL or run.is_ending
+    if not is_ending and run.deadline is not None and run.deadline < before:
         yield f"its deadline was at {run.deadline}, and it is {run.status}"
     for job in jobs:
         if job.state is JobState.SLEEPING and job.wake_at is not None and job.wake_at < before:

@@ -146,9 +146,9 @@ def _whole(run: Run, snapshot: Snapshot) -> Sequence[HistoryRow]:
 def _wanted(history: Sequence[HistoryRow]) -> int:
     """Return the last row in which somebody wants the run to end, 0 if nobody does; a deadline is nobody."""
     last = 0
-    is_told = any(row.type == "run.cancelling" for row in history)
+    is_cancelling = any(row.type == "run.cancelling" for row in history)
     for row in history:
-        is_end = row.type == "run.terminated" or (row.type == "run.cancelled" and not is_told)
+        is_end = row.type == "run.terminated" or (row.type == "run.cancelled" and not is_cancelling)
         is_new = row.at > history[0].at or "continues" not in _facts(history[0])  # else it was told before
         if is_end or (row.type == "run.cancelling" and is_new and "deadline" not in _facts(row)):
             last = row.number

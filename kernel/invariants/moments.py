@@ -99,11 +99,11 @@ def _kept(seen: Seen, snapshot: Snapshot, looked: Mapping[str, Seen]) -> Iterato
     yield from _kept_rows(run, before, snapshot.history.get(before.key, ()))
     kept = references_from(run.inherited)
     plan = snapshot.plans.get(before.plan) if kept else None
-    gave: Mapping[str, Reference] = {}
+    outputs: Mapping[str, Reference] = {}
     if plan is not None:
-        gave = (looked.get(before.key) or look(before, plan, snapshot)).place.gave
+        outputs = (looked.get(before.key) or look(before, plan, snapshot)).place.all_outputs
     for name, reference in kept.items():
-        output = gave.get(name)
+        output = outputs.get(name)
         if output is None or of_run(before.key, output) != reference:
             yield f"it keeps {reference} of {name!r}, and that gave {output}"
     if run.rerun_from is None and kept:
@@ -183,11 +183,13 @@ def _children(snapshot: Snapshot) -> Iterator[Violation]:
     for job in waiting:
         name = RunName(job.namespace, job.waiting_for or "")
         child = next((run for run in by_name.get(name, ()) if run.parent == job.key.text), None)
-        owed = snapshot.jobs.get(child.key, {}).values() if child else ()
-        tells = any(
-            one.input_ref == canonical(job.key.text) for one in owed if one.state is JobState.PENDING_DELIVERY
+        child_jobs = snapshot.jobs.get(child.key, {}).values() if child else ()
+        is_delivery_pending = any(
+            one.input_ref == canonical(job.key.text)
+            for one in child_jobs
+            if one.state is JobState.PENDING_DELIVERY
         )
-        if child is None or (child.status in TERMINAL and not tells):
+        if child is None or (child.status in TERMINAL and not is_delivery_pending):
             yield Violation("S7", job.run, f"job {job.number} waits for {name.id!r}, and nobody tells it")
 
 
@@ -270,7 +272,7 @@ def _absorbed(seen: Seen) -> Iterator[str]:
     jobs = len(seen.jobs) + len(seen.steps)
     if run.status in TERMINAL and (jobs or run.open_jobs):
         yield f"it is {run.status}, counts {run.open_jobs} jobs and has {jobs}"
-    for job in seen.owed:
+    for job in seen.pending_deliveries:
         if job.kind is not JobKind.DELIVER or job.epoch or job.session is not None:
             yield f"job {job.number} is owed, and somebody's attempt"
 
@@ -402,10 +404,10 @@ def _attempts(seen: Seen) -> Iterator[str]:
         if node is not None and job.concurrency_limit != limit:
             yield f"of job {job.number} {job.concurrency_limit} may be under way; its plan says otherwise"
         rate = stage_of(node).rate if node and job.kind is JobKind.STAGE else None
-        said = None if rate is None else (rate.limit, rate.per_us)
+        planned = None if rate is None else (rate.limit, rate.per_us)
         if (
             node is not None
-            and (None if job.rate_limit is None else (job.rate_limit, job.rate_period)) != said
+            and (None if job.rate_limit is None else (job.rate_limit, job.rate_period)) != planned
         ):
             yield f"of job {job.number} {job.rate_limit} may start in {job.rate_period}; its plan says otherwise"
         if not is_held <= job.tries <= job.max_attempts - (not is_held):

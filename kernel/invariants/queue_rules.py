@@ -27,7 +27,7 @@ def steps_have_jobs(seen: Seen) -> Iterator[str]:
 def _unlike(job: Job, row: HistoryRow) -> tuple[object, ...] | None:
     """Return what a row says that a job is to be, if it is not."""
     step = step_definition(text_in(row, "step"))
-    said = (
+    expected = (
         text_in(row, "call"),
         step,
         text_in(row, "queue"),
@@ -37,7 +37,7 @@ def _unlike(job: Job, row: HistoryRow) -> tuple[object, ...] | None:
     )
     rate = None if job.rate_limit is None else (job.rate_limit, job.rate_period)
     done = (job.node, job.definition, job.queue, job.max_attempts, job.input_ref, job.concurrency_limit, rate)
-    return None if said == done else said
+    return None if expected == done else expected
 
 
 def _limits(row: HistoryRow) -> tuple[object, object]:

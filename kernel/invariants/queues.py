@@ -38,7 +38,7 @@ def queued_steps(history: Sequence[HistoryRow]) -> tuple[list[QueuedStep], list[
     steps: list[QueuedStep] = []
     wrong: list[str] = []
     last: dict[str, QueuedStep] = {}
-    given: set[int] = set()
+    assigned: set[int] = set()
     first = next((at for at, row in enumerate(history) if row.type == STEP_QUEUED), len(history))
     for row in history[first:]:
         if row.type not in _TRIES and row.type not in (STEP_QUEUED, STEP_CANCELLED):
@@ -46,9 +46,9 @@ def queued_steps(history: Sequence[HistoryRow]) -> tuple[list[QueuedStep], list[
         call, job = text_in(row, "call"), number_in(row, "job")
         known = last.get(call)
         if row.type == STEP_QUEUED:
-            if job in given:
+            if job in assigned:
                 wrong.append(f"row {row.number} gives call {call} job {job}, which had another")
-            given.add(job)
+            assigned.add(job)
             if known is not None:
                 known.is_over = True  # its job was lost, and it was given another
             last[call] = QueuedStep(row)

@@ -125,7 +125,7 @@ def _going_on(old: Snapshot, new: Snapshot) -> Iterator[Violation]:
 
 def _run_steps(before: Run, after: Run, commands: int | None) -> Iterator[str]:
     """S5: from status to status only as the table says; a run that has ended stays as it is."""
-    if before.status in TERMINAL and _as_told(before, after) != before:
+    if before.status in TERMINAL and _without_deliveries(before, after) != before:
         yield f"it had ended as {before}, and is {after}"
     if after.status not in _reachable(before.status, commands):
         yield f"it went from {before.status} to {after.status}"
@@ -139,16 +139,16 @@ def _run_steps(before: Run, after: Run, commands: int | None) -> Iterator[str]:
         yield "numbers are given out a second time"
 
 
-def _as_told(before: Run, after: Run) -> Run:
+def _without_deliveries(before: Run, after: Run) -> Run:
     """Return an ended run without what changes as it pays what it owes.
 
     That are rows that tell what came of the external work that it has left. A repair may give it jobs for that, and
     change which job of its parent is told of its end.
     """
     parent = after.parent if before.parent is None else before.parent
-    told_at = before.updated_at if after.last_row > before.last_row else after.updated_at
+    updated_at = before.updated_at if after.last_row > before.last_row else after.updated_at
     return attrs.evolve(
-        after, parent=parent, last_job=before.last_job, last_row=before.last_row, updated_at=told_at
+        after, parent=parent, last_job=before.last_job, last_row=before.last_row, updated_at=updated_at
     )
 
 

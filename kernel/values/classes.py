@@ -43,7 +43,7 @@ def class_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -> Cod
     check_constructor(cls, fields)
     parts = _parts(form, fields, codec_of)
     encoders = tuple((part.key, part.encode) for part in parts)
-    given = tuple((part.key, part.argument) for part in parts if not part.late)
+    init_parts = tuple((part.key, part.argument) for part in parts if not part.late)
     late = tuple(part.key for part in parts if part.late)
 
     def encode(value: object) -> object:
@@ -57,7 +57,7 @@ def class_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -> Cod
 
     def decode(data: object) -> object:
         found = _decode_object(data, parts, form)
-        arguments = {argument: found[key] for key, argument in given if key in found}
+        arguments = {argument: found[key] for key, argument in init_parts if key in found}
         try:
             made = cls(**arguments)
         except Exception as error:  # a validator of the user's may raise anything

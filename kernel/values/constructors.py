@@ -31,15 +31,15 @@ def check_constructor(cls: type, fields: Iterable[Field]) -> None:
         return  # it is written in C: each value shows
     taken = {one.name for one in parameters if one.kind in _BY_NAME}
     takes_any = any(one.kind is _ANY_NAME for one in parameters)
-    given = {field.argument: field.key for field in fields if not field.late}
-    for argument, key in given.items():
+    init_fields = {field.argument: field.key for field in fields if not field.late}
+    for argument, key in init_fields.items():
         if argument not in taken and not takes_any:
             raise TypeError(
                 f"its __init__ does not take its field {key!r}, by which it is read again; have it take"
                 f" {argument!r}, or leave __init__ to the decorator"
             )
     for one in parameters:
-        if one.default is one.empty and one.kind not in _SEVERAL and one.name not in given:
+        if one.default is one.empty and one.kind not in _SEVERAL and one.name not in init_fields:
             raise TypeError(
                 f"its __init__ takes {one.name!r}, which is no field of it, so it can't be read again; make it a"
                 " field, or give it a default"

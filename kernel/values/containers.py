@@ -100,20 +100,20 @@ def tuple_codec(form: Form, codec_of: CodecOf) -> Codec:
     def encode(value: object) -> object:
         if type(value) is not tuple:
             raise unlike(value, tuple, show(form))
-        given = cast("tuple[object, ...]", value)
+        values = cast("tuple[object, ...]", value)
         if endless:
-            return _each(codecs[0].encode, given)
-        if len(given) != len(codecs):
-            raise misfit(f"{len(codecs)} items are declared, there are {len(given)}")
-        return _zipped([codec.encode for codec in codecs], given)
+            return _each(codecs[0].encode, values)
+        if len(values) != len(codecs):
+            raise misfit(f"{len(codecs)} items are declared, there are {len(values)}")
+        return _zipped([codec.encode for codec in codecs], values)
 
     def decode(data: object) -> object:
         if endless:
             return tuple(_each_of_array(codecs[0].decode, data, form))
-        given = _array(data, form)
-        if len(given) != len(codecs):
-            raise misfit(f"{len(codecs)} items are expected for {show(form)}, not {len(given)}")
-        return tuple(_zipped([codec.decode for codec in codecs], given))
+        array = _array(data, form)
+        if len(array) != len(codecs):
+            raise misfit(f"{len(codecs)} items are expected for {show(form)}, not {len(array)}")
+        return tuple(_zipped([codec.decode for codec in codecs], array))
 
     return Codec(encode, decode, frozenset({"array"}), (tuple,))
 
@@ -125,8 +125,8 @@ def dict_codec(form: Form, codec_of: CodecOf) -> Codec:
     """
     cls = cast("type", origin_of(form))
     made: type = cls if cls in (OrderedDict, Counter) else dict
-    given = arguments(form) or (str, object)
-    key_form, item_form = cast("tuple[Form, Form]", (*given, int) if cls is Counter else given)[:2]
+    types = arguments(form) or (str, object)
+    key_form, item_form = cast("tuple[Form, Form]", (*types, int) if cls is Counter else types)[:2]
     key = codec_of(key_form, f"a key of {show(form)}")
     item = codec_of(item_form, f"a value of {show(form)}")
     if key.kinds == _INT:
@@ -236,10 +236,8 @@ def _by_required_fields(classes: list[Form], data: object) -> Form:
 
     What cattrs tells classes apart by may be a field with a default, which data need not have.
     """
-    given = frozenset(cast("dict[str, object]", data)) if isinstance(data, dict) else frozenset[str]()
-    fitting = [
-        form for form in classes if {field.key for field in fields_of(form) if field.required} <= given
-    ]
+    keys = frozenset(cast("dict[str, object]", data)) if isinstance(data, dict) else frozenset[str]()
+    fitting = [form for form in classes if {field.key for field in fields_of(form) if field.required} <= keys]
     return fitting[0] if len(fitting) == 1 else None
 
 

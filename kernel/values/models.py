@@ -219,8 +219,8 @@ def _with_sorted_sets(value: object, data: object) -> object:
     parts = _children(value)
     if isinstance(data, list):
         items = cast("list[object]", data)
-        if isinstance(value, set | frozenset) and len(given := cast("set[object]", value)) == len(items):
-            return sorted(map(_with_sorted_sets, given, items), key=canonical)
+        if isinstance(value, set | frozenset) and len(members := cast("set[object]", value)) == len(items):
+            return sorted(map(_with_sorted_sets, members, items), key=canonical)
         return list(map(_with_sorted_sets, parts.values(), items)) if len(parts) == len(items) else items
     if isinstance(data, dict):
         fields = cast("dict[str, object]", data)

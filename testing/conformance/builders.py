@@ -325,7 +325,9 @@ def a_reply(key: str = "key-1", **fields: Unpack[ReplyFields]) -> IdempotencyRep
     return evolve(reply, **fields)
 
 
-def a_duty(name: str = "maintenance", *, session: int = 1, until: Micros = NOW + SECOND) -> LeaderLease:
+def a_leader_lease(
+    name: str = "maintenance", *, session: int = 1, until: Micros = NOW + SECOND
+) -> LeaderLease:
     """Return a duty that a session has."""
     return LeaderLease(name=name, session=a_key(session), expires_at=until)
 

@@ -24,7 +24,7 @@ from holdfast.testing.simulation.stores import STORES, stores
 from holdfast.testing.simulation.workload import draw_workload
 
 _CHUNK_MAX = 25
-_TELL_EVERY = 1_000
+_PROGRESS_EVERY = 1_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,33 +37,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--no-kept", action="store_true", help="leave out seeds that once found something")
     parser.add_argument("--trace", action="store_true", help="print all that happened, of each seed")
     parser.add_argument("--keep-on", action="store_true", help="do not stop at the first seed that fails")
-    told = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     gc.freeze()  # what was imported stays, and need not be looked at again after each seed
-    kept = [] if told.no_kept else list(KEPT)
-    seeds = [*kept, *(seed for seed in range(told.first, told.first + told.seeds) if seed not in kept)]
+    kept = [] if options.no_kept else list(KEPT)
+    seeds = [
+        *kept,
+        *(seed for seed in range(options.first, options.first + options.seeds) if seed not in kept),
+    ]
     began = time.monotonic()
     done, worst = 0, Exit.FINE
     fired: Counter[Kind] = Counter()
     points = 0
-    for outcome in _outcomes(seeds, told.store, told.jobs, trace=told.trace):
+    for outcome in _outcomes(seeds, options.store, options.jobs, trace=options.trace):
         done += 1
         points += outcome.points
         fired.update(one.kind for one in outcome.fired)
-        if told.trace:
+        if options.trace:
             print("\n".join(outcome.trace))
             print(f"seed {outcome.seed}: {outcome.exit.name} {outcome.hash}")
         if outcome.exit is not Exit.FINE:
             worst = max(worst, outcome.exit)
-            print("\n".join(_report(outcome, told.store)), flush=True)
-            if not told.keep_on:
+            print("\n".join(_report(outcome, options.store)), flush=True)
+            if not options.keep_on:
                 break
-        if done % _TELL_EVERY == 0:
+        if done % _PROGRESS_EVERY == 0:
             print(f"{done} of {len(seeds)} seeds", file=sys.stderr, flush=True)
     minutes = (time.monotonic() - began) / 60
     spent = sum(os.times()[:4])  # of those that were started, too
     counted = ", ".join(f"{kind} {fired[kind]}" for kind in Kind)
     print(
-        f"{done} seeds on {told.store}, {done / minutes:.0f} a minute, {points / max(done, 1):.0f} points each;"
+        f"{done} seeds on {options.store}, {done / minutes:.0f} a minute, {points / max(done, 1):.0f} points each;"
         f" {spent:.0f} s of processor time, {60 * done / spent:.0f} a minute on one core"
     )
     print(f"faults: {counted}")

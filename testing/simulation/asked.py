@@ -62,10 +62,10 @@ def expose_tally() -> None:
     expose(Tallied())
 
 
-def asking(workflow: Workflow[[int], int], run: str, begins: int) -> list[Deed]:
+def update_deeds(workflow: Workflow[[int], int], run: str, begins: int) -> list[Deed]:
     """Return what clients ask of a run that begins at some time: before that too, and after its end."""
 
-    def ask(engine: SyncEngine, number: int) -> object:
+    def send_update(engine: SyncEngine, number: int) -> object:
         call = Tallied.add_later(number) if number % 2 else Tallied.add(number)
         handle = engine.handle(workflow, run)
         stored = handle.ask_update(call, idempotency_key=f"{run}/update/{number}").seen
@@ -76,7 +76,7 @@ def asking(workflow: Workflow[[int], int], run: str, begins: int) -> list[Deed]:
         Deed(
             at=max(0, begins + at),
             what=f"update {run} {number}",
-            do=lambda engine, number=number: ask(engine, number),  # type: ignore[misc]
+            do=lambda engine, number=number: send_update(engine, number),  # type: ignore[misc]
         )
         for number, at in enumerate(_AT)
     ]
@@ -86,15 +86,15 @@ def wrong(tables: Tables) -> Iterator[str]:
     """Yield what is wrong with updates: each is stored once, and carried out at most once, and counts on."""
     for key, run in tables.runs.items():
         rows = tables.whole_history(run)
-        asked = {row.number: row for row in rows if row.type == "update.received"}
-        keys = Counter(_fact(row, "key") for row in asked.values())
+        received = {row.number: row for row in rows if row.type == "update.received"}
+        keys = Counter(_fact(row, "key") for row in received.values())
         yield from (
             f"run {key}: update {name} is stored {count} times" for name, count in keys.items() if count > 1
         )
         answers = [row for row in rows if row.type in UPDATE_ANSWERS]
         calls = [str(_fact(row, "call")) for row in answers]
-        if len(set(calls)) < len(calls) or not {f"update{number}" for number in asked}.issuperset(calls):
-            yield f"run {key}: its answers are of {calls}, and it was asked for {sorted(asked)}"
+        if len(set(calls)) < len(calls) or not {f"update{number}" for number in received}.issuperset(calls):
+            yield f"run {key}: its answers are of {calls}, and it was asked for {sorted(received)}"
         replies = [_value(row) for row in answers if row.type == "update.completed"]
         if replies != list(range(1, len(replies) + 1)):
             yield f"run {key}: its updates counted {replies}"

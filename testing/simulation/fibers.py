@@ -140,12 +140,12 @@ class Hub:
         self._queue: list[tuple[int, float, int, Callable[[], object] | Fiber, int]] = []
         self.tasks = count()
         """The numbers of the tasks of all event loops."""
-        self.told_from: dict[int, int] = {}
+        self.stored_at: dict[int, int] = {}
         """When rows of attempts were stored, by the times that they bear: from then on somebody may have told them."""
         self._numbers = count()
         self._error: tuple[Process, BaseException] | None = None
         self._until = START
-        self._ask: Callable[[], bool] = lambda: True
+        self._is_over: Callable[[], bool] = lambda: True
         self._was_over: bool | None = None
         """What was answered when somebody last asked whether it is over; None if that was before something happened."""
 
@@ -197,7 +197,7 @@ class Hub:
 
         HostError if one of them has raised what no host may.
         """
-        self._until, self._ask = until, is_over
+        self._until, self._is_over = until, is_over
         while self._queue:
             if self._queue[0][0] > until:
                 self.now = until
@@ -208,7 +208,7 @@ class Hub:
             elif self._goes_on(due, token):
                 due.switch()
             if self._was_over is None:
-                self._was_over = self._asked()
+                self._was_over = self._check_over()
             was_over, self._was_over = self._was_over, None
             if was_over:
                 return True
@@ -221,7 +221,7 @@ class Hub:
         """
         queue = self._queue
         while True:
-            self._was_over = self._asked()
+            self._was_over = self._check_over()
             if self._was_over or not queue:
                 return None
             at, _, _, due, token = queue[0]
@@ -233,12 +233,12 @@ class Hub:
                 self._was_over = None
                 return due
 
-    def _asked(self) -> bool:
+    def _check_over(self) -> bool:
         """Return whether it is over. HostError if a fiber has raised what no host may."""
         if self._error is not None:
             process, error = self._error
             raise HostError(f"{process.name}: {type(error).__name__}: {error}") from error
-        return self._ask()
+        return self._is_over()
 
     def _pop(self) -> tuple[Callable[[], object] | Fiber, int]:
         at, _, _, due, token = heappop(self._queue)

@@ -17,7 +17,7 @@ from holdfast.kernel.authoring.steps import step
 from holdfast.ports.errors import GiveUp, StepResultError
 from holdfast.ports.records import ACTIVE, JobKind, JobState, Run, RunStatus
 from holdfast.ports.tables import Tables
-from holdfast.testing.simulation.asked import asking
+from holdfast.testing.simulation.asked import update_deeds
 from holdfast.testing.simulation.callings import PATIENT
 from holdfast.testing.simulation.functions import GO, draw_function
 from holdfast.testing.simulation.letters import draw_box
@@ -77,7 +77,7 @@ class Functions:
             and run.status is not RunStatus.PENDING
             and run.workflow in programs
             and _messages(tables, run) < programs[run.workflow].receives
-            and _rests(tables, run)
+            and _is_sleeping(tables, run)
         ]
 
 
@@ -114,8 +114,8 @@ def draw_functions(random: Random) -> Functions:
             for number in range(beside.choice((1, 1, 2)))
         ]
     for run in runs:
-        if run.program.is_asked:
-            deeds += asking(cast("Workflow[[int], int]", run.program.workflow), run.id, run.at)
+        if run.program.takes_updates:
+            deeds += update_deeds(cast("Workflow[[int], int]", run.program.workflow), run.id, run.at)
     if random.random() < 0.3:
         deeds += _sleeping(random, sleeper)
     workflows: list[Definition[object]] = [*(one.workflow for one in programs), sleeper, errand.workflow]
@@ -220,7 +220,7 @@ def _sent(engine: SyncEngine, *, program: Program, run: Run) -> object:
     )
 
 
-def _rests(tables: Tables, run: Run) -> bool:
+def _is_sleeping(tables: Tables, run: Run) -> bool:
     jobs = tables.jobs.get(run.key, {}).values()
     return any(job.kind is JobKind.WORKFLOW and job.state is JobState.SLEEPING for job in jobs)
 

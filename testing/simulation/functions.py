@@ -80,11 +80,11 @@ def draw_function(draw: Random, name: str, tally: Tally, child: Program | None =
         draft.add_kept(ahead)
     parts, tidy = tuple(draft.parts), draft.step()
     is_tidy = draw.random() < 0.3
-    is_asked = name == "first"
+    takes_updates = name == "first"
 
     @workflow(name=name)
     async def function(number: int, left: int = rounds) -> int:
-        if is_asked:
+        if takes_updates:
             expose_tally()
         try:
             for part in parts:
@@ -98,7 +98,7 @@ def draw_function(draw: Random, name: str, tally: Tally, child: Program | None =
 
     as_program = cast("Workflow[[int], int]", function)
     return Program(
-        workflow=as_program, model=draft.model, nodes=(), receives=draft.receives, is_asked=is_asked
+        workflow=as_program, model=draft.model, nodes=(), receives=draft.receives, takes_updates=takes_updates
     )
 
 
@@ -139,10 +139,10 @@ class _Draft:
 
     def model(self, number: int) -> int | None:
         """Return what the function gives for a number; None if it fails, or nobody knows."""
-        given: int | None = number
+        value: int | None = number
         for model in self._models:
-            given = None if given is None else model(given)
-        return given
+            value = None if value is None else model(value)
+        return value
 
     # Parts ----------------------------------------------------------------------------------------------------------
 
@@ -176,9 +176,9 @@ class _Draft:
 
             async def twice(one: Step[[int], int]) -> int:
                 async with limit:
-                    gave = await one(number)
+                    result = await one(number)
                 await asyncio.sleep(wait)
-                return await one(gave)
+                return await one(result)
 
             async with asyncio.TaskGroup() as tasks:
                 made = [tasks.create_task(twice(one)) for one in steps]
@@ -359,14 +359,14 @@ class _Draft:
         async def undo_known(receipt: int, key: str) -> None:
             await undo(receipt, key)
 
-        is_by_hand = draw.random() < 0.3
-        refund = takes_back(cast("Undo", undo_known) if needs_receipt and not is_by_hand else undo)
-        if not is_by_hand:
+        is_manual = draw.random() < 0.3
+        refund = takes_back(cast("Undo", undo_known) if needs_receipt and not is_manual else undo)
+        if not is_manual:
             charge.compensate(refund)
 
         async def saga(number: int) -> int:
             key = str(uuid4())
-            if is_by_hand:
+            if is_manual:
                 compensate_with(refund, None, key)
             return await charge(key, number)
 
@@ -405,7 +405,7 @@ class _Draft:
             run = await start_child(child(number), parent_end=policy)
             return mixed(await between(number), await run.result())
 
-        def gives(number: int) -> int | None:
+        def expected(number: int) -> int | None:
             one, other = model(number), model(number + 1)
             if one is None or other is None:
                 return None
@@ -413,7 +413,7 @@ class _Draft:
                 return (one + other) % _MODULUS
             return one if how == "awaited" else mixed(mixed(salt, number), one)
 
-        self._add(of_child, gives)
+        self._add(of_child, expected)
 
     def add_fragile(self, draw: Random) -> None:
         """A step in a queue that may be tried once or twice: if its last worker is lost with it, it has failed."""

@@ -52,9 +52,11 @@ def _late(tables: Tables) -> Iterator[Violation]:
     for run in tables.runs.values():
         if run.deadline is None or run.ended_at is None:
             continue
-        told = next((row.at for row in tables.history[run.key] if row.type == "run.cancelling"), run.ended_at)
-        if told > run.deadline + _SEEN_WITHIN:
-            late = (told - run.deadline) / 1_000_000
+        noticed_at = next(
+            (row.at for row in tables.history[run.key] if row.type == "run.cancelling"), run.ended_at
+        )
+        if noticed_at > run.deadline + _SEEN_WITHIN:
+            late = (noticed_at - run.deadline) / 1_000_000
             yield Violation("T3", f"{run.id}.{run.generation}", f"it went on {late:.0f} s after its deadline")
 
 
@@ -70,9 +72,9 @@ def _results(world: World, tables: Tables) -> Iterator[Violation]:
     for run in tables.runs.values():
         if run.status is not RunStatus.COMPLETED or run.is_continued:
             continue
-        given = parse(inputs.text(run.key, run.first_row))
-        gave = parse(inputs.text(run.key, reference_from(run.result or "null")))
-        wrong = world.scenario.expected(run, given, gave)
+        input_value = parse(inputs.text(run.key, run.first_row))
+        output = parse(inputs.text(run.key, reference_from(run.result or "null")))
+        wrong = world.scenario.expected(run, input_value, output)
         if wrong is not None:
             yield Violation("S4", f"{run.id}.{run.generation}", wrong)
 
@@ -83,11 +85,11 @@ def _forgotten(tables: Tables) -> Iterator[Violation]:
         (run.namespace, run.id, run.generation): run for run in tables.runs.values()
     }
     for run in tables.runs.values():
-        created, *told = tables.history[run.key]
+        created, *later_rows = tables.history[run.key]
         before = by_name.get((run.namespace, run.id, _facts(created).get("rerun_of")))
         if before is None:
             continue
-        again = {_facts(row).get("again") for row in told if row.type == "signal.received"}
+        again = {_facts(row).get("again") for row in later_rows if row.type == "signal.received"}
         for row in tables.whole_history(before):
             if row.type == "signal.received" and row.number >= run.first_row and row.number not in again:
                 yield Violation("I1", f"{run.id}.{run.generation}", f"it was never told message {row.number}")

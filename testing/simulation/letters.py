@@ -127,12 +127,12 @@ def wrong(tables: Tables) -> Iterator[str]:
         unread = mailbox_from(run.mailbox).unread
         rows = tables.whole_history(run)
         received = [_number(row) for row in rows if row.type == SIGNAL_RECEIVED and row.number not in unread]
-        gave = _gave(run, rows)
-        if gave is not None and sorted(gave) != sorted(received):
-            yield f"run {key}: it gave the letters {gave}, and has received {received}"
+        returned = _returned(run, rows)
+        if returned is not None and sorted(returned) != sorted(received):
+            yield f"run {key}: it gave the letters {returned}, and has received {received}"
 
 
-def _gave(run: Run, rows: list[HistoryRow]) -> list[int] | None:
+def _returned(run: Run, rows: list[HistoryRow]) -> list[int] | None:
     ended = next((row for row in rows if row.run == run.key and row.type == "stage.completed"), None)
     if ended is None or ended.payload is None or ended.payload.inline is None:
         return None

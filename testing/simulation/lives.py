@@ -66,7 +66,7 @@ class Life(Process):
         """Return how many seconds pass while its clocks show that so many do."""
         return seconds / (1 + self.drift)
 
-    def say(self, what: str) -> None:
+    def log(self, what: str) -> None:
         """Add a line to the trace."""
         self._trace.add(self.hub.now, self.name, what)
 
@@ -76,7 +76,7 @@ class Life(Process):
         self._points += 1
         kind = self._faults.next(self.name, self._points, self.random, among, self.hub.now)
         if kind is not None:
-            self.say(f"FAULT {kind} at point {self._points}")
+            self.log(f"FAULT {kind} at point {self._points}")
         return kind
 
     def meet(self, among: Sequence[Kind]) -> Kind | None:
@@ -113,7 +113,7 @@ class Life(Process):
         self.check()
         self._points += 1
         if self._faults.kills(self.name, self._points, self.hub.now):
-            self.say(f"FAULT {Kind.POISON} at point {self._points}")
+            self.log(f"FAULT {Kind.POISON} at point {self._points}")
             self.crash()
 
     def jump(self, drawn: float) -> None:
@@ -122,6 +122,6 @@ class Life(Process):
 
     def crash(self) -> None:
         """End here and now: what this raises if it is this process that calls."""
-        self.say("CRASHED")
+        self.log("CRASHED")
         self._crashed(self)
         self.hub.crash(self)

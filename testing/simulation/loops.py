@@ -79,7 +79,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             heappop(self._timers)
         if not self._ready:
             self._woken.wait(self._left())
-        self._check_rest()
+        self._check_progress()
         now = self.time() + 1e-9
         while self._timers and self._timers[0][0] <= now:
             self._ready.append(heappop(self._timers)[2])
@@ -88,7 +88,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             if not handle.cancelled():
                 handle._run()
 
-    def _check_rest(self) -> None:
+    def _check_progress(self) -> None:
         """Raise SpinningError if it goes round and round while no time passes: it would for ever."""
         now = self._process.hub.now
         self._turns = self._turns + 1 if now == self._turned_at else 0

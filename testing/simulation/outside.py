@@ -19,7 +19,7 @@ from holdfast.ports.records import (
 )
 from holdfast.ports.tables import Tables
 
-SAYS_FAILED = "give_up"
+WORK_FAILED = "give_up"
 """The code with which a stage fails whose check says that the work has failed."""
 
 
@@ -80,7 +80,7 @@ def _works(
             works.setdefault((row.node, row.item), {})[row.type] = row
     for (node, item), rows in works.items():
         failed = rows.get(STAGE_FAILED)
-        is_over = STAGE_COMPLETED in rows or (failed is not None and _fact(failed, "code") == SAYS_FAILED)
+        is_over = STAGE_COMPLETED in rows or (failed is not None and _fact(failed, "code") == WORK_FAILED)
         if STAGE_SUSPENDED in rows and not is_over:
             yield f"{run.key}/{node}" if item is None else f"{run.key}/{node}/{item}", rows
 

@@ -234,17 +234,17 @@ class SharedSink:
     def __init__(self, name: str, took: Callable[[str, Event, str], None]) -> None:
         self.name = name
         self._refused: set[tuple[str, int]] = set()
-        self._is_mended = False
+        self._is_repaired = False
         self._took = took
 
     def refuse(self, event: Event) -> None:
         """Refuse an event from now on, unless it was mended meanwhile."""
-        if not self._is_mended:
+        if not self._is_repaired:
             self._refused.add((event.run, event.number))
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Refuse nothing any more."""
-        self._is_mended = True
+        self._is_repaired = True
         self._refused.clear()
 
     def take(self, events: Sequence[Event], process: str) -> None:

@@ -14,7 +14,7 @@ from holdfast.hosts.interceptors import Batch, BodyCall
 from holdfast.hosts.listener import Listener
 from holdfast.hosts.process import protocol as p
 from holdfast.hosts.process.driver import LEAVE_SECONDS
-from holdfast.hosts.process.hands import Hands, Told
+from holdfast.hosts.process.hands import CallResult, WorkerShell
 from holdfast.hosts.process.renewal import Renewal
 from holdfast.hosts.process.running import run_body
 from holdfast.hosts.process.settings import Settings
@@ -180,14 +180,14 @@ class SimulatedWorker:
         self._life = life
         self._core = core
         self._clock = core.stores.clock
-        self.hands = Hands(core, settings, lease=lease, sinks=sinks)
+        self.shell = WorkerShell(core, settings, lease=lease, sinks=sinks)
         self._renewal = Renewal(
             core,
             lease=lease,
-            sessions=lambda: self.hands.calls.sessions,
+            sessions=lambda: self.shell.calls.sessions,
             lost=lambda: self._post(p.SessionLost()),
         )
-        self._stirred = Signal(life.hub)
+        self._woken = Signal(life.hub)
         self._running: dict[Attempt, _Running] = {}
         self._calls = 0
         self._renews = False
@@ -206,32 +206,32 @@ class SimulatedWorker:
             if self._life.wants_to_end and not self._drains:
                 self._drains = True
                 self._post(p.Drain())
-            for action in self.hands.step(self._clock.monotonic()):
+            for action in self.shell.step(self._clock.monotonic()):
                 if isinstance(action, p.Finish):
                     self._leave()
                     return
                 self._carry_out(action)
-            if self.hands.has_news:
+            if self.shell.has_inputs:
                 self._life.hub.sleep(0)
                 continue
-            at = self.hands.machine.next_step()
+            at = self.shell.machine.next_step()
             left = None if at is None else max(0.0, at - self._clock.monotonic())
-            self._stirred.wait(None if left is None else self._life.passing(left))
+            self._woken.wait(None if left is None else self._life.passing(left))
             self._life.meet_idle()
 
     def _post(self, happened: p.Input) -> None:
-        self.hands.post(happened)
-        self._stirred.set()
+        self.shell.post(happened)
+        self._woken.set()
 
     def _doubt(self, runs: frozenset[str]) -> None:
         if any(attempt.run in runs for attempt in tuple(self._running)):
-            self._core.bodies.news.tell(runs)
+            self._core.bodies.run_notifier.notify(runs)
             self._post(p.RunsEnded(runs))
 
     def _listen(self, listener: Listener) -> None:
         while True:
-            if rest := listener.listen_once():
-                self._life.hub.sleep(round(rest * 1_000_000))
+            if delay := listener.listen_once():
+                self._life.hub.sleep(round(delay * 1_000_000))
 
     def _renew(self) -> None:
         wait = self._renewal.interval
@@ -242,24 +242,24 @@ class SimulatedWorker:
     def _carry_out(self, action: p.Action) -> None:
         match action:
             case p.Start(attempt):
-                body = self.hands.begin(attempt)
+                body = self.shell.begin(attempt)
                 running = self._running[attempt] = _Running(virtual_loop(self._life))
                 self._life.spawn(lambda: running.loop.run_until_complete(self._run_body(body, running)))
             case p.Cancel(attempt):
                 self._cancel(attempt)
             case _:
-                if (call := self.hands.call(action)) is not None:
+                if (call := self.shell.call(action)) is not None:
                     self._life.spawn(lambda: self._call(action, call))
 
-    def _call(self, action: p.Action, call: Callable[[], Told]) -> None:
+    def _call(self, action: p.Action, call: Callable[[], CallResult]) -> None:
         self._calls += 1
         try:
-            told = call()
+            answer = call()
         finally:
             self._calls -= 1
-        self.hands.answer(action, told)
-        self._stirred.set()
-        if isinstance(told[0], p.SessionReady) and not self._renews:
+        self.shell.answer(action, answer)
+        self._woken.set()
+        if isinstance(answer[0], p.SessionReady) and not self._renews:
             self._renews = True
             self._life.spawn(self._renew)
 
@@ -271,11 +271,11 @@ class SimulatedWorker:
         with scope:
             settle = body.settle(await run_body(body, CapacityLimiter(1)))
         del self._running[body.attempt]
-        self.hands.end(body, settle, cancelled=scope.cancel_called)
-        self._stirred.set()
+        self.shell.end(body, settle, cancelled=scope.cancel_called)
+        self._woken.set()
 
     def _cancel(self, attempt: Attempt) -> None:
-        if not self.hands.cancel(attempt):
+        if not self.shell.cancel(attempt):
             return
         running = self._running[attempt]
         running.is_cancelled = True
@@ -286,13 +286,13 @@ class SimulatedWorker:
         """End as a worker does that has drained, with a while for what is under way."""
         for attempt in list(self._running):
             self._cancel(attempt)
-        self.hands.calls.stop_flushing()
+        self.shell.calls.stop_flushing()
         until = self._clock.monotonic() + LEAVE_SECONDS
         while (self._calls or self._running) and self._clock.monotonic() < until:
             self._life.hub.sleep(100_000)
-        settles, attempts = self.hands.last(self._clock.monotonic())
-        self.hands.calls.leave(settles, attempts)
-        self.hands.close()
+        settles, attempts = self.shell.last(self._clock.monotonic())
+        self.shell.calls.leave(settles, attempts)
+        self.shell.close()
 
 
 class SimulatedFunction:
@@ -312,23 +312,23 @@ class SimulatedFunction:
             if message is None:
                 self._life.meet_idle()
                 continue
-            self._life.say(
+            self._life.log(
                 f"MESSAGE {message.hint.job[-8:]} e{message.hint.epoch}, {message.deliveries} deliveries"
             )
             try:
                 outcome = self._host.handle_job({"job_id": message.hint.job, "epoch": message.hint.epoch})
             except HoldfastError as error:
-                self._life.say(f"MESSAGE failed: {type(error).__name__}")
+                self._life.log(f"MESSAGE failed: {type(error).__name__}")
                 continue  # it comes again when it is visible again
             self._dealt_with(message, outcome)
             if self._life.random.random() < _EXTRA:
                 try:
                     self._host.process_available_jobs(max_jobs=3, concurrency=2)
                 except HoldfastError as error:
-                    self._life.say(f"PROCESSING failed: {type(error).__name__}")
+                    self._life.log(f"PROCESSING failed: {type(error).__name__}")
 
     def _dealt_with(self, message: "Message", outcome: JobOutcome) -> None:
-        self._life.say(f"MESSAGE {outcome.status} {outcome.reason} again in {outcome.retry_after}")
+        self._life.log(f"MESSAGE {outcome.status} {outcome.reason} again in {outcome.retry_after}")
         if outcome.acknowledge:
             self._queue.remove(message)
         elif outcome.retry_after is not None:
@@ -351,7 +351,7 @@ class SimulatedTimer:
             try:
                 self._host.run_maintenance_tick()
             except HoldfastError as error:
-                self._life.say(f"TICK failed: {type(error).__name__}")
+                self._life.log(f"TICK failed: {type(error).__name__}")
             self._life.hub.sleep(round(self._interval * 1_000_000))
 
 
@@ -452,7 +452,7 @@ class SimulatedClient:
             except HoldfastError as error:
                 answer, is_kept = f"{type(error).__name__}", False
             break
-        self._life.say(f"DID {deed.what}: {answer}")
+        self._life.log(f"DID {deed.what}: {answer}")
         self._book.answered(deed, answer, is_kept=is_kept)
 
 

@@ -35,7 +35,7 @@ class Manner:
     seconds: float = 0.0
     fails: int = 0
     how: Literal["error", "give_up", "retry_after", "hang"] = "error"
-    says: frozenset[str] = frozenset()
+    reports: frozenset[str] = frozenset()
 
 
 @attrs.frozen(kw_only=True)
@@ -67,7 +67,7 @@ class Program:
     externals: tuple[str, ...] = ()
     children: tuple[str, ...] = ()
     receives: int = 0
-    is_asked: bool = False
+    takes_updates: bool = False
 
 
 def mixed(salt: int, number: int) -> int:
@@ -233,8 +233,8 @@ class _Draft:
         )
 
         def model(number: int) -> int | None:
-            gave = [child.model(number + at) for at in range(size)]
-            return None if None in gave else sum(one for one in gave if one is not None) % _MODULUS
+            results = [child.model(number + at) for at in range(size)]
+            return None if None in results else sum(one for one in results if one is not None) % _MODULUS
 
         self._then(model)
 
@@ -268,8 +268,8 @@ class _Draft:
         before = self.model
 
         def both(number: int) -> int | None:
-            given = before(number)
-            return None if given is None else model(given)
+            value = before(number)
+            return None if value is None else model(value)
 
         self.model = both
 
@@ -281,7 +281,7 @@ class _Draft:
             seconds=seconds,
             fails=random.choice((0, 0, 0, 0, 1, 1, 2, 4)),
             how=random.choice(("error", "error", "give_up", "retry_after", "hang")),
-            says=frozenset(
+            reports=frozenset(
                 one
                 for one in ("log", "progress", "annotate", "publish", "artifact", "blob", "heartbeat", "ai")
                 if random.random() < 0.15
@@ -296,7 +296,7 @@ class _Draft:
             options["timeout_total"] = timedelta(seconds=random.choice((5, 20, 60)))
         if random.random() < 0.15 or (manner.how == "hang" and random.random() < 0.5):
             options["heartbeat_timeout"] = timedelta(seconds=random.choice((5, 8)))
-            manner = attrs.evolve(manner, says=manner.says | {"heartbeat"})
+            manner = attrs.evolve(manner, reports=manner.reports | {"heartbeat"})
         if random.random() < 0.15:
             options["max_concurrency"] = random.choice((1, 2))
         if random.random() < 0.15:
@@ -327,12 +327,12 @@ def _draw_rate(manner: Manner, *, alone: bool) -> Rate | None:
 def _sync_body(manner: Manner) -> Stage[int, int]:
     @stage
     def body(ctx: StageContext, number: int) -> int:
-        _say(manner, ctx, number)
+        _report(manner, ctx, number)
         left = 3_600.0 if _hangs(manner, ctx) else manner.seconds
         while left > 0 and not ctx.cancelled:
             spend(min(left, 1.5))
             left -= 1.5
-            _say_on(manner, ctx, number)
+            _keep_reporting(manner, ctx, number)
         ctx.check_cancelled()
         _fail(manner, ctx)
         return mixed(manner.salt, number)
@@ -343,12 +343,12 @@ def _sync_body(manner: Manner) -> Stage[int, int]:
 def _async_body(manner: Manner) -> Stage[int, int]:
     @stage
     async def body(ctx: StageContext, number: int) -> int:
-        _say(manner, ctx, number)
+        _report(manner, ctx, number)
         left = 3_600.0 if _hangs(manner, ctx) else manner.seconds
         while left > 0:
             await asyncio.sleep(min(left, 1.5))
             left -= 1.5
-            _say_on(manner, ctx, number)
+            _keep_reporting(manner, ctx, number)
         _fail(manner, ctx)
         return mixed(manner.salt, number)
 
@@ -371,35 +371,35 @@ def _fail(manner: Manner, ctx: StageContext) -> None:
             raise (KeyError if manner.salt % 2 else ValueError)("not yet")
 
 
-def _say(manner: Manner, ctx: StageContext, number: int) -> None:
-    says = manner.says
-    if "log" in says:
+def _report(manner: Manner, ctx: StageContext, number: int) -> None:
+    reports = manner.reports
+    if "log" in reports:
         ctx.log("begins", number=number)
-    if "progress" in says:
+    if "progress" in reports:
         ctx.progress(1, 2, "half")
-    if "annotate" in says:
+    if "annotate" in reports:
         ctx.annotate("seen", number, key="once" if number % 2 else None)
-    if "publish" in says:
+    if "publish" in reports:
         ctx.publish("number.seen", {"number": number})
-    if "artifact" in says:
+    if "artifact" in reports:
         ctx.artifacts.put("report", b"number %d" % number)
-    if "blob" in says:
+    if "blob" in reports:
         ref = ctx.blobs.put("number", b"%d" % number)
         assert ctx.blobs.get(ref) == b"%d" % number
-    if "heartbeat" in says:
+    if "heartbeat" in reports:
         ctx.last_heartbeat(int)
         ctx.heartbeat(number)
-    if "ai" in says:
+    if "ai" in reports:
         ctx.ai.record(topic="numbers", model="abacus", input_tokens=1, output_tokens=1)
 
 
-def _say_on(manner: Manner, ctx: StageContext, number: int) -> None:
+def _keep_reporting(manner: Manner, ctx: StageContext, number: int) -> None:
     """Say what a body says again and again. A host that stood still has some of it left for an attempt that is over."""
-    if "heartbeat" in manner.says and not _hangs(manner, ctx):
+    if "heartbeat" in manner.reports and not _hangs(manner, ctx):
         ctx.heartbeat(number)
-    if "log" in manner.says:
+    if "log" in manner.reports:
         ctx.log("goes on", number=number)
-    if "progress" in manner.says:
+    if "progress" in manner.reports:
         ctx.progress(1, 2, "half")
 
 

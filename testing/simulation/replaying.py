@@ -15,9 +15,9 @@ from holdfast.kernel.functions.asked import (
     GoesOn,
     Returned,
     Row,
-    StepAsked,
-    TimerAsked,
+    StepRequest,
     TimerFired,
+    TimerRequest,
     Turn,
 )
 from holdfast.kernel.functions.machine import FunctionMachine, Known
@@ -88,8 +88,8 @@ class _Replay:
             yield from noted.early
             yield from self._of_end(drive)
             yield from self._of_messages(frozenset(noted.received))
-            yield from _unasked(begun, noted.steps)
-            yield from self._taken_over(noted.asks)
+            yield from _not_requested(begun, noted.steps)
+            yield from self._taken_over(noted.requests_by_row)
         drive.close()
 
     def _opened(self, rows: Sequence[HistoryRow]) -> "tuple[_Noted, Drive]":
@@ -104,7 +104,7 @@ class _Replay:
     def _own(self) -> Sequence[HistoryRow]:
         return self._rows[self._run.first_row - 1 :]
 
-    def _taken_over(self, asks: Mapping[int, Sequence[object]]) -> Iterator[tuple[str, str]]:
+    def _taken_over(self, requests_by_row: Mapping[int, Sequence[object]]) -> Iterator[tuple[str, str]]:
         """Yield where somebody who takes over at some row waits for something else than who has gone on."""
         draw = Random(self._run.key)
         there = last_there(known_from(self._rows))
@@ -112,7 +112,7 @@ class _Replay:
             if at < there or any(row.type in _DECIDES for row in self._rows[at:]):
                 continue  # before that it may read another time, give what may be kept, or begin with less
             noted, drive = self._opened(self._rows[:at])
-            waits, did = noted.asks[noted.row], asks[noted.row]
+            waits, did = noted.requests_by_row[noted.row], requests_by_row[noted.row]
             if waits != did:
                 yield "D2", f"after row {noted.row} it waits for {waits}, and did for {did}"
             drive.close()
@@ -129,13 +129,13 @@ class _Replay:
             if not isinstance(ended, GoesOn) or ended.input != with_:
                 yield "S4", f"it goes on with {with_}, and its function ends with {ended}"
         elif run.status is RunStatus.COMPLETED:
-            gave = [
+            outputs = [
                 self._payloads.get(row.payload)
                 for row in self._rows
                 if row.type == STAGE_COMPLETED and row.payload is not None
             ]
-            if not isinstance(ended, Returned) or [ended.output] != gave:
-                yield "S4", f"it gave {gave}, and its function ends with {ended}"
+            if not isinstance(ended, Returned) or [ended.output] != outputs:
+                yield "S4", f"it gave {outputs}, and its function ends with {ended}"
         elif isinstance(ended, Returned) and run.status is RunStatus.FAILED and _is_own(run):
             yield "S6", f"it failed, with {run.error}, and its function gives {ended.output}"
         elif isinstance(ended, Failed) and run.status is RunStatus.FAILED and _is_own(run):
@@ -161,9 +161,9 @@ class _Noted:
     def __init__(self, machine: FunctionMachine) -> None:
         self._machine = machine
         self.row = 0
-        self.asks: dict[int, list[object]] = {}
+        self.requests_by_row: dict[int, list[object]] = {}
         """What it waits for, by the row that it was told last. Arguments may hang on patches, which come in time."""
-        self.steps: dict[str, StepAsked] = {}
+        self.steps: dict[str, StepRequest] = {}
         self.early: list[tuple[str, str]] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -185,9 +185,9 @@ class _Noted:
 
     def feed(self, row: Row, *, more: bool = False) -> Turn:
         """See `FunctionMachine.feed`."""
-        if isinstance(row.told, TimerFired):
-            for one in self._machine.asked:
-                if isinstance(one, TimerAsked) and one.call == row.told.call and row.at < one.at:
+        if isinstance(row.event, TimerFired):
+            for one in self._machine.pending_requests:
+                if isinstance(one, TimerRequest) and one.call == row.event.call and row.at < one.at:
                     early = (one.at - row.at) / 1_000_000
                     self.early.append(
                         ("T1", f"row {row.number}: timer {one.call} has fired {early:.3f} s early")
@@ -208,22 +208,25 @@ class _Noted:
         return after, turn
 
     def _note(self) -> None:
-        asked = self._machine.asked
-        self.asks[self.row] = [(one.call, one.what, getattr(one, "at", None)) for one in asked]
-        self.steps |= {one.call: one for one in asked if isinstance(one, StepAsked)}
+        pending = self._machine.pending_requests
+        self.requests_by_row[self.row] = [(one.call, one.what, getattr(one, "at", None)) for one in pending]
+        self.steps |= {one.call: one for one in pending if isinstance(one, StepRequest)}
 
 
-def _unasked(
-    begun: Mapping[str, Sequence[Begun]], steps: Mapping[str, StepAsked]
+def _not_requested(
+    begun: Mapping[str, Sequence[Begun]], steps: Mapping[str, StepRequest]
 ) -> Iterator[tuple[str, str]]:
     """Yield the steps that were begun and are not asked for in the replay, or otherwise."""
     for call, tries in begun.items():
-        asked = steps.get(call)
+        request = steps.get(call)
         for one in tries[:1]:
-            if asked is None:
+            if request is None:
                 yield "D2", f"call {call}, step {one.step!r}, was begun, and the replay does not ask for it"
-            elif (asked.step, asked.arguments) != (one.step, one.arguments):
-                yield "D2", f"call {call} was {one.step}{one.arguments}, and is {asked.step}{asked.arguments}"
+            elif (request.step, request.arguments) != (one.step, one.arguments):
+                yield (
+                    "D2",
+                    f"call {call} was {one.step}{one.arguments}, and is {request.step}{request.arguments}",
+                )
 
 
 def _is_own(run: Run) -> bool:

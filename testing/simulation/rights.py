@@ -50,7 +50,7 @@ from holdfast.testing.simulation.store import Commit
 
 _OF_HOLDERS: Final = (JobRecord, JobRelease, JobSettle)
 _AT_ONCE: Final[Micros] = 1_000_000
-_ASKED_TOO_LONG: Final[Micros] = 120_000_000
+_POLLED_TOO_LONG: Final[Micros] = 120_000_000
 """How long after it was to be given up external work may be asked about: hosts stand still, and wake up late."""
 
 
@@ -60,8 +60,8 @@ def unentitled(tables: Tables, commit: Commit, now: Micros) -> Iterator[Violatio
     yield from _with_answer(commit)
     yield from _flushed(tables, commit)
     jobs = _jobs_after(commit.changes)
-    yield from _parked(tables, commit, jobs, now)
-    is_asked = any(isinstance(one, JobHeartbeat) for one in commit.sent)
+    yield from _waiting(tables, commit, jobs, now)
+    is_heartbeat = any(isinstance(one, JobHeartbeat) for one in commit.sent)
     settled = {one.job for one in commit.sent if isinstance(one, JobSettle)}
     for change in commit.changes:
         match change:
@@ -70,19 +70,19 @@ def unentitled(tables: Tables, commit: Commit, now: Micros) -> Iterator[Violatio
             case AppendHistory(row):
                 yield from _ended(tables, row, jobs)
             case AddAttemptOutput(note):
-                yield from _said(tables, JobKey(note.run, note.job), note.epoch)
-                if note.kind == HEARTBEAT and is_asked:
-                    yield from _heard(tables, JobKey(note.run, note.job), jobs)
-            case AddAnnotation(said) if said.job is not None:
-                yield from _said(tables, JobKey(said.run, said.job), said.epoch)
+                yield from _reported(tables, JobKey(note.run, note.job), note.epoch)
+                if note.kind == HEARTBEAT and is_heartbeat:
+                    yield from _heartbeat_received(tables, JobKey(note.run, note.job), jobs)
+            case AddAnnotation(annotation) if annotation.job is not None:
+                yield from _reported(tables, JobKey(annotation.run, annotation.job), annotation.epoch)
             case AddArtifact(made):
-                yield from _said(tables, JobKey(made.run, made.job), made.epoch)
+                yield from _reported(tables, JobKey(made.run, made.job), made.epoch)
             case AddAiCall(call):
-                yield from _said(tables, JobKey(call.run, call.job), call.epoch)
+                yield from _reported(tables, JobKey(call.run, call.job), call.epoch)
             case _:
                 pass
         if isinstance(change, UpdateJob) and change.job.key.text in settled:
-            yield from _asked(tables, change.job, now)
+            yield from _polled(tables, change.job, now)
 
 
 def _jobs_after(changes: Sequence[Change]) -> dict[JobKey, Job | None]:
@@ -96,7 +96,7 @@ def _jobs_after(changes: Sequence[Change]) -> dict[JobKey, Job | None]:
     return jobs
 
 
-def _parked(
+def _waiting(
     tables: Tables, commit: Commit, jobs: Mapping[JobKey, Job | None], now: Micros
 ) -> Iterator[Violation]:
     """T3: a function that goes to rest over rows that it has not been told is driven again at once."""
@@ -173,13 +173,13 @@ def _claimed(tables: Tables, commit: Commit, job: Job) -> Iterator[Violation]:
     known = tables.job(job.key)
     if known is not None and known.epoch == job.epoch:
         return
-    asked = {
+    definitions = {
         definition
         for one in commit.sent
         if isinstance(one, JobClaim | JobClaimOne)
         for definition in _definitions(one)
     }
-    if asked and job.definition not in asked:
+    if definitions and job.definition not in definitions:
         yield Violation(
             "S6", job.key.text, f"it was claimed by a process without the code of {job.definition}"
         )
@@ -219,7 +219,7 @@ def _ended(tables: Tables, row: HistoryRow, jobs: dict[JobKey, Job | None]) -> I
             yield Violation("T3", job.key.text, "it was woken while its body ran, and is asleep")
 
 
-def _said(tables: Tables, key: JobKey, epoch: int | None) -> Iterator[Violation]:
+def _reported(tables: Tables, key: JobKey, epoch: int | None) -> Iterator[Violation]:
     """S3: only who holds a job says something for its attempt."""
     if not _is_held(tables, key, epoch):
         job = tables.job(key)
@@ -227,7 +227,7 @@ def _said(tables: Tables, key: JobKey, epoch: int | None) -> Iterator[Violation]
         yield Violation("S3", key.text, f"something was said for its epoch {epoch}, and it is {now}")
 
 
-def _heard(tables: Tables, key: JobKey, jobs: dict[JobKey, Job | None]) -> Iterator[Violation]:
+def _heartbeat_received(tables: Tables, key: JobKey, jobs: dict[JobKey, Job | None]) -> Iterator[Violation]:
     """T1: who has given a heartbeat has all the time to give the next one."""
     job, after = tables.job(key), jobs.get(key, tables.job(key))
     if job is None or job.heartbeat_timeout is None or after is None or after.state is not JobState.LEASED:
@@ -236,12 +236,14 @@ def _heard(tables: Tables, key: JobKey, jobs: dict[JobKey, Job | None]) -> Itera
         yield Violation("T1", key.text, f"a heartbeat came, and it is lost at {job.heartbeat_by} as before")
 
 
-def _asked(tables: Tables, job: Job, now: Micros) -> Iterator[Violation]:
+def _polled(tables: Tables, job: Job, now: Micros) -> Iterator[Violation]:
     """T3: external work is given up when it was said, and not asked about for ever."""
     known = tables.job(job.key)
-    is_asked_again = known is not None and known.state is JobState.LEASED and job.state is not JobState.LEASED
+    is_polled_again = (
+        known is not None and known.state is JobState.LEASED and job.state is not JobState.LEASED
+    )
     until = job.give_up_at
-    if is_asked_again and job.lost_attempts == 0 and until is not None and until + _ASKED_TOO_LONG < now:
+    if is_polled_again and job.lost_attempts == 0 and until is not None and until + _POLLED_TOO_LONG < now:
         yield Violation("T3", job.key.text, f"it was to be given up {(now - until) / 1_000_000:.0f} s ago")
 
 

@@ -46,7 +46,7 @@ CHARGES: Final = "charge"
 
 _Value: TypeAlias = tuple[str, str | None, int | None, str, Payload | None]
 
-_GIVEN: Final = frozenset({"child.completed", STAGE_COMPLETED, STEP_COMPLETED})
+_RESULT_ROWS: Final = frozenset({"child.completed", STAGE_COMPLETED, STEP_COMPLETED})
 
 
 class _RolledBack(Exception):  # noqa: N818  # it reports no error
@@ -92,7 +92,7 @@ class SharedStore:
                 if isinstance(change, AppendHistory) and (
                     change.row.epoch is not None or _is_again(change.row)
                 ):
-                    fiber.process.hub.told_from[change.row.at] = self._now()
+                    fiber.process.hub.stored_at[change.row.at] = self._now()
             self._follow(Commit(process=fiber.process.name, changes=recorded[-1].changes, sent=fiber.sent))
         return result
 
@@ -127,7 +127,7 @@ class SharedStore:
     def check_refused(self, changes: Sequence[Change]) -> None:
         """Raise RefusedError if one of these values is refused."""
         for change in changes:
-            if not isinstance(change, AppendHistory) or change.row.type not in _GIVEN:
+            if not isinstance(change, AppendHistory) or change.row.type not in _RESULT_ROWS:
                 continue
             row, facts = change.row, parse(change.row.data or "{}")
             if NEEDED in facts.get("step", ""):

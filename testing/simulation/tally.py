@@ -51,7 +51,7 @@ class Tally:
                 found.append(
                     f"run {run.id}.{run.generation} was completed, and {len(charged - stands)} taken back"
                 )
-            elif stands and _is_told(run, tables):
+            elif stands and _must_compensate(run, tables):
                 found.append(
                     f"run {run.id}.{run.generation} is {run.status}, and {len(stands)} were not taken back"
                 )
@@ -82,7 +82,7 @@ class Naps:
         fiber = getcurrent()
         if isinstance(fiber, Fiber):
             hub = fiber.process.hub
-            self._began.setdefault(number, min(hub.now, hub.told_from.get(shown, hub.now)))
+            self._began.setdefault(number, min(hub.now, hub.stored_at.get(shown, hub.now)))
 
     def ends(self, number: int, *, shown: timedelta) -> None:
         """It goes on: at least that much later, as what is recorded shows, too."""
@@ -109,7 +109,7 @@ def _key(row: HistoryRow) -> str:
     return f"{row.run}/{call}"
 
 
-def _is_told(run: Run, tables: Tables) -> bool:
+def _must_compensate(run: Run, tables: Tables) -> bool:
     """Whether a run has failed by itself, or was told to end: it has taken back what it did."""
     ends = {row.type for row in tables.history.get(run.key, ())}
     if '"terminated"' in (run.error or "") or "run.terminated" in ends:

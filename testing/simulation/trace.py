@@ -74,12 +74,12 @@ def described(change: Change) -> str:
             return (
                 f"session {session.id[-6:]} {session.host} {session.state} until {session.expires_at - START}"
             )
-        case UpdateLeader(duty):
-            return f"duty {duty.name} {duty.session[-6:]} until {duty.expires_at - START}"
+        case UpdateLeader(leader):
+            return f"duty {leader.name} {leader.session[-6:]} until {leader.expires_at - START}"
         case AddAttemptOutput(note):
             return f"+note {note.run[-6:]}.{note.job} e{note.epoch} {note.kind} {note.data[:_SHORT]}"
-        case AdvanceStreams(news):
-            return f"news {news.sink[-6:]} {news.run[-6:]} {news.head_row}"
+        case AdvanceStreams(head):
+            return f"news {head.sink[-6:]} {head.run[-6:]} {head.head_row}"
         case UpdateStream(stream):
             due = None if stream.due_at is None else stream.due_at - START
             return (

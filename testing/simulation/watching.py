@@ -226,7 +226,7 @@ class Watch:
                 self.found("S1", job.key.text, f"epoch {job.epoch} is claimed by a session that is not open")
             self._rated(job)
             run = tables.runs[job.run]
-            if job.is_debt:  # which an ended run pays, and a paused one
+            if job.outlives_run:  # which an ended run pays, and a paused one
                 continue
             if run.status not in ACTIVE or run.status in (RunStatus.PAUSED, RunStatus.BLOCKED):
                 self.found("C1", job.key.text, f"it is claimed, and its run is {run.status}")
@@ -258,14 +258,14 @@ class Watch:
         wakes = bool(commit.sent) and all(isinstance(one, JobWakeDue) for one in commit.sent[:1])
         expires = any(isinstance(one, RunExpire) for one in commit.sent)
         reaps = any(isinstance(one, SessionReap) for one in commit.sent)
-        told = {change.row.run for change in commit.changes if _tells_to_end(change)}
+        cancelled = {change.row.run for change in commit.changes if _is_cancelling(change)}
         for change in commit.changes:
             if isinstance(change, UpdateJob) and wakes:
                 job = change.job
                 known = self._old_jobs.get(job.run, {}).get(job.number)
                 if known is None or known.state is not JobState.SLEEPING or known.wake_at is None:
                     continue
-                if job.state is not JobState.SLEEPING and known.wake_at > now and job.run not in told:
+                if job.state is not JobState.SLEEPING and known.wake_at > now and job.run not in cancelled:
                     early = (known.wake_at - now) / 1_000_000
                     self.found("T1", job.key.text, f"it was woken {early:.3f} s before its time")
             elif isinstance(change, AppendHistory) and change.row.type == "run.admitted":
@@ -352,7 +352,7 @@ class Watch:
         taken.append(event.number)
 
 
-def _tells_to_end(change: Change) -> TypeGuard[AppendHistory]:
+def _is_cancelling(change: Change) -> TypeGuard[AppendHistory]:
     """Whether a change tells a function to end, which wakes it whenever that is."""
     return isinstance(change, AppendHistory) and change.row.type == "run.cancelling"
 

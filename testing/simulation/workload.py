@@ -298,15 +298,21 @@ def _register(engine: SyncEngine, name: str) -> str:
 # What must come of it -----------------------------------------------------------------------------------------------
 
 
-def _wrong(known: Mapping[tuple[str, str], Program], run: Run, given: object, gave: object) -> str | None:
+def _wrong(
+    known: Mapping[tuple[str, str], Program], run: Run, input_value: object, output: object
+) -> str | None:
     """Return what is wrong with what a run gave, that was given this."""
     assert run.status is RunStatus.COMPLETED
     program = known[run.workflow, run.version]
-    named = cast("dict[str, object]", given) if isinstance(given, dict) else {"number": given}
+    named = (
+        cast("dict[str, object]", input_value) if isinstance(input_value, dict) else {"number": input_value}
+    )
     number = named.get("number")  # functions get what they are called with by name
     if not isinstance(number, int):
-        return f"it was given {given!r}"
+        return f"it was given {input_value!r}"
     expected = program.model(number)
     return (
-        None if expected in (None, gave) else f"it was given {given}, gave {gave}, and was to give {expected}"
+        None
+        if expected in (None, output)
+        else f"it was given {input_value}, gave {output}, and was to give {expected}"
     )

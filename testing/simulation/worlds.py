@@ -115,12 +115,12 @@ class World:
         life.draw_drift(Random(f"{self._seed}/{name}/{number}/drift"))
         self.lives[name] = life
         run = self._starts[name](life)
-        life.say("starts")
+        life.log("starts")
         life.spawn(lambda: self._live(name, life, run))
 
     def _live(self, name: str, life: Life, run: Callable[[], None]) -> None:
         run()
-        life.say("ends")
+        life.log("ends")
         self._crashed(name, life)
         self.hub.crash(life)  # what it has left behind ends with it
 
@@ -203,7 +203,7 @@ class World:
                         for name in self.scenario.sinks:
                             engine.replay_dead_letters(sink=name, reason="it is mended")
                 except HoldfastError as error:
-                    life.say(f"OPERATOR failed: {type(error).__name__}")
+                    life.log(f"OPERATOR failed: {type(error).__name__}")
                 life.hub.sleep(_OPERATOR_INTERVAL)
 
         return run
@@ -225,7 +225,7 @@ class World:
         self.faults.is_on = False
         self.trace.add(self.hub.now, "-", "HEALING")
         for sink in self._around.sinks.values():
-            sink.mend()
+            sink.repair()
         for name, life in tuple(self.lives.items()):
             if name.startswith(("worker", "function")) and not life.is_crashed and not life.has_all_code:
                 life.wants_to_end = True  # it comes again with all the code
@@ -239,13 +239,13 @@ class World:
 
     def finish(self) -> bool:
         """Go on until all has come to its end, or the bound; return whether it has."""
-        asked = [0]
+        checks = [0]
 
         def is_over() -> bool:
             if self.watch.violations:
                 return True
-            asked[0] += 1
-            return asked[0] % 16 == 0 and not self._goes_on()
+            checks[0] += 1
+            return checks[0] % 16 == 0 and not self._goes_on()
 
         bound = self.hub.now + round(self.sizes.heals_for * _SECOND)
         self.hub.run(is_over, bound)
@@ -270,7 +270,7 @@ class World:
             for run in tables.runs.values()
             if run.status in ACTIVE
         ]
-        left += [f"job {job.key.text} is owed" for job in tables.all_jobs() if job.is_debt]
+        left += [f"job {job.key.text} is owed" for job in tables.all_jobs() if job.outlives_run]
         left += [
             f"sink {sink.name} has {delivered} of {run.last_row} events of {run.id}.{run.generation}"
             for sink in tables.sinks.values()

@@ -20,7 +20,7 @@ from holdfast.hosts.bodies import Body
 from holdfast.hosts.core import Core
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.process import protocol as p
-from holdfast.hosts.process.hands import Hands
+from holdfast.hosts.process.hands import WorkerShell
 from holdfast.hosts.process.renewal import Renewal
 from holdfast.hosts.process.running import run_body
 from holdfast.hosts.process.settings import Settings
@@ -96,7 +96,7 @@ class FleetWorker:
             heartbeat_interval=POLL,
             maintenance_interval=POLL,
         )
-        self._hands = Hands(core, settings, lease=LEASE, sinks=sinks)
+        self._hands = WorkerShell(core, settings, lease=LEASE, sinks=sinks)
         self.machine, self.calls = self._hands.machine, self._hands.calls
         self._renewal = Renewal(
             core,
@@ -126,7 +126,7 @@ class FleetWorker:
         while True:
             for action in self._hands.step(now):
                 self._carry_out(action)
-            if not self._hands.has_news:
+            if not self._hands.has_inputs:
                 return
 
     def _carry_out(self, action: p.Action) -> None:

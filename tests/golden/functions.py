@@ -13,24 +13,24 @@ import attrs
 
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.functions.asked import (
-    Asked,
     Cancelling,
-    ChildAsked,
-    CloseAsked,
+    ChildRequest,
+    CloseRequest,
     Ended,
     Failed,
     GoesOn,
+    HistoryEvent,
+    NotifyRequest,
     Raised,
+    Request,
     Returned,
     Row,
     SignalReceived,
-    StepAsked,
     StepCompleted,
     StepFailed,
-    TellAsked,
-    TimerAsked,
+    StepRequest,
     TimerFired,
-    Told,
+    TimerRequest,
 )
 from holdfast.ports.json import canonical, parse
 from tests.unit.kernel.functions.corpus import CORPUS, WHEN_SENT
@@ -54,9 +54,9 @@ def main() -> None:
             print(path)
 
 
-def plays() -> dict[str, tuple[Call[Any], list[tuple[float, Told]]]]:
+def plays() -> dict[str, tuple[Call[Any], list[tuple[float, HistoryEvent]]]]:
     """Return what golden histories are of, by name: a call, and what it is told from outside."""
-    alone: dict[str, tuple[Call[Any], list[tuple[float, Told]]]] = {
+    alone: dict[str, tuple[Call[Any], list[tuple[float, HistoryEvent]]]] = {
         f"{call.definition.name}-{number:02}": (call, []) for number, call in enumerate(CORPUS)
     }
     sent = {
@@ -71,7 +71,7 @@ def to_data(played: Played) -> dict[str, object]:
     return {
         "python": platform.python_version(),
         "rows": [
-            {"at": row.at, "kind": type(row.told).__name__, "told": attrs.asdict(row.told)}
+            {"at": row.at, "kind": type(row.event).__name__, "told": attrs.asdict(row.event)}
             for row in played.rows
         ],
         "waited": [[asked_data(one) for one in waited] for waited in played.waited],
@@ -80,19 +80,19 @@ def to_data(played: Played) -> dict[str, object]:
     }
 
 
-def asked_data(asked: Asked) -> list[object]:
+def asked_data(asked: Request) -> list[object]:
     """Return what must never change of what was asked for."""
     match asked:
-        case StepAsked():
+        case StepRequest():
             return [asked.call, asked.step, _text(asked.arguments)]
-        case TimerAsked():
+        case TimerRequest():
             return [asked.call, asked.at]
-        case ChildAsked():
+        case ChildRequest():
             given = _text(asked.input)
             return [asked.call, asked.workflow, asked.version, given, asked.run, asked.parent_end]
-        case TellAsked():
+        case NotifyRequest():
             return [asked.call, asked.run, asked.channel, asked.text]
-        case CloseAsked():
+        case CloseRequest():
             return [asked.call, asked.channel]
 
 
@@ -117,12 +117,12 @@ def _text(text: str) -> str:
 def rows_from(data: dict[str, Any]) -> list[Row]:
     """Return the rows of what `to_data` gave."""
     return [
-        Row(number=number, at=row["at"], told=_told(row["kind"], row["told"]))
+        Row(number=number, at=row["at"], event=_told(row["kind"], row["told"]))
         for number, row in enumerate(data["rows"], 1)
     ]
 
 
-def _told(kind: str, told: dict[str, Any]) -> Told:
+def _told(kind: str, told: dict[str, Any]) -> HistoryEvent:
     if kind == StepFailed.__name__:
         told = {**told, "error": Raised(**told["error"])}
     return _TOLD[kind](**told)

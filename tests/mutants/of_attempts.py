@@ -188,8 +188,8 @@ OF_ATTEMPTS: Final = (
         edits=(
             Edit(
                 "kernel/decide/failures.py",
-                "draft.rest_job(job, retry_at)",
-                "draft.rest_job(job, now)",
+                "draft.reschedule_job(job, retry_at)",
+                "draft.reschedule_job(job, now)",
             ),
         ),
     ),
@@ -243,7 +243,7 @@ OF_ATTEMPTS: Final = (
         edits=(
             Edit(
                 "kernel/decide/leases.py",
-                "changes.append(UpdateJob(evolve(job, heartbeat_by=heard_from(job, now))))",
+                "changes.append(UpdateJob(evolve(job, heartbeat_by=heartbeat_deadline(job, now))))",
                 "changes.append(UpdateJob(job))",
             ),
         ),

@@ -12,8 +12,8 @@ OF_FORKS: Final = (
         edits=(
             Edit(
                 "hosts/functions/queues.py",
-                "asked.queue is not None:\n                self.ask(asked)\n",
-                "asked.queue is not None:\n                del asked\n",
+                "request.queue is not None:\n                self.enqueue(request)\n",
+                "request.queue is not None:\n                del request\n",
             ),
         ),
     ),

@@ -78,7 +78,7 @@ OF_FUNCTIONS: Final = (
         edits=(
             Edit(
                 "kernel/decide/records.py",
-                "    if parked.seen < run.last_row:\n        wake_at = now\n",
+                "    if outcome.seen < run.last_row:\n        wake_at = now\n",
                 "",
             ),
         ),
@@ -90,7 +90,7 @@ OF_FUNCTIONS: Final = (
         edits=(
             Edit(
                 "kernel/decide/signals.py",
-                "        case JobState.SLEEPING:\n            draft.rest_job(job, now)\n",
+                "        case JobState.SLEEPING:\n            draft.reschedule_job(job, now)\n",
                 "        case JobState.SLEEPING:\n            pass\n",
             ),
         ),
@@ -269,8 +269,8 @@ OF_FUNCTIONS: Final = (
             ),
             Edit(
                 "kernel/decide/records.py",
-                "rested(evolve(job, attempts=0, lost_attempts=parked.lost_attempts), wake_at, now, run.status)",
-                "rested(job, wake_at, now, run.status)",
+                "rescheduled(evolve(job, attempts=0, lost_attempts=outcome.lost_attempts), wake_at, now, run.status)",
+                "rescheduled(job, wake_at, now, run.status)",
             ),
         ),
     ),
@@ -281,7 +281,7 @@ OF_FUNCTIONS: Final = (
         edits=(
             Edit(
                 "hosts/functions/drive.py",
-                "        self._tell(known, now)\n        return True\n",
+                "        self._feed(known, now)\n        return True\n",
                 "        self.seen += len(news)\n        return True\n",
             ),
         ),
@@ -293,8 +293,8 @@ OF_FUNCTIONS: Final = (
         edits=(
             Edit(
                 "hosts/functions/cache.py",
-                "attempt.epoch == rested.epoch + 1 and attempt.attempt == 1 and rested.code is code",
-                "rested.code is code",
+                "attempt.epoch == idle.epoch + 1 and attempt.attempt == 1 and idle.code is code",
+                "idle.code is code",
             ),
             Edit(
                 "hosts/functions/drive.py",
@@ -310,8 +310,8 @@ OF_FUNCTIONS: Final = (
         edits=(
             Edit(
                 "hosts/functions/drive.py",
-                "        self._todo.new = self._open_steps()\n        self._tell(",
-                "        self._tell(",
+                "        self._todo.new = self._open_steps()\n        self._feed(",
+                "        self._feed(",
             ),
         ),
     ),
@@ -322,8 +322,9 @@ OF_FUNCTIONS: Final = (
         edits=(
             Edit(
                 "kernel/draft.py",
-                "is_held = status in HELD and not job.is_debt\n    asleep",
-                "is_held = status in HELD and not job.is_debt and job.kind is not JobKind.DRIVE\n    asleep",
+                "is_held = status in HELD and not job.outlives_run\n    asleep",
+                "is_held = status in HELD and not job.outlives_run and job.kind is not JobKind.DRIVE\n"
+                "    asleep",
             ),
         ),
     ),

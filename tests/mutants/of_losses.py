@@ -101,7 +101,7 @@ OF_LOSSES: Final = (
         edits=(
             Edit(
                 "hosts/functions/losses.py",
-                "    return max(attempts, LOSSES_MIN) if one.asked.undoes else losses_max(attempts)\n",
+                "    return max(attempts, LOSSES_MIN) if one.request.undoes else losses_max(attempts)\n",
                 "    return attempts\n",
             ),
             Edit(

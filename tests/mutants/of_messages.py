@@ -12,8 +12,8 @@ OF_MESSAGES: Final = (
         edits=(
             Edit(
                 "kernel/decide/runs.py",
-                "    if known is not None:\n        hand_on(",
-                "    if known is not None and known.key == run.key:\n        hand_on(",
+                "    if known is not None:\n        forward_unread(",
+                "    if known is not None and known.key == run.key:\n        forward_unread(",
             ),
         ),
     ),
@@ -125,7 +125,7 @@ OF_MESSAGES: Final = (
         edits=(
             Edit(
                 "kernel/decide/continuing.py",
-                "    hand_on(state, draft, run, unread)\n",
+                "    forward_unread(state, draft, run, unread)\n",
                 "",
             ),
         ),
@@ -149,8 +149,8 @@ OF_MESSAGES: Final = (
         edits=(
             Edit(
                 "kernel/decide/successors.py",
-                "    hand_on(state, draft, run, mailbox, row)\n",
-                "    hand_on(state, draft, run, mailbox)\n",
+                "    forward_unread(state, draft, run, mailbox, row)\n",
+                "    forward_unread(state, draft, run, mailbox)\n",
             ),
         ),
     ),

@@ -92,9 +92,9 @@ OF_PROGRESS: Final = (
         edits=(
             Edit(
                 "kernel/decide/sessions.py",
-                "    draft.rest_job(lost, now)\n",
+                "    draft.reschedule_job(lost, now)\n",
                 "    kind = JobKind.STAGE if job.kind is JobKind.CHECK else job.kind\n"
-                "    draft.rest_job(evolve(lost, kind=kind), now)\n",
+                "    draft.reschedule_job(evolve(lost, kind=kind), now)\n",
             ),
         ),
     ),

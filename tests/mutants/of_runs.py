@@ -132,9 +132,9 @@ OF_RUNS: Final = (
         edits=(
             Edit(
                 "kernel/draft.py",
-                "        self.owe_parent()\n        if self._children:",
+                "        self.add_parent_delivery()\n        if self._children:",
                 "        if status is RunStatus.COMPLETED:\n"
-                "            self.owe_parent()\n"
+                "            self.add_parent_delivery()\n"
                 "        if self._children:",
             ),
         ),
@@ -224,7 +224,9 @@ OF_RUNS: Final = (
         name="run-back-in-time",
         breaks="a host whose clock is behind sets a run back in time",
         caught_by=("O1", "O2"),
-        edits=(Edit("kernel/draft.py", "self._told_at = max(now, run.updated_at)", "self._told_at = now"),),
+        edits=(
+            Edit("kernel/draft.py", "self._changed_at = max(now, run.updated_at)", "self._changed_at = now"),
+        ),
     ),
     Mutant(
         name="end-told-for-ever",

@@ -17,7 +17,7 @@ from holdfast.hosts.sync_handles import SyncRunHandle
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.child_runs import start_child
 from holdfast.kernel.authoring.functions import sleep, workflow
-from holdfast.kernel.functions.asked import Cancelling, Told
+from holdfast.kernel.functions.asked import Cancelling, HistoryEvent
 from holdfast.kernel.functions.machine import in_memory
 from holdfast.ports.errors import RunCancelledError
 from holdfast.ports.json import parse
@@ -50,7 +50,7 @@ async def pair(role: str = "parent") -> list[str]:
 
 
 LEASE, BOUND = 1.0, 400 * 86_400.0
-ALL: list[tuple[Call[Any], Sequence[tuple[float, Told]]]] = [
+ALL: list[tuple[Call[Any], Sequence[tuple[float, HistoryEvent]]]] = [
     *((call, ()) for call in CORPUS),
     (pair(), ()),
     *((call, ((5.0, Cancelling(reason="enough")),)) for call in WHEN_CANCELLED),
@@ -79,7 +79,7 @@ class CrashAt(Faults):
 
 
 def played(
-    call: Call[Any], told: Sequence[tuple[float, Told | Again]], faults: Faults
+    call: Call[Any], told: Sequence[tuple[float, HistoryEvent | Again]], faults: Faults
 ) -> tuple[Trial, Stubs]:
     kept: list[Stubs] = []
     meanwhile = {timedelta(seconds=at): partial(_send, one) for at, one in told}
@@ -88,7 +88,7 @@ def played(
     return trial, kept[0]
 
 
-def _send(told: Told | Again, runs: Sequence[SyncRunHandle[Any]]) -> None:
+def _send(told: HistoryEvent | Again, runs: Sequence[SyncRunHandle[Any]]) -> None:
     tell(runs[0], told)
 
 
@@ -107,7 +107,7 @@ def results(trial: Trial) -> dict[str, tuple[str, object]]:
 
 def crashed_everywhere(
     call: Call[Any],
-    told: Sequence[tuple[float, Told]],
+    told: Sequence[tuple[float, HistoryEvent]],
     *,
     after_commits: bool,
     first: int = 1,

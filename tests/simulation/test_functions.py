@@ -69,13 +69,13 @@ def test_sqlite_gives_the_same_trace_of_functions_as_memory() -> None:
 
 def test_a_driver_that_leaves_out_a_row_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """It asks for other steps than the replay does, or never ends."""
-    told = Drive._told  # pyright: ignore[reportPrivateUsage]
+    told = Drive._function_event  # pyright: ignore[reportPrivateUsage]
     skips = Random(1)
 
     def forgetful(self: Drive, row: HistoryRow, facts: Mapping[str, Any]) -> object:
         return None if row.type == "step.completed" and skips.random() < 0.3 else told(self, row, facts)
 
-    monkeypatch.setattr(Drive, "_told", forgetful)
+    monkeypatch.setattr(Drive, "_function_event", forgetful)
     outcome = _first_that_fails()
     assert outcome.exit in (Exit.BROKEN, Exit.STUCK)
 

@@ -47,7 +47,7 @@ class DeadLetterHandler:
         failed: list[Record] = []
         for record in records_of(event):
             try:
-                self._tell(record)
+                self._annotate(record)
             except HoldfastError as error:
                 _log.warning("dead letter %s comes again: %s", record.id, error)
                 failed.append(record)
@@ -55,7 +55,7 @@ class DeadLetterHandler:
             self._messages.show_in(source, {one.receipt: _WAIT for one in failed if one.source == source})
         return {"batchItemFailures": [{"itemIdentifier": record.id} for record in failed]}
 
-    def _tell(self, record: Record) -> None:
+    def _annotate(self, record: Record) -> None:
         try:
             message = message_from(record.body)
         except InvalidMessageError as error:

@@ -97,16 +97,16 @@ def records_of(event: object) -> list[Record]:
 def record_of(data: object) -> Record:
     """Return one record of an event. InvalidMessageError if it is none of SQS."""
     try:
-        said = cast("Mapping[str, str]", data)
-        told = cast("Mapping[str, str]", said.get("attributes") or {})
-        attributes = cast("Mapping[str, Mapping[str, str]]", said.get("messageAttributes") or {})
+        fields = cast("Mapping[str, str]", data)
+        system_attributes = cast("Mapping[str, str]", fields.get("attributes") or {})
+        attributes = cast("Mapping[str, Mapping[str, str]]", fields.get("messageAttributes") or {})
         return Record(
-            id=said["messageId"],
-            receipt=said["receiptHandle"],
-            body=said["body"],
-            source=said["eventSourceARN"],
-            receives=int(told.get("ApproximateReceiveCount", "1")),
-            group=told.get("MessageGroupId"),
+            id=fields["messageId"],
+            receipt=fields["receiptHandle"],
+            body=fields["body"],
+            source=fields["eventSourceARN"],
+            receives=int(system_attributes.get("ApproximateReceiveCount", "1")),
+            group=system_attributes.get("MessageGroupId"),
             queue=attributes["queue"].get("stringValue") if "queue" in attributes else None,
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:

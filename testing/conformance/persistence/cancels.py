@@ -21,12 +21,12 @@ from holdfast.ports.records import Job, JobKey, JobKind, JobState, RunName, RunS
 from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_job, a_key, a_leased_job, a_run
 from holdfast.testing.conformance.persistence.case import (
     PersistenceCase,
-    ask,
     claim,
     jobs_of,
     put,
     put_jobs,
     put_run,
+    query,
 )
 from holdfast.testing.conformance.persistence.jobs import FULL_JOB
 
@@ -152,24 +152,24 @@ class CancelledWork(PersistenceCase):
         put(store, CreateRun(a_run(3, status=RunStatus.CANCELLED)), AddJob(evolve(_CANCEL, run=a_key(3))))
 
         keys = [a_key(1), a_key(2), a_key(3)]
-        assert ask(store, lambda tx: tx.unsound_runs(keys)) == [a_key(2)]
+        assert query(store, lambda tx: tx.unsound_runs(keys)) == [a_key(2)]
 
     def test_work_that_is_cancelled_can_not_be_woken(self, store: Persistence) -> None:
         """Neither by its key nor by its run and stage."""
         put_run(store, a_run(1, id="order"), _CHECK)
         put(store, _WORK)
 
-        assert ask(store, lambda tx: tx.external_jobs(NAMESPACE, "work")) == []
+        assert query(store, lambda tx: tx.external_jobs(NAMESPACE, "work")) == []
         name = RunName(NAMESPACE, "order")
-        assert ask(store, lambda tx: tx.stage_jobs(name, _CHECK.node, None)) == []
+        assert query(store, lambda tx: tx.stage_jobs(name, _CHECK.node, None)) == []
 
     def test_what_sleeps_until_it_is_tried_again_is_due_like_any_job(self, store: Persistence) -> None:
         """Also of a run that has ended."""
         asleep = evolve(_CANCEL, state=JobState.SLEEPING, wake_at=NOW)
         put(store, CreateRun(a_run(1, status=RunStatus.CANCELLED)), AddJob(asleep))
 
-        assert ask(store, lambda tx: tx.due(NOW, 10)) == [asleep]
-        assert ask(store, lambda tx: tx.due(NOW - 1, 10)) == []
+        assert query(store, lambda tx: tx.due(NOW, 10)) == [asleep]
+        assert query(store, lambda tx: tx.due(NOW - 1, 10)) == []
 
     def test_a_run_that_is_removed_in_the_same_transaction_leaves_nothing(self, store: Persistence) -> None:
         """Nor does what it was about to owe."""
@@ -177,4 +177,4 @@ class CancelledWork(PersistenceCase):
         put(store, AddJob(_CHECK), _WORK, _ALL, DeleteJob(_CHECK.key), DeleteRun(a_key(1)))
 
         assert jobs_of(store, a_key(1)) == []
-        assert ask(store, lambda tx: tx.jobs([JobKey(a_key(1), 1)])) == []
+        assert query(store, lambda tx: tx.jobs([JobKey(a_key(1), 1)])) == []

@@ -80,14 +80,14 @@ def put_jobs(store: Persistence, *jobs: Job) -> None:
     put(store, *changes)
 
 
-def ask(store: Persistence, question: Callable[[Transaction], Sequence[R]]) -> list[R]:
+def query(store: Persistence, question: Callable[[Transaction], Sequence[R]]) -> list[R]:
     """Return what a read of a transaction gives."""
     return list(store.transact(question))
 
 
 def jobs_of(store: Persistence, *runs: str) -> list[Job]:
     """Return the jobs of runs, by run and number."""
-    return sorted(ask(store, lambda tx: tx.jobs_of(runs)), key=lambda job: job.key)
+    return sorted(query(store, lambda tx: tx.jobs_of(runs)), key=lambda job: job.key)
 
 
 def the_run(store: Persistence, key: str) -> Run:
@@ -109,7 +109,7 @@ def claimable(
     pass_over: PassOver = PassOver.NOTHING,
 ) -> list[Job]:
     """Return the jobs that could be claimed now, in order."""
-    return ask(store, lambda tx: tx.claimable(namespace, lanes, limit, pass_over=pass_over))
+    return query(store, lambda tx: tx.claimable(namespace, lanes, limit, pass_over=pass_over))
 
 
 def claim(store: Persistence, session: str, limit: int) -> list[Job]:

@@ -40,9 +40,9 @@ from holdfast.testing.conformance.builders import (
     NAMESPACE,
     NOW,
     SECOND,
-    a_duty,
     a_job,
     a_key,
+    a_leader_lease,
     a_leased_job,
     a_note,
     a_page,
@@ -54,10 +54,10 @@ from holdfast.testing.conformance.builders import (
 )
 from holdfast.testing.conformance.persistence.case import (
     PersistenceCase,
-    ask,
     jobs_of,
     put,
     put_jobs,
+    query,
     the_run,
 )
 from holdfast.testing.conformance.persistence.jobs import FULL_JOB
@@ -168,7 +168,7 @@ class Changes(PersistenceCase):
         ]
         put(store, *map(UpdateRun, reversed(changed)))
 
-        found = ask(store, lambda tx: tx.runs([run.key for run in runs]))
+        found = query(store, lambda tx: tx.runs([run.key for run in runs]))
         assert changed == sorted(found, key=lambda run: run.key)
 
     @pytest.mark.parametrize("name", _CHANGING_OF_RUNS)
@@ -370,7 +370,7 @@ class Changes(PersistenceCase):
         body = '{"b":1.0,"a":1e2,"u":"\\u00e9\\ud83d\\ude00","big":123456789012345678901234567890}'
         put(store, StoreReply(a_reply(body=body)))
 
-        assert [a_reply(body=body)] == ask(store, lambda tx: tx.replies([(NAMESPACE, "key-1")]))
+        assert [a_reply(body=body)] == query(store, lambda tx: tx.replies([(NAMESPACE, "key-1")]))
 
     def test_a_session_is_added_and_replaced(self, store: Persistence) -> None:
         """In one batch and in several."""
@@ -378,16 +378,18 @@ class Changes(PersistenceCase):
         renewed = a_session(1, expires_at=NOW + 90 * SECOND, state=SessionState.DEAD)
         put(store, PutSession(renewed))
 
-        found = ask(store, lambda tx: tx.sessions([a_key(1), a_key(2)], lock=False))
+        found = query(store, lambda tx: tx.sessions([a_key(1), a_key(2)], lock=False))
         assert [renewed, a_session(2, host="other")] == sorted(found, key=lambda session: session.id)
 
     def test_a_duty_is_added_and_replaced(self, store: Persistence) -> None:
         """In one batch and in several."""
-        put(store, AddLeader(a_duty(session=1)), UpdateLeader(a_duty(session=2)))
-        assert [a_duty(session=2)] == ask(store, lambda tx: tx.duties(["maintenance"]))
+        put(store, AddLeader(a_leader_lease(session=1)), UpdateLeader(a_leader_lease(session=2)))
+        assert [a_leader_lease(session=2)] == query(store, lambda tx: tx.duties(["maintenance"]))
 
-        put(store, UpdateLeader(a_duty(session=3, until=NOW + 9)))
-        assert [a_duty(session=3, until=NOW + 9)] == ask(store, lambda tx: tx.duties(["maintenance"]))
+        put(store, UpdateLeader(a_leader_lease(session=3, until=NOW + 9)))
+        assert [a_leader_lease(session=3, until=NOW + 9)] == query(
+            store, lambda tx: tx.duties(["maintenance"])
+        )
 
     def test_notes_are_added(self, store: Persistence) -> None:
         """Every field of a note survives."""
@@ -401,7 +403,7 @@ class Changes(PersistenceCase):
         """Nothing is written, and nothing goes wrong."""
         put(store)
 
-        assert ask(store, lambda tx: tx.active_runs("", 10)) == []
+        assert query(store, lambda tx: tx.active_runs("", 10)) == []
 
 
 def _read_and_put(changes: Sequence[Change], tx: Transaction) -> None:

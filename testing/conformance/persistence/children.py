@@ -23,7 +23,7 @@ PREFIXES: Final = ("K", "K0", "K1", "K-", "K/", "K!", "k", "KK")
 """Keys of runs of which one begins with another, and goes on with what is next to a dot."""
 
 
-def _owed(run: int, number: int = 1, *, namespace: str = NAMESPACE) -> Job:
+def _pending_delivery(run: int, number: int = 1, *, namespace: str = NAMESPACE) -> Job:
     return a_job(
         run,
         number,
@@ -54,7 +54,13 @@ class Children(PersistenceCase):
 
     def test_what_is_owed_is_read_oldest_run_first(self, store: Persistence) -> None:
         """Of every namespace, up to the limit; jobs that are not owed are left out."""
-        put_jobs(store, _owed(3), _owed(2, 10), _owed(2, 9), _owed(4, namespace="tenant-2"))
+        put_jobs(
+            store,
+            _pending_delivery(3),
+            _pending_delivery(2, 10),
+            _pending_delivery(2, 9),
+            _pending_delivery(4, namespace="tenant-2"),
+        )
         states = [state for state in JobState if state is not JobState.PENDING_DELIVERY]
         put_jobs(
             store,
@@ -64,7 +70,12 @@ class Children(PersistenceCase):
             ),
         )
 
-        expected = (_owed(2, 9), _owed(2, 10), _owed(3), _owed(4, namespace="tenant-2"))
+        expected = (
+            _pending_delivery(2, 9),
+            _pending_delivery(2, 10),
+            _pending_delivery(3),
+            _pending_delivery(4, namespace="tenant-2"),
+        )
         assert store.read(OwedJobs()) == expected
         assert store.read(OwedJobs(2)) == expected[:2]
         assert store.read(OwedJobs(0)) == ()
@@ -74,29 +85,34 @@ class Children(PersistenceCase):
 
     def test_it_is_known_whether_anything_is_owed(self, store: Persistence) -> None:
         """From when a job is added until the last one is closed, in whatever way."""
-        assert not self._owes(store)
+        assert not self._has_pending_deliveries(store)
         put_jobs(store, a_job(1, 1, kind=JobKind.DELIVER))
-        assert not self._owes(store)
+        assert not self._has_pending_deliveries(store)
 
-        put_jobs(store, *(_owed(run, number) for run in range(2, 7) for number in (1, 2)))
-        assert self._owes(store)
+        put_jobs(store, *(_pending_delivery(run, number) for run in range(2, 7) for number in (1, 2)))
+        assert self._has_pending_deliveries(store)
         put(store, DeleteJob(JobKey(a_key(2), 1)), DeleteJob(JobKey(a_key(2), 2)))
         put(store, DeleteJobs(a_key(3)), DeleteJobsOfNode(a_key(4), "bill"), UpdateJob(a_job(5, 1)))
-        put(store, DeleteJob(JobKey(a_key(5), 2)), AddJob(_owed(5, 3)), DeleteJob(JobKey(a_key(6), 1)))
-        assert store.read(OwedJobs()) == (_owed(5, 3), _owed(6, 2))
-        assert self._owes(store)
+        put(
+            store,
+            DeleteJob(JobKey(a_key(5), 2)),
+            AddJob(_pending_delivery(5, 3)),
+            DeleteJob(JobKey(a_key(6), 1)),
+        )
+        assert store.read(OwedJobs()) == (_pending_delivery(5, 3), _pending_delivery(6, 2))
+        assert self._has_pending_deliveries(store)
 
         put(store, DeleteJob(JobKey(a_key(6), 2)), DeleteJob(JobKey(a_key(5), 3)))
-        assert not self._owes(store)
-        put(store, UpdateJob(_owed(1, 1)))
-        assert self._owes(store)
+        assert not self._has_pending_deliveries(store)
+        put(store, UpdateJob(_pending_delivery(1, 1)))
+        assert self._has_pending_deliveries(store)
 
     def test_a_job_that_is_owed_and_closed_in_one_batch_is_not_owed(self, store: Persistence) -> None:
         """What counts is the net effect."""
         put_run(store, a_run(1))
-        put(store, AddJob(_owed(1)), DeleteJob(_owed(1).key))
+        put(store, AddJob(_pending_delivery(1)), DeleteJob(_pending_delivery(1).key))
 
-        assert not self._owes(store)
+        assert not self._has_pending_deliveries(store)
         assert store.read(OwedJobs()) == ()
 
     def test_what_is_owed_and_not_stored_is_not_owed(self, store: Persistence) -> None:
@@ -104,13 +120,13 @@ class Children(PersistenceCase):
         put_run(store, a_run(1))
 
         def work(tx: Transaction) -> None:
-            tx.apply([AddJob(_owed(1))])
+            tx.apply([AddJob(_pending_delivery(1))])
             raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
             store.transact(work)
 
-        assert not self._owes(store)
+        assert not self._has_pending_deliveries(store)
 
     def test_a_child_is_left_once_its_job_is_there_no_more(self, store: Persistence) -> None:
         """While its job is there, whatever state that is in, somebody waits for it."""
@@ -199,5 +215,5 @@ class Children(PersistenceCase):
         )
         assert [run.key for run in store.read(ChildrenLeft((a_key(1),), 3))] == [a_key(5)]
 
-    def _owes(self, store: Persistence) -> bool:
+    def _has_pending_deliveries(self, store: Persistence) -> bool:
         return store.transact(lambda tx: tx.has_deliveries())

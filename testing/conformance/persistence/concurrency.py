@@ -42,9 +42,9 @@ from holdfast.ports.records import Job, JobState, Run, RunName, RunStatus, Strea
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
     NOW,
-    a_duty,
     a_job,
     a_key,
+    a_leader_lease,
     a_plan,
     a_reply,
     a_row,
@@ -56,13 +56,13 @@ from holdfast.testing.conformance.builders import (
 from holdfast.testing.conformance.persistence.case import (
     PersistenceCase,
     a_lane,
-    ask,
     claimable,
     jobs_of,
     lease,
     put,
     put_jobs,
     put_run,
+    query,
     the_run,
 )
 from holdfast.testing.conformance.threads import DEADLINE_SECONDS, in_threads
@@ -119,7 +119,7 @@ class Concurrency(PersistenceCase):
     def test_what_a_read_returned_stays_locked(self, store: Persistence, how: str) -> None:
         """Counting up in whatever was read loses no count."""
         put_run(store, a_run(), a_job())
-        put(store, PutSession(a_session(expires_at=0)), AddLeader(a_duty(until=0)))
+        put(store, PutSession(a_session(expires_at=0)), AddLeader(a_leader_lease(until=0)))
         put(
             store,
             AddSink(a_sink()),
@@ -197,7 +197,7 @@ class Concurrency(PersistenceCase):
 
         assert len(set(bodies)) == 1
         assert bodies[:1] == [
-            reply.body for reply in ask(store, lambda tx: tx.replies([(NAMESPACE, "key-1")]))
+            reply.body for reply in query(store, lambda tx: tx.replies([(NAMESPACE, "key-1")]))
         ]
 
     def test_everybody_may_store_the_same_plan(self, store: Persistence) -> None:
@@ -206,7 +206,7 @@ class Concurrency(PersistenceCase):
         in_threads(4, lambda thread: put(store, *(plans if thread % 2 else plans[::-1])))
 
         fingerprints = [change.plan.fingerprint for change in plans]
-        assert len(ask(store, lambda tx: tx.plans(fingerprints))) == 20
+        assert len(query(store, lambda tx: tx.plans(fingerprints))) == 20
 
     @pytest.mark.parametrize("how", ["latest_runs", "runs"])
     def test_who_waits_for_a_run_finds_what_was_committed_meanwhile(
@@ -284,8 +284,8 @@ class Concurrency(PersistenceCase):
         put_jobs(store, *(a_job(run, 1) for run in range(4)))
         put_jobs(store, *(a_job(run, 1, state=JobState.SLEEPING, wake_at=run) for run in range(4, 8)))
         put(store, *(PutSession(a_session(number, expires_at=number)) for number in range(4)))
-        news = (StreamHead(sink=a_sink().key, run=a_key(run), head_row=1, at=NOW) for run in range(4))
-        put(store, AddSink(a_sink()), *map(AdvanceStreams, news))
+        heads = (StreamHead(sink=a_sink().key, run=a_key(run), head_row=1, at=NOW) for run in range(4))
+        put(store, AddSink(a_sink()), *map(AdvanceStreams, heads))
         search = SEARCHES[what]
 
         def work(tx: Transaction) -> tuple[list[str], list[str]]:
@@ -397,9 +397,9 @@ def _count_session(tx: Transaction) -> Change:
     return PutSession(evolve(session, expires_at=session.expires_at + 1))
 
 
-def _count_duty(tx: Transaction) -> Change:
-    (duty,) = tx.duties(["maintenance"])
-    return UpdateLeader(evolve(duty, expires_at=duty.expires_at + 1))
+def _count_leader(tx: Transaction) -> Change:
+    (leader,) = tx.duties(["maintenance"])
+    return UpdateLeader(evolve(leader, expires_at=leader.expires_at + 1))
 
 
 def _count_sink(tx: Transaction) -> Change:
@@ -420,8 +420,8 @@ def _count_in(change: Change) -> int:
             return job.epoch
         case PutSession(session):
             return session.expires_at
-        case UpdateLeader(duty):
-            return duty.expires_at
+        case UpdateLeader(leader):
+            return leader.expires_at
         case UpdateSink(sink):
             return sink.failures
         case UpdateStream(stream):
@@ -438,7 +438,7 @@ COUNTERS: Final[dict[str, Callable[[Transaction], Change]]] = {
     "jobs": _count_job,
     "jobs_of": _count_job_of_run,
     "sessions": _count_session,
-    "duties": _count_duty,
+    "duties": _count_leader,
     "sinks": _count_sink,
     "streams": _count_stream,
 }

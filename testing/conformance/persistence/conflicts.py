@@ -23,9 +23,9 @@ from holdfast.ports.records import Payload, Run, RunName
 from holdfast.ports.references import item_reference
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
-    a_duty,
     a_job,
     a_key,
+    a_leader_lease,
     a_note,
     a_page,
     a_reply,
@@ -35,10 +35,10 @@ from holdfast.testing.conformance.builders import (
 )
 from holdfast.testing.conformance.persistence.case import (
     PersistenceCase,
-    ask,
     jobs_of,
     put,
     put_jobs,
+    query,
     the_run,
 )
 
@@ -49,7 +49,7 @@ THERE: Final[Sequence[Change]] = (
     AddMapItems(a_page(1, 0, items=(Payload(inline="1"),))),
     StoreReply(a_reply("key-1")),
     AddAttemptOutput(a_note(1)),
-    AddLeader(a_duty("maintenance")),
+    AddLeader(a_leader_lease("maintenance")),
     AddSink(a_sink("audit")),
 )
 
@@ -60,7 +60,7 @@ TAKEN: Final[dict[str, Change]] = {
     "number of a history row": AppendHistory(a_row(1, 1, type="other")),
     "page of items": AddMapItems(a_page(1, 0, items=(Payload(inline="2"),))),
     "idempotency key": StoreReply(a_reply("key-1", body="other")),
-    "name of a duty": AddLeader(a_duty("maintenance", session=9)),
+    "name of a duty": AddLeader(a_leader_lease("maintenance", session=9)),
     "key of a sink": AddSink(a_sink("other", key=a_sink("audit").key)),
     "name of a sink": AddSink(a_sink("audit", key="01OTHER")),
     "id of a note": AddAttemptOutput(a_note(1, data='"other"')),
@@ -80,7 +80,7 @@ NEAR_MISSES: Final[Sequence[Change]] = (
     StoreReply(a_reply("key-1", namespace="tenant-2")),
     StoreReply(a_reply("key-2")),
     AddAttemptOutput(a_note(2)),
-    AddLeader(a_duty("other")),
+    AddLeader(a_leader_lease("other")),
     AddSink(a_sink("other")),
     AddSink(a_sink("audit", key="01OTHER", namespace="tenant-2")),
 )
@@ -140,16 +140,16 @@ class Conflicts(PersistenceCase):
         with pytest.raises(ConflictError):
             put(store, StoreReply(a_reply("new")), CreateRun(a_run(1, id="x")), CreateRun(a_run(2, id="x")))
 
-        assert ask(store, lambda tx: tx.runs([a_key(1), a_key(2)])) == []
-        assert ask(store, lambda tx: tx.replies([(NAMESPACE, "new")])) == []
+        assert query(store, lambda tx: tx.runs([a_key(1), a_key(2)])) == []
+        assert query(store, lambda tx: tx.replies([(NAMESPACE, "new")])) == []
 
     def test_two_new_replies_to_one_key_in_a_batch_are_a_conflict(self, store: Persistence) -> None:
         """Neither is stored, nor is what comes before them."""
         with pytest.raises(ConflictError):
             put(store, CreateRun(a_run(1)), StoreReply(a_reply("x")), StoreReply(a_reply("x", body="other")))
 
-        assert ask(store, lambda tx: tx.runs([a_key(1)])) == []
-        assert ask(store, lambda tx: tx.replies([(NAMESPACE, "x")])) == []
+        assert query(store, lambda tx: tx.runs([a_key(1)])) == []
+        assert query(store, lambda tx: tx.replies([(NAMESPACE, "x")])) == []
 
     def test_rows_that_only_resemble_others_are_no_conflict(self, store: Persistence) -> None:
         """Another generation, namespace, run, map, page or number."""
@@ -168,7 +168,7 @@ class Conflicts(PersistenceCase):
             put(store, StoreReply(a_reply("new")), CreateRun(run))
         except RefusedError:
             assert None is store.read(FindRun(run.name))
-            assert ask(store, lambda tx: tx.replies([(NAMESPACE, "new")])) == []
+            assert query(store, lambda tx: tx.replies([(NAMESPACE, "new")])) == []
         else:
             assert run == the_run(store, run.key)
 
@@ -180,7 +180,7 @@ class Conflicts(PersistenceCase):
             put(store, StoreReply(a_reply("new")), CreateRun(run))
         except RefusedError:
             assert None is store.read(FindRun(run.name))
-            assert ask(store, lambda tx: tx.replies([(NAMESPACE, "new")])) == []
+            assert query(store, lambda tx: tx.replies([(NAMESPACE, "new")])) == []
         else:
             assert run == the_run(store, run.key)
 
@@ -207,10 +207,10 @@ class Conflicts(PersistenceCase):
 def _contents(store: Persistence) -> tuple[object, ...]:
     keys = (a_key(1), a_key(9))
     return (
-        ask(store, lambda tx: tx.runs(keys)),
+        query(store, lambda tx: tx.runs(keys)),
         jobs_of(store, *keys),
         store.read(HistoryOf(a_key(1))),
         store.read(LoadValues(((a_key(1), item_reference("bill", 0, 0)),))),
         store.read(NotesOf(a_key(1))),
-        ask(store, lambda tx: tx.replies([(NAMESPACE, "key-1"), (NAMESPACE, "new")])),
+        query(store, lambda tx: tx.replies([(NAMESPACE, "key-1"), (NAMESPACE, "new")])),
     )

@@ -15,7 +15,7 @@ from holdfast.testing.conformance.persistence.removals import Removals
 from holdfast.testing.conformance.persistence.retention import Retention
 from holdfast.testing.conformance.persistence.retries import Retries
 from holdfast.testing.conformance.persistence.runs import RunReads
-from holdfast.testing.conformance.persistence.said import SaidOfRuns
+from holdfast.testing.conformance.persistence.said import RunOutput
 from holdfast.testing.conformance.persistence.sinks import Sinks
 from holdfast.testing.conformance.persistence.slots import Slots
 from holdfast.testing.conformance.persistence.suspensions import Suspensions
@@ -36,7 +36,7 @@ class PersistenceContract(
     Queries,
     Finding,
     Sinks,
-    SaidOfRuns,
+    RunOutput,
     Slots,
     Suspensions,
     CancelledWork,

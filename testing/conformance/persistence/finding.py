@@ -163,13 +163,13 @@ class Finding(PersistenceCase):
             for number in range(60)
         ]
         put(store, *map(CreateRun, runs))
-        asked = product(
+        combinations = product(
             (None, "w0"),
             (frozenset[RunStatus](), frozenset({RunStatus.FAILED}), frozenset(statuses[1:])),
             ((None, None), (NOW + 3, None), (NOW + 2, NOW + 12)),
             ((), (("four", "2"),), (("five", "0"), ("four", "0"))),
         )
-        for workflow, wanted, (first, end), attributes in asked:
+        for workflow, wanted, (first, end), attributes in combinations:
             which = RunFilter(
                 namespace=NAMESPACE,
                 workflow=workflow,

@@ -12,9 +12,9 @@ from holdfast.testing.conformance.builders import (
     NAMESPACE,
     NOW,
     SECOND,
-    a_duty,
     a_job,
     a_key,
+    a_leader_lease,
     a_leased_job,
     a_plan,
     a_reply,
@@ -23,10 +23,10 @@ from holdfast.testing.conformance.builders import (
 from holdfast.testing.conformance.persistence.case import (
     PersistenceCase,
     a_lane,
-    ask,
     claimable,
     put,
     put_jobs,
+    query,
 )
 
 FULL_JOB = Job(
@@ -72,9 +72,9 @@ class JobReads(PersistenceCase):
         assert not [field.name for field in attrs.fields(Job) if getattr(FULL_JOB, field.name) is None]
         put_jobs(store, FULL_JOB)
 
-        assert ask(store, lambda tx: tx.jobs([FULL_JOB.key])) == [FULL_JOB]
-        assert ask(store, lambda tx: tx.jobs([FULL_JOB.key], lock=False)) == [FULL_JOB]
-        assert ask(store, lambda tx: tx.jobs_of([FULL_JOB.run])) == [FULL_JOB]
+        assert query(store, lambda tx: tx.jobs([FULL_JOB.key])) == [FULL_JOB]
+        assert query(store, lambda tx: tx.jobs([FULL_JOB.key], lock=False)) == [FULL_JOB]
+        assert query(store, lambda tx: tx.jobs_of([FULL_JOB.run])) == [FULL_JOB]
 
     def test_what_a_job_has_not_stays_none(self, store: Persistence) -> None:
         """None is not turned into an empty text or a zero, nor a zero into None."""
@@ -82,7 +82,7 @@ class JobReads(PersistenceCase):
             store, a_job(1, 1), a_job(1, 2, item=0, wake_at=0, waiting_for="", check_after=0, give_up_at=0)
         )
 
-        plain, zeros = ask(store, lambda tx: tx.jobs([JobKey(a_key(1), 1), JobKey(a_key(1), 2)]))
+        plain, zeros = query(store, lambda tx: tx.jobs([JobKey(a_key(1), 1), JobKey(a_key(1), 2)]))
 
         assert (plain.item, plain.wake_at, plain.session, plain.leased_at) == (None, None, None, None)
         assert (plain.waiting_for, plain.check_after, plain.give_up_at) == (None, None, None)
@@ -97,7 +97,7 @@ class JobReads(PersistenceCase):
         """A state and a kind come back as members of their enumerations."""
         put_jobs(store, a_job(state=state, kind=kind, wake_at=NOW))
 
-        (job,) = ask(store, lambda tx: tx.jobs([JobKey(a_key(1), 1)]))
+        (job,) = query(store, lambda tx: tx.jobs([JobKey(a_key(1), 1)]))
 
         assert job.state is state
         assert job.kind is kind
@@ -108,14 +108,14 @@ class JobReads(PersistenceCase):
         put_jobs(store, *jobs)
         wanted = {job.key for job in jobs} | {JobKey(a_key(1), 26), JobKey(a_key(20), 1)}
 
-        assert jobs == sorted(ask(store, lambda tx: tx.jobs(wanted)), key=lambda job: job.key)
-        assert jobs == sorted(ask(store, lambda tx: tx.jobs(wanted, lock=False)), key=lambda job: job.key)
+        assert jobs == sorted(query(store, lambda tx: tx.jobs(wanted)), key=lambda job: job.key)
+        assert jobs == sorted(query(store, lambda tx: tx.jobs(wanted, lock=False)), key=lambda job: job.key)
 
     def test_a_job_is_named_by_its_run_and_number_together(self, store: Persistence) -> None:
         """Asking for (1, 2) and (2, 1) finds neither (1, 1) nor (2, 2)."""
         put_jobs(store, a_job(1, 1), a_job(2, 2), a_job(1, 2))
 
-        found = ask(store, lambda tx: tx.jobs([JobKey(a_key(1), 2), JobKey(a_key(2), 1)]))
+        found = query(store, lambda tx: tx.jobs([JobKey(a_key(1), 2), JobKey(a_key(2), 1)]))
 
         assert [JobKey(a_key(1), 2)] == [job.key for job in found]
 
@@ -124,19 +124,19 @@ class JobReads(PersistenceCase):
         jobs = [a_job(1, number, state=state, wake_at=NOW) for number, state in enumerate(JobState, 1)]
         put_jobs(store, *jobs, a_job(2, 1), a_job(3, 1))
 
-        found = ask(store, lambda tx: tx.jobs_of([a_key(1), a_key(3), a_key(4)]))
+        found = query(store, lambda tx: tx.jobs_of([a_key(1), a_key(3), a_key(4)]))
 
         assert [*jobs, a_job(3, 1)] == sorted(found, key=lambda job: job.key)
 
     def test_nothing_is_asked_and_nothing_answered(self, store: Persistence) -> None:
         """An empty collection is a question, too."""
-        assert ask(store, lambda tx: tx.jobs([])) == []
-        assert ask(store, lambda tx: tx.jobs([], lock=False)) == []
-        assert ask(store, lambda tx: tx.jobs_of([])) == []
-        assert ask(store, lambda tx: tx.sessions([], lock=True)) == []
-        assert ask(store, lambda tx: tx.duties([])) == []
-        assert ask(store, lambda tx: tx.plans([])) == []
-        assert ask(store, lambda tx: tx.replies([])) == []
+        assert query(store, lambda tx: tx.jobs([])) == []
+        assert query(store, lambda tx: tx.jobs([], lock=False)) == []
+        assert query(store, lambda tx: tx.jobs_of([])) == []
+        assert query(store, lambda tx: tx.sessions([], lock=True)) == []
+        assert query(store, lambda tx: tx.duties([])) == []
+        assert query(store, lambda tx: tx.plans([])) == []
+        assert query(store, lambda tx: tx.replies([])) == []
 
     @pytest.mark.parametrize("lock", [True, False])
     def test_sessions_are_read_by_id(self, store: Persistence, lock: bool) -> None:
@@ -146,7 +146,7 @@ class JobReads(PersistenceCase):
         )
         put(store, PutSession(a_session(1)), PutSession(dead), PutSession(a_session(3)))
 
-        found = ask(store, lambda tx: tx.sessions([a_key(1), a_key(2), a_key(9)], lock=lock))
+        found = query(store, lambda tx: tx.sessions([a_key(1), a_key(2), a_key(9)], lock=lock))
 
         assert [a_session(1), dead] == sorted(found, key=lambda session: session.id)
 
@@ -196,15 +196,17 @@ class JobReads(PersistenceCase):
 
     def test_duties_are_read_by_name(self, store: Persistence) -> None:
         """Unknown names are passed over."""
-        put(store, AddLeader(a_duty("maintenance")), AddLeader(a_duty("other", session=2)))
+        put(store, AddLeader(a_leader_lease("maintenance")), AddLeader(a_leader_lease("other", session=2)))
 
-        assert [a_duty("maintenance")] == ask(store, lambda tx: tx.duties(["maintenance", "nobody's"]))
+        assert [a_leader_lease("maintenance")] == query(
+            store, lambda tx: tx.duties(["maintenance", "nobody's"])
+        )
 
     def test_plans_are_read_by_fingerprint(self, store: Persistence) -> None:
         """Unknown fingerprints are passed over."""
         put(store, *(StorePlan(a_plan(number)) for number in (1, 2, 3)))
 
-        found = ask(store, lambda tx: tx.plans([a_plan(3).fingerprint, a_plan(1).fingerprint, "0" * 64]))
+        found = query(store, lambda tx: tx.plans([a_plan(3).fingerprint, a_plan(1).fingerprint, "0" * 64]))
 
         assert [a_plan(1), a_plan(3)] == sorted(found, key=lambda plan: plan.fingerprint)
 
@@ -214,13 +216,13 @@ class JobReads(PersistenceCase):
         others = (a_reply("y", namespace="a"), a_reply("x", namespace="b"))
         put(store, *map(StoreReply, (wanted, *others)))
 
-        assert [wanted] == ask(store, lambda tx: tx.replies([("a", "x"), ("b", "y")]))
+        assert [wanted] == query(store, lambda tx: tx.replies([("a", "x"), ("b", "y")]))
 
     def test_a_transaction_sees_what_was_committed_before_it(self, store: Persistence) -> None:
         """The next transaction reads what the one before it wrote."""
         put_jobs(store, a_job(1, 1))
         put(store, UpdateJob(a_leased_job(1, 1, session=a_key(5))), AddJob(a_job(1, 2)))
 
-        assert [a_leased_job(1, 1, session=a_key(5)), a_job(1, 2)] == ask(
+        assert [a_leased_job(1, 1, session=a_key(5)), a_job(1, 2)] == query(
             store, lambda tx: tx.jobs_of([a_key(1)])
         )

@@ -8,7 +8,7 @@ from holdfast.ports.changes import DeleteJob, PutSession, UpdateJob
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.records import Job, JobKey, JobState, Session, SessionState
 from holdfast.testing.conformance.builders import NOW, SECOND, a_job, a_key, a_leased_job, a_session
-from holdfast.testing.conformance.persistence.case import PersistenceCase, ask, put, put_jobs
+from holdfast.testing.conformance.persistence.case import PersistenceCase, put, put_jobs, query
 
 _NOT_HELD: Final = (JobState.QUEUED, JobState.SLEEPING, JobState.PAUSED)
 
@@ -24,19 +24,19 @@ class Maintenance(PersistenceCase):
         """Not a microsecond earlier."""
         put_jobs(store, _asleep(1, 1, NOW))
 
-        assert ask(store, lambda tx: tx.due(NOW - 1, 10)) == []
-        assert [_asleep(1, 1, NOW)] == ask(store, lambda tx: tx.due(NOW, 10))
-        assert [_asleep(1, 1, NOW)] == ask(store, lambda tx: tx.due(NOW + 1, 10))
+        assert query(store, lambda tx: tx.due(NOW - 1, 10)) == []
+        assert [_asleep(1, 1, NOW)] == query(store, lambda tx: tx.due(NOW, 10))
+        assert [_asleep(1, 1, NOW)] == query(store, lambda tx: tx.due(NOW + 1, 10))
 
     def test_the_earliest_sleeper_comes_first(self, store: Persistence) -> None:
         """The limit cuts off the latest, whatever their runs and namespaces."""
         put_jobs(store, _asleep(1, 1, NOW - 10), _asleep(2, 1, NOW - 30), _asleep(3, 1, NOW - 20))
         put_jobs(store, a_job(4, 1, state=JobState.SLEEPING, wake_at=NOW - 40, namespace="tenant-2"))
 
-        found = ask(store, lambda tx: tx.due(NOW, 3))
+        found = query(store, lambda tx: tx.due(NOW, 3))
 
         assert [job.wake_at for job in found] == [NOW - 40, NOW - 30, NOW - 20]
-        assert ask(store, lambda tx: tx.due(NOW, 0)) == []
+        assert query(store, lambda tx: tx.due(NOW, 0)) == []
 
     def test_only_sleepers_are_due(self, store: Persistence) -> None:
         """A job in another state may still say when it slept."""
@@ -45,7 +45,7 @@ class Maintenance(PersistenceCase):
             store, *(a_job(1, number, state=state, wake_at=NOW - 1) for number, state in enumerate(states))
         )
 
-        assert ask(store, lambda tx: tx.due(NOW, 10)) == []
+        assert query(store, lambda tx: tx.due(NOW, 10)) == []
 
     def test_what_is_due_follows_every_change(self, store: Persistence) -> None:
         """A sleeper comes and goes as it is woken, put to sleep for longer, and closed."""
@@ -53,21 +53,21 @@ class Maintenance(PersistenceCase):
         put(store, UpdateJob(a_job(1, 1)), UpdateJob(_asleep(1, 2, NOW + 5)), DeleteJob(JobKey(a_key(1), 3)))
         put(store, UpdateJob(_asleep(1, 4, NOW - 5)))
 
-        assert [job.number for job in ask(store, lambda tx: tx.due(NOW, 10))] == [4]
-        assert [job.number for job in ask(store, lambda tx: tx.due(NOW + 5, 10))] == [4, 2]
+        assert [job.number for job in query(store, lambda tx: tx.due(NOW, 10))] == [4]
+        assert [job.number for job in query(store, lambda tx: tx.due(NOW + 5, 10))] == [4, 2]
 
     def test_a_session_has_expired_after_its_instant(self, store: Persistence) -> None:
         """Not at it: it holds its leases until then."""
         put(store, PutSession(a_session(1, expires_at=NOW)))
 
-        assert ask(store, lambda tx: tx.expired_sessions(NOW, 10)) == []
-        assert [a_session(1, expires_at=NOW)] == ask(store, lambda tx: tx.expired_sessions(NOW + 1, 10))
+        assert query(store, lambda tx: tx.expired_sessions(NOW, 10)) == []
+        assert [a_session(1, expires_at=NOW)] == query(store, lambda tx: tx.expired_sessions(NOW + 1, 10))
 
     def test_a_dead_session_does_not_expire_again(self, store: Persistence) -> None:
         """Only open ones are returned."""
         put(store, PutSession(a_session(1, expires_at=NOW, state=SessionState.DEAD)))
 
-        assert ask(store, lambda tx: tx.expired_sessions(NOW + SECOND, 10)) == []
+        assert query(store, lambda tx: tx.expired_sessions(NOW + SECOND, 10)) == []
 
     def test_a_renewed_session_has_not_expired(self, store: Persistence) -> None:
         """What counts is the last renewal."""
@@ -75,7 +75,7 @@ class Maintenance(PersistenceCase):
         put(store, PutSession(a_session(1, expires_at=NOW + SECOND)))
 
         assert [a_key(2)] == [
-            session.id for session in ask(store, lambda tx: tx.expired_sessions(NOW + 1, 10))
+            session.id for session in query(store, lambda tx: tx.expired_sessions(NOW + 1, 10))
         ]
 
     def test_expired_sessions_come_up_to_the_limit(self, store: Persistence) -> None:
@@ -84,7 +84,7 @@ class Maintenance(PersistenceCase):
 
         seen: list[Session] = []
         for _ in range(4):
-            found = ask(store, lambda tx: tx.expired_sessions(NOW, 2))
+            found = query(store, lambda tx: tx.expired_sessions(NOW, 2))
             assert len(found) <= 2
             seen += found
             put(
@@ -100,7 +100,7 @@ class Maintenance(PersistenceCase):
         put_jobs(store, a_leased_job(1, 1, session=a_key(1)), a_leased_job(1, 2, session=a_key(2)))
         put_jobs(store, a_job(2, 1), a_job(2, 2, state=JobState.PAUSED))
 
-        assert [JobKey(a_key(1), 1)] == ask(store, lambda tx: tx.lost_jobs(10))
+        assert [JobKey(a_key(1), 1)] == query(store, lambda tx: tx.lost_jobs(10))
 
     def test_lost_jobs_come_up_to_the_limit(self, store: Persistence) -> None:
         """Freeing them leads to the others."""
@@ -109,7 +109,7 @@ class Maintenance(PersistenceCase):
 
         seen: list[JobKey] = []
         for _ in range(4):
-            found = ask(store, lambda tx: tx.lost_jobs(2))
+            found = query(store, lambda tx: tx.lost_jobs(2))
             assert len(found) <= 2
             seen += found
             put(store, *(UpdateJob(a_job(1, key.number)) for key in found))
@@ -120,32 +120,32 @@ class Maintenance(PersistenceCase):
         """A session that dies loses what it holds at that moment."""
         put(store, PutSession(a_session(1)))
         put_jobs(store, a_leased_job(1, 1, session=a_key(1)), a_leased_job(1, 2, session=a_key(1)))
-        assert ask(store, lambda tx: tx.lost_jobs(10)) == []
+        assert query(store, lambda tx: tx.lost_jobs(10)) == []
 
         put(store, PutSession(a_session(1, state=SessionState.DEAD)))
-        assert {1, 2} == {key.number for key in ask(store, lambda tx: tx.lost_jobs(10))}
+        assert {1, 2} == {key.number for key in query(store, lambda tx: tx.lost_jobs(10))}
 
         put(store, UpdateJob(a_job(1, 1)), DeleteJob(JobKey(a_key(1), 2)))
-        assert ask(store, lambda tx: tx.lost_jobs(10)) == []
+        assert query(store, lambda tx: tx.lost_jobs(10)) == []
 
     def test_a_silent_job_is_found_after_its_instant(self, store: Persistence) -> None:
         """Not at it; and only while it is leased."""
-        silent = evolve(a_leased_job(1, 1, session=a_key(1)), heartbeat_by=NOW)
+        overdue = evolve(a_leased_job(1, 1, session=a_key(1)), heartbeat_by=NOW)
         asleep = [
             a_job(1, 2 + place, state=state, heartbeat_by=NOW - 1) for place, state in enumerate(_NOT_HELD)
         ]
-        put_jobs(store, silent, *asleep, a_leased_job(1, 9, session=a_key(1)))
+        put_jobs(store, overdue, *asleep, a_leased_job(1, 9, session=a_key(1)))
 
-        assert ask(store, lambda tx: tx.silent_jobs(NOW, 10)) == []
-        assert [JobKey(a_key(1), 1)] == ask(store, lambda tx: tx.silent_jobs(NOW + 1, 10))
+        assert query(store, lambda tx: tx.silent_jobs(NOW, 10)) == []
+        assert [JobKey(a_key(1), 1)] == query(store, lambda tx: tx.silent_jobs(NOW + 1, 10))
 
     def test_the_jobs_that_are_silent_for_longest_come_first(self, store: Persistence) -> None:
         """The limit cuts off the others, whatever their runs."""
         for run, ago in ((1, 10), (2, 30), (3, 20)):
             put_jobs(store, evolve(a_leased_job(run, 1, session=a_key(9)), heartbeat_by=NOW - ago))
 
-        assert [JobKey(a_key(2), 1), JobKey(a_key(3), 1)] == ask(store, lambda tx: tx.silent_jobs(NOW, 2))
-        assert ask(store, lambda tx: tx.silent_jobs(NOW, 0)) == []
+        assert [JobKey(a_key(2), 1), JobKey(a_key(3), 1)] == query(store, lambda tx: tx.silent_jobs(NOW, 2))
+        assert query(store, lambda tx: tx.silent_jobs(NOW, 0)) == []
 
     def test_a_job_that_was_heard_from_is_not_silent(self, store: Persistence) -> None:
         """What counts is the last change; and one that is closed is gone."""
@@ -155,4 +155,4 @@ class Maintenance(PersistenceCase):
         put_jobs(store, *jobs)
         put(store, UpdateJob(evolve(jobs[0], heartbeat_by=NOW + 5)), DeleteJob(jobs[1].key))
 
-        assert [jobs[2].key] == ask(store, lambda tx: tx.silent_jobs(NOW, 10))
+        assert [jobs[2].key] == query(store, lambda tx: tx.silent_jobs(NOW, 10))

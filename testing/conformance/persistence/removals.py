@@ -51,7 +51,7 @@ from holdfast.testing.conformance.builders import (
     an_annotation,
     an_artifact,
 )
-from holdfast.testing.conformance.persistence.case import PersistenceCase, ask, jobs_of, put
+from holdfast.testing.conformance.persistence.case import PersistenceCase, jobs_of, put, query
 
 SINK: Final = a_sink("audit")
 ITEM: Final = item_reference(a_page().node, 0, 0)
@@ -60,14 +60,14 @@ ITEM: Final = item_reference(a_page().node, 0, 0)
 def _everything(number: int) -> list[Change]:
     """A run that has ended, and a row of each kind that hangs on it."""
     run = a_run(number, status=RunStatus.COMPLETED, attributes='{"color":"red"}', ended_at=NOW + number)
-    said = evolve(an_annotation(1, number), name="mood", value='"good"', key=None)
+    annotation = evolve(an_annotation(1, number), name="mood", value='"good"', key=None)
     return [
         CreateRun(run),
         *(AppendHistory(a_row(number, row)) for row in (1, 2)),
         AddMapItems(a_page(number, items=(Payload(inline="1"),))),
         AddAttemptOutput(evolve(a_note(number, number))),
-        AddAnnotation(said),
-        AddAnnotation(evolve(said, id=a_key(50 + number), name="key", key="once")),
+        AddAnnotation(annotation),
+        AddAnnotation(evolve(annotation, id=a_key(50 + number), name="key", key="once")),
         AddArtifact(an_artifact("report", number)),
         AddAiCall(an_ai_call(number, number)),
         AdvanceStreams(StreamHead(sink=SINK.key, run=run.key, head_row=2, at=NOW)),
@@ -88,10 +88,10 @@ def _left(store: Persistence, number: int) -> list[str]:
         "items": [value for value in store.read(LoadValues(((key, ITEM),))) if value.payloads],
         "notes": store.read(NotesInOrder(key)),
         "said": store.read(AnnotationsOf(key)),
-        "keys": ask(store, lambda tx: tx.said_keys([(key, "once")])),
+        "keys": query(store, lambda tx: tx.said_keys([(key, "once")])),
         "artifacts": store.read(ArtifactsOf(key)),
         "calls": store.read(AiCallsOf(key)),
-        "stream": ask(store, lambda tx: tx.streams([StreamKey(SINK.key, key)])),
+        "stream": query(store, lambda tx: tx.streams([StreamKey(SINK.key, key)])),
         "jobs": jobs_of(store, key),
     }
     return [name for name, rows in seen.items() if rows]
@@ -152,8 +152,8 @@ class Removals(PersistenceCase):
         put(store, *map(CreateRun, [*x, y, elsewhere]))
 
         names = [RunName(NAMESPACE, id_) for id_ in ("y", "x", "none", "x")]
-        assert ask(store, lambda tx: tx.generations(names)) == [*x, y]
-        assert ask(store, lambda tx: tx.generations([])) == []
+        assert query(store, lambda tx: tx.generations(names)) == [*x, y]
+        assert query(store, lambda tx: tx.generations([])) == []
 
     def test_runs_are_found_by_when_they_ended(self, store: Persistence) -> None:
         """One that has not ended did not end before anything."""

@@ -20,7 +20,7 @@ from holdfast.testing.conformance.builders import (
     a_session,
     a_sink,
 )
-from holdfast.testing.conformance.persistence.case import PersistenceCase, ask, put, put_run
+from holdfast.testing.conformance.persistence.case import PersistenceCase, put, put_run, query
 
 BEFORE: Final = NOW
 _DEAD: Final = a_session(state=SessionState.DEAD)
@@ -100,5 +100,5 @@ class Retention(PersistenceCase):
         )
 
         assert store.prune(BEFORE) == (0 if is_held else 1)
-        found = ask(store, lambda tx: tx.sessions([holder.id], lock=False))
+        found = query(store, lambda tx: tx.sessions([holder.id], lock=False))
         assert [session.id for session in found] == ([holder.id] if is_held else [])

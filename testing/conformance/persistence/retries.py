@@ -6,7 +6,14 @@ from holdfast.ports.changes import AddJob, AppendHistory, CreateRun, DeleteJobs,
 from holdfast.ports.persistence import FindRun, HistoryOf, JobsOfRun, Persistence, RunsByKey, Transaction
 from holdfast.ports.records import RunName, RunStatus
 from holdfast.testing.conformance.builders import NAMESPACE, a_job, a_key, a_reply, a_row, a_run
-from holdfast.testing.conformance.persistence.case import PersistenceCase, ask, jobs_of, put, put_run, the_run
+from holdfast.testing.conformance.persistence.case import (
+    PersistenceCase,
+    jobs_of,
+    put,
+    put_run,
+    query,
+    the_run,
+)
 from holdfast.testing.conformance.threads import in_threads
 
 
@@ -37,7 +44,7 @@ class Retries(PersistenceCase):
         put(store, CreateRun(a_run()))
 
         assert a_run() == store.read(FindRun(a_run().name))
-        assert [a_run()] == ask(store, lambda tx: tx.runs([a_key(1)]))
+        assert [a_run()] == query(store, lambda tx: tx.runs([a_key(1)]))
         assert [a_run()] == in_threads(1, lambda _: the_run(store, a_key(1)))
 
     def test_what_is_stored_is_seen_by_another_store(self, store: Persistence, other: Persistence) -> None:
@@ -85,7 +92,7 @@ class Retries(PersistenceCase):
         assert store.read(RunsByKey((a_key(2),))) == ()
         assert [a_job()] == jobs_of(store, a_key(1), a_key(2))
         assert store.read(HistoryOf(a_key(1))) == ()
-        assert ask(store, lambda tx: tx.replies([(NAMESPACE, "key-1")])) == []
+        assert query(store, lambda tx: tx.replies([(NAMESPACE, "key-1")])) == []
 
     def test_an_error_before_any_change_goes_to_the_caller(self, store: Persistence) -> None:
         """And releases what was locked: the next transaction gets it."""
@@ -106,7 +113,7 @@ class Retries(PersistenceCase):
         """And releases what was locked."""
         put(store, CreateRun(a_run()))
         for _ in range(20):
-            ask(store, lambda tx: tx.runs([a_key(1)]))
+            query(store, lambda tx: tx.runs([a_key(1)]))
 
         in_threads(2, lambda number: put(store, UpdateRun(a_run(last_row=number))))
 

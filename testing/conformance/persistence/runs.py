@@ -33,7 +33,7 @@ from holdfast.ports.records import (
 )
 from holdfast.ports.references import KeptRows
 from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_completed_row, a_job, a_key, a_row, a_run
-from holdfast.testing.conformance.persistence.case import PersistenceCase, ask, put, put_run
+from holdfast.testing.conformance.persistence.case import PersistenceCase, put, put_run, query
 
 FULL_RUN = Run(
     key=a_key(7),
@@ -79,13 +79,13 @@ class RunReads(PersistenceCase):
         assert not [field.name for field in attrs.fields(Run) if getattr(FULL_RUN, field.name) is None]
         put(store, CreateRun(FULL_RUN))
 
-        assert ask(store, lambda tx: tx.runs([FULL_RUN.key])) == [FULL_RUN]
+        assert query(store, lambda tx: tx.runs([FULL_RUN.key])) == [FULL_RUN]
 
     def test_what_a_run_has_not_stays_none(self, store: Persistence) -> None:
         """None is not turned into an empty text or a zero."""
         put(store, CreateRun(a_run()))
 
-        assert [a_run()] == ask(store, lambda tx: tx.runs([a_key(1)]))
+        assert [a_run()] == query(store, lambda tx: tx.runs([a_key(1)]))
         assert (a_run().parent, a_run().close_policy, a_run().children) == (None, ClosePolicy.CANCEL, 0)
 
     def test_what_is_unread_of_a_run_changes_with_its_rows(self, store: Persistence) -> None:
@@ -99,7 +99,7 @@ class RunReads(PersistenceCase):
                 tx.apply([UpdateRun(run)])
 
             store.transact(work)
-            assert ask(store, lambda tx: tx.runs([a_key(1)])) == [run]
+            assert query(store, lambda tx: tx.runs([a_key(1)])) == [run]
 
     @pytest.mark.parametrize("policy", ClosePolicy)
     def test_every_close_policy_is_read_as_it_was_stored(
@@ -109,7 +109,7 @@ class RunReads(PersistenceCase):
         put(store, CreateRun(a_run(1)), CreateRun(a_run(2, close_policy=policy)))
         put(store, UpdateRun(a_run(1, close_policy=policy, parent="k.1", children=3)))
 
-        updated, created = ask(store, lambda tx: tx.runs([a_key(1), a_key(2)]))
+        updated, created = query(store, lambda tx: tx.runs([a_key(1), a_key(2)]))
 
         assert updated.close_policy is created.close_policy is policy
         assert (updated.parent, updated.children) == ("k.1", 3)
@@ -119,7 +119,7 @@ class RunReads(PersistenceCase):
         """A status comes back as a member of its enumeration."""
         put(store, CreateRun(a_run(status=status)))
 
-        (run,) = ask(store, lambda tx: tx.runs([a_key(1)]))
+        (run,) = query(store, lambda tx: tx.runs([a_key(1)]))
 
         assert run.status is status
 
@@ -128,7 +128,7 @@ class RunReads(PersistenceCase):
         runs = [a_run(number) for number in range(1_000)]
         put(store, *map(CreateRun, runs))
 
-        found = ask(store, lambda tx: tx.runs({run.key for run in runs}))
+        found = query(store, lambda tx: tx.runs({run.key for run in runs}))
 
         assert runs == sorted(found, key=lambda run: run.key)
 
@@ -136,24 +136,24 @@ class RunReads(PersistenceCase):
         """Unknown keys are passed over."""
         put(store, CreateRun(a_run(1)))
 
-        assert [a_run(1)] == ask(store, lambda tx: tx.runs([a_key(1), a_key(2)]))
-        assert ask(store, lambda tx: tx.runs([a_key(2)])) == []
+        assert [a_run(1)] == query(store, lambda tx: tx.runs([a_key(1), a_key(2)]))
+        assert query(store, lambda tx: tx.runs([a_key(2)])) == []
 
     def test_nothing_is_asked_and_nothing_answered(self, store: Persistence) -> None:
         """An empty collection is a question, too."""
-        assert ask(store, lambda tx: tx.runs([])) == []
-        assert ask(store, lambda tx: tx.latest_runs([])) == []
-        assert ask(store, lambda tx: tx.unsound_runs([])) == []
-        assert ask(store, lambda tx: tx.completed([])) == []
-        assert ask(store, lambda tx: tx.node_rows([])) == []
-        assert ask(store, lambda tx: tx.history([])) == []
+        assert query(store, lambda tx: tx.runs([])) == []
+        assert query(store, lambda tx: tx.latest_runs([])) == []
+        assert query(store, lambda tx: tx.unsound_runs([])) == []
+        assert query(store, lambda tx: tx.completed([])) == []
+        assert query(store, lambda tx: tx.node_rows([])) == []
+        assert query(store, lambda tx: tx.history([])) == []
 
     def test_where_a_run_comes_from_stays_when_it_goes_on(self, store: Persistence) -> None:
         """An update leaves it as it is."""
         put(store, CreateRun(FULL_RUN))
         put(store, UpdateRun(attrs.evolve(FULL_RUN, last_row=13)))
 
-        assert [attrs.evolve(FULL_RUN, last_row=13)] == ask(store, lambda tx: tx.runs([FULL_RUN.key]))
+        assert [attrs.evolve(FULL_RUN, last_row=13)] == query(store, lambda tx: tx.runs([FULL_RUN.key]))
 
     def test_what_a_history_has_about_nodes_is_counted_by_type(self, store: Persistence) -> None:
         """First row, last row and how many; rows about no node do not count, nor do those of other runs."""
@@ -176,7 +176,7 @@ class RunReads(PersistenceCase):
             NodeRows(a_key(1), "bill", "stage.expanded", 4, 4, 1),
             NodeRows(a_key(1), "bill", "stage.completed", 5, 9, 5),
         }
-        found = ask(store, lambda tx: tx.node_rows({a_key(1), a_key(2), a_key(9)}))
+        found = query(store, lambda tx: tx.node_rows({a_key(1), a_key(2), a_key(9)}))
         assert {rows for rows in found if rows.run == a_key(1)} == expected
         assert {rows.run for rows in found} == {a_key(1), a_key(2)}
         assert len(found) == len(expected) + 1
@@ -190,7 +190,7 @@ class RunReads(PersistenceCase):
         put(store, *map(AppendHistory, rows.values()))
 
         wanted = [(a_key(2), 1), (a_key(1), 3), (a_key(1), 1), (a_key(1), 4), (a_key(1), 0), (a_key(3), 1)]
-        found = ask(store, lambda tx: tx.history(wanted))
+        found = query(store, lambda tx: tx.history(wanted))
 
         assert found == [rows[1, 1], rows[1, 3], rows[2, 1]]
 
@@ -202,12 +202,12 @@ class RunReads(PersistenceCase):
 
         wanted = [(a_key(1), number) for number in (1, 3, 6, 7, 9, 10)]
 
-        assert ask(store, lambda tx: tx.history(wanted)) == [rows[0], rows[2]]
+        assert query(store, lambda tx: tx.history(wanted)) == [rows[0], rows[2]]
         assert store.read(HistoryOf(a_key(1))) == tuple(rows)
         assert store.read(HistoryOf(a_key(1), after=7, limit=1)) == (rows[1],)
         assert [row.number for row in store.read(StreamRows((StreamStart(a_key(1), 0, 0),), 2))] == [7, 8]
         assert [row.number for row in store.read(StreamRows((StreamStart(a_key(1), 8, 0),), 2))] == [9]
-        (run,) = ask(store, lambda tx: tx.runs([a_key(1)]))
+        (run,) = query(store, lambda tx: tx.runs([a_key(1)]))
         assert (run.first_row, run.kept_rows) == (7, (KeptRows(a_key(7), 6),))
 
     def test_the_newest_generation_of_a_name_is_returned(self, store: Persistence) -> None:
@@ -217,14 +217,14 @@ class RunReads(PersistenceCase):
         put(store, CreateRun(old))
         put(store, CreateRun(new))
 
-        assert [new] == ask(store, lambda tx: tx.latest_runs([RunName(NAMESPACE, "order")]))
+        assert [new] == query(store, lambda tx: tx.latest_runs([RunName(NAMESPACE, "order")]))
 
     def test_the_newest_generation_is_the_highest_number(self, store: Persistence) -> None:
         """Generation 10 is newer than generation 9."""
         for generation in range(1, 11):
             put(store, CreateRun(a_run(generation, id="order", generation=generation)))
 
-        (run,) = ask(store, lambda tx: tx.latest_runs([RunName(NAMESPACE, "order")]))
+        (run,) = query(store, lambda tx: tx.latest_runs([RunName(NAMESPACE, "order")]))
 
         assert run.generation == 10
 
@@ -234,7 +234,7 @@ class RunReads(PersistenceCase):
         put(store, CreateRun(a_run(2, id="order", generation=2)))
         put(store, UpdateRun(a_run(1, id="order", status=RunStatus.CANCELLED)))
 
-        (run,) = ask(store, lambda tx: tx.latest_runs([RunName(NAMESPACE, "order")]))
+        (run,) = query(store, lambda tx: tx.latest_runs([RunName(NAMESPACE, "order")]))
 
         assert run.key == a_key(2)
 
@@ -243,14 +243,14 @@ class RunReads(PersistenceCase):
         put(store, CreateRun(a_run(1, id="a")), CreateRun(a_run(2, id="b")), CreateRun(a_run(3, id="c")))
         names = [RunName(NAMESPACE, "c"), RunName(NAMESPACE, "a"), RunName(NAMESPACE, "nobody")]
 
-        assert {"a", "c"} == {run.id for run in ask(store, lambda tx: tx.latest_runs(names))}
+        assert {"a", "c"} == {run.id for run in query(store, lambda tx: tx.latest_runs(names))}
 
     def test_a_name_is_a_namespace_and_an_id_together(self, store: Persistence) -> None:
         """Asking for (a, x) and (b, y) finds neither (a, y) nor (b, x)."""
         put(store, CreateRun(a_run(1, namespace="a", id="y")), CreateRun(a_run(2, namespace="b", id="x")))
         put(store, CreateRun(a_run(3, namespace="a", id="x")))
 
-        found = ask(store, lambda tx: tx.latest_runs([RunName("a", "x"), RunName("b", "y")]))
+        found = query(store, lambda tx: tx.latest_runs([RunName("a", "x"), RunName("b", "y")]))
 
         assert [a_key(3)] == [run.key for run in found]
 
@@ -260,7 +260,7 @@ class RunReads(PersistenceCase):
         put(store, *(CreateRun(a_run(number, id=name)) for number, name in enumerate(names)))
 
         for number, name in enumerate(names):
-            found = ask(store, partial(_named, name=name))
+            found = query(store, partial(_named, name=name))
             assert [a_key(number)] == [run.key for run in found]
 
     def test_active_runs_are_those_that_have_not_ended(self, store: Persistence) -> None:
@@ -269,28 +269,28 @@ class RunReads(PersistenceCase):
         put(store, *map(CreateRun, runs))
 
         active = [run.key for run in runs if run.status not in TERMINAL]
-        assert active == ask(store, lambda tx: tx.active_runs("", 100))
+        assert active == query(store, lambda tx: tx.active_runs("", 100))
 
     def test_active_runs_are_paged_by_key(self, store: Persistence) -> None:
         """The next page begins after the last key of this one; the order is ascending."""
         put(store, *(CreateRun(a_run(number)) for number in (5, 3, 1, 4, 2)))
 
-        assert [a_key(1), a_key(2)] == ask(store, lambda tx: tx.active_runs("", 2))
-        assert [a_key(3), a_key(4)] == ask(store, lambda tx: tx.active_runs(a_key(2), 2))
-        assert [a_key(5)] == ask(store, lambda tx: tx.active_runs(a_key(4), 2))
-        assert ask(store, lambda tx: tx.active_runs(a_key(5), 2)) == []
+        assert [a_key(1), a_key(2)] == query(store, lambda tx: tx.active_runs("", 2))
+        assert [a_key(3), a_key(4)] == query(store, lambda tx: tx.active_runs(a_key(2), 2))
+        assert [a_key(5)] == query(store, lambda tx: tx.active_runs(a_key(4), 2))
+        assert query(store, lambda tx: tx.active_runs(a_key(5), 2)) == []
 
     def test_a_run_with_the_jobs_that_its_row_says_is_sound(self, store: Persistence) -> None:
         """Nothing is reported where nothing is wrong, and unknown keys are passed over."""
         put_run(store, a_run(1), a_job(1, 1), a_job(1, 2))
 
-        assert ask(store, lambda tx: tx.unsound_runs([a_key(1), a_key(2)])) == []
+        assert query(store, lambda tx: tx.unsound_runs([a_key(1), a_key(2)])) == []
 
     def test_a_run_without_a_job_is_unsound(self, store: Persistence) -> None:
         """A running run whose row says that it has no job has nothing that could move it on."""
         put(store, CreateRun(a_run(1, open_jobs=0)))
 
-        assert [a_key(1)] == ask(store, lambda tx: tx.unsound_runs([a_key(1)]))
+        assert [a_key(1)] == query(store, lambda tx: tx.unsound_runs([a_key(1)]))
 
     def test_a_run_with_other_than_its_number_of_jobs_is_unsound(self, store: Persistence) -> None:
         """Too few and too many are reported, of the runs that were asked about."""
@@ -300,9 +300,9 @@ class RunReads(PersistenceCase):
         put(store, UpdateRun(a_run(1, open_jobs=2)), UpdateRun(a_run(2, open_jobs=0)))
 
         assert {a_key(1), a_key(2)} == set(
-            ask(store, lambda tx: tx.unsound_runs([a_key(1), a_key(2), a_key(3)]))
+            query(store, lambda tx: tx.unsound_runs([a_key(1), a_key(2), a_key(3)]))
         )
-        assert [a_key(2)] == ask(store, lambda tx: tx.unsound_runs([a_key(2)]))
+        assert [a_key(2)] == query(store, lambda tx: tx.unsound_runs([a_key(2)]))
 
     def test_completed_stages_come_in_the_order_of_the_history(self, store: Persistence) -> None:
         """Stages and items that were completed are told, and no other row."""
@@ -315,7 +315,7 @@ class RunReads(PersistenceCase):
             CompletedRow(a_key(1), 2, "read", None),
             *(CompletedRow(a_key(1), 3 + at, "bill", 9 - at) for at in range(10)),
         ]
-        assert expected == ask(store, lambda tx: tx.completed([a_key(1)]))
+        assert expected == query(store, lambda tx: tx.completed([a_key(1)]))
 
     def test_completed_stages_are_told_of_several_runs(self, store: Persistence) -> None:
         """Those of each run are in order; other runs are left out."""
@@ -323,7 +323,7 @@ class RunReads(PersistenceCase):
             put_run(store, a_run(number), a_job(number, 1))
             put(store, *(AppendHistory(a_completed_row(number, row, node=f"n{row}")) for row in (1, 2)))
 
-        found = ask(store, lambda tx: tx.completed([a_key(3), a_key(1), a_key(4)]))
+        found = query(store, lambda tx: tx.completed([a_key(3), a_key(1), a_key(4)]))
 
         for number in (1, 3):
             assert [row.number for row in found if row.run == a_key(number)] == [1, 2]
@@ -340,8 +340,8 @@ class RunReads(PersistenceCase):
             )
             put(store, *map(AppendHistory, rows))
 
-        def told(*wanted: str) -> list[CompletedRow]:
-            return ask(store, lambda tx: tx.completed([a_key(1), a_key(3), a_key(4)], types=wanted))
+        def noted_rows(*wanted: str) -> list[CompletedRow]:
+            return query(store, lambda tx: tx.completed([a_key(1), a_key(3), a_key(4)], types=wanted))
 
         for wanted in (NOTED_ROWS, (STAGE_FAILED,), (STAGE_SUSPENDED, STAGE_SKIPPED, STAGE_SKIPPED)):
             expected = [
@@ -350,15 +350,15 @@ class RunReads(PersistenceCase):
                 for number, type_ in enumerate(types, 1)
                 if type_ in wanted
             ]
-            assert expected == told(*wanted)
-        assert told("nothing of the kind") == told() == []
+            assert expected == noted_rows(*wanted)
+        assert noted_rows("nothing of the kind") == noted_rows() == []
 
     def test_a_run_with_jobs_that_are_owed_beside_its_own_is_sound(self, store: Persistence) -> None:
         """What it owes others is none of its open jobs."""
         put_run(store, a_run(1), a_job(1, 1))
         put(store, AddJob(a_job(1, 2, kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY)))
 
-        assert ask(store, lambda tx: tx.unsound_runs([a_key(1)])) == []
+        assert query(store, lambda tx: tx.unsound_runs([a_key(1)])) == []
 
     def test_a_run_whose_only_jobs_are_owed_is_unsound(self, store: Persistence) -> None:
         """They do not move it on, whether its row counts them or not."""
@@ -366,14 +366,14 @@ class RunReads(PersistenceCase):
             put(store, CreateRun(a_run(run, open_jobs=open_jobs, last_job=1)))
             put(store, AddJob(a_job(run, 1, kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY)))
 
-        assert [a_key(1), a_key(2)] == sorted(ask(store, lambda tx: tx.unsound_runs([a_key(1), a_key(2)])))
+        assert [a_key(1), a_key(2)] == sorted(query(store, lambda tx: tx.unsound_runs([a_key(1), a_key(2)])))
 
     def test_a_run_that_has_ended_is_sound_whatever_it_owes(self, store: Persistence) -> None:
         """As if it owed nothing."""
         put(store, CreateRun(a_run(1, status=RunStatus.COMPLETED)))
         put(store, AddJob(a_job(1, 1, kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY)))
 
-        assert ask(store, lambda tx: tx.unsound_runs([a_key(1)])) == []
+        assert query(store, lambda tx: tx.unsound_runs([a_key(1)])) == []
 
 
 def _named(tx: Transaction, name: str) -> Sequence[Run]:

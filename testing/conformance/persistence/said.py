@@ -49,7 +49,7 @@ from holdfast.testing.conformance.builders import (
     an_annotation,
     an_artifact,
 )
-from holdfast.testing.conformance.persistence.case import PersistenceCase, ask, put
+from holdfast.testing.conformance.persistence.case import PersistenceCase, put, query
 from holdfast.testing.conformance.persistence.values import TEXTS
 
 RUN = a_key(1)
@@ -63,7 +63,7 @@ def found(
     return [run.key for run in store.read(ListRuns(which))]
 
 
-class SaidOfRuns(PersistenceCase):
+class RunOutput(PersistenceCase):
     """The queries of `holdfast.ports.hearing`, and the changes that they tell of."""
 
     # Notes
@@ -87,10 +87,10 @@ class SaidOfRuns(PersistenceCase):
 
     def test_the_newest_progress_of_each_job_is_read(self, store: Persistence) -> None:
         """By job, after a number, up to the limit."""
-        said = [(1, 1, NOW + 9), (2, 1, NOW + 3), (3, 1, NOW + 9), (4, 2, NOW), (5, 7, NOW + 1), (6, 7, NOW)]
+        notes = [(1, 1, NOW + 9), (2, 1, NOW + 3), (3, 1, NOW + 9), (4, 2, NOW), (5, 7, NOW + 1), (6, 7, NOW)]
         put(
             store,
-            *(AddAttemptOutput(a_note(number, kind="progress", job=job, at=at)) for number, job, at in said),
+            *(AddAttemptOutput(a_note(number, kind="progress", job=job, at=at)) for number, job, at in notes),
         )
         put(
             store,
@@ -187,7 +187,7 @@ class SaidOfRuns(PersistenceCase):
     def test_annotations_are_filtered_and_read_page_by_page(self, store: Persistence) -> None:
         """Each filter, and several together, give what a look at every one does."""
         put(store, CreateRun(a_run(1)))
-        said = [
+        annotations = [
             an_annotation(
                 number,
                 at=NOW + number // 3,
@@ -201,11 +201,11 @@ class SaidOfRuns(PersistenceCase):
             )
             for number in range(48)
         ]
-        put(store, *map(AddAnnotation, Random(1).sample(said, len(said))))
+        put(store, *map(AddAnnotation, Random(1).sample(annotations, len(annotations))))
         put(store, AddAnnotation(an_annotation(99, 2)))
         filters = [
-            evolve(rest, name=name, prefix=prefix, actor_kind=kind, actor_id=actor, scope=scope)
-            for name, prefix, kind, actor, scope, rest in product(
+            evolve(base, name=name, prefix=prefix, actor_kind=kind, actor_id=actor, scope=scope)
+            for name, prefix, kind, actor, scope, base in product(
                 (None, "a", "b%"),
                 (None, "a", "b_"),
                 (None, "person"),
@@ -219,7 +219,7 @@ class SaidOfRuns(PersistenceCase):
             )
         ]
         for which in Random(2).sample(filters, 60):
-            expected = tuple(one for one in said if _is_asked_for(one, which))
+            expected = tuple(one for one in annotations if _matches(one, which))
             assert expected == store.read(AnnotationsOf(RUN, which))
             after = expected[len(expected) // 2].place if expected else ListPlace(NOW, "")
             assert tuple(one for one in expected if one.place > after)[:3] == store.read(
@@ -233,7 +233,7 @@ class SaidOfRuns(PersistenceCase):
             assert store.read(AnnotationsOf(RUN, AnnotationFilter(name=text))) == ()
             assert store.read(AiCallsOf(RUN, topic=text)) == ()
             assert store.read(ArtifactsOf(RUN, name=text)) == ()
-            assert _names_said(store, (RUN, text)) == []
+            assert _names_under_keys(store, (RUN, text)) == []
             assert found(store, ("reviewed", text)) == []
 
     def test_what_is_said_under_a_key_is_said_once(self, store: Persistence) -> None:
@@ -248,8 +248,8 @@ class SaidOfRuns(PersistenceCase):
         put(store, AddAnnotation(an_annotation(5)), AddAnnotation(an_annotation(6)))
         keys = [(RUN, "k"), (RUN, "m"), (a_key(2), "l")]
 
-        assert _names_said(store, *keys) == [(RUN, "k", "b"), (RUN, "k", "reviewed")]
-        assert _names_said(store) == []
+        assert _names_under_keys(store, *keys) == [(RUN, "k", "b"), (RUN, "k", "reviewed")]
+        assert _names_under_keys(store) == []
         with pytest.raises(ConflictError):
             put(store, AppendHistory(a_row(1, 1)), AddAnnotation(an_annotation(7, key="k")))
         with pytest.raises(ConflictError):
@@ -387,11 +387,11 @@ class SaidOfRuns(PersistenceCase):
         assert found(store, ("reviewed", "yes")) == []
 
 
-def _names_said(store: Persistence, *keys: tuple[str, str]) -> list[tuple[str, str, str]]:
-    return ask(store, lambda tx: tx.said_keys(keys))
+def _names_under_keys(store: Persistence, *keys: tuple[str, str]) -> list[tuple[str, str, str]]:
+    return query(store, lambda tx: tx.said_keys(keys))
 
 
-def _is_asked_for(said: Annotation, which: AnnotationFilter) -> bool:
+def _matches(annotation: Annotation, which: AnnotationFilter) -> bool:
     """Say it again in another way: by what each field must be."""
     wanted = {
         "name": which.name,
@@ -402,10 +402,10 @@ def _is_asked_for(said: Annotation, which: AnnotationFilter) -> bool:
         "item": which.item,
     }
     return (
-        all(value is None or getattr(said, field) == value for field, value in wanted.items())
-        and (which.prefix is None or said.name[: len(which.prefix)] == which.prefix)
-        and not (which.since is not None and said.at < which.since)
-        and not (which.until is not None and said.at >= which.until)
+        all(value is None or getattr(annotation, field) == value for field, value in wanted.items())
+        and (which.prefix is None or annotation.name[: len(which.prefix)] == which.prefix)
+        and not (which.since is not None and annotation.at < which.since)
+        and not (which.until is not None and annotation.at >= which.until)
     )
 
 

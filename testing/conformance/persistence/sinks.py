@@ -35,12 +35,12 @@ from holdfast.testing.conformance.builders import (
     a_sink,
     a_stream,
 )
-from holdfast.testing.conformance.persistence.case import PersistenceCase, ask, put
+from holdfast.testing.conformance.persistence.case import PersistenceCase, put, query
 
 AUDIT: Final = SinkName(NAMESPACE, "audit")
 
 
-def some_news(run: int = 1, number: int = 1, *, sink: str = "audit", at: int = NOW) -> AdvanceStreams:
+def an_advance(run: int = 1, number: int = 1, *, sink: str = "audit", at: int = NOW) -> AdvanceStreams:
     """Return the change that lets a sink know of rows."""
     return AdvanceStreams(StreamHead(sink=a_sink(sink).key, run=a_key(run), head_row=number, at=at))
 
@@ -56,12 +56,12 @@ def put_streams(store: Persistence, *streams: Stream) -> None:
 
 def streams_of(store: Persistence, *runs: int, sink: str = "audit") -> list[Stream]:
     """Return the streams of runs to a sink, by run."""
-    return ask(store, lambda tx: tx.streams([StreamKey(a_sink(sink).key, a_key(run)) for run in runs]))
+    return query(store, lambda tx: tx.streams([StreamKey(a_sink(sink).key, a_key(run)) for run in runs]))
 
 
 def due(store: Persistence, now: int = NOW, limit: int = 10, name: SinkName = AUDIT) -> list[str]:
     """Return the keys of the runs whose streams to a sink are due, in order."""
-    return [stream.run for stream in ask(store, lambda tx: tx.due_streams(name, now, limit))]
+    return [stream.run for stream in query(store, lambda tx: tx.due_streams(name, now, limit))]
 
 
 class Sinks(PersistenceCase):
@@ -83,13 +83,13 @@ class Sinks(PersistenceCase):
         other = a_sink("audit", key="01OTHER", namespace="tenant-2")
         put(store, AddSink(full), AddSink(plain), AddSink(other))
 
-        assert sorted([plain, full, other], key=lambda sink: sink.key) == ask(
+        assert sorted([plain, full, other], key=lambda sink: sink.key) == query(
             store, lambda tx: tx.all_sinks()
         )
-        assert [full] == ask(
+        assert [full] == query(
             store, lambda tx: tx.sinks([full.sink_name, SinkName(NAMESPACE, "none")], lock=True)
         )
-        assert [other] == ask(store, lambda tx: tx.sinks([other.sink_name], lock=False))
+        assert [other] == query(store, lambda tx: tx.sinks([other.sink_name], lock=False))
         assert (plain, full) == store.read(ListSinks(NAMESPACE))
 
     def test_sinks_are_changed_and_removed(self, store: Persistence) -> None:
@@ -102,14 +102,14 @@ class Sinks(PersistenceCase):
 
     def test_news_make_a_stream_that_is_due(self, store: Persistence) -> None:
         """Of several news in one transaction the first says when, and the highest what."""
-        put(store, some_news(1, 1), some_news(1, 3, at=NOW + 5), some_news(1, 2), some_news(2, 1))
+        put(store, an_advance(1, 1), an_advance(1, 3, at=NOW + 5), an_advance(1, 2), an_advance(2, 1))
 
         assert streams_of(store, 2, 1) == [a_stream(1, head_row=3), a_stream(2)]
 
     def test_news_never_go_back(self, store: Persistence) -> None:
         """A sweep may say what was said long since."""
-        put(store, some_news(1, 5))
-        put(store, some_news(1, 3, at=NOW + 9))
+        put(store, an_advance(1, 5))
+        put(store, an_advance(1, 3, at=NOW + 9))
 
         assert streams_of(store, 1) == [a_stream(1, head_row=5)]
 
@@ -121,7 +121,7 @@ class Sinks(PersistenceCase):
             a_stream(2, holder="h", due_at=NOW + 60),
             a_stream(3, state=StreamState.DEAD_LETTERED, due_at=None, dead_lettered_at=NOW),
         )
-        put(store, *(some_news(run, 2, at=NOW + 5) for run in (1, 2, 3)))
+        put(store, *(an_advance(run, 2, at=NOW + 5) for run in (1, 2, 3)))
 
         assert [(one.head_row, one.due_at) for one in streams_of(store, 1, 2, 3)] == [
             (2, NOW + 5),
@@ -150,8 +150,8 @@ class Sinks(PersistenceCase):
 
     def test_news_and_a_change_of_one_stream_come_to_both(self, store: Persistence) -> None:
         """Whoever says how far it is delivered does not wipe out what is said in the same transaction."""
-        put(store, some_news())
-        put(store, UpdateStream(a_stream(1, delivered=1, due_at=None)), some_news(1, 2, at=NOW + 7))
+        put(store, an_advance())
+        put(store, UpdateStream(a_stream(1, delivered=1, due_at=None)), an_advance(1, 2, at=NOW + 7))
 
         assert streams_of(store, 1) == [a_stream(1, head_row=2, delivered=1, due_at=NOW + 7)]
 
@@ -169,18 +169,18 @@ class Sinks(PersistenceCase):
 
     def test_a_sink_that_is_to_be_left_alone_has_nothing_due(self, store: Persistence) -> None:
         """Until its time."""
-        put(store, AddSink(a_sink(retry_at=NOW + 5)), some_news())
+        put(store, AddSink(a_sink(retry_at=NOW + 5)), an_advance())
 
         assert due(store, NOW + 4) == []
         assert due(store, NOW + 5) == [a_key(1)]
-        asked = SinksWithNews(NAMESPACE, ("audit", "none"), NOW + 4)
-        assert store.read(asked) == ()
-        assert store.read(evolve(asked, now=NOW + 5)) == ("audit",)
+        question = SinksWithNews(NAMESPACE, ("audit", "none"), NOW + 4)
+        assert store.read(question) == ()
+        assert store.read(evolve(question, now=NOW + 5)) == ("audit",)
 
     def test_sinks_with_news_are_those_with_a_due_stream(self, store: Persistence) -> None:
         """Of the names that were asked for."""
         put(store, *(AddSink(a_sink(name)) for name in ("a", "b", "c", "d")))
-        put(store, some_news(sink="a"), some_news(sink="b"), some_news(sink="c", at=NOW + 1))
+        put(store, an_advance(sink="a"), an_advance(sink="b"), an_advance(sink="c", at=NOW + 1))
 
         assert store.read(SinksWithNews(NAMESPACE, ("d", "c", "b"), NOW)) == ("b",)
         assert store.read(SinksWithNews(NAMESPACE, ("d", "c", "b"), NOW + 1)) == ("b", "c")
@@ -261,16 +261,16 @@ class Sinks(PersistenceCase):
         assert store.read(CountDeadLetters(NAMESPACE)) == {"a": 2, "b": 2}
         assert store.read(CountDeadLetters("tenant-2")) == {}
 
-        def parked(sink: str = "", run_id: str = "", limit: int = 9) -> list[tuple[str, str]]:
-            streams = ask(store, lambda tx: tx.parked_streams(NAMESPACE, sink, run_id, limit))
+        def dead_lettered(sink: str = "", run_id: str = "", limit: int = 9) -> list[tuple[str, str]]:
+            streams = query(store, lambda tx: tx.parked_streams(NAMESPACE, sink, run_id, limit))
             return [(stream.sink, stream.run) for stream in streams]
 
         everything = [(a_sink(sink).key, a_key(run)) for sink in ("a", "b") for run in (1, 2)]
-        assert parked() == everything
-        assert parked(limit=3) == everything[:3]
-        assert parked(sink="b") == everything[2:]
-        assert parked(run_id="run-2") == everything[1::2]
-        assert parked(sink="c") == parked(run_id="run-3") == []
+        assert dead_lettered() == everything
+        assert dead_lettered(limit=3) == everything[:3]
+        assert dead_lettered(sink="b") == everything[2:]
+        assert dead_lettered(run_id="run-2") == everything[1::2]
+        assert dead_lettered(sink="c") == dead_lettered(run_id="run-3") == []
 
     def test_what_sinks_have_not_heard_of_is_found(self, store: Persistence) -> None:
         """Runs to which something has happened since the sink counts, with rows past what it knows."""
@@ -278,26 +278,26 @@ class Sinks(PersistenceCase):
         runs = [a_run(number, last_row=5) for number in range(1, 7)]
         put(store, *map(CreateRun, runs), CreateRun(a_run(7)), CreateRun(a_run(8, namespace="tenant-2")))
         put(store, UpdateRun(evolve(runs[0], updated_at=NOW + 100)))
-        put(store, some_news(4, 5), some_news(5, 4), some_news(6, 6))
+        put(store, an_advance(4, 5), an_advance(5, 4), an_advance(6, 6))
         keys = [a_key(number) for number in range(1, 9)]
 
-        def unheard(*names: str) -> list[tuple[str, str, int]]:
-            found = ask(store, lambda tx: tx.unheard(NAMESPACE, names, keys))
-            return [(news.sink, news.run, news.head_row) for news in found]
+        def undelivered(*names: str) -> list[tuple[str, str, int]]:
+            found = query(store, lambda tx: tx.unheard(NAMESPACE, names, keys))
+            return [(head.sink, head.run, head.head_row) for head in found]
 
-        assert unheard("audit") == [(a_sink().key, a_key(run), 5) for run in (1, 3, 5)]
-        assert unheard("other", "audit") == [
-            *unheard("audit"),
+        assert undelivered("audit") == [(a_sink().key, a_key(run), 5) for run in (1, 3, 5)]
+        assert undelivered("other", "audit") == [
+            *undelivered("audit"),
             *((a_sink("other").key, a_key(run), 5) for run in range(1, 7)),
         ]
-        assert unheard() == []
-        assert ask(store, lambda tx: tx.unheard(NAMESPACE, ["audit"], [])) == []
-        assert ask(store, lambda tx: tx.run_keys("", 3)) == keys[:3]
-        assert ask(store, lambda tx: tx.run_keys(a_key(6), 3)) == keys[6:]
+        assert undelivered() == []
+        assert query(store, lambda tx: tx.unheard(NAMESPACE, ["audit"], [])) == []
+        assert query(store, lambda tx: tx.run_keys("", 3)) == keys[:3]
+        assert query(store, lambda tx: tx.run_keys(a_key(6), 3)) == keys[6:]
 
     def test_streams_of_sinks_that_are_no_more_are_pruned(self, store: Persistence) -> None:
         """And no others."""
-        put(store, AddSink(a_sink()), some_news(1), some_news(1, sink="gone"), some_news(2, sink="gone"))
+        put(store, AddSink(a_sink()), an_advance(1), an_advance(1, sink="gone"), an_advance(2, sink="gone"))
 
         assert store.prune(NOW - SECOND) == 2
         assert streams_of(store, 1) == [a_stream(1)]
@@ -312,7 +312,7 @@ class Sinks(PersistenceCase):
             assert store.read(CountDeadLetters(text)) == {}
             assert store.read(StreamRows((StreamStart(text, 0, 0),), 5)) == ()
             assert due(store, name=SinkName(text, text)) == []
-            assert ask(store, lambda tx: tx.sinks([SinkName(text, text)], lock=True)) == []  # noqa: B023
-            assert ask(store, lambda tx: tx.streams([StreamKey(text, text)])) == []  # noqa: B023
-            assert ask(store, lambda tx: tx.parked_streams(text, text, text, 5)) == []  # noqa: B023
-            assert ask(store, lambda tx: tx.unheard(text, [text], [text])) == []  # noqa: B023
+            assert query(store, lambda tx: tx.sinks([SinkName(text, text)], lock=True)) == []  # noqa: B023
+            assert query(store, lambda tx: tx.streams([StreamKey(text, text)])) == []  # noqa: B023
+            assert query(store, lambda tx: tx.parked_streams(text, text, text, 5)) == []  # noqa: B023
+            assert query(store, lambda tx: tx.unheard(text, [text], [text])) == []  # noqa: B023

@@ -27,7 +27,7 @@ from holdfast.ports.records import (
     stage_slot,
 )
 from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_job, a_key, a_run
-from holdfast.testing.conformance.persistence.case import PersistenceCase, ask, put, put_jobs
+from holdfast.testing.conformance.persistence.case import PersistenceCase, put, put_jobs, query
 from holdfast.testing.conformance.persistence.values import TEXTS
 from holdfast.testing.conformance.threads import in_threads
 
@@ -79,7 +79,7 @@ class Slots(PersistenceCase):
         put_runs(store, under_way(8), under_way(9), pending(5, "other"), pending(6, "third"))
 
         def found(*keys: str) -> list[WaitedFor]:
-            return ask(store, lambda tx: tx.waited_for(Waiting.RUNS, {*map(place, keys)}))
+            return query(store, lambda tx: tx.waited_for(Waiting.RUNS, {*map(place, keys)}))
 
         assert found("k") == [WaitedFor(place(), 4, 2)]
         assert found("other", "k", "nobody's") == [
@@ -95,7 +95,7 @@ class Slots(PersistenceCase):
         put_runs(store, evolve(pending(20, "a"), namespace=OTHER), under_way(21, "alone"))
 
         def found(after: SlotPlace, limit: int) -> list[tuple[str, str]]:
-            searched = ask(store, lambda tx: tx.all_waited_for(Waiting.RUNS, after, limit))
+            searched = query(store, lambda tx: tx.all_waited_for(Waiting.RUNS, after, limit))
             return [(one.place.namespace, one.place.key) for one in searched]
 
         everything = [(NAMESPACE, "k0"), (NAMESPACE, "k1"), (NAMESPACE, "k2"), (OTHER, "a")]
@@ -153,8 +153,8 @@ class Slots(PersistenceCase):
             return set(store.transact(lambda tx: tx.first_limited([(place("w/a"), most)])))
 
         expected = [WaitedFor(place("w/a"), 7, 2)]
-        assert ask(store, lambda tx: tx.waited_for(Waiting.JOBS, {place("w/a")})) == expected
-        assert ask(store, lambda tx: _all(tx, Waiting.JOBS)) == expected
+        assert query(store, lambda tx: tx.waited_for(Waiting.JOBS, {place("w/a")})) == expected
+        assert query(store, lambda tx: _all(tx, Waiting.JOBS)) == expected
         assert first(1) == {(a_key(3), 1)}
         assert first(3) == {(a_key(3), 1), (a_key(1), 2), (a_key(1), 10)}
         used = store.transact(lambda tx: tx.used_slots(Waiting.JOBS, {place("w/a")}))
@@ -168,8 +168,8 @@ class Slots(PersistenceCase):
         put_jobs(store, both, of_stage(a_job(4, 2)))
 
         found = [WaitedFor(place("/r"), None, 0, 5, 60), WaitedFor(place("w/a"), 7, 1, 9, 8)]
-        assert ask(store, lambda tx: tx.waited_for(Waiting.JOBS, {place("/r"), place("w/a")})) == found
-        assert ask(store, lambda tx: _all(tx, Waiting.JOBS)) == found
+        assert query(store, lambda tx: tx.waited_for(Waiting.JOBS, {place("/r"), place("w/a")})) == found
+        assert query(store, lambda tx: _all(tx, Waiting.JOBS)) == found
         assert [one.free for one in found] == [None, 6]
 
     def test_jobs_that_may_start_are_counted_by_their_rate(self, store: Persistence) -> None:
@@ -198,7 +198,7 @@ class Slots(PersistenceCase):
         )
 
         def found(*names: str) -> Sequence[RateWindow]:
-            return ask(store, lambda tx: tx.rates([RateName(NAMESPACE, name) for name in names], lock=lock))
+            return query(store, lambda tx: tx.rates([RateName(NAMESPACE, name) for name in names], lock=lock))
 
         assert found("b", "a", "nobody's") == [changed, b]
         assert found("c") == [evolve(a_window("c"), wakes_at=3)]
@@ -224,7 +224,7 @@ class Slots(PersistenceCase):
         assert store.prune(NOW + 1) == 1
 
         names = [RateName(NAMESPACE, name) for name in ("old", "new")]
-        assert [one.name for one in ask(store, lambda tx: tx.rates(names, lock=True))] == ["new"]
+        assert [one.name for one in query(store, lambda tx: tx.rates(names, lock=True))] == ["new"]
 
     @pytest.mark.parametrize("text", TEXTS)
     def test_a_key_may_be_any_text(self, store: Persistence, text: str) -> None:
@@ -233,20 +233,20 @@ class Slots(PersistenceCase):
         slot = run_slot(NAMESPACE, text)
         put(store, AddConcurrencyLimit(slot))
 
-        assert ask(store, lambda tx: tx.waited_for(Waiting.RUNS, {place(text)})) == [
+        assert query(store, lambda tx: tx.waited_for(Waiting.RUNS, {place(text)})) == [
             WaitedFor(place(text), 1, 1)
         ]
-        assert ask(store, lambda tx: tx.slots({slot})) == [slot]
-        assert ask(store, lambda tx: tx.first_pending([(place(text), 1)])) == [a_key(1)]
+        assert query(store, lambda tx: tx.slots({slot})) == [slot]
+        assert query(store, lambda tx: tx.first_pending([(place(text), 1)])) == [a_key(1)]
 
     def test_slots_that_are_there_are_given_in_order(self, store: Persistence) -> None:
         """Others are not. Each is there once."""
         names = [run_slot(NAMESPACE, "b"), run_slot(NAMESPACE, "a"), stage_slot(NAMESPACE, "a")]
         put(store, *map(AddConcurrencyLimit, names))
 
-        asked = [*names, run_slot(OTHER, "a"), SlotName(NAMESPACE, "a")]
-        assert ask(store, lambda tx: tx.slots(asked)) == sorted(names)
-        assert ask(store, lambda tx: tx.slots(())) == []
+        wanted = [*names, run_slot(OTHER, "a"), SlotName(NAMESPACE, "a")]
+        assert query(store, lambda tx: tx.slots(wanted)) == sorted(names)
+        assert query(store, lambda tx: tx.slots(())) == []
 
     @pytest.mark.parametrize("limit", [1, 3])
     def test_no_more_are_let_in_than_there_are_slots(self, store: Persistence, limit: int) -> None:
@@ -268,7 +268,7 @@ class Slots(PersistenceCase):
         put_runs(store, evolve(pending(5, None), start_at=NOW, status=RunStatus.PAUSED), pending(6))
 
         def due(now: int, limit: int) -> list[str]:
-            return ask(store, lambda tx: tx.due_runs(now, limit))
+            return query(store, lambda tx: tx.due_runs(now, limit))
 
         assert due(NOW, 100) == [a_key(3), a_key(2)]
         assert due(NOW + 2, 3) == [a_key(3), a_key(2), a_key(4)]
@@ -282,7 +282,7 @@ class Slots(PersistenceCase):
         put_runs(store, evolve(a_run(23, status=RunStatus.BLOCKED), deadline=NOW, error="{}"))
 
         def overdue(now: int, limit: int) -> list[str]:
-            return ask(store, lambda tx: tx.overdue_runs(now, limit))
+            return query(store, lambda tx: tx.overdue_runs(now, limit))
 
         assert overdue(NOW, 100) == [a_key(number) for number in (5, 4, 3, 2, 1, 0)]
         assert overdue(NOW - 4, 1) == [a_key(5)]
@@ -294,7 +294,7 @@ class Slots(PersistenceCase):
         put_runs(store, evolve(pending(3), status=RunStatus.RUNNING), evolve(pending(4), last_job=1))
 
         keys = [a_key(number) for number in range(1, 5)]
-        assert ask(store, lambda tx: tx.unsound_runs(keys)) == keys[2:]
+        assert query(store, lambda tx: tx.unsound_runs(keys)) == keys[2:]
 
 
 def _all(tx: Transaction, waiting: Waiting) -> Sequence[WaitedFor]:

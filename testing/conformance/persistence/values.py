@@ -9,7 +9,7 @@ from holdfast.ports.changes import AppendHistory, CreateRun, PutSession, StorePl
 from holdfast.ports.persistence import FindRun, HistoryOf, JobsOfRun, Persistence, PlansByFingerprint
 from holdfast.ports.records import JobState, Payload
 from holdfast.testing.conformance.builders import a_job, a_key, a_plan, a_row, a_run, a_session
-from holdfast.testing.conformance.persistence.case import PersistenceCase, ask, put, put_jobs, the_run
+from holdfast.testing.conformance.persistence.case import PersistenceCase, put, put_jobs, query, the_run
 
 TEXTS: Final[dict[str, str]] = {
     "empty": "",
@@ -59,7 +59,7 @@ class Values(PersistenceCase):
         put(store, CreateRun(run))
 
         assert run == store.read(FindRun(run.name))
-        assert [run] == ask(store, lambda tx: tx.latest_runs([run.name]))
+        assert [run] == query(store, lambda tx: tx.latest_runs([run.name]))
 
     @pytest.mark.parametrize("number", NUMBERS)
     def test_an_instant_comes_out_as_it_went_in(self, store: Persistence, number: int) -> None:
@@ -72,7 +72,7 @@ class Values(PersistenceCase):
         run = the_run(store, a_key(1))
         assert (number, number, number) == (run.created_at, run.updated_at, run.ended_at)
         (row,) = store.read(HistoryOf(a_key(1)))
-        (session,) = ask(store, lambda tx: tx.sessions([a_key(1)], lock=False))
+        (session,) = query(store, lambda tx: tx.sessions([a_key(1)], lock=False))
         (job,) = store.read(JobsOfRun(a_key(2)))
         assert (number, number, number, number) == (row.at, session.opened_at, job.wake_at, job.leased_at)
 
@@ -82,7 +82,7 @@ class Values(PersistenceCase):
             store, *(a_job(at, 1, state=JobState.SLEEPING, wake_at=at) for at in (0, 9, 10, 2**53, 2**53 + 1))
         )
 
-        assert [job.wake_at for job in ask(store, lambda tx: tx.due(2**53, 10))] == [0, 9, 10, 2**53]
+        assert [job.wake_at for job in query(store, lambda tx: tx.due(2**53, 10))] == [0, 9, 10, 2**53]
 
     @pytest.mark.parametrize("size", [10_000, 1_000_000, 4_000_000])
     def test_a_big_value_comes_out_as_it_went_in(self, store: Persistence, size: int) -> None:

@@ -97,7 +97,7 @@ def worked(open_engine: OpenEngine) -> Iterator[Worked]:
         worked.engine.core.bodies.prepare(attempts)
         for attempt in attempts:
             worked.settle([attempt], FATAL if attempt.kind is not JobKind.CHILD else started(attempt))
-    worked.engine.core.tell_ends()
+    worked.engine.core.deliver_ends()
     yield worked
     while worked.engine.sync.terminate_all().changed:
         pass  # or it is due in the midst of another test: maintenance is of all namespaces of a database
@@ -313,7 +313,7 @@ def test_ends_are_told_by_the_page_with_one_commit_for_each(worked: Worked, stat
         start_children(worked, claimed(worked, number, "parent"))
         worked.settle(claim(worked, number), COMPLETED)
         with statements.of() as within:
-            assert worked.engine.core.tell_ends() == number
+            assert worked.engine.core.deliver_ends() == number
         claim(worked, number)
         return within
 

@@ -30,7 +30,7 @@ PROMISED: Final = (
     ("ports.events", "EVENT_BYTES_MAX", 64 * 2**10, "howto/events.md", "64 KiB"),
     ("hosts.runtime", "EVENTS_MAX", 1_000, "howto/events.md", "1,000"),
     ("hosts.runtime", "EVENTS_BYTES_MAX", 2**20, "howto/events.md", "1 MiB"),
-    ("hosts.runtime", "SAID_MAX", 1_000, "howto/watch.md", "1,000"),
+    ("hosts.runtime", "BUFFERED_LINES_MAX", 1_000, "howto/watch.md", "1,000"),
     ("hosts.runtime", "LINES_MAX", 20_000, "howto/watch.md", "20,000"),
     ("hosts.payloads", "INLINE_MAX", 64 * 2**10, "howto/large-values.md", "64 KiB"),
     ("hosts.maintenance", "KEPT_FOR", 7 * DAY, "explanation/guarantees.md", "a week"),

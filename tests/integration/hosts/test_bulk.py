@@ -79,7 +79,7 @@ def test_pages_follow_one_another_whatever_becomes_of_their_runs(open_engine: Op
         seen.append(so_far.seen)
         started(engine, f"new{len(seen)}")
 
-    assert act_on_all(engine.core, action, which, command_for(action), told=told) == BulkResult(changed=7)
+    assert act_on_all(engine.core, action, which, command_for(action), on_page=told) == BulkResult(changed=7)
     assert seen == [3, 6, 7]
     assert statuses(engine) == {
         **{f"r{number}": "cancelled" for number in range(7)},

@@ -6,7 +6,7 @@ import pytest
 from holdfast.hosts.core import Core
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.functions import mending
-from holdfast.hosts.functions.mending import REASON, TIMES_MAX, Mender
+from holdfast.hosts.functions.mending import REASON, TIMES_MAX, BlockedRunResumer
 from holdfast.hosts.functions.upgrading import Upgrade, looked_at
 from holdfast.hosts.process.worker import Worker
 from holdfast.hosts.serverless.host import ServerlessHost
@@ -124,7 +124,7 @@ async def test_code_that_does_not_fit_leaves_it_as_it_is_and_replays_it_once(
     monkeypatch.setattr(mending, "INTERVAL", 0.0)
     looks = counted(monkeypatch)
     before = rows(changed)
-    mender = Mender(changed.core)
+    mender = BlockedRunResumer(changed.core)
 
     assert [mender.round() for _ in range(3)] == [(), (), ()]
     assert (rows(changed), looks) == (before, ["x"])
@@ -132,8 +132,8 @@ async def test_code_that_does_not_fit_leaves_it_as_it_is_and_replays_it_once(
 
 async def test_a_round_comes_once_a_minute(open_engine: OpenEngine) -> None:
     changed = await blocked(open_engine)
-    assert Mender(changed.core).round() == ()
-    mender = Mender(open_engine(sends).core)
+    assert BlockedRunResumer(changed.core).round() == ()
+    mender = BlockedRunResumer(open_engine(sends).core)
     assert mender.round() == ("x",)
     async with Worker(changed):  # an older one, which still runs
         await until(lambda: status(changed) is RunStatus.BLOCKED)
@@ -145,7 +145,7 @@ async def test_what_is_blocked_again_and_again_is_left_to_people(
 ) -> None:
     changed = await blocked(open_engine)
     monkeypatch.setattr(mending, "INTERVAL", 0.0)
-    mender = Mender(open_engine(sends).core)
+    mender = BlockedRunResumer(open_engine(sends).core)
     for _ in range(TIMES_MAX):
         assert mender.round() == ("x",)
         async with Worker(changed):
@@ -162,8 +162,8 @@ async def test_what_code_can_not_mend_is_left_to_people(
     open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changed = await blocked(open_engine)
-    monkeypatch.setattr(mending, "MENDED_BY_CODE", frozenset({"stuck"}))
-    assert Mender(open_engine(sends).core).round() == ()
+    monkeypatch.setattr(mending, "RESUMED_BY_CODE", frozenset({"stuck"}))
+    assert BlockedRunResumer(open_engine(sends).core).round() == ()
     assert status(changed) is RunStatus.BLOCKED
 
 
@@ -183,7 +183,7 @@ async def test_many_are_looked_at_a_page_at_a_time(
     monkeypatch.setattr(mending, "INTERVAL", 0.0)
     monkeypatch.setattr(mending, "_PAGE", 2)
     looks = counted(monkeypatch)
-    unfit, mender = Mender(changed.core), Mender(open_engine(sends).core)
+    unfit, mender = BlockedRunResumer(changed.core), BlockedRunResumer(open_engine(sends).core)
 
     assert [len(unfit.round()) for _ in range(6)] == [0] * 6
     assert sorted(looks) == list("01234")

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from holdfast import Engine, JobMessage, Pipeline, RunStatus, ServerlessHost, Worker, sleep, stage, workflow
-from holdfast.hosts.functions.mending import Mender
+from holdfast.hosts.functions.mending import BlockedRunResumer
 from holdfast.ports.errors import UnreadableRowError
 from holdfast.ports.persistence import JobsOfRun
 from holdfast.ports.records import Run
@@ -181,7 +181,7 @@ def test_a_run_goes_on_by_itself_once_its_rows_can_be_read(
         damage(run.row(), KINDS["kind"][2])
         with Worker(engine):
             wait_until(lambda: run.info().status is RunStatus.BLOCKED)
-        assert Mender(opened.core).round() == ()
+        assert BlockedRunResumer(opened.core).round() == ()
         damage(run.row(), "UPDATE holdfast_jobs SET kind = 'stage' WHERE run = {key}")
 
         with Worker(engine):

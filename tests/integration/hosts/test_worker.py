@@ -12,7 +12,7 @@ from anyio import lowlevel, to_thread
 
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.process.worker import Worker
-from holdfast.hosts.runtime import SAID_MAX
+from holdfast.hosts.runtime import BUFFERED_LINES_MAX
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.decorators import each, stage
@@ -372,12 +372,12 @@ async def test_of_a_flood_of_lines_the_last_are_kept(open_engine: OpenEngine) ->
 
     pipeline = Pipeline("w", input=int).pipe(talk)
     async with open_engine(pipeline) as engine, Worker(engine):
-        run = await done(engine, pipeline(SAID_MAX + 500))
+        run = await done(engine, pipeline(BUFFERED_LINES_MAX + 500))
         kept = [line.message async for line in engine.handle(pipeline, run).logs()]
 
-    assert len(kept) == SAID_MAX + 1
+    assert len(kept) == BUFFERED_LINES_MAX + 1
     assert kept[0].startswith("500 lines before this one were not kept")
-    assert kept[-1] == str(SAID_MAX + 499)
+    assert kept[-1] == str(BUFFERED_LINES_MAX + 499)
 
 
 @pytest.mark.usefixtures("quick")

@@ -30,9 +30,9 @@ from holdfast.testing.conformance.builders import (
     NAMESPACE,
     QUEUE,
     a_completed_row,
-    a_duty,
     a_job,
     a_key,
+    a_leader_lease,
     a_note,
     a_page,
     a_plan,
@@ -59,7 +59,7 @@ def everything(numbers: range) -> list[Change]:
             StorePlan(a_plan(number)),
             StoreReply(a_reply(f"key-{number}")),
             PutSession(a_session(number)),
-            AddLeader(a_duty(f"duty-{number}")),
+            AddLeader(a_leader_lease(f"duty-{number}")),
             AddAttemptOutput(a_note(number, number)),
         ]
     return changes

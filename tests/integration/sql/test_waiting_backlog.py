@@ -71,7 +71,7 @@ def questions(dialect: Dialect) -> Sequence[tuple[str, Parameters, str, int]]:
             "holdfast_jobs_external",
             2,
         ),
-        (reads_for(dialect).owes, {}, "holdfast_jobs_pending_delivery", 1),
+        (reads_for(dialect).has_deliveries, {}, "holdfast_jobs_pending_delivery", 1),
     ]
     answers = Answers(cast("Database", SimpleNamespace(dialect=dialect, clock_sql=None)))
     wanted: list[tuple[Query[Any], str, int]] = [

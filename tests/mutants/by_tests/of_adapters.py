@@ -50,8 +50,8 @@ OF_ADAPTERS: Final[tuple[Mutant, ...]] = (
         "full-disk-is-nothing-special",
         "a full disk is said to be any failure",
         "adapters/sql/errors.py",
-        '_NO_ROOM: Final = "53100"',
-        '_NO_ROOM: Final = "53101"',
+        '_DISK_FULL: Final = "53100"',
+        '_DISK_FULL: Final = "53101"',
         "tests/unit/adapters/sql/test_errors.py",
     ),
     one_edit(

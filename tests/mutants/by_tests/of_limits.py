@@ -159,8 +159,8 @@ OF_LIMITS: Final[tuple[Mutant, ...]] = (
         "lines-without-end",
         "a body's log grows without end between two heartbeats",
         "hosts/runtime.py",
-        "SAID_MAX: Final = 1_000",
-        "SAID_MAX: Final = 1_000_000",
+        "BUFFERED_LINES_MAX: Final = 1_000",
+        "BUFFERED_LINES_MAX: Final = 1_000_000",
         "tests/integration/examples/test_promised_numbers.py",
     ),
     one_edit(

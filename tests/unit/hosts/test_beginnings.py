@@ -10,7 +10,7 @@ from holdfast.hosts.run_histories import text_of
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.steps import step
-from holdfast.kernel.functions.asked import StepAsked
+from holdfast.kernel.functions.asked import StepRequest
 from holdfast.ports.records import FUNCTION_BEGAN, SIGNAL_RECEIVED, HistoryRow, Payload
 
 letters = Channel("letters", int)
@@ -67,8 +67,8 @@ def test_a_function_begins_with_what_it_has_begun_with(
     drive = Drive(polls.machine("{}", began_at=0, seed="r"), text_of)
     try:
         drive.open(history, begins=True)
-        (asked,) = [one.asked for one in drive.tries()]
-        assert isinstance(asked, StepAsked)
+        (asked,) = [one.request for one in drive.tries()]
+        assert isinstance(asked, StepRequest)
         assert asked.arguments == f'{{"numbers":{begins_with}}}'
     finally:
         drive.close()

@@ -198,10 +198,10 @@ def test_a_second_is_not_late() -> None:
 def test_who_takes_over_does_not_put_off_what_may_have_been_stored() -> None:
     """Or else a function whose workers were lost again and again would never wake."""
     first = opened(CREATED, code=resting(60.0), at=BEGAN_AT)
-    assert (first.notes(), first.before_rest()) == ([], [read(0, BEGAN_AT)])
+    assert (first.notes(), first.before_suspend()) == ([], [read(0, BEGAN_AT)])
     noted = row(2, "clock.read", BEGAN_AT, row=0, shown=BEGAN_AT)
     first.take(JobRecorded(status="recorded", rows=(noted,)), now=BEGAN_AT)
-    assert first.before_rest() == []
+    assert first.before_suspend() == []
     assert due(opened(CREATED, noted, code=resting(60.0), at=BEGAN_AT + LATE)) == [60_000_000]
     assert due(opened(CREATED, code=resting(60.0), at=BEGAN_AT + LATE)) == [LATE + 60_000_000]
 
@@ -210,7 +210,7 @@ def test_who_takes_over_does_not_put_off_what_may_have_been_stored() -> None:
 def test_news_that_are_late_show_what_time_it_is(from_memory: bool) -> None:
     drive = opened(CREATED, code=told())
     if from_memory:
-        drive.rest()
+        drive.suspend()
         assert drive.resume([SENT], text, now=BEGAN_AT + LATE)
     else:
         drive.take(JobRecorded(status="recorded", rows=(SENT,)), now=BEGAN_AT + LATE)
@@ -224,16 +224,16 @@ def test_news_after_the_last_that_is_stored_are_new_to_whoever_takes_over() -> N
     late = opened(CREATED, fetched, sent, code=asked(), at=BEGAN_AT + LATE)
     assert (late.notes(), due(late)) == ([read(3, BEGAN_AT + LATE)], [LATE + 30_000_000])
     in_time = opened(CREATED, fetched, sent, code=asked(), at=BEGAN_AT + 5)
-    assert (in_time.notes(), in_time.before_rest()) == ([], [read(3, BEGAN_AT + 5)])
+    assert (in_time.notes(), in_time.before_suspend()) == ([], [read(3, BEGAN_AT + 5)])
     noted = row(4, "clock.read", BEGAN_AT + 5, row=3, shown=BEGAN_AT + 5)
     again = opened(CREATED, fetched, sent, noted, code=asked(), at=BEGAN_AT + LATE)
-    assert (again.notes(), again.before_rest(), due(again)) == ([], [], [30_000_005])
+    assert (again.notes(), again.before_suspend(), due(again)) == ([], [], [30_000_005])
 
 
 def test_what_is_stored_is_not_put_off() -> None:
     fetched = row(2, "step.completed", BEGAN_AT + 1, '"X"', call="1", step="fetch", attempt=1)
     drive = opened(CREATED, fetched, code=slept(), at=BEGAN_AT + LATE)
-    assert (drive.notes(), drive.before_rest(), due(drive)) == ([], [], [30_000_001])
+    assert (drive.notes(), drive.before_suspend(), due(drive)) == ([], [], [30_000_001])
 
 
 def test_a_time_that_was_shown_and_not_looked_at_is_forgotten() -> None:
@@ -246,7 +246,7 @@ def test_a_time_that_was_shown_and_not_looked_at_is_forgotten() -> None:
 
 def test_a_driver_that_rests_does_not_go_on_over_the_note_of_another() -> None:
     drive = opened(CREATED, code=told())
-    drive.rest()
+    drive.suspend()
     noted = row(3, "clock.read", BEGAN_AT + LATE, row=2, shown=BEGAN_AT + LATE)
     assert not drive.resume([SENT, noted], text, now=BEGAN_AT + 2 * LATE)
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import pytest
 from typing_extensions import override
 
-from holdfast.hosts.core import CLOCK_AGE_MAX, CLOCK_ASKS_MAX
+from holdfast.hosts.core import CLOCK_AGE_MAX, CLOCK_READS_MAX
 from holdfast.hosts.engine import Engine
 from holdfast.hosts.payloads import INLINE_MAX, Place
 from holdfast.kernel.authoring.decorators import stage
@@ -211,7 +211,7 @@ class SlowStore(StoreWithClock):
 
 
 @pytest.mark.parametrize("stands_still", [False, True])
-@pytest.mark.parametrize(("slow", "asked", "behind"), [(0, 1, 0), (1, 2, 0), (9, CLOCK_ASKS_MAX, 5)])
+@pytest.mark.parametrize(("slow", "asked", "behind"), [(0, 1, 0), (1, 2, 0), (9, CLOCK_READS_MAX, 5)])
 def test_a_store_whose_answer_took_long_is_asked_again_but_not_for_ever(
     slow: int, asked: int, behind: int, *, stands_still: bool
 ) -> None:

@@ -6,7 +6,7 @@ import attrs
 import pytest
 from typing_extensions import override
 
-from holdfast.hosts.functions.cache import FunctionCache, Rested
+from holdfast.hosts.functions.cache import FunctionCache, IdleFunction
 from holdfast.kernel.commands import Attempt
 from holdfast.ports.records import JobKind
 
@@ -20,16 +20,16 @@ class FakeDrive:
         self.rests = False
         self.is_closed = False
 
-    def rest(self) -> None:
+    def suspend(self) -> None:
         self.rests = True
 
     def close(self) -> None:
         self.is_closed = True
 
 
-def rested(job: str, epoch: int = 1) -> tuple[Rested, FakeDrive]:
+def rested(job: str, epoch: int = 1) -> tuple[IdleFunction, FakeDrive]:
     drive = FakeDrive()
-    return Rested(job=job, epoch=epoch, code=CODE, drive=cast("Any", drive)), drive
+    return IdleFunction(job=job, epoch=epoch, code=CODE, drive=cast("Any", drive)), drive
 
 
 def attempt(job: str, epoch: int = 2, losses: int = 0, number: int = 1) -> Attempt:
@@ -149,6 +149,6 @@ def test_it_is_closed_wherever_that_is_called() -> None:
 
     drive = Checked()
     cache = FunctionCache(1)
-    cache.keep(Rested(job="a.1", epoch=1, code=CODE, drive=cast("Any", drive)))
+    cache.keep(IdleFunction(job="a.1", epoch=1, code=CODE, drive=cast("Any", drive)))
     asyncio.run(_closed_in_a_loop(cache))
     assert drive.is_closed

@@ -458,7 +458,7 @@ def test_a_transport_that_somebody_else_has_closed_is_not_asked_without_a_rest(w
     while not transport.asked:
         time.sleep(0.001)
     asked = transport.asked
-    time.sleep(5 * listener_module.REST)
+    time.sleep(5 * listener_module.IDLE_PAUSE)
     again = transport.asked - asked
     listener.close()
 

@@ -95,7 +95,7 @@ def test_a_worker_shows_a_record_of_anybody_as_no_line_of_its_own(capsys: pytest
 def test_whatever_is_printed_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """Also where a command forgot to say so."""
     screen = Screen()
-    screen.say(f"a {FORGED}")
+    screen.write(f"a {FORGED}")
     screen.note(FORGED)
 
     out, err = capsys.readouterr()

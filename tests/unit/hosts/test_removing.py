@@ -88,7 +88,7 @@ async def test_children_keep_what_they_got_from_a_parent_that_is_removed() -> No
     bench = Bench(WIDE, PARENT, blobs=blobs)
     bench.start(PARENT(["p" * LARGE, "p" * LARGE]), id="p")
     await bench.drain()
-    bench.core.tell_ends()
+    bench.core.deliver_ends()
     engine = bench.engine.sync
 
     engine.handle(WIDE, "p/wide/0").remove()

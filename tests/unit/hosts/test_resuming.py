@@ -56,7 +56,7 @@ def rested(*known: HistoryRow) -> Drive:
     drive.open(known)
     assert not drive.is_over
     drive.tries()
-    drive.rest()
+    drive.suspend()
     return drive
 
 
@@ -69,7 +69,7 @@ def test_it_is_told_what_has_come() -> None:
 def test_what_it_waits_for_is_to_be_done_again() -> None:
     drive = rested(CREATED)
     assert drive.resume([], text)
-    assert [one.asked.step for one in drive.tries()] == ["add"]
+    assert [one.request.step for one in drive.tries()] == ["add"]
     drive.close()
 
 
@@ -78,7 +78,7 @@ def test_it_is_not_paused_any_more() -> None:
     drive.open([CREATED])
     drive.take(JobRecorded(status="recorded", run_status=RunStatus.PAUSED))
     assert drive.is_paused
-    drive.rest()
+    drive.suspend()
     assert drive.resume([], text)
     assert not drive.is_paused
     drive.close()
@@ -118,7 +118,7 @@ def test_it_keeps_nothing_of_whoever_has_driven_it() -> None:
     owner = Owner()
     drive = Drive(machine, owner.text)
     drive.open([CREATED, ADDED])
-    drive.rest()
+    drive.suspend()
     gone = weakref.ref(owner)
     del owner
     gc.collect()

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from holdfast.hosts.bodies import Body
 from holdfast.hosts.printing import printable
-from holdfast.hosts.runtime import ANNOTATIONS_MAX, LINE_MAX, LINES_MAX, SAID_MAX, AttemptRuntime
+from holdfast.hosts.runtime import ANNOTATIONS_MAX, BUFFERED_LINES_MAX, LINE_MAX, LINES_MAX, AttemptRuntime
 from holdfast.kernel.authoring.context import BlobRef, StageContext
 from holdfast.kernel.authoring.decorators import each, stage
 from holdfast.kernel.authoring.pipelines import Pipeline
@@ -265,7 +265,7 @@ async def test_a_large_output_of_an_async_body_is_stored_off_the_loop() -> None:
 
 def said_by(body: Body) -> list[tuple[str, Any]]:
     """What was said, without who said it."""
-    told: list[tuple[str, Any]] = [(said.kind, parse(said.data)) for said in body.runtime.take_said()]
+    told: list[tuple[str, Any]] = [(said.kind, parse(said.data)) for said in body.runtime.take_outputs()]
     for _, data in told:
         assert (data.pop("stage", "last"), data.pop("attempt", 1)) == ("last", 1)
     return told
@@ -292,13 +292,13 @@ def test_the_last_heartbeat_is_taken_with_its_details() -> None:
         ctx.heartbeat({"page": page})
     ctx.log("hello")
 
-    taken = body.runtime.take_said()
+    taken = body.runtime.take_outputs()
     assert [(said.kind, said.data) for said in taken[1:]] == [("heartbeat", '{"page":2}')]
     body.runtime.put_back(taken)
-    assert body.runtime.take_said() == taken
+    assert body.runtime.take_outputs() == taken
     body.runtime.put_back(taken)
     ctx.heartbeat({"page": 3})
-    assert [said.data for said in body.runtime.take_said()[1:]] == ['{"page":3}']
+    assert [said.data for said in body.runtime.take_outputs()[1:]] == ['{"page":3}']
 
 
 @pytest.mark.anyio
@@ -324,29 +324,29 @@ async def test_an_attempt_reads_once_what_the_last_one_said() -> None:
 
 def test_of_a_long_log_the_last_lines_are_kept() -> None:
     _, body = waiting()
-    for number in range(SAID_MAX + 5):
+    for number in range(BUFFERED_LINES_MAX + 5):
         context_of(body).log(str(number))
 
     lines = said_by(body)
-    assert len(lines) == SAID_MAX + 1
+    assert len(lines) == BUFFERED_LINES_MAX + 1
     assert lines[0][1]["message"].startswith("5 lines before this one were not kept")
-    assert [lines[1][1]["message"], lines[-1][1]["message"]] == ["5", str(SAID_MAX + 4)]
+    assert [lines[1][1]["message"], lines[-1][1]["message"]] == ["5", str(BUFFERED_LINES_MAX + 4)]
 
 
 def test_what_could_not_be_stored_is_said_again_before_what_followed() -> None:
     _, body = waiting()
     ctx = context_of(body)
-    for number in range(SAID_MAX):
+    for number in range(BUFFERED_LINES_MAX):
         ctx.log(str(number))
     ctx.progress(1, 2)
     ctx.annotate("a", 1)
-    taken = body.runtime.take_said()
+    taken = body.runtime.take_outputs()
     ctx.log("later")
     ctx.progress(2, 2)
     ctx.annotate("b", 2)
     body.runtime.put_back(taken)
 
-    told = body.runtime.take_said()
+    told = body.runtime.take_outputs()
     messages = [parse(one.data)["message"] for one in told if one.kind == "log"]
     assert messages[0].startswith("1 lines before")
     assert [*messages[1:3], messages[-1]] == ["1", "2", "later"]
@@ -359,9 +359,9 @@ def test_an_attempt_logs_so_many_lines_and_no_more() -> None:
     kept: list[str] = []
     for number in range(LINES_MAX + 10):
         context_of(body).log(str(number))
-        if number % SAID_MAX == SAID_MAX - 1:
-            kept += [parse(one.data)["message"] for one in body.runtime.take_said()]
-    kept += [parse(one.data)["message"] for one in body.runtime.take_said()]
+        if number % BUFFERED_LINES_MAX == BUFFERED_LINES_MAX - 1:
+            kept += [parse(one.data)["message"] for one in body.runtime.take_outputs()]
+    kept += [parse(one.data)["message"] for one in body.runtime.take_outputs()]
 
     assert kept[:LINES_MAX] == [str(number) for number in range(LINES_MAX)]
     assert kept[LINES_MAX:] == [f"this attempt has logged {LINES_MAX} lines: no more are kept"]
@@ -391,7 +391,7 @@ def test_an_annotation_says_who_says_it() -> None:
     context_of(body).annotate("score", {"a": [1]}, scope="run", reason="so", key="k")
     context_of(body).annotate("by", "me", actor=Actor("model", "m", "2"))
 
-    first, second = (from_data(parse(one.data), AnnotationOutput) for one in body.runtime.take_said())
+    first, second = (from_data(parse(one.data), AnnotationOutput) for one in body.runtime.take_outputs())
     assert first == AnnotationOutput(
         name="score",
         value='{"a":[1]}',
@@ -421,7 +421,7 @@ def test_what_can_not_be_an_annotation_is_refused_at_once() -> None:
 def test_a_line_says_when_it_was_said_by_the_store_s_clock() -> None:
     bench, body = waiting()
     context_of(body).log("now")
-    (said,) = body.runtime.take_said()
+    (said,) = body.runtime.take_outputs()
 
     assert said == AttemptOutput(kind="log", at=micros(bench.clock.now()), data=said.data)
 
@@ -478,7 +478,7 @@ def test_what_was_said_last_goes_with_the_settle() -> None:
     _, body = waiting()
     context_of(body).log("the end")
 
-    (said,) = body.settle(body.stored(body.given(1))).outputs
+    (said,) = body.settle(body.stored(body.encoded_result(1))).outputs
     assert parse(said.data)["message"] == "the end"
 
 

@@ -66,7 +66,7 @@ ADDED = [row(number, call=str(number - 1)) for number in range(2, 6)]
 def test_it_knows_which_step_is_to_be_done_next() -> None:
     drive = Drive(new_machine(chain(9)), text_of)
     drive.open([CREATED, *ADDED])
-    assert [(one.asked.call, one.asked.arguments, one.number) for one in drive.tries()] == [
+    assert [(one.request.call, one.request.arguments, one.number) for one in drive.tries()] == [
         ("5", '{"number":4}', 1)
     ]
     assert (drive.seen, drive.stored) == (5, 5)
@@ -76,7 +76,7 @@ def test_it_knows_which_step_is_to_be_done_next() -> None:
 def test_a_step_that_was_tried_goes_on_with_its_next_try() -> None:
     drive = Drive(new_machine(chain(9)), text_of)
     drive.open([CREATED, ADDED[0], row(3, "step.retrying", call="2", attempt=4, retry_at=7)])
-    tries = {one.asked.call: one for one in drive.tries()}
+    tries = {one.request.call: one for one in drive.tries()}
     assert [(call, one.number, one.at) for call, one in tries.items()] == [("2", 5, 7)]
     drive.close()
 
@@ -97,7 +97,7 @@ def test_steps_of_queues_are_known_to_be_over() -> None:
     drive = Drive(new_machine(goes_far()), text_of)
     drive.open([CREATED, *rows])
     assert not drive.waits_for_others
-    assert [one.asked.call for one in drive.tries()] == ["7"]
+    assert [one.request.call for one in drive.tries()] == ["7"]
     drive.close()
 
 
@@ -105,7 +105,7 @@ def test_its_clock_shows_what_it_did_when_code_before_looked_at_it() -> None:
     read = row(3, CLOCK_READ, row=2, shown=BEGAN_AT + 3_000)
     drive = Drive(new_machine(looks_at_the_clock()), text_of)
     drive.open([CREATED, ADDED[0], read, row(4, call="2")])
-    assert [one.asked.arguments for one in drive.tries()] == ['{"number":3000}']
+    assert [one.request.arguments for one in drive.tries()] == ['{"number":3000}']
     drive.close()
 
 

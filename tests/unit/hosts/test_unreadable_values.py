@@ -57,7 +57,7 @@ def told(call: Any, *rows: HistoryRow) -> Drive:
 
 
 def asked(drive: Drive) -> list[tuple[str, str]]:
-    return [(one.asked.step, one.asked.arguments) for one in drive.tries()]
+    return [(one.request.step, one.request.arguments) for one in drive.tries()]
 
 
 def misread(drive: Drive) -> UnreadableValueError:

@@ -11,7 +11,7 @@ import pytest
 from attrs import evolve
 from typing_extensions import override
 
-from holdfast.hosts.wake_ups import AT_ONCE, KNOWN_MAX, REST, SIDE_BY_SIDE, WakeUps, wake_up_key
+from holdfast.hosts.wake_ups import AT_ONCE, KNOWN_MAX, PAUSE_SECONDS, SIDE_BY_SIDE, WakeUps, wake_up_key
 from holdfast.ports.changes import AddJob, Change, DeleteJob, DeleteJobs, UpdateJob
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import UnavailableError
@@ -165,7 +165,7 @@ def test_a_scheduler_that_fails_is_left_alone_for_a_while_and_nobody_suffers(
         for scheduler.error in (UnavailableError("it is away"), ValueError("a bug of its")):
             sleep()
             sleep()
-            now[0] += REST
+            now[0] += PAUSE_SECONDS
     assert len(scheduler.asked) == 2
     assert caplog.text.count("left to maintenance") == 2
     scheduler.error = None

@@ -313,7 +313,7 @@ def test_what_a_paused_run_has_left_is_cancelled_meanwhile() -> None:
 
     world.fail(cancels[0])
     world.release(cancels[1])
-    assert {job.state for job in world.jobs() if job.is_debt} == {JobState.QUEUED}
+    assert {job.state for job in world.jobs() if job.outlives_run} == {JobState.QUEUED}
     again = world.claim(session)
     world.do(RunResume(run_id="x"))
     assert {world.settle(one, Cancelled()).status for one in again} == {"settled"}

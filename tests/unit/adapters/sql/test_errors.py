@@ -5,7 +5,7 @@ import sqlite3
 import pytest
 
 from holdfast.adapters.sql.errors import (
-    NoRoomError,
+    DiskFullError,
     TransientError,
     from_connecting,
     from_sqlite,
@@ -35,7 +35,7 @@ from holdfast.ports.errors import (
         ("57P01", TransientError),
         ("57014", TransientError),
         ("53300", TransientError),
-        ("53100", NoRoomError),
+        ("53100", DiskFullError),
         ("25006", TransientError),
         ("23505", ConflictError),
         ("23502", RefusedError),

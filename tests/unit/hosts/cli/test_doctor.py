@@ -35,14 +35,14 @@ def test_what_is_broken_is_told_and_repaired(holdfast: CommandLine) -> None:
     _lose_jobs(holdfast, "x\u202ed")
     _lose_jobs(holdfast, "y")
     answer = holdfast("doctor", ENGINE)
-    assert answer.code == Exit.UNSOUND
+    assert answer.code == Exit.UNHEALTHY
     assert answer.out.startswith("S7 run x")
     assert "\u202e" not in answer.out
     assert answer.out.count("`holdfast doctor --repair` puts it right.") == 1
     assert answer.out.endswith("2 runs: found 2 (2 S7), repaired 0\n")
 
     told = holdfast("doctor", ENGINE, "--json", "--limit", "1")
-    assert (told.code, told.json["sound"], told.json["found"]) == (Exit.UNSOUND, False, {"S7": 2})
+    assert (told.code, told.json["sound"], told.json["found"]) == (Exit.UNHEALTHY, False, {"S7": 2})
     (finding,) = told.json["findings"]
     assert (finding["code"], finding["run_id"], finding["generation"]) == ("S7", "x\u202ed", 1)
     assert holdfast("doctor", ENGINE, "--limit", "1").err == "1 more are not listed.\n"
@@ -56,5 +56,5 @@ def test_what_is_broken_is_told_and_repaired(holdfast: CommandLine) -> None:
 def test_tables_that_are_not_there_are_found_and_not_made(holdfast: CommandLine, tmp_path: Path) -> None:
     answer = holdfast("doctor", "--url", f"sqlite:///{tmp_path}/nothing.db", "--repair", "--json")
 
-    assert (answer.code, [one["code"] for one in answer.json["findings"]]) == (Exit.UNSOUND, ["schema"])
+    assert (answer.code, [one["code"] for one in answer.json["findings"]]) == (Exit.UNHEALTHY, ["schema"])
     assert not (tmp_path / "nothing.db").exists()

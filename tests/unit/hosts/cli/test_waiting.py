@@ -69,7 +69,7 @@ def test_a_view_follows_the_run(holdfast: CommandLine) -> None:
     assert (watch.look().open, watch.look().done) == ((OpenStage("check"),), ())
     holdfast.finish("order-1")
     assert watch.look().done == ("check", "pack", "ship")
-    assert watch.look().said.startswith("25%  packing ")
+    assert watch.look().message.startswith("25%  packing ")
 
 
 def test_a_terminal_gets_bars(holdfast: CommandLine) -> None:
@@ -79,7 +79,9 @@ def test_a_terminal_gets_bars(holdfast: CommandLine) -> None:
     assert run is not None
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
     with Live(console=console) as live:
-        view = View(run=run, done=("check",), open=(OpenStage("pack", 2, 4),), stages=3, said="25%  packing")
+        view = View(
+            run=run, done=("check",), open=(OpenStage("pack", 2, 4),), stages=3, message="25%  packing"
+        )
         Bars(live).show(view, run.created_at + 192_000_000)
         with console.capture() as drawn:
             console.print(live.renderable)

@@ -27,7 +27,7 @@ Call: TypeAlias = (
     | p.Sweep
     | p.WakeDue
     | p.Admit
-    | p.TellEnds
+    | p.DeliverEnds
     | p.Look
     | p.Flush
 )
@@ -108,7 +108,7 @@ class AWorkersLife(RuleBasedStateMachine):
             case p.Admit(commands):
                 assert commands
                 self.call(action)
-            case p.OpenSession() | p.Sweep() | p.WakeDue() | p.TellEnds() | p.Look() | p.Flush():
+            case p.OpenSession() | p.Sweep() | p.WakeDue() | p.DeliverEnds() | p.Look() | p.Flush():
                 self.call(action)
 
     def call(self, action: Call) -> None:
@@ -166,11 +166,11 @@ class AWorkersLife(RuleBasedStateMachine):
             case p.Admit():
                 return p.Admitted(more)
             case p.Look():
-                return p.NewsFound(("search", "audit") if more else ())
+                return p.EventsFound(("search", "audit") if more else ())
             case p.Flush(sink):
                 return p.SinkFlushed(sink, more)
-            case p.TellEnds():
-                return p.EndsTold()
+            case p.DeliverEnds():
+                return p.EndsDelivered()
 
     def lease(self, claim: p.Claim) -> tuple[Attempt, ...]:
         leased: list[Attempt] = []

@@ -1,7 +1,7 @@
 """How much room a worker has, and what its claims ask for."""
 
 from holdfast.hosts.process.protocol import Claim
-from holdfast.hosts.process.room import Room
+from holdfast.hosts.process.room import Capacity
 from holdfast.hosts.process.settings import Settings
 from holdfast.kernel.commands import Attempt
 from holdfast.ports.persistence import Lane
@@ -10,8 +10,8 @@ from holdfast.ports.records import JobKind, PassOver
 CODE = ("w@1",)
 
 
-def room(concurrency: int = 4, *, definitions: tuple[str, ...] = CODE, **limits: int) -> Room:
-    return Room(
+def room(concurrency: int = 4, *, definitions: tuple[str, ...] = CODE, **limits: int) -> Capacity:
+    return Capacity(
         Settings(definitions=definitions, queues=("default", "gpu"), concurrency=concurrency, limits=limits)
     )
 

@@ -10,17 +10,17 @@ import attrs
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.functions.asked import (
-    Asked,
     Ended,
     Failed,
+    HistoryEvent,
+    Request,
     Returned,
     Row,
-    StepAsked,
     StepCompleted,
     StepFailed,
-    TimerAsked,
+    StepRequest,
     TimerFired,
-    Told,
+    TimerRequest,
     Turn,
 )
 from holdfast.kernel.functions.machine import FunctionMachine
@@ -36,7 +36,7 @@ class Played:
     """What came of playing: the rows, what was waited for after each, and the end."""
 
     rows: list[Row] = attrs.field(factory=list[Row])
-    waited: list[tuple[Asked, ...]] = attrs.field(factory=list[tuple[Asked, ...]])
+    waited: list[tuple[Request, ...]] = attrs.field(factory=list[tuple[Request, ...]])
     dropped: list[tuple[str, ...]] = attrs.field(factory=list[tuple[str, ...]])
     patches: list[tuple[str, ...]] = attrs.field(factory=list[tuple[str, ...]])
     ended: Ended | None = None
@@ -61,7 +61,7 @@ def new_machine(call: Any) -> FunctionMachine:
     return workflow.machine(text, began_at=BEGAN_AT, seed="run")
 
 
-def play(call: Any, *, seed: int = 0, then: Sequence[tuple[float, Told]] = ()) -> Played:
+def play(call: Any, *, seed: int = 0, then: Sequence[tuple[float, HistoryEvent]] = ()) -> Played:
     """Play a call to its end. Which of what is asked for comes next is drawn from the seed.
 
     `then` is what else happens: so many seconds after the beginning.
@@ -73,9 +73,9 @@ def play(call: Any, *, seed: int = 0, then: Sequence[tuple[float, Told]] = ()) -
     later = sorted(then, key=lambda one: one[0])
     _note(played, machine, machine.begin())
     while played.ended is None:
-        asked = machine.asked
-        steps = [one for one in asked if isinstance(one, StepAsked)]
-        timers = sorted((one for one in asked if isinstance(one, TimerAsked)), key=lambda one: one.at)
+        asked = machine.pending_requests
+        steps = [one for one in asked if isinstance(one, StepRequest)]
+        timers = sorted((one for one in asked if isinstance(one, TimerRequest)), key=lambda one: one.at)
         if steps and (not timers or random.random() < 0.8):
             at += random.randrange(1, _SECOND)
             told = done(random.choice(steps), played)
@@ -87,7 +87,7 @@ def play(call: Any, *, seed: int = 0, then: Sequence[tuple[float, Told]] = ()) -
             told = TimerFired(call=timers[0].call)
         else:
             raise AssertionError(f"it waits for nothing that could come: {asked}")
-        row = Row(number=len(played.rows) + 1, at=at, told=told)
+        row = Row(number=len(played.rows) + 1, at=at, event=told)
         played.rows.append(row)
         _note(played, machine, machine.feed(row))
     return played
@@ -105,7 +105,7 @@ def replay(
     return machine, played
 
 
-def done(asked: StepAsked, played: Played | None = None) -> Told:
+def done(asked: StepRequest, played: Played | None = None) -> HistoryEvent:
     """Call a step's body, and return what is told of that."""
     step = cast("Step[..., object]", asked.definition)
     given = step.form.decode(asked.arguments)
@@ -128,7 +128,7 @@ def _run(make: Callable[[], Any]) -> object:
 
 
 def _note(played: Played, machine: FunctionMachine, turn: Turn) -> None:
-    played.waited.append(machine.asked)
+    played.waited.append(machine.pending_requests)
     played.dropped.append(turn.dropped)
     played.patches.append(turn.patches)
     played.ended = played.ended or turn.ended

@@ -8,7 +8,14 @@ import pytest
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.channels import Channel, select
 from holdfast.kernel.authoring.functions import workflow
-from holdfast.kernel.functions.asked import ChannelClosed, CloseAsked, Returned, Row, SignalReceived, Told
+from holdfast.kernel.functions.asked import (
+    ChannelClosed,
+    CloseRequest,
+    HistoryEvent,
+    Returned,
+    Row,
+    SignalReceived,
+)
 from holdfast.kernel.functions.machine import FunctionMachine
 from holdfast.ports.errors import ChannelClosedError, UnreadMessagesError
 from tests.unit.kernel.functions.player import BEGAN_AT, new_machine
@@ -17,9 +24,9 @@ words = Channel("words", str)
 more = Channel("more", str)
 
 
-def told(call: Call[object], rows: Sequence[Told], *, inbox: int = 0) -> FunctionMachine:
+def told(call: Call[object], rows: Sequence[HistoryEvent], *, inbox: int = 0) -> FunctionMachine:
     """A machine that was told rows, of which the first `inbox` were there when it began."""
-    made = [Row(number=number, at=BEGAN_AT + number, told=one) for number, one in enumerate(rows, 2)]
+    made = [Row(number=number, at=BEGAN_AT + number, event=one) for number, one in enumerate(rows, 2)]
     machine = new_machine(call)
     machine.begin(inbox=made[:inbox])
     for row in made[inbox:]:
@@ -29,7 +36,7 @@ def told(call: Call[object], rows: Sequence[Told], *, inbox: int = 0) -> Functio
 
 def gave(machine: FunctionMachine) -> str:
     ended = machine.feed(
-        Row(number=99, at=BEGAN_AT + 99, told=SignalReceived(channel="more", text='"end"'))
+        Row(number=99, at=BEGAN_AT + 99, event=SignalReceived(channel="more", text='"end"'))
     ).ended
     assert isinstance(ended, Returned)
     return ended.output
@@ -57,9 +64,9 @@ async def closes() -> list[str]:
 
 def test_a_message_that_comes_before_the_row_is_the_answer() -> None:
     machine = told(closes(), [word("late")])
-    assert [one.call for one in machine.asked if isinstance(one, CloseAsked)] == ["2"]
+    assert [one.call for one in machine.pending_requests if isinstance(one, CloseRequest)] == ["2"]
     machine = told(closes(), [word("late"), closed("2")])
-    assert (machine.asked, machine.received) == ((), [2])
+    assert (machine.pending_requests, machine.received) == ((), [2])
     assert gave(machine) == '["late","end"]'
 
 
@@ -72,7 +79,7 @@ def test_what_is_there_already_is_the_answer_without_a_row() -> None:
 def test_a_message_for_another_channel_says_nothing() -> None:
     machine = told(closes(), [word("other", "more"), closed()])
     assert isinstance(
-        machine.feed(Row(number=9, at=BEGAN_AT + 9, told=word("x", "more"))).ended, Returned | None
+        machine.feed(Row(number=9, at=BEGAN_AT + 9, event=word("x", "more"))).ended, Returned | None
     )
     assert machine.received == [2]
 
@@ -103,7 +110,7 @@ async def waits() -> list[str]:
 
 def test_who_waits_for_a_message_is_told_that_none_comes_any_more() -> None:
     machine = told(waits(), [closed("4")])
-    assert machine.asked == ()
+    assert machine.pending_requests == ()
     assert gave(machine) == '["words","","end"]'
 
 

@@ -82,7 +82,7 @@ def _no_effects() -> None:
 def test_no_step_is_done_by_code_that_tidies_up(call: object) -> None:
     machine = new_machine(call)
     machine.begin()
-    before = machine.asked
+    before = machine.pending_requests
     machine.evict()
     del machine
     gc.collect()

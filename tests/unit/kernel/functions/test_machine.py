@@ -19,15 +19,15 @@ from holdfast.kernel.functions.asked import (
     ChildEnded,
     ChildStarted,
     Failed,
+    HistoryEvent,
     Raised,
     Returned,
     Row,
-    StepAsked,
     StepCompleted,
     StepFailed,
-    TimerAsked,
+    StepRequest,
     TimerFired,
-    Told,
+    TimerRequest,
 )
 from holdfast.kernel.functions.tasks import RunTask
 from holdfast.ports.errors import (
@@ -47,8 +47,8 @@ def give(number: int) -> int:
     return number
 
 
-def row(told: Told, number: int = 1, seconds: float = 1) -> Row:
-    return Row(number=number, at=BEGAN_AT + int(seconds * 1_000_000), told=told, site="old.py:7")
+def row(told: HistoryEvent, number: int = 1, seconds: float = 1) -> Row:
+    return Row(number=number, at=BEGAN_AT + int(seconds * 1_000_000), event=told, site="old.py:7")
 
 
 @workflow
@@ -81,8 +81,8 @@ def test_the_clock_of_a_function_never_goes_back(seconds: tuple[int, ...]) -> No
 
 def test_what_a_step_gives_comes_back_as_it_was_stored() -> None:
     machine = new_machine(sequence(1))
-    (asked,) = machine.begin().asked
-    assert isinstance(asked, StepAsked)
+    (asked,) = machine.begin().requests
+    assert isinstance(asked, StepRequest)
     assert (asked.call, asked.step, asked.arguments) == ("1", "double", '{"number":0}')
     assert asked.site.startswith("corpus.py:")
     ended = machine.feed(row(StepCompleted(call="1", step="double", output="41"))).ended
@@ -110,7 +110,7 @@ def test_a_row_about_another_step_is_refused_with_both_sides() -> None:
         (StepCompleted(call="1.1", step="double", output="1"), "has not asked for it"),
     ],
 )
-def test_a_row_about_what_was_not_asked_for_is_refused(told: Told, said: str) -> None:
+def test_a_row_about_what_was_not_asked_for_is_refused(told: HistoryEvent, said: str) -> None:
     machine = new_machine(sequence(1))
     machine.begin()
     with pytest.raises(NondeterminismError, match=said):
@@ -135,13 +135,13 @@ async def gives_up_a_step() -> str:
 
 def test_a_row_about_a_call_that_was_given_up_is_passed_over() -> None:
     machine = new_machine(gives_up_a_step())
-    step_asked, timer = sorted(machine.begin().asked, key=lambda one: isinstance(one, TimerAsked))
-    assert isinstance(timer, TimerAsked)
+    step_asked, timer = sorted(machine.begin().requests, key=lambda one: isinstance(one, TimerRequest))
+    assert isinstance(timer, TimerRequest)
     turn = machine.feed(row(TimerFired(call=timer.call), seconds=5))
     assert turn.dropped == (step_asked.call,)
-    waited = machine.asked
+    waited = machine.pending_requests
     machine.feed(row(StepCompleted(call=step_asked.call, step="give", output="1"), number=2, seconds=6))
-    assert machine.asked == waited
+    assert machine.pending_requests == waited
     with pytest.raises(NondeterminismError):
         machine.feed(row(StepCompleted(call=step_asked.call, step="other", output="1"), number=3, seconds=7))
 
@@ -241,8 +241,8 @@ def test_a_timer_that_never_ends_asks_for_nothing() -> None:
         return "never"
 
     machine = new_machine(for_ever())
-    (timer,) = machine.begin().asked
-    assert isinstance(timer, TimerAsked)
+    (timer,) = machine.begin().requests
+    assert isinstance(timer, TimerRequest)
     assert timer.at == machine.began_at + 5_000_000
 
 
@@ -306,7 +306,7 @@ def test_a_debugger_that_is_left_fails_nothing_and_takes_nothing_back(call: Any,
     machine.begin()
     with pytest.raises(DebuggerLeftError):
         machine.feed(row(StepCompleted(call=name, step="buy", output="1")))
-    assert machine.asked == ()
+    assert machine.pending_requests == ()
     machine.evict()
 
 
@@ -362,11 +362,11 @@ def test_the_end_of_a_run_that_nobody_waits_for_any_more_changes_nothing() -> No
     """It is told once more, say, because what the function gave was refused: then other rows have come behind."""
     machine = new_machine(leaves_its_child())
     machine.begin()
-    (asked,) = machine.feed(row(ChildStarted(call="1", workflow="errand", run="x/1"))).asked
-    assert isinstance(asked, StepAsked)
+    (asked,) = machine.feed(row(ChildStarted(call="1", workflow="errand", run="x/1"))).requests
+    assert isinstance(asked, StepRequest)
     given = machine.feed(row(StepCompleted(call=asked.call, step="give", output="1"), number=2))
     assert str(given.ended) == "Returned(output='1')"
-    assert machine.feed(row(ChildEnded(run="x/1", output="1"), number=3)).asked == ()
+    assert machine.feed(row(ChildEnded(run="x/1", output="1"), number=3)).requests == ()
 
 
 @workflow
@@ -399,7 +399,7 @@ def test_places_are_forgotten_before_they_are_too_many(monkeypatch: pytest.Monke
 
 def lines_of_calls() -> list[int]:
     machine = new_machine(calls_in_places())
-    asked = machine.begin().asked
+    asked = machine.begin().requests
     machine.evict()
     assert all(one.site.startswith("test_machine.py:") for one in asked)
     return [int(one.site.rpartition(":")[2]) for one in asked]

@@ -10,7 +10,7 @@ from typing_extensions import override
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.steps import step
-from holdfast.kernel.functions.asked import Returned, Row, TimerAsked, TimerFired
+from holdfast.kernel.functions.asked import Returned, Row, TimerFired, TimerRequest
 from holdfast.kernel.functions.raising import error_from, raised_from
 from holdfast.ports.errors import CompensationError, StepFailedError
 from tests.unit.kernel.functions.player import BEGAN_AT, new_machine, play
@@ -131,9 +131,9 @@ def test_generators_that_are_exhausted_are_not_kept() -> None:
     machine = new_machine(many_generators())
     machine.begin()
     for number in range(500):
-        (timer,) = machine.asked
-        assert isinstance(timer, TimerAsked)
-        machine.feed(Row(number=number + 1, at=max(BEGAN_AT, timer.at), told=TimerFired(call=timer.call)))
+        (timer,) = machine.pending_requests
+        assert isinstance(timer, TimerRequest)
+        machine.feed(Row(number=number + 1, at=max(BEGAN_AT, timer.at), event=TimerFired(call=timer.call)))
     kept = machine.kept
     machine.evict()
     assert kept < 50

@@ -10,7 +10,7 @@ from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.functions import patched, workflow
 from holdfast.kernel.authoring.publishing import publish
 from holdfast.kernel.authoring.steps import step
-from holdfast.kernel.functions.asked import Cancelling, Row, StepAsked, StepCompleted, Told, Turn
+from holdfast.kernel.functions.asked import Cancelling, HistoryEvent, Row, StepCompleted, StepRequest, Turn
 from holdfast.kernel.functions.machine import Known
 from holdfast.ports.records import STEP_COMPLETED, HistoryRow, Payload
 from tests.unit.kernel.functions.corpus import CORPUS, WHEN_CANCELLED, WHEN_SENT, greet
@@ -31,7 +31,7 @@ def test_so_does_one_that_is_cancelled(call: Call[Any]) -> None:
 
 
 @pytest.mark.parametrize(("call", "then"), WHEN_SENT)
-def test_so_does_one_that_is_sent_messages(call: Call[Any], then: list[tuple[float, Told]]) -> None:
+def test_so_does_one_that_is_sent_messages(call: Call[Any], then: list[tuple[float, HistoryEvent]]) -> None:
     for seed in SEEDS:
         is_replayed_alike(call, play(call, seed=seed, then=then))
 
@@ -73,8 +73,8 @@ async def asks_elsewhere() -> None:
     await asyncio.gather(greet("b"), done_elsewhere(), greet("c"))
 
 
-CANCELLED: list[tuple[float, Told]] = [(5, Cancelling(reason="enough"))]
-TOGETHER: list[tuple[Call[Any], list[tuple[float, Told]]]] = [
+CANCELLED: list[tuple[float, HistoryEvent]] = [(5, Cancelling(reason="enough"))]
+TOGETHER: list[tuple[Call[Any], list[tuple[float, HistoryEvent]]]] = [
     *((call, []) for call in (*CORPUS, says(), shows(), asks_elsewhere())),
     *WHEN_SENT,
     *((call, CANCELLED) for call in WHEN_CANCELLED),
@@ -116,11 +116,11 @@ def is_told_alike(call: Call[Any], played: Played, past: int) -> tuple[int, int]
             if row is not played.rows[after - 1] or turn is None:
                 assert last.ended is None
                 assert not any((last.dropped, last.patches, last.answers, last.published))
-                assert all(isinstance(asked, StepAsked) and asked.queue is None for asked in last.asked)
+                assert all(isinstance(asked, StepRequest) and asked.queue is None for asked in last.requests)
         if turn is not None:
             assert attrs.evolve(turn, ended=None) == attrs.evolve(last, ended=None)
             assert same_end(turn.ended, last.ended)
-        assert (other.asked, other.rows, other.turn) == (one.asked, one.rows, one.turn)
+        assert (other.pending_requests, other.rows, other.turn) == (one.pending_requests, one.rows, one.turn)
         assert (other.kept, other.waits_at, other.late) == (one.kept, one.waits_at, one.late)
         place = after
     one.evict()
@@ -130,7 +130,7 @@ def is_told_alike(call: Call[Any], played: Played, past: int) -> tuple[int, int]
 
 def known_row(row: Row) -> Known:
     """Return a row as stores have it, and what it tells: only of what steps gave that is all there is."""
-    told = row.told
+    told = row.event
     if not isinstance(told, StepCompleted):
         return HistoryRow(run="r", number=row.number, type="other", at=row.at), {}
     payload = Payload(inline=told.output)
@@ -147,9 +147,9 @@ def test_what_is_no_result_that_is_waited_for_is_not_told_with_others() -> None:
     for known in others:
         machine = new_machine(call)
         machine.begin(more=True)
-        before = machine.asked, machine.turn
+        before = machine.pending_requests, machine.turn
         assert machine.feed_steps([known], 0, past=1, apart=()) == (0, None)
         assert machine.feed_steps([(row, facts)], 0, past=0, apart=()) == (0, None)
         assert machine.feed_steps([(row, facts)], 0, past=1, apart={1}) == (0, None)
-        assert (machine.asked, machine.turn, machine.rows) == (*before, 0)
+        assert (machine.pending_requests, machine.turn, machine.rows) == (*before, 0)
         machine.evict()
