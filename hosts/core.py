@@ -300,7 +300,7 @@ class Core:
             wakes_at = tuple(
                 at for reply in admitted if isinstance(reply, JobsAdmitted) for at in reply.wakes_at
             )
-            if any(getattr(reply, "owes", False) for reply in replies):
+            if any(getattr(reply, "has_deliveries", False) for reply in replies):
                 self.deliver_ends()
         except HoldfastError as error:
             _log.warning("what follows from a command is left to maintenance: %s", error)

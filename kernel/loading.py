@@ -148,7 +148,9 @@ def _search(tx: Transaction, tables: Tables, reads: Reads, search: Search, now: 
             keys = tx.active_runs(after, limit)
             incomplete = tx.unsound_runs(keys) if keys else ()
             following = keys[-1] if keys and len(keys) == limit else None
-            return Found(runs=tuple(incomplete), checked=len(keys), next=following, owes=tx.has_deliveries())
+            return Found(
+                runs=tuple(incomplete), checked=len(keys), next=following, has_deliveries=tx.has_deliveries()
+            )
         case DueStreams(namespace, sink, limit):
             return _found_streams(tables, tx.due_streams(SinkName(namespace, sink), now, limit))
         case DeadLettered(namespace, sink, run_id, limit):

@@ -133,7 +133,7 @@ def read_run_remains(tx: Transaction, state: State, names: set[RunName]) -> None
             runs=tuple(of_name),
             inputs=tuple({payload.blob: None for payload in payloads if payload and payload.blob}),
             streams=tuple(stream for key in of_name for stream in streams.get(key, ())),
-            owes=any(key in with_jobs for key in of_name),
+            has_deliveries=any(key in with_jobs for key in of_name),
             unheard=frozenset(sink for key in of_name for sink in undelivered.get(key, ())),
             sinks={sink.key: sink.name for sink in sinks},
         )

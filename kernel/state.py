@@ -228,7 +228,7 @@ class Found:
     news: tuple[StreamHead, ...] = ()
     checked: int = 0
     next: str | None = None
-    owes: bool = False
+    has_deliveries: bool = False
 
 
 @frozen(kw_only=True)
@@ -242,7 +242,7 @@ class RunRemains:
     runs: tuple[str, ...]
     inputs: tuple[str, ...] = ()
     streams: tuple[Stream, ...] = ()
-    owes: bool = False
+    has_deliveries: bool = False
     unheard: frozenset[str] = frozenset()
     sinks: Mapping[str, str] = attrs.field(factory=dict[str, str])
 

@@ -34,7 +34,7 @@ def _check(run: Run, left: RunRemains, state: State) -> None:
         raise RemoveRefusedError(run.id, f"it is {run.status}; only runs that have ended can be removed")
     if run.key not in left.runs:
         raise RemoveRefusedError(run.id, "it was run again by a command of the same batch")
-    if left.owes or any(state.tables.jobs.get(key) for key in left.runs):
+    if left.has_deliveries or any(state.tables.jobs.get(key) for key in left.runs):
         raise RemoveRefusedError(run.id, _why_pending(left, state))
     late = sorted(
         {*left.unheard, *(stream.sink for stream in left.streams if stream.delivered < stream.head_row)}

@@ -75,7 +75,7 @@ def decide_repair(state: State, command: RunRepair, now: Micros, _: Ids) -> Deci
             changes.extend(made)
             hints.extend(draft.hints)
             repaired.append(run.id)
-    has_deliveries = found.owes or any(
+    has_deliveries = found.has_deliveries or any(
         isinstance(one, AddJob) and one.job.state is JobState.PENDING_DELIVERY for one in changes
     )
     reply = RunRepaired(

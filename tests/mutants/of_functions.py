@@ -269,8 +269,8 @@ OF_FUNCTIONS: Final = (
             ),
             Edit(
                 "kernel/decide/records.py",
-                "rescheduled(evolve(job, attempts=0, lost_attempts=outcome.lost_attempts), wake_at, now, run.status)",
-                "rescheduled(job, wake_at, now, run.status)",
+                "        evolve(job, attempts=0, lost_attempts=outcome.lost_attempts), wake_at, now, run.status\n",
+                "        job, wake_at, now, run.status\n",
             ),
         ),
     ),

@@ -42,7 +42,7 @@ def test_ends_that_are_never_told_are_found(monkeypatch: pytest.MonkeyPatch) -> 
     def tell(_: Endings, __: Kernel) -> int:
         return 0
 
-    monkeypatch.setattr(Endings, "tell", tell)
+    monkeypatch.setattr(Endings, "deliver_all", tell)
 
     outcome = _first_that_fails()
 
