@@ -257,7 +257,7 @@ class AttemptRuntime:
         return outputs
 
     def put_back(self, outputs: Sequence[AttemptOutput]) -> None:
-        """Keep what `take_said` gave for the next time: it could not be stored."""
+        """Keep what `take_outputs` gave for the next time: it could not be stored."""
         with self._lock:
             later = tuple(self._log)
             self._log.clear()

@@ -157,7 +157,7 @@ def recording(bench_options: dict[str, Any]) -> tuple[Bench, StageContext[Any]]:
 
 
 def said_by(ctx: StageContext[Any]) -> str:
-    return "".join(one.data for one in cast("Any", ctx)._runtime.take_said())
+    return "".join(one.data for one in cast("Any", ctx)._runtime.take_outputs())
 
 
 def test_what_is_not_to_be_stored_is_taken_out_before_anything_leaves_the_process() -> None:
