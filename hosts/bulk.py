@@ -90,7 +90,7 @@ class Action:
     Attributes:
         name: What it is called: `cancel`.
         of: The statuses of the runs to which it can be done.
-        unless_told: Those of the runs to which it is done if no status is asked for.
+        default_statuses: Those of the runs to which it is done if no status is asked for.
         at_once: To how many in one transaction.
     """
 

@@ -52,7 +52,7 @@ class DeadLetterInfo:
         number: The number of the event. It and those after it have not been taken.
         waiting: How many events of the run wait, this one among them.
         attempts: How often it was refused while the sink took others.
-        parked_at: When the sink was not asked any more. Aware, in UTC.
+        dead_lettered_at: When the sink was not asked any more. Aware, in UTC.
         error: How the sink refused it the last time.
     """
 

@@ -175,7 +175,7 @@ class SyncRunHandle(Generic[Out]):
         Args:
             said: 1 to 100 names, each of at most 200 characters, with values of at most 16,384 characters as JSON.
             options: Who says it, as `actor`, and why, as `reason`; of which `stage` and `item`, if not of the run; and
-                under which `key`, so that it is said once. See `SayOptions`.
+                under which `key`, so that it is said once. See `AnnotateOptions`.
 
         Raises:
             RunNotFoundError: There is no such run.

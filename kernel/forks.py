@@ -90,7 +90,7 @@ class Fork:
         start: The call at which it begins, as people name it; or the row. None if from the start.
         row: The number of the first row that it does not keep, which is that of its own first row.
         kept: The rows that it keeps, of which generations.
-        told_again: Rows after those that were brought from outside: they are told to the new generation as well.
+        redelivered: Rows after those that were brought from outside: they are told to the new generation as well.
         children: The ids of the runs that it keeps and that have not been heard of yet. They are its own from now on.
         keeps: The calls of which something is kept.
         runs: The calls that were recorded, and that are not kept. They are made again if the code asks for them.

@@ -233,7 +233,7 @@ class Transaction(Protocol):
         """Return, without locks, those of these runs that lack jobs.
 
         They have not ended, and the number of their jobs is not what their row says, or zero although they have begun.
-        Jobs for which `Job.is_debt` do not count.
+        Jobs for which `Job.outlives_run` do not count.
         """
         ...
 

@@ -151,7 +151,7 @@ def reply_from(row: Row) -> IdempotencyReply:
 
 
 def leader_from(row: Row) -> LeaderLease:
-    """Return the duty in a row of `DUTY`."""
+    """Return the lease in a row of `LEADER`."""
     return LeaderLease(**dict(zip(LEADER, row, strict=True)))
 
 
@@ -174,7 +174,7 @@ def stream_head_from(row: Row) -> StreamHead:
 
 
 def stream_head_values(record: StreamHead) -> Row:
-    """Return news as a row of `NEWS`: the stream as it is if there was none before."""
+    """Return a head as a row of `STREAM_HEAD`: the stream as it is if there was none before."""
     return (record.sink, record.run, record.head_row, 0, StreamState.READY.value, record.at, 0)
 
 

@@ -44,7 +44,7 @@ _ADVANCE_STREAM: Final = (
     "due_at = CASE WHEN holdfast_outbox.state = 'ready' AND holdfast_outbox.due_at IS NULL "
     "THEN excluded.due_at ELSE holdfast_outbox.due_at END"
 )
-"""What news does to a stream that is there: see `Tables.put_news`."""
+"""What news does to a stream that is there: see `Tables.advance_stream`."""
 
 
 def _listed(columns: Sequence[str], table: str) -> str:
@@ -104,8 +104,8 @@ class Reads:
 class Writes:
     """What transactions write, in the order of `NetChanges`. `closed_runs` takes the jobs of runs away.
 
-    `attributes` is what new runs are found by, `said_texts` what others are found by from now on. `removed_runs` has
-    one for each table; `runs` and `jobs` have several, the last of which writes all that may change.
+    `attributes` is what new runs are found by, `annotation_texts` what others are found by from now on. `removed_runs`
+    has one for each table; `runs` and `jobs` have several, the last of which writes all that may change.
     """
 
     removed_runs: tuple[Write, ...]

@@ -86,7 +86,7 @@ class Heartbeats:
 
 
 class StepHeartbeat:
-    """See `Pulse`. It lets a try go on for as long as that is heard from."""
+    """See `HeartbeatSink`. It lets a try go on for as long as that is heard from."""
 
     def __init__(self, heartbeats: Heartbeats, call: str, timeout: timedelta) -> None:
         self._heartbeats = heartbeats
@@ -99,7 +99,7 @@ class StepHeartbeat:
         self._time = loop_time()
 
     def beat(self, details: str, /) -> None:
-        """See `Pulse.beat`. What was left behind in its thread is not heard any more."""
+        """See `HeartbeatSink.beat`. What was left behind in its thread is not heard any more."""
         if self._is_over:
             return
         if details != "null":

@@ -225,7 +225,7 @@ class Admit:
 
 @frozen
 class Look:
-    """Look which sinks have events to get, then say NewsFound."""
+    """Look which sinks have events to get, then say EventsFound."""
 
 
 @frozen
@@ -237,7 +237,7 @@ class Flush:
 
 @frozen
 class DeliverEnds:
-    """Tell runs of the ends of others that they wait for, or are children of; then say EndsTold."""
+    """Tell runs of the ends of others that they wait for, or are children of; then say EndsDelivered."""
 
 
 @frozen

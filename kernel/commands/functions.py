@@ -173,7 +173,7 @@ class RunUpdate(Command[RunUpdated]):
 
     With a `generation`, it is refused unless that is the newest one. RunNotFoundError; UpdateRefusedError if the run
     has ended, or is none of a durable function. `given` is to `arguments` what it is to the input of a `RunCreate`, and
-    `checked` says of them what it does of a message; see `Sent`.
+    `checked` says of them what it does of a message; see `ChannelMessage`.
     """
 
     type: ClassVar[Literal["run.update"]] = "run.update"

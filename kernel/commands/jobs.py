@@ -264,7 +264,7 @@ class ChannelMessage:
 class CarriedUpdate:
     """An update that nobody has begun with: with its arguments, as row `again` of the generation before.
 
-    `key` is the idempotency key under which it was asked for, `checked` as in `Sent`.
+    `key` is the idempotency key under which it was asked for, `checked` as in `ChannelMessage`.
     """
 
     update: str

@@ -110,12 +110,12 @@ class RunAnnotate(Command[RunAnnotated]):
     item: int | None = None
 
 
-# What attempts say: the data of `Said` --------------------------------------------------------------------------
+# The data of `AttemptOutput` -------------------------------------------------------------------------------------------
 
 
 @frozen(kw_only=True)
 class AnnotationOutput:
-    """The data of what is `Said` as `annotation`."""
+    """The data of an `AttemptOutput` of the kind `annotation`."""
 
     name: str = attrs.field(validator=_text(NAME_MAX, 1))
     value: str = attrs.field(validator=_json)
@@ -127,7 +127,7 @@ class AnnotationOutput:
 
 @frozen(kw_only=True)
 class ArtifactOutput:
-    """The data of what is `Said` as `artifact`. Stored with a settle only, and not if the body failed."""
+    """The data of an `AttemptOutput` of the kind `artifact`. Stored with a settle only, and not if the body failed."""
 
     name: str = attrs.field(validator=_text(NAME_MAX, 1))
     content_type: str = attrs.field(validator=_text(NAME_MAX, 1))
@@ -138,7 +138,7 @@ class ArtifactOutput:
 
 @frozen(kw_only=True)
 class AiCallOutput:
-    """The data of what is `Said` as `ai_call`. See `AiCall`."""
+    """The data of an `AttemptOutput` of the kind `ai_call`. See `AiCall`."""
 
     id: str | None = attrs.field(default=None, validator=_text(64, 1))
     """What names it, so that it counts once, however often it is told."""

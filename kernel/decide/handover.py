@@ -11,7 +11,7 @@ from holdfast.ports.records import START_RECEIVED, HistoryRow, Run
 
 
 def count_forwarded(mailbox: Mailbox, used: int | None = None) -> int:
-    """Return how many rows `hand_on` appends."""
+    """Return how many rows `forward_unread` appends."""
     return len(mailbox.unread) + len(set(mailbox.starts.values()) - {used})
 
 

@@ -108,8 +108,8 @@ def output_changes(
 ) -> list[Change]:
     """Return what stores all that an attempt said; of artifacts nothing, unless told otherwise.
 
-    `known` are annotations that were said before (see `said_before`), by other attempts of the same command too. What
-    this one says under keys is added.
+    `known` are annotations that were said before (see `known_annotations`), by other attempts of the same command too.
+    What this one says under keys is added.
     """
     changes: list[Change] = []
     for one in outputs:

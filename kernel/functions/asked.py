@@ -36,7 +36,7 @@ class StepRequest:
 
 @frozen(kw_only=True)
 class TimerRequest:
-    """Time is to pass until `at`. `call` and `site` as in StepAsked."""
+    """Time is to pass until `at`. `call` and `site` as in StepRequest."""
 
     call: str
     at: Micros
@@ -50,7 +50,7 @@ class TimerRequest:
 
 @frozen(kw_only=True)
 class ChildRequest:
-    """A run of another workflow is to be started, and its end waited for. `call` and `site` as in StepAsked.
+    """A run of another workflow is to be started, and its end waited for. `call` and `site` as in StepRequest.
 
     `run` is its id, if it is to have one of the author's. `input` is the JSON text of what it gets, `parent_end` what
     becomes of it if this run ends first.
@@ -72,7 +72,7 @@ class ChildRequest:
 
 @frozen(kw_only=True)
 class NotifyRequest:
-    """A run that was started is to be told something. `call` and `site` as in StepAsked.
+    """A run that was started is to be told something. `call` and `site` as in StepRequest.
 
     It is sent the JSON text `text` through a channel; without a channel it is cancelled, with this text as reason.
     `checked` as in SignalReceived.
@@ -93,7 +93,7 @@ class NotifyRequest:
 
 @frozen(kw_only=True)
 class CloseRequest:
-    """A channel is to be closed, if no message has come for it that is not told. `call` and `site` as in StepAsked."""
+    """A channel is to be closed, if the function has been told all its messages. `call`, `site` as in StepRequest."""
 
     call: str
     channel: str
