@@ -110,7 +110,7 @@ class RunAnnotate(Command[RunAnnotated]):
     item: int | None = None
 
 
-# The data of `AttemptOutput` -------------------------------------------------------------------------------------------
+# The data of `AttemptOutput` ------------------------------------------------------------------------------------------
 
 
 @frozen(kw_only=True)
