@@ -19,7 +19,7 @@ from holdfast.hosts.functions.telling import FUNCTION_EVENT_TYPES, NOTES, known_
 from holdfast.hosts.run_histories import RunHistory, read_history, text_of
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.commands import JobRecorded
-from holdfast.kernel.functions.asked import Failed, HistoryEvent, Request, Row, StepCompleted, Turn
+from holdfast.kernel.functions.asked import Failed, Request, Row, StepCompleted, Turn
 from holdfast.kernel.functions.machine import FunctionMachine, Known
 from holdfast.ports.errors import RestlessError
 from holdfast.ports.json import parse
@@ -155,7 +155,7 @@ class Ledger:
             drive.open(history.rows)
         finally:
             drive.close()
-        return cast("dict[int, HistoryEvent]", getattr(machine, _TRAIL))
+        return cast("dict[int, Digest]", getattr(machine, _TRAIL))
 
     def _could_follow(self, life: Life, new_rows: Sequence[HistoryRow], trail: Mapping[int, Digest]) -> bool:
         """Whether a driver could hear of these rows only now: all were told to this code, none is a note of its own."""
