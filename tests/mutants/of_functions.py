@@ -217,7 +217,7 @@ OF_FUNCTIONS: Final = (
             Edit(
                 "hosts/functions/opening.py",
                 "began_at=run.created_at if first is None else first.at,",
-                "began_at=_now(body),",
+                "began_at=body.parts.trusted_now(),",
             ),
         ),
     ),
@@ -282,7 +282,7 @@ OF_FUNCTIONS: Final = (
             Edit(
                 "hosts/functions/drive.py",
                 "        self._feed(known, now)\n        return True\n",
-                "        self.seen += len(news)\n        return True\n",
+                "        self.seen += len(new_rows)\n        return True\n",
             ),
         ),
     ),
@@ -323,7 +323,7 @@ OF_FUNCTIONS: Final = (
             Edit(
                 "kernel/draft.py",
                 "is_held = status in HELD and not job.outlives_run\n    asleep",
-                "is_held = status in HELD and not job.outlives_run and job.kind is not JobKind.DRIVE\n"
+                "is_held = status in HELD and not job.outlives_run and job.kind is not JobKind.WORKFLOW\n"
                 "    asleep",
             ),
         ),

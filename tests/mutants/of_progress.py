@@ -93,7 +93,7 @@ OF_PROGRESS: Final = (
             Edit(
                 "kernel/decide/sessions.py",
                 "    draft.reschedule_job(lost, now)\n",
-                "    kind = JobKind.STAGE if job.kind is JobKind.CHECK else job.kind\n"
+                "    kind = JobKind.STAGE if job.kind is JobKind.POLL else job.kind\n"
                 "    draft.reschedule_job(evolve(lost, kind=kind), now)\n",
             ),
         ),

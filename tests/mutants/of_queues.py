@@ -61,7 +61,7 @@ OF_QUEUES: Final = (
             Edit(
                 "kernel/decide/signals.py",
                 "if job.kind is JobKind.STEP and job.state is JobState.PAUSED:",
-                "if job.kind is JobKind.CHECK and job.state is JobState.PAUSED:",
+                "if job.kind is JobKind.POLL and job.state is JobState.PAUSED:",
             ),
         ),
     ),

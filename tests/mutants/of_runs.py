@@ -215,7 +215,7 @@ OF_RUNS: Final = (
                 "                deliver(self._sinks[name], pending, delivery,",
                 "                early = Delivery()\n"
                 "                early.delivered += [Delivered(run=one.run, number=one.end) for one in pending]\n"
-                "                _Telling(self._core, name, leased, early).tell()\n"
+                "                _Settling(self._core, name, leased, early).settle_new()\n"
                 "                deliver(self._sinks[name], pending, delivery,",
             ),
         ),
@@ -260,7 +260,7 @@ OF_RUNS: Final = (
             Edit(
                 "kernel/decide/outbox.py",
                 "delivered, skips = stream.delivered, stream.skipped_rows",
-                "delivered, skipped_rows = max(stream.delivered, stream.refused or 0), stream.skipped_rows",
+                "delivered, skips = max(stream.delivered, stream.refused_row or 0), stream.skipped_rows",
             ),
         ),
     ),

@@ -21,20 +21,21 @@ def follow(changes: Mapping[Place, str], before: Mapping[Path, str]) -> list[str
         text = before.get(path)
         if text is None:
             return None
+        before_it = (old, new)
         if text.count(old) != 1:
             doubts.append(f"{file}: {old!r}")
             return None
         start = text.index(old)
         inside = _inside(changes, path, text, start, start + len(old))
-        if not inside:
-            return None
+        names = _names(changes, path, text)
         then = old
-        names: dict[str, str] = {}
         for at, word, becomes in sorted(inside, reverse=True):
             then = f"{then[: at - start]}{becomes}{then[at - start + len(word) :]}"
             names[word] = becomes
         for word, becomes in names.items():
             new = re.sub(rf"(?<![\w\"'])(?:(?<=\.)|(?=\w+=)|(?=\w+\()|\b){word}\b", becomes, new)
+        if (then, new) == before_it:
+            return None
         return then, new
 
     for path in sorted(FOLDER.rglob("*.py")):
@@ -56,6 +57,18 @@ def _inside(
             if start <= at < end:
                 found.append((at, text[at : at + place.end - place.start], new))
     return found
+
+
+def _names(changes: Mapping[Place, str], path: Path, text: str) -> dict[str, str]:
+    """Return what becomes of the names of a file, of those that become one thing wherever they are changed."""
+    lines = text.split("\n")
+    found: dict[str, set[str]] = {}
+    for place, new in changes.items():
+        if place.path == path:
+            found.setdefault(lines[place.line][place.start : place.end].strip("\"'"), set()).add(
+                new.strip("\"'")
+            )
+    return {word: becomes.pop() for word, becomes in found.items() if len(becomes) == 1}
 
 
 Rewritten = Callable[[str, str, str], "tuple[str, str] | None"]
