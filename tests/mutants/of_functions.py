@@ -212,7 +212,7 @@ OF_FUNCTIONS: Final = (
     Mutant(
         name="clock-of-the-driver",
         breaks="a function's clock is that of whoever drives it, not that of its rows",
-        caught_by=("D2", "S6", "S4", "T1"),
+        caught_by=("D2", "S6", "S4", "T1", "L1"),
         edits=(
             Edit(
                 "hosts/functions/opening.py",
