@@ -245,7 +245,7 @@ class Body:
         if self.work.error is not None:
             raise self.work.error
         attempt = self.attempt
-        reference = located("", reference_from(attempt.input_ref))[1]
+        reference = located("", reference_from(attempt.input))[1]
         item = "" if attempt.item is None else f", item {attempt.item}"
         row = reference if isinstance(reference, int) else None
         return decode_recorded(self.work.input, form, f"{what} {name or attempt.node!r}{item}", row)

@@ -129,4 +129,4 @@ def _closing(child: Run, parents: Mapping[str, Run]) -> RunCancel | RunTerminate
 
 
 def _parent(job: Job) -> str | None:
-    return cast("str | None", parse(job.input_ref))
+    return cast("str | None", parse(job.input))

@@ -58,7 +58,7 @@ class Inputs:
         No value is read for an attempt that takes none.
         """
         references = {
-            attempt.job: reference_from(attempt.input_ref) for attempt in attempts if takes_input(attempt)
+            attempt.job: reference_from(attempt.input) for attempt in attempts if takes_input(attempt)
         }
         wanted = dict.fromkeys(
             located(attempt.run, leaf)

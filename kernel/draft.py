@@ -219,7 +219,7 @@ class RunDraft:
             # Of a run that is older all stages come first: what has begun is finished before more is begun.
             queue_position=rank_of(run.queue_position, priority - run.priority),
             max_attempts=max_attempts,
-            input_ref=reference_text(gets),
+            input=reference_text(gets),
             timeout_total=stage.timeout_total_us if kind is JobKind.STAGE else None,
             heartbeat_timeout=stage.heartbeat_timeout_us if kind is JobKind.STAGE else None,
         )
@@ -247,7 +247,7 @@ class RunDraft:
             priority=priority,
             queue_position=rank_of(run.queue_position, priority - run.priority),
             max_attempts=queued.attempts,
-            input_ref=reference_text(row),
+            input=reference_text(row),
         )
         if queued.max_concurrency is not None or rate is not None:
             key = line_of_step(run, definition, rate)
@@ -433,7 +433,7 @@ class RunDraft:
             kind=JobKind.DELIVER,
             node="",
             state=JobState.PENDING_DELIVERY,
-            input_ref=whom,
+            input=whom,
         )
         self._changes.append(AddJob(job))
 

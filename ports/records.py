@@ -365,7 +365,7 @@ class Job:
     the same `concurrency_key` at most `concurrency_limit` are queued or leased at a time, and at most `rate_limit` are
     claimed in any span of `rate_period`, if these are not None. None of these ever changes. `queue_position` is its
     place among those that wait: the lowest is first, then the oldest run, then the lowest number (see `rank_of`). It
-    never changes, so what waits gets older than whatever comes later, of any priority. `input_ref` is a reference to
+    never changes, so what waits gets older than whatever comes later, of any priority. `input` is a reference to
     what the body gets (see `holdfast.ports.references`). `timeout_total` is how long all its attempts together may
     take. Where there is one, `first_claimed_at` is when the first of them began that was not given back.
     `heartbeat_timeout` is how long an attempt may go without a heartbeat of its body; where there is one,
@@ -391,7 +391,7 @@ class Job:
     session: str | None = None
     leased_at: Micros | None = None
     lost_attempts: int = 0
-    input_ref: str = "null"
+    input: str = "null"
     timeout_total: Micros | None = None
     first_claimed_at: Micros | None = None
     heartbeat_timeout: Micros | None = None

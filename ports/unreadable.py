@@ -144,8 +144,8 @@ def unreadable_columns(
         problem = check(columns[name])
         if problem is not None:
             yield name, problem
-    if kind is Job and (problem := _wrong_input(columns["kind"], columns["input_ref"])) is not None:
-        yield "input_ref", problem
+    if kind is Job and (problem := _wrong_input(columns["kind"], columns["input"])) is not None:
+        yield "input", problem
     if kind is HistoryRow and columns["payload"] is not None and columns["blob"] is not None:
         yield "blob", "the row has a value, too"
 

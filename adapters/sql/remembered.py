@@ -43,7 +43,7 @@ class Lease:
 
     session: Session
     session_version: str
-    input_ref: int | None
+    input: int | None
     payload: Payload | None
     read_at: float
 
@@ -114,7 +114,7 @@ class Memory:
         lease = known.lease
         if time.monotonic() > lease.read_at + LEASE_SECONDS:
             return None
-        if any(located(*place) != (key.run, lease.input_ref) for place in query.wanted):
+        if any(located(*place) != (key.run, lease.input) for place in query.wanted):
             return None
         payloads = () if lease.payload is None else (lease.payload,)
         return LoadedWork((known.run,), tuple(StoredValue(*place, payloads) for place in query.wanted))

@@ -315,7 +315,7 @@ def writes_for(dialect: Dialect) -> Writes:
         closed_runs=dialect.delete(tables.jobs, ("run",), only="kind <> 'cancel'"),
         closed_nodes=dialect.delete(tables.jobs, ("run", "node"), only="kind <> 'cancel'"),
         closed_jobs=dialect.delete(tables.jobs, _JOB_KEY),
-        new_jobs=dialect.insert(tables.jobs, rows.JOB, own=("run", "number", "item", "input_ref")),
+        new_jobs=dialect.insert(tables.jobs, rows.JOB, own=("run", "number", "item", "input")),
         jobs=tuple(dialect.update(tables.jobs, _JOB_KEY, columns) for columns in (*OF_JOBS, job_columns)),
         history=dialect.insert(tables.history, rows.HISTORY, own=("run", "number", "payload")),
         pages=dialect.insert(tables.items, rows.ITEMS),

@@ -173,7 +173,7 @@ jobs: Final = Table(
     _name("session", nullable=True),
     _number("leased_at", nullable=True),
     _number("lost_attempts"),
-    _text("input_ref"),
+    _text("input"),
     _number("timeout_total", nullable=True),
     _number("first_claimed_at", nullable=True),
     _number("heartbeat_timeout", nullable=True),

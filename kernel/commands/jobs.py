@@ -28,7 +28,7 @@ class Attempt:
     attempt: int
     max_attempts: int
     lost_attempts: int = 0
-    input_ref: str
+    input: str
     total_until: Micros | None = None
 
     @property

@@ -117,9 +117,9 @@ def decide_deliver(state: State, command: RunDeliver, now: Micros, _: Ids) -> De
         or delivery.namespace != command.namespace
     ):
         return Decision(RunDelivered(status="closed"))
-    if delivery.input_ref != canonical(command.parent):
+    if delivery.input != canonical(command.parent):
         raise InvalidCommandError(
-            f"job {command.job} is owed to {parse(delivery.input_ref)}, not to {command.parent}"
+            f"job {command.job} is owed to {parse(delivery.input)}, not to {command.parent}"
         )
     closed = DeleteJob(delivery.key)
     if command.parent is None:

@@ -55,7 +55,7 @@ def attempt_of(job: Job) -> Attempt:
         attempt=job.attempts,
         max_attempts=job.max_attempts,
         lost_attempts=job.lost_attempts,
-        input_ref=job.input_ref,
+        input=job.input,
         total_until=job.total_until,
     )
 

@@ -82,7 +82,7 @@ def _of(run: Run, job: Job, priority: int | None) -> Job:
         if priority is None
         else rank_of(run.queue_position, priority - run.priority),
         max_attempts=job.max_attempts,
-        input_ref=job.input_ref,
+        input=job.input,
         timeout_total=job.timeout_total,
         heartbeat_timeout=job.heartbeat_timeout,
     )

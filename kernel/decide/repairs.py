@@ -91,7 +91,7 @@ def _meant(command: RunRepair) -> MissingJobs:
 def _cleared(state: State, run: Run, jobs: Sequence[Job], now: Micros, *, notify: bool) -> Sequence[Change]:
     """Take away what a run still has that has ended, so that nobody works for it any more; let it pay what it owes."""
     pending_deliveries = [
-        job.input_ref
+        job.input
         for job in state.tables.jobs.get(run.key, {}).values()
         if job.state is JobState.PENDING_DELIVERY
     ]

@@ -185,7 +185,7 @@ def _children(snapshot: Snapshot) -> Iterator[Violation]:
         child = next((run for run in by_name.get(name, ()) if run.parent == job.key.text), None)
         child_jobs = snapshot.jobs.get(child.key, {}).values() if child else ()
         is_delivery_pending = any(
-            one.input_ref == canonical(job.key.text)
+            one.input == canonical(job.key.text)
             for one in child_jobs
             if one.state is JobState.PENDING_DELIVERY
         )
@@ -296,9 +296,9 @@ def _left(seen: Seen) -> Iterator[str]:
         if item in jobs or item not in place.left or item in place.paid:
             yield f"job {job.number} cancels the work of {_named(item)}, which is waited for, or cancelled already"
         jobs[item] = job
-        if item in place.left and job.input_ref != reference_text(place.left[item]):
+        if item in place.left and job.input != reference_text(place.left[item]):
             left = f"{_named(item)} was suspended in row {place.left[item]}"
-            yield f"job {job.number} cancels {job.input_ref}, and {left}"
+            yield f"job {job.number} cancels {job.input}, and {left}"
         if job.namespace != run.namespace or job.definition != place.plan.definition:
             yield f"job {job.number} asks for the code of {job.definition} in {job.namespace}"
         is_held = job.state is JobState.LEASED

@@ -36,7 +36,7 @@ def _unlike(job: Job, row: HistoryRow) -> tuple[object, ...] | None:
         *_limits(row),
     )
     rate = None if job.rate_limit is None else (job.rate_limit, job.rate_period)
-    done = (job.node, job.definition, job.queue, job.max_attempts, job.input_ref, job.concurrency_limit, rate)
+    done = (job.node, job.definition, job.queue, job.max_attempts, job.input, job.concurrency_limit, rate)
     return None if expected == done else expected
 
 

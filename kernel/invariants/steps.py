@@ -33,7 +33,7 @@ _FIXED: Final = (
     "definition",
     "queue",
     "max_attempts",
-    "input_ref",
+    "input",
     "queue_position",
     "concurrency_key",
     "concurrency_limit",

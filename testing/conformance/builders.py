@@ -96,7 +96,7 @@ class JobFields(TypedDict, total=False):
     session: str | None
     leased_at: Micros | None
     lost_attempts: int
-    input_ref: str
+    input: str
     timeout_total: Micros | None
     first_claimed_at: Micros | None
     heartbeat_timeout: Micros | None

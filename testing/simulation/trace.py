@@ -106,7 +106,7 @@ def _job(verb: str, job: Job) -> str:
     held = "" if job.session is None else f" by={job.session[-6:]}"
     return (
         f"{verb} {job.run[-6:]}.{job.number} {job.kind} {job.node}{item} {job.state} e{job.epoch}"
-        f" {job.attempts}/{job.max_attempts} lost={job.lost_attempts}{wake}{held} in={job.input_ref[:_SHORT]}"
+        f" {job.attempts}/{job.max_attempts} lost={job.lost_attempts}{wake}{held} in={job.input[:_SHORT]}"
     )
 
 

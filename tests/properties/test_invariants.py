@@ -284,7 +284,7 @@ MOVED: list[tuple[str, str, Damage]] = [
     ("S1", "an epoch rose by two", _job(NEW, epoch=2)),
     ("S1", "a lease changed hands", _job(HALF, session="other", state=JobState.LEASED)),
     ("S1", "attempts rose without a claim", _job(NEW, attempts=1)),
-    ("S1", "a job became another", _job(NEW, input_ref="2")),
+    ("S1", "a job became another", _job(NEW, input="2")),
     ("S4", "an output was replaced", _progress(HALF, lambda data: data["nodes"]["b"].update(output=2))),
     ("S4", "a map counts back", _progress(HALF, lambda data: data["nodes"]["m"]["map"].__setitem__(2, 0))),
     ("S4", "a run went back", _progress(HALF, lambda data: data.update(group=0))),

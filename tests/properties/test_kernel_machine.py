@@ -312,7 +312,7 @@ class KernelMachine(RuleBasedStateMachine):
         for run in self.model.generations():
             assert tables.runs[run.key].status is run.run_status
             all_jobs = tables.jobs.get(run.key, {}).values()
-            owed = [json.loads(job.input_ref) for job in all_jobs if job.kind is JobKind.DELIVER]
+            owed = [json.loads(job.input) for job in all_jobs if job.kind is JobKind.DELIVER]
             assert Counter(owed) == Counter(run.owed)
             assert (tables.runs[run.key].parent, tables.runs[run.key].children) == (run.parent, run.children)
             jobs = [job for job in all_jobs if job.kind is not JobKind.DELIVER]
@@ -561,7 +561,7 @@ class KernelMachine(RuleBasedStateMachine):
         job.holder = session.id
         assert (attempt.epoch, attempt.attempt) == (job.epoch, job.attempts)
         assert attempt.attempt - attempt.lost_attempts <= attempt.max_attempts == job.run.attempts_max(task)
-        assert self._value(attempt.run, attempt.input_ref) == job.run.gets(task)
+        assert self._value(attempt.run, attempt.input) == job.run.gets(task)
         self.claimed.append(attempt)
         assert attempt.pass_over is pass_over is job.pass_over
         return pass_over
@@ -631,7 +631,7 @@ class KernelMachine(RuleBasedStateMachine):
         if not owed:
             return None
         job = owed[place % len(owed)]
-        run, whom = self.model.by_key(job.run), json.loads(job.input_ref)
+        run, whom = self.model.by_key(job.run), json.loads(job.input)
         value = ["gave", self._fresh()]
         output = _payload(value) if whom is not None and run.status is Outcome.COMPLETED else None
         command = RunDeliver(job=job.key.text, parent=whom, output=output)

@@ -345,7 +345,7 @@ class Player:
         """What a host does for runs that owe others their end, or have left children behind."""
         for job in self.store.read(OwedJobs(5)):
             (run,) = self.store.read(RunsByKey((job.run,)))
-            parent: str | None = parse(job.input_ref)
+            parent: str | None = parse(job.input)
             if parent is None:
                 for child in self.store.read(ChildrenLeft((run.key,), 5)):
                     ends = RunTerminate if child.close_policy is ClosePolicy.TERMINATE else RunCancel
@@ -466,7 +466,7 @@ class Player:
         wanted: list[tuple[str, Reference]] = []
         for key, run in sorted(snapshot.runs.items()):
             jobs = snapshot.jobs.get(key, {}).values()
-            texts = [job.input_ref for job in jobs if job.kind is not JobKind.DELIVER]
+            texts = [job.input for job in jobs if job.kind is not JobKind.DELIVER]
             texts += [run.result] if run.result else []
             wanted += [(key, leaf) for text in texts for leaf in leaves(reference_from(text))]
         return list(self.store.read(LoadValues(tuple(wanted))))

@@ -30,7 +30,7 @@ def _pending_delivery(run: int, number: int = 1, *, namespace: str = NAMESPACE) 
         namespace=namespace,
         kind=JobKind.DELIVER,
         state=JobState.PENDING_DELIVERY,
-        input_ref='"parent.1"',
+        input='"parent.1"',
     )
 
 

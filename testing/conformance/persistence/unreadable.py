@@ -36,7 +36,7 @@ class UnreadableRuns(PersistenceCase):
 
     def test_each_column_that_can_not_be_read_is_found_once(self, store: Persistence) -> None:
         """With the reason; in the order of tables, runs and columns; of the runs that are asked for only."""
-        put_run(store, a_run(1, progress="["), a_job(1, 1, input_ref="{"), a_job(1, 2, input_ref='["map"]'))
+        put_run(store, a_run(1, progress="["), a_job(1, 1, input="{"), a_job(1, 2, input='["map"]'))
         put(store, AppendHistory(a_row(1, 1, data="[]", payload=Payload(blob="no key"))))
         put(store, AddMapItems(evolve(a_page(1), items="{")))
         put_run(store, a_run(2, progress="["))
@@ -46,7 +46,7 @@ class UnreadableRuns(PersistenceCase):
         assert [one[:3] for one in found] == [
             ("holdfast_history", a_key(1), "blob"),
             ("holdfast_history", a_key(1), "data"),
-            ("holdfast_jobs", a_key(1), "input_ref"),
+            ("holdfast_jobs", a_key(1), "input"),
             ("holdfast_map_items", a_key(1), "items"),
             ("holdfast_runs", a_key(1), "progress"),
         ]

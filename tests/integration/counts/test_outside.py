@@ -290,7 +290,7 @@ def test_telling_many_of_the_ends_of_their_children_costs_no_more_statements_tha
             RunDeliver(
                 namespace=worked.namespace,
                 job=job.key.text,
-                parent=cast("str", parse(job.input_ref)),
+                parent=cast("str", parse(job.input)),
                 output=payload(1),
             )
             for job in owed

@@ -26,7 +26,7 @@ Break = str | Callable[[Scene], object]
 
 _FIELDS: Final = (
     "namespace, queue, definition, kind, node, state, priority, queue_position, epoch, attempts, max_attempts, "
-    "lost_attempts, input_ref"
+    "lost_attempts, input"
 )
 
 

@@ -55,7 +55,7 @@ def test_what_would_cancel_again_is_taken_away(left: Scene) -> None:
     (row,) = left.sql("SELECT number FROM holdfast_jobs WHERE run = '{left}'")
     columns = (
         "namespace, queue, definition, kind, node, state, priority, queue_position, epoch, attempts, max_attempts, "
-        "lost_attempts, input_ref"
+        "lost_attempts, input"
     )
     left.sql(
         f"INSERT INTO holdfast_jobs (run, number, {columns}) SELECT run, 99, {columns} FROM holdfast_jobs "

@@ -30,8 +30,8 @@ KINDS: Final = {
     "progress": ("holdfast_runs", "progress", "UPDATE holdfast_runs SET progress = '[' WHERE key = {key}"),
     "reference": (
         "holdfast_jobs",
-        "input_ref",
-        "UPDATE holdfast_jobs SET input_ref = '{{}}' WHERE run = {key}",
+        "input",
+        "UPDATE holdfast_jobs SET input = '{{}}' WHERE run = {key}",
     ),
     "epoch": ("holdfast_jobs", "epoch", f"UPDATE holdfast_jobs SET epoch = {2**63 - 1} WHERE run = {{key}}"),
 }

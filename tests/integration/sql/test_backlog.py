@@ -27,7 +27,7 @@ pytestmark = pytest.mark.sized
 ASLEEP = sized(50_000, 200_000)
 COLUMNS = (
     "run, number, namespace, queue, definition, kind, node, state, priority, wake_at, "
-    "epoch, attempts, max_attempts, lost_attempts, input_ref, queue_position"
+    "epoch, attempts, max_attempts, lost_attempts, input, queue_position"
 )
 BACKLOG = f"""
     INSERT INTO holdfast_jobs ({COLUMNS})

@@ -198,7 +198,7 @@ def test_rows_are_stored_as_they_are_whether_they_are_alike_or_not(
 ) -> None:
     numbers = range(3)
     created = {number: evolve(a_run(number), priority=3) for number in numbers}
-    jobs = {number: evolve(a_job(number, item=number), input_ref=f"{number}") for number in numbers}
+    jobs = {number: evolve(a_job(number, item=number), input=f"{number}") for number in numbers}
     payload = Payload(inline='{"a":"\\u00e9\\"\\\\"}')
     rows = {number: evolve(a_row(number), payload=payload) for number in numbers}
     if differ:

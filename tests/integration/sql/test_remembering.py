@@ -443,7 +443,7 @@ PAYLOAD = Payload(inline='{"number":1}')
 def queued(store: SqlPersistence, number: int = 2, parent: str | None = None) -> JobKey:
     """Store a run of a function whose job is queued, and the session that is to have it. Return the job's key."""
     run = a_run(number, last_row=1, last_job=1, open_jobs=1, parent=parent)
-    job = a_job(number, kind=JobKind.WORKFLOW, input_ref="1")
+    job = a_job(number, kind=JobKind.WORKFLOW, input="1")
     row = a_row(number, 1, type="run.created", payload=PAYLOAD)
     store.transact(
         applied([CreateRun(run), AddJob(job), AppendHistory(row), PutSession(a_session(50))]),

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.sized
 BACKLOG = sized(20_000, 60_000)
 JOBS = f"""
     INSERT INTO holdfast_jobs (run, number, namespace, queue, definition, kind, node, state, priority, wake_at,
-        epoch, attempts, max_attempts, lost_attempts, input_ref,
+        epoch, attempts, max_attempts, lost_attempts, input,
         queue_position, waiting_for)
     SELECT CAST('run-' || n AS text), 1, '{NAMESPACE}', '{QUEUE}', '{DEFINITION}',
         CASE n % 3 WHEN 0 THEN 'poll' WHEN 1 THEN 'child' ELSE 'stage' END, 'bill',
@@ -143,7 +143,7 @@ def test_sqlite_finds_what_waits_by_its_indexes(sqlite_with_tables: str, open_st
 
 RATED = f"""
     INSERT INTO holdfast_jobs (run, number, namespace, queue, definition, kind, node, state, priority,
-        epoch, attempts, max_attempts, lost_attempts, input_ref,
+        epoch, attempts, max_attempts, lost_attempts, input,
         queue_position, concurrency_key, rate_limit, rate_period)
     SELECT CAST('run-' || n AS text), 1, '{NAMESPACE}', '{QUEUE}', '{DEFINITION}', 'stage', 'bill',
         CASE n % 2 WHEN 0 THEN 'limited' ELSE 'leased' END, 0, 0, 0, 3, 0, 'null', 0, 'w/bill', 60, 60000000

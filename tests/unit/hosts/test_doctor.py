@@ -111,7 +111,7 @@ def _busy() -> tuple[World, Callable[[], None]]:
                 outcome = Completed(output=payload(1))
             do(settling(attempt, outcome))
         for job in world.store.read(OwedJobs()):
-            parent = parse(job.input_ref)
+            parent = parse(job.input)
             do(RunDeliver(job=job.key.text, parent=parent, output=payload(1)))
         if counts["step"] % 4 == 0:
             do(RunCreate(workflow="w", id=f"r{counts['step']}", input=payload(0)))

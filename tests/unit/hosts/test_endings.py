@@ -185,7 +185,7 @@ def test_the_children_of_many_runs_are_closed_some_at_a_time(
     bench.start(SIMPLE(1))  # its plan is stored with it
     for number, width in enumerate(widths, 1):
         parent = a_run(number, status=RunStatus.COMPLETED, children=width, plan=plan)
-        owed = a_job(number, 9, kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY, input_ref="null")
+        owed = a_job(number, 9, kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY, input="null")
         children = [
             a_run(
                 100 * number + child,

@@ -306,7 +306,7 @@ def test_ends_are_told_with_their_cause() -> None:
 
 
 def test_deadlines_debts_and_missing_code_are_told_beside() -> None:
-    owed = job(kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY, node="", input_ref="null")
+    owed = job(kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY, node="", input="null")
     codes = [reason.code for reason in told(JOB, owed, run=run(deadline=NOW + SECOND), has_code=False)]
     assert codes == ["deadline", "worker", "told", "code"]
 

@@ -344,7 +344,7 @@ def test_what_a_child_gave_that_the_store_refuses_fails_the_stage_that_waits_and
     told = [
         RunDeliver(
             job=owed.key.text,
-            parent=str(parse(owed.input_ref)),
+            parent=str(parse(owed.input)),
             output=payload(POISON if owed.run == world.run("x/k").key else "fine"),
         )
         for owed in world.store.read(OwedJobs())

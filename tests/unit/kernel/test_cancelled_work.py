@@ -106,7 +106,7 @@ def test_work_is_cancelled_whatever_ends_its_run(end: Callable[[World], object])
     (attempt,) = [one for one in world.claim(session) if one.run == former]
 
     assert (attempt.kind, attempt.node, attempt.attempt, attempt.max_attempts) == (JobKind.CANCEL, "e", 1, 3)
-    assert world.value(attempt.run, attempt.input_ref) == {"id": None}
+    assert world.value(attempt.run, attempt.input) == {"id": None}
 
 
 def test_work_is_cancelled_when_the_deadline_of_its_run_has_passed() -> None:
@@ -262,7 +262,7 @@ def test_work_of_items_is_cancelled_that_a_map_is_done_without() -> None:
     attempts = world.claim(session)
     cancels = [attempt for attempt in attempts if attempt.kind is JobKind.CANCEL]
 
-    assert [(one.item, world.value(one.run, one.input_ref)) for one in cancels] == [(1, 1), (3, 3)]
+    assert [(one.item, world.value(one.run, one.input)) for one in cancels] == [(1, 1), (3, 3)]
     assert (world.run().status, world.run().open_jobs) == (RunStatus.RUNNING, 1)
     assert [one.node for one in attempts if one not in cancels] == ["z"]
 
@@ -520,7 +520,7 @@ def test_work_of_an_ended_run_whose_job_is_gone_gets_it_back() -> None:
 
     assert (job.state, job.waiting_for, job.number) == (JobState.QUEUED, "key", 3)
     attempt = world.claim_one(session)
-    assert world.value(attempt.run, attempt.input_ref) == {"id": None}
+    assert world.value(attempt.run, attempt.input) == {"id": None}
     world.settle(attempt, Cancelled())
     assert _repaired(world) == []
 

@@ -88,7 +88,7 @@ def test_a_child_is_created_with_the_settle_that_starts_it() -> None:
     job = _waiting(world)
     assert (job.state, job.waiting_for, job.wake_at, job.epoch) == (JobState.SLEEPING, "x/k", None, 1)
     body = world.claim_one(session)
-    assert (body.run, world.value(body.run, body.input_ref)) == (run.key, "given")
+    assert (body.run, world.value(body.run, body.input)) == (run.key, "given")
 
 
 def test_a_child_has_the_queue_and_priority_of_its_parent() -> None:
@@ -217,7 +217,7 @@ def test_what_a_child_gave_is_what_its_stage_gives() -> None:
     assert world.deliver() == [RunDelivered(status="delivered")]
 
     after = world.claim_one(session)
-    assert (after.node, world.value(after.run, after.input_ref)) == ("z", {"gave": 1})
+    assert (after.node, world.value(after.run, after.input)) == ("z", {"gave": 1})
     world.complete(after, "end")
     assert world.result() == "end"
     assert [one.status for one in world.deliver()] == ["closed"]  # its children were told that it is over
@@ -265,7 +265,7 @@ def test_a_stage_fails_whose_child_has_lost_what_it_gave() -> None:
     world.complete(world.claim_one(session), 1)
     (owed,) = world.store.read(OwedJobs())
     failure = Failure(code="blob_missing", message="it is gone", retryable=False)
-    told = world.do(RunDeliver(job=owed.key.text, parent=parse(owed.input_ref), failure=failure))
+    told = world.do(RunDeliver(job=owed.key.text, parent=parse(owed.input), failure=failure))
 
     assert (told.status, told.has_deliveries) == ("delivered", True)
     error = parse(world.run().error or "")
@@ -277,7 +277,7 @@ def test_being_told_twice_is_being_told_once() -> None:
     session = _started(world)
     world.complete(world.claim_one(session), 1)
     (owed,) = world.store.read(OwedJobs())
-    told = RunDeliver(job=owed.key.text, parent=parse(owed.input_ref), output=payload(1))
+    told = RunDeliver(job=owed.key.text, parent=parse(owed.input), output=payload(1))
 
     answers = world.send(told, told)
     assert answers == [RunDelivered(status="delivered"), RunDelivered(status="closed")]
@@ -299,7 +299,7 @@ def test_nothing_is_told_to_others_than_those_who_wait() -> None:
     with world.unchanged(), pytest.raises(InvalidCommandError, match="is owed to"):
         world.do(RunDeliver(job=owed.key.text))
     with world.unchanged(), pytest.raises(InvalidCommandError, match="output is missing"):
-        world.do(RunDeliver(job=owed.key.text, parent=parse(owed.input_ref)))
+        world.do(RunDeliver(job=owed.key.text, parent=parse(owed.input)))
 
 
 def test_a_job_that_owes_nothing_tells_nothing() -> None:
@@ -348,7 +348,7 @@ def test_children_are_left_to_be_closed_when_their_parent_is_ended(end: Command[
     assert world.do(end).has_deliveries
 
     (owed,) = world.store.read(OwedJobs())
-    assert (owed.run, owed.input_ref, owed.kind) == (world.run().key, "null", JobKind.DELIVER)
+    assert (owed.run, owed.input, owed.kind) == (world.run().key, "null", JobKind.DELIVER)
     assert _left(world) == ["x/k"]
     world.do(RunCancel(run_id="x/k", generation=1))
     assert _left(world) == []
@@ -428,11 +428,11 @@ def test_a_map_of_children_gives_what_they_gave_in_the_order_of_items() -> None:
     world = _world(pipeline(each_of(child("k")), stage("z")))
     session = _children(world, 3)
     for attempt in reversed(world.claim(session)):
-        world.complete(attempt, [world.value(attempt.run, attempt.input_ref)])
+        world.complete(attempt, [world.value(attempt.run, attempt.input)])
     world.deliver()
 
     last = world.claim_one(session)
-    assert (last.node, world.value(last.run, last.input_ref)) == ("z", [[0], [1], [2]])
+    assert (last.node, world.value(last.run, last.input)) == ("z", [[0], [1], [2]])
 
 
 def test_children_of_a_map_that_has_enough_are_left_to_be_closed() -> None:
@@ -444,7 +444,7 @@ def test_children_of_a_map_that_has_enough_are_left_to_be_closed() -> None:
     assert told.has_deliveries
     assert _left(world) == ["x/0", "x/2"]
     last = world.claim_one(session)
-    assert world.value(last.run, last.input_ref) == {"results": ["first"], "failures": []}
+    assert world.value(last.run, last.input) == {"results": ["first"], "failures": []}
     world.do(RunCancel(run_id="x/0"))
     world.do(RunTerminate(run_id="x/2"))
     assert {one.status for one in world.deliver()} <= {"closed"}
@@ -460,7 +460,7 @@ def test_a_child_that_fails_may_be_an_item_that_is_tolerated() -> None:
     world.deliver()
 
     last = world.claim_one(session)
-    gave = world.value(last.run, last.input_ref)
+    gave = world.value(last.run, last.input)
     assert gave == {
         "results": ["done"],
         "failures": [{"index": 0, "error": "run 'x/0' failed: it broke"}],
@@ -483,7 +483,7 @@ def test_a_parent_waits_for_the_next_generation_of_a_child_that_is_run_again() -
     world.complete(world.claim_one(session), "second")
     assert [one.status for one in world.deliver()] == ["delivered"]
     after = world.claim_one(session)
-    assert world.value(after.run, after.input_ref) == "second"
+    assert world.value(after.run, after.input) == "second"
 
 
 def test_what_a_parent_was_told_stays_when_the_child_is_run_again_later() -> None:
@@ -509,7 +509,7 @@ def test_an_end_that_is_not_told_yet_is_told_though_the_child_is_run_again() -> 
 
     assert [one.status for one in world.deliver()] == ["delivered"]
     after = _of(world.claim(session), world, "x")
-    assert world.value(after.run, after.input_ref) == "first"
+    assert world.value(after.run, after.input) == "first"
 
 
 def test_a_parent_that_is_run_again_leaves_the_child_of_the_generation_before() -> None:
@@ -538,7 +538,7 @@ def test_a_rerun_keeps_what_a_child_gave() -> None:
     assert world.rerun("z").keeps == ("k",)
 
     last = world.claim_one(session)
-    assert (last.node, world.value(last.run, last.input_ref)) == ("z", "gave")
+    assert (last.node, world.value(last.run, last.input)) == ("z", "gave")
 
 
 def test_a_paused_parent_waits_on_when_it_is_resumed() -> None:
@@ -600,7 +600,7 @@ def test_a_child_that_has_ended_stays_as_it_is_when_it_is_taken_over() -> None:
     assert taken == attrs.evolve(ended, parent=_waiting(world).key.text, last_job=ended.last_job + 1)
     assert [one.status for one in world.deliver()].count("delivered") == 1
     after = world.claim_one(session)
-    assert world.value(after.run, after.input_ref) == "gave"
+    assert world.value(after.run, after.input) == "gave"
 
 
 def test_a_lost_job_takes_its_child_over() -> None:
@@ -615,4 +615,4 @@ def test_a_lost_job_takes_its_child_over() -> None:
     world.complete(body, "gave")
     assert [one.status for one in world.deliver()] == ["delivered"]
     after = world.claim_one(session)
-    assert world.value(after.run, after.input_ref) == "gave"
+    assert world.value(after.run, after.input) == "gave"

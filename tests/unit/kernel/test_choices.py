@@ -55,7 +55,7 @@ def _finish(world: World, *, passed: bool = True, items: int = 3) -> list[str]:
         if attempt.kind is JobKind.EXPAND_MAP:
             return MapExpanded(items=tuple(map(payload, range(items))))
         bodies.append(attempt.node)
-        return Completed(output=payload([attempt.node, world.value(attempt.run, attempt.input_ref)]))
+        return Completed(output=payload([attempt.node, world.value(attempt.run, attempt.input)]))
 
     world.drain(give)
     return bodies
@@ -108,13 +108,13 @@ def test_a_test_gets_what_came_in_and_says_what_it_found() -> None:
     test = world.claim_one(session)
 
     assert (test.kind, test.node, test.item) == (JobKind.CONDITION, "a", None)
-    assert world.value(test.run, test.input_ref) == "came in"
+    assert world.value(test.run, test.input) == "came in"
     world.settle(test, Answer(passed=True))
     (row,) = [row for row in world.history() if row.type == "stage.tested"]
     assert parse(row.data or "") == {"test": "test", "passed": True, "attempt": 1, "job": _number(test)}
     body = world.claim_one(session)
     assert (body.kind, body.attempt, body.max_attempts) == (JobKind.STAGE, 1, 3)
-    assert world.value(body.run, body.input_ref) == "came in"
+    assert world.value(body.run, body.input) == "came in"
 
 
 @pytest.mark.parametrize("passed", [True, False])
@@ -134,7 +134,7 @@ def test_a_later_map_goes_over_what_came_before_the_choice(passed: bool) -> None
     world.complete(world.claim_one(session))
     expand = world.claim_one(session)
 
-    assert (expand.kind, world.value(expand.run, expand.input_ref)) == (JobKind.EXPAND_MAP, "in")
+    assert (expand.kind, world.value(expand.run, expand.input)) == (JobKind.EXPAND_MAP, "in")
 
 
 # Failures --------------------------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ def test_a_claim_is_a_lease_with_a_new_epoch(world: World) -> None:
     assert (job.epoch, job.attempts) == (1, 1)
     assert (attempt.epoch, attempt.attempt, attempt.max_attempts) == (1, 1, 3)
     assert (attempt.run, attempt.definition, attempt.queue, attempt.node) == (run.run, "w@1", "default", "a")
-    assert world.value(run.run, attempt.input_ref) == "in"
+    assert world.value(run.run, attempt.input) == "in"
 
 
 def test_a_claim_writes_neither_the_run_nor_its_history(world: World) -> None:

@@ -22,7 +22,7 @@ def test_stages_side_by_side_all_get_what_came_in() -> None:
     attempts = _fanned(world, world.open())
 
     assert attempts.keys() == {"z", "a", "m"}
-    assert {world.value(one.run, one.input_ref) for one in attempts.values()} == {"came in"}
+    assert {world.value(one.run, one.input) for one in attempts.values()} == {"came in"}
 
 
 @pytest.mark.parametrize("order", list(permutations("zam")), ids="".join)
@@ -36,7 +36,7 @@ def test_their_outputs_go_on_in_the_order_of_the_plan(order: tuple[str, ...], *,
 
     assert [field(answer, "status") for answer in answers] == ["settled"] * 3
     last = world.claim_one(session)
-    assert (last.node, world.value(last.run, last.input_ref)) == ("out", ["z", "a", "m"])
+    assert (last.node, world.value(last.run, last.input)) == ("out", ["z", "a", "m"])
 
 
 def test_what_comes_after_waits_for_all_of_them() -> None:
@@ -63,7 +63,7 @@ def test_one_that_is_tried_again_keeps_the_others_outputs() -> None:
     assert (again.node, again.attempt) == ("a", 2)
     world.complete(again, "second try")
     last = world.claim_one(session)
-    assert world.value(last.run, last.input_ref) == ["z", "second try", "m"]
+    assert world.value(last.run, last.input) == ["z", "second try", "m"]
 
 
 def test_one_that_fails_for_good_takes_the_others_with_it() -> None:
@@ -109,7 +109,7 @@ def test_groups_of_groups_nest_their_lists() -> None:
     session = world.open()
     world.send(*map(completing, world.claim(session)))
     for attempt in world.claim(session):
-        assert world.value(attempt.run, attempt.input_ref) == ["a", "b"]
+        assert world.value(attempt.run, attempt.input) == ["a", "b"]
         world.complete(attempt)
 
     assert world.result() == ["c", "d"]
@@ -130,4 +130,4 @@ def test_a_map_over_one_of_several_takes_that_output_only() -> None:
     world.send(*map(completing, world.claim(session)))
     expand = world.claim_one(session)
 
-    assert world.value(expand.run, expand.input_ref) == "b"
+    assert world.value(expand.run, expand.input) == "b"

@@ -167,7 +167,7 @@ def _every_command(world: World) -> Iterator[Command[object]]:
     world.start_child(world.claim_one(session), "e/c", workflow="w")
     yield RunCancel(run_id="e/c")
     (owed,) = world.store.read(OwedJobs())
-    yield RunDeliver(job=owed.key.text, parent=str(parse(owed.input_ref)))
+    yield RunDeliver(job=owed.key.text, parent=str(parse(owed.input)))
     yield RunRemove(run_id="e/c")
     world.create("f", workflow="f")
     driven = world.claim_one(session)

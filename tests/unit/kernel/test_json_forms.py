@@ -27,7 +27,7 @@ ATTEMPT = c.Attempt(
     item=None,
     attempt=1,
     max_attempts=3,
-    input_ref="1",
+    input="1",
 )
 
 COMMANDS: list[tuple[c.Command[Any], str]] = [
@@ -452,7 +452,7 @@ REPLIES: list[tuple[object, str]] = [
     (
         c.JobsClaimed(attempts=(ATTEMPT,)),
         (
-            '{"admits_jobs":[],"attempts":[{"attempt":1,"definition":"w@1","epoch":2,"input_ref":"1","item":null,"job":"r.1",'
+            '{"admits_jobs":[],"attempts":[{"attempt":1,"definition":"w@1","epoch":2,"input":"1","item":null,"job":"r.1",'
             '"kind":"expand_map","lost_attempts":0,"max_attempts":3,"node":"n","queue":"q","run":"r","total_until":null}]}'
         ),
     ),

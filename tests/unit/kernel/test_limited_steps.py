@@ -236,7 +236,7 @@ def test_repair_gives_it_a_job_with_the_same_limits() -> None:
     world.put(DeleteJob(before.key))
     world.do(RunRepair(run=world.run().key))
     (after,) = steps(world)
-    assert attrs.evolve(after, number=before.number, input_ref=before.input_ref) == before
+    assert attrs.evolve(after, number=before.number, input=before.input) == before
     facts = parse(world.history()[1].data or "")
     assert (facts["priority"], facts["max_concurrency"]) == (2, 1)
     assert facts["rate"] == {"limit": 5, "per_us": MINUTE}

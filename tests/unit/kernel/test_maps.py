@@ -20,7 +20,7 @@ def _doing(world: World, items: int) -> None:
     def give(attempt: Attempt) -> Outcome:
         if attempt.kind is JobKind.EXPAND_MAP:
             return _over(items)
-        return Completed(output=payload([world.value(attempt.run, attempt.input_ref)]))
+        return Completed(output=payload([world.value(attempt.run, attempt.input)]))
 
     world.drain(give)
 
@@ -45,7 +45,7 @@ def test_a_map_begins_with_a_job_that_reads_what_it_goes_over() -> None:
     expand = world.claim_one(session)
 
     assert (expand.kind, expand.node, expand.item) == (JobKind.EXPAND_MAP, "m", None)
-    assert world.value(expand.run, expand.input_ref) == [1, 2]
+    assert world.value(expand.run, expand.input) == [1, 2]
     world.expand(expand, [1, 2])
     assert [(one.kind, one.node, one.item) for one in world.claim(session)] == [
         (JobKind.STAGE, "m", 0),
@@ -62,7 +62,7 @@ def test_outputs_come_in_the_order_of_the_items_whoever_is_first() -> None:
         world.complete(attempt)
 
     last = world.claim_one(session)
-    assert world.value(last.run, last.input_ref) == [["m", 0], ["m", 1], ["m", 2], ["m", 3]]
+    assert world.value(last.run, last.input) == [["m", 0], ["m", 1], ["m", 2], ["m", 3]]
 
 
 def test_a_map_over_nothing_gives_nothing_and_the_run_goes_on() -> None:
@@ -73,7 +73,7 @@ def test_a_map_over_nothing_gives_nothing_and_the_run_goes_on() -> None:
 
     assert settled.run_status == RunStatus.RUNNING
     last = world.claim_one(session)
-    assert (last.node, world.value(last.run, last.input_ref)) == ("z", [])
+    assert (last.node, world.value(last.run, last.input)) == ("z", [])
     assert world.tables().pages == {}
 
 
@@ -143,7 +143,7 @@ def test_a_map_goes_over_what_an_earlier_stage_gave() -> None:
         world.complete(world.claim_one(session))
 
     expand = world.claim_one(session)
-    assert world.value(expand.run, expand.input_ref) == "a"
+    assert world.value(expand.run, expand.input) == "a"
 
 
 def test_a_map_goes_over_what_an_earlier_map_gave() -> None:
@@ -155,7 +155,7 @@ def test_a_map_goes_over_what_an_earlier_map_gave() -> None:
         world.complete(attempt[0])
 
     assert attempt[0].node == "n"
-    assert world.value(attempt[0].run, attempt[0].input_ref) == [["m", 0], ["m", 1], ["m", 2]]
+    assert world.value(attempt[0].run, attempt[0].input) == [["m", 0], ["m", 1], ["m", 2]]
 
 
 def test_a_map_goes_over_an_earlier_map_over_nothing() -> None:
@@ -166,7 +166,7 @@ def test_a_map_goes_over_an_earlier_map_over_nothing() -> None:
     world.complete(world.claim_one(session))
 
     expand = world.claim_one(session)
-    assert (expand.node, world.value(expand.run, expand.input_ref)) == ("n", [])
+    assert (expand.node, world.value(expand.run, expand.input)) == ("n", [])
 
 
 def test_a_reader_that_fails_is_tried_again() -> None:
@@ -205,7 +205,7 @@ def test_a_run_stays_as_small_as_it_was_however_wide_its_map_is(limit: int) -> N
         for attempt in world.claim(session, limit=10):
             world.complete(attempt)
             widest = max(widest, len(world.run().progress))
-        return widest, max(len(job.input_ref) for job in world.jobs())
+        return widest, max(len(job.input) for job in world.jobs())
 
     narrow, wide = sizes(20), sizes(1_000)
 
@@ -236,7 +236,7 @@ def test_items_are_stored_in_pages_and_each_job_refers_to_its_own() -> None:
         ("m", 2),
     ]
     items = world.claim(session)
-    assert [world.value(item.run, item.input_ref) for item in items] == list(range(250))
+    assert [world.value(item.run, item.input) for item in items] == list(range(250))
 
 
 @pytest.mark.parametrize("length", [1, 500, 5_000, 100_000])
@@ -249,9 +249,7 @@ def test_a_page_is_never_much_larger_than_32_kib(length: int) -> None:
     pages = world.tables().pages.values()
     assert all(len(page.items) < 40_000 or len(parse(page.items)) == 1 for page in pages)
     items = world.claim(session)
-    assert [world.value(item.run, item.input_ref) for item in items] == [
-        f"{'x' * length}{n}" for n in range(60)
-    ]
+    assert [world.value(item.run, item.input) for item in items] == [f"{'x' * length}{n}" for n in range(60)]
 
 
 def test_an_item_may_be_in_a_blob() -> None:

@@ -46,7 +46,7 @@ def _gave(world: World, session: str) -> object:
     """What the stage after the map gets."""
     attempt = world.claim_one(session)
     assert attempt.node == "z"
-    return world.value(attempt.run, attempt.input_ref)
+    return world.value(attempt.run, attempt.input)
 
 
 def _drain(world: World, fails: set[int], *, items: int = 3) -> list[str]:
@@ -60,7 +60,7 @@ def _drain(world: World, fails: set[int], *, items: int = 3) -> list[str]:
         if attempt.item in fails:
             return FATAL
         if attempt.item is None:
-            return Completed(output=payload(world.value(attempt.run, attempt.input_ref)))
+            return Completed(output=payload(world.value(attempt.run, attempt.input)))
         return completing(attempt).outcome
 
     world.drain(give)
@@ -454,7 +454,7 @@ def test_any_map_in_any_order(
         return
     (last,) = world.jobs()
     assert last.node == "z"
-    assert world.value(last.run, last.input_ref) == {
+    assert world.value(last.run, last.input) == {
         "results": [["m", item] for item in sorted(done)],
         "failures": [_failure(item) for item in sorted(lost)],
     }

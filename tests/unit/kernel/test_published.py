@@ -43,7 +43,7 @@ def test_those_of_a_map_say_which_item_they_are_of_and_its_outputs_are_not_confu
 
     rows = [row for row in world.history() if row.type == "user.order.paid"]
     assert [row.item for row in rows] == [0, 1]
-    assert world.value(world.run().key, last.input_ref) == [[0], [1]]
+    assert world.value(world.run().key, last.input) == [[0], [1]]
 
 
 def test_those_that_come_too_late_change_nothing() -> None:

@@ -79,8 +79,8 @@ def test_a_step_that_is_recorded_as_queued_has_a_job_of_its_own() -> None:
     reply = record(world, attempt, queue("1"), queue("2"))
     assert [row.type for row in reply.rows] == ["step.queued", "step.queued"]
     first, second = steps(world)
-    assert (first.queue, first.definition, first.node, first.input_ref) == ("gpu", "step:embed", "1", "2")
-    assert (second.node, second.input_ref, second.max_attempts, second.state) == (
+    assert (first.queue, first.definition, first.node, first.input) == ("gpu", "step:embed", "1", "2")
+    assert (second.node, second.input, second.max_attempts, second.state) == (
         "2",
         "3",
         3,
@@ -317,7 +317,7 @@ def test_repair_gives_a_step_its_job_back_and_takes_away_what_nobody_needs() -> 
     assert [(job.node, job.definition) for job in steps(world)] == [("2", "step:embed"), ("1", "step:embed")]
     again = steps(world)[1]
     assert parse(world.history()[-2].data or "")["job"] == again.number
-    assert world.value(world.run().key, again.input_ref) == {"text": "1"}
+    assert world.value(world.run().key, again.input) == {"text": "1"}
     with world.unchanged():
         assert world.do(RunRepair()).repaired == ()
     stray = attrs.evolve(other, number=again.number + 1, node="9")
@@ -357,7 +357,7 @@ def _twice(tables: Tables, job: Job) -> None:
         ("S7", _with(definition="step:other")),
         ("S7", _with(queue="other")),
         ("S7", _with(max_attempts=9)),
-        ("S7", _with(input_ref="1")),
+        ("S7", _with(input="1")),
         ("S7", _with(state=JobState.SLEEPING, wake_at=None)),
         ("S7", _with(state=JobState.PAUSED)),
         ("S8", _with(attempts=2)),

@@ -91,7 +91,7 @@ def test_a_stage_whose_job_is_gone_gets_another(state: str) -> None:
 
     (job,) = world.jobs()
     assert (job.number, job.node, job.state, job.epoch) == (2, "a", JobState.QUEUED, 0)
-    assert world.value(job.run, job.input_ref) == "in"
+    assert world.value(job.run, job.input) == "in"
     assert (world.events()[-1], parse(world.history()[-1].data or "")["jobs"]) == ("run.repaired", 1)
     _finish(world)
     assert world.run().status == "completed"
@@ -143,7 +143,7 @@ def test_items_whose_jobs_are_gone_get_others(lost: list[int]) -> None:
 
     assert sorted(job.item or 0 for job in world.jobs()) == [1, 2, 3]
     for job in world.jobs():
-        assert world.value(job.run, job.input_ref) == f"item {job.item}"
+        assert world.value(job.run, job.input) == f"item {job.item}"
     _finish(world)
     assert world.result() == [["m", index] for index in range(6)]
 
@@ -406,7 +406,7 @@ def test_a_group_that_the_history_says_is_done_goes_on() -> None:
     _row(world, progress=progress, open_jobs=0)
     _mend(world)
 
-    assert [(job.node, world.value(job.run, job.input_ref)) for job in world.jobs()] == [("z", "once")]
+    assert [(job.node, world.value(job.run, job.input)) for job in world.jobs()] == [("z", "once")]
 
 
 def test_a_run_that_has_done_everything_completes() -> None:

@@ -73,7 +73,7 @@ def test_a_failed_run_goes_on_where_it_failed() -> None:
     answer = world.rerun(reason="the bug is fixed")
     session = world.open()
     attempt = world.claim_one(session)
-    assert (attempt.node, world.value(attempt.run, attempt.input_ref)) == ("c", "b")
+    assert (attempt.node, world.value(attempt.run, attempt.input)) == ("c", "b")
     world.release(attempt)
     world.drain(giving(bodies))
 
@@ -164,7 +164,7 @@ def test_the_first_stage_gets_what_the_run_was_given() -> None:
     world.rerun()
     attempt = world.claim_one(world.open())
 
-    assert (attempt.node, world.value(attempt.run, attempt.input_ref)) == ("a", {"n": [1]})
+    assert (attempt.node, world.value(attempt.run, attempt.input)) == ("a", {"n": [1]})
 
 
 def test_a_cancelled_run_goes_on_where_it_stopped() -> None:
@@ -236,7 +236,7 @@ def test_a_run_that_waits_for_its_time_is_run_again_at_once() -> None:
 
     assert (answer.stage, answer.runs, answer.terminated) == (None, ("a", "b", "c"), True)
     attempt = world.claim_one(world.open())
-    assert (attempt.node, world.value(attempt.run, attempt.input_ref)) == ("a", "given")
+    assert (attempt.node, world.value(attempt.run, attempt.input)) == ("a", "given")
     assert world.run(generation=1).status is RunStatus.CANCELLED
 
 
@@ -266,7 +266,7 @@ def test_a_generation_that_waits_for_a_slot_keeps_what_it_is_to_keep() -> None:
     world.do(admit)
     attempt = world.claim_one(session)
     assert (attempt.run, attempt.node) == (world.run().key, "b")
-    assert world.value(attempt.run, attempt.input_ref) == "a"
+    assert world.value(attempt.run, attempt.input) == "a"
     assert references_from(world.run().inherited) == {"a": ("of", world.run(generation=1).key, 3)}
 
 
@@ -295,10 +295,10 @@ def test_of_stages_side_by_side_only_the_one_that_is_named_runs_again() -> None:
     answer = world.rerun("a")
     session = world.open()
     attempt = world.claim_one(session)
-    assert (attempt.node, world.value(attempt.run, attempt.input_ref)) == ("a", "in")
+    assert (attempt.node, world.value(attempt.run, attempt.input)) == ("a", "in")
     world.complete(attempt, "other")
     last = world.claim_one(session)
-    assert (last.node, world.value(last.run, last.input_ref)) == ("out", ["z", "other", "m"])
+    assert (last.node, world.value(last.run, last.input)) == ("out", ["z", "other", "m"])
     world.release(last)
     world.drain(giving(bodies))
 
@@ -333,7 +333,7 @@ def test_a_map_that_is_kept_is_kept_by_reference(items: int) -> None:
 
     world.rerun("end")
     attempt = world.claim_one(world.open())
-    assert world.value(attempt.run, attempt.input_ref) == [["n", item] for item in range(items)]
+    assert world.value(attempt.run, attempt.input) == [["n", item] for item in range(items)]
     world.release(attempt)
     world.drain(giving(bodies))
 
@@ -350,7 +350,7 @@ def test_what_a_map_goes_over_is_kept_for_it() -> None:
     attempt = world.claim_one(world.open())
 
     assert (attempt.node, attempt.kind) == ("n", JobKind.EXPAND_MAP)
-    assert world.value(attempt.run, attempt.input_ref) == "a"
+    assert world.value(attempt.run, attempt.input) == "a"
 
 
 def test_a_map_runs_whole_again() -> None:
@@ -384,7 +384,7 @@ def test_a_rerun_of_a_rerun_refers_to_where_the_value_really_is() -> None:
     attempt = world.claim_one(world.open())
 
     first, second = world.run(generation=1).key, world.run(generation=2).key
-    assert world.value(attempt.run, attempt.input_ref) == ["z1", "a2", "m1"]
+    assert world.value(attempt.run, attempt.input) == ["z1", "a2", "m1"]
     assert references_from(world.run().inherited) == {
         "in": ("of", first, 2),
         "z": ("of", first, 3),
@@ -403,7 +403,7 @@ def test_generations_that_are_stopped_early_pass_on_what_they_kept() -> None:
 
     assert (answer.generation, answer.stage, answer.keeps, answer.terminated) == (3, "c", ("a", "b"), True)
     attempt = world.claim_one(world.open())
-    assert world.value(attempt.run, attempt.input_ref) == "b"
+    assert world.value(attempt.run, attempt.input) == "b"
 
 
 def test_one_batch_may_run_a_run_again_twice() -> None:
@@ -423,8 +423,8 @@ def test_one_batch_may_run_a_run_again_twice() -> None:
     assert [field(one, "stage") for one in (answers[1], answers[2], answers[4])] == ["b", "b", "a"]
     assert [field(one, "generation") for one in (answers[1], answers[2], answers[4])] == [2, 3, 2]
     attempts = {one.node: one for one in world.claim(session)}
-    assert world.value(attempts["b"].run, attempts["b"].input_ref) == "one"
-    assert world.value(attempts["a"].run, attempts["a"].input_ref) == 1
+    assert world.value(attempts["b"].run, attempts["b"].input) == "one"
+    assert world.value(attempts["a"].run, attempts["a"].input) == 1
 
 
 def test_a_rerun_of_a_generation_that_is_the_newest_no_more_does_nothing() -> None:
@@ -473,7 +473,7 @@ def test_the_plan_that_is_known_here_is_followed() -> None:
 
     assert (answer.keeps, answer.runs) == (("b", "a"), ("c", "d"))
     attempt = world.claim_one(world.open())
-    assert (attempt.max_attempts, world.value(attempt.run, attempt.input_ref)) == (7, "a")
+    assert (attempt.max_attempts, world.value(attempt.run, attempt.input)) == (7, "a")
     assert world.run().plan == changed.fingerprint in world.tables().plans
 
 

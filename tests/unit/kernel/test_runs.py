@@ -51,7 +51,7 @@ def test_a_run_is_stored_with_its_first_jobs(world: World) -> None:
     (job,) = world.jobs()
     assert (job.kind, job.node, job.item, job.state) == (JobKind.STAGE, "a", None, JobState.QUEUED)
     assert (job.definition, job.queue, job.max_attempts) == ("w@1", "default", 3)
-    assert world.value(run.key, job.input_ref) == {"n": 1}
+    assert world.value(run.key, job.input) == {"n": 1}
     assert world.events() == ["run.created"]
     assert created.created
 
@@ -336,7 +336,7 @@ def test_a_run_whose_group_is_done_goes_on(world: World) -> None:
 
     assert world.do(RunTransition(run_id="x")) == RunTransitioned(action="advanced", status=RunStatus.RUNNING)
     (job,) = world.jobs()
-    assert (job.node, world.value(job.run, job.input_ref)) == ("b", "done")
+    assert (job.node, world.value(job.run, job.input)) == ("b", "done")
     with world.unchanged():
         world.do(RunTransition(run_id="x"))
 

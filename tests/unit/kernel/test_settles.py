@@ -47,7 +47,7 @@ def test_a_completed_stage_opens_the_next_with_its_output(world: World) -> None:
     assert (settled.status, settled.run_status, settled.retry_at) == ("settled", RunStatus.RUNNING, None)
     second = world.claim_one(session)
     assert (second.node, second.job, second.epoch) == ("b", f"{first.run}.2", 1)
-    assert world.value(second.run, second.input_ref) == {"from": "a"}
+    assert world.value(second.run, second.input) == {"from": "a"}
     assert world.run().updated_at == world.now
 
 

@@ -76,7 +76,7 @@ def test_a_suspended_stage_is_a_check_asleep() -> None:
     world.create(input="in")
     session = world.open()
     body = world.claim_one(session)
-    assert (body.kind, world.value(body.run, body.input_ref)) == (JobKind.STAGE, "in")
+    assert (body.kind, world.value(body.run, body.input)) == (JobKind.STAGE, "in")
     settled = world.suspend(body, {"id": 7}, after=60)
 
     assert (settled.status, settled.run_status) == ("settled", RunStatus.RUNNING)
@@ -92,10 +92,10 @@ def test_a_check_gets_what_the_body_left_and_what_it_gives_is_what_the_stage_giv
     session = _suspended(world)
     check = _check(world, session)
 
-    assert world.value(check.run, check.input_ref) == "elsewhere"
+    assert world.value(check.run, check.input) == "elsewhere"
     world.complete(check, "result")
     after = world.claim_one(session)
-    assert (after.node, world.value(after.run, after.input_ref)) == ("z", "result")
+    assert (after.node, world.value(after.run, after.input)) == ("z", "result")
 
 
 def test_the_history_says_of_what_was_handed_on_what_a_person_asks() -> None:
@@ -701,7 +701,7 @@ def test_work_that_was_handed_on_is_not_handed_on_again_by_a_repair() -> None:
 
     assert world.do(RunRepair()).repaired == ("x",)
     again = world.claim_one(session)
-    assert (again.kind, world.value(again.run, again.input_ref)) == (JobKind.POLL, "elsewhere")
+    assert (again.kind, world.value(again.run, again.input)) == (JobKind.POLL, "elsewhere")
     assert world.settle(again, NotReady()).retry_at == world.now + 60 * SECOND
     assert world.complete(_check(world, session)).status == "settled"
 
@@ -742,7 +742,7 @@ def test_a_map_goes_on_when_all_that_its_items_handed_on_is_done() -> None:
     while (attempts := world.claim(session)) or not handed_on or world.jobs()[0].kind is JobKind.POLL:
         for attempt in attempts:
             if attempt.node == "z":
-                assert world.value(attempt.run, attempt.input_ref) == [["e", 0], ["e", 1], ["e", 2]]
+                assert world.value(attempt.run, attempt.input) == [["e", 0], ["e", 1], ["e", 2]]
                 assert handed_on == [0, 1, 2]
                 return
             if attempt.kind is JobKind.POLL:
@@ -769,7 +769,7 @@ def test_an_item_whose_work_elsewhere_failed_may_be_one_that_is_tolerated() -> N
     world.complete(second)
 
     last = world.claim_one(session)
-    assert world.value(last.run, last.input_ref) == {
+    assert world.value(last.run, last.input) == {
         "results": [["e", 1]],
         "failures": [{"index": 0, "error": "it broke"}],
     }

@@ -54,8 +54,8 @@ def test_the_reply_says_where_the_output_is_that_the_next_one_gets(world: World)
     settled = take(world, world.claim_one(session), session)
 
     assert settled.next is not None
-    assert settled.next.input_ref == str(settled.row)
-    assert world.value(settled.next.run, settled.next.input_ref) == 5
+    assert settled.next.input == str(settled.row)
+    assert world.value(settled.next.run, settled.next.input) == 5
 
 
 def test_what_was_taken_is_settled_and_the_run_completes(world: World) -> None:

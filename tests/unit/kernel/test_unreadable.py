@@ -195,7 +195,7 @@ def test_what_is_claimed_is_what_can_be_read() -> None:
     world = a_world()
     for name in ("x", "y"):
         world.create(name)
-    world.put(UpdateJob(attrs.evolve(world.jobs("y")[0], input_ref="{")))
+    world.put(UpdateJob(attrs.evolve(world.jobs("y")[0], input="{")))
 
     claimed = world.kernel.dispatch(JobClaim(session=world.open(), lanes=world.lanes(), limit=10))
     world.kernel.block_unreadable(world.run("y").key, None)

@@ -125,7 +125,7 @@ def test_values_of_columns(kind: type[StrEnum], values: str) -> None:
             "holdfast_jobs",
             """
             attempts check_after concurrency_key concurrency_limit definition epoch first_claimed_at give_up_at
-            heartbeat_by heartbeat_timeout input_ref item kind leased_at lost_attempts max_attempts namespace
+            heartbeat_by heartbeat_timeout input item kind leased_at lost_attempts max_attempts namespace
             node number priority queue queue_position rate_limit rate_period run session state timeout_total
             waiting_for wake_at
         """,

@@ -338,7 +338,7 @@ class World:
         while owed := self.store.read(OwedJobs()):
             for job in owed:
                 run = self.tables().runs[job.run]
-                parent = cast("str | None", parse(job.input_ref))
+                parent = cast("str | None", parse(job.input))
                 gave = parent is not None and run.result is not None
                 output = payload(self.value(run.key, run.result or "")) if gave else None
                 delivered.append(self.do(RunDeliver(job=job.key.text, parent=parent, output=output)))

@@ -108,12 +108,10 @@ def test_a_column_of_a_run_holds_what_it_may(name: str, value: object, can_be: b
 
 
 def test_what_a_job_is_given_depends_on_its_kind() -> None:
-    deliver, other = (
-        columns_of(a_job()) | {"kind": kind, "input_ref": '"k.1"'} for kind in ("deliver", "stage")
-    )
+    deliver, other = (columns_of(a_job()) | {"kind": kind, "input": '"k.1"'} for kind in ("deliver", "stage"))
 
     assert list(unreadable_columns(Job, deliver)) == []
-    assert [column for column, _ in unreadable_columns(Job, other)] == ["input_ref"]
+    assert [column for column, _ in unreadable_columns(Job, other)] == ["input"]
 
 
 def test_a_row_has_one_value() -> None:

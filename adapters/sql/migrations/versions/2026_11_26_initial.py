@@ -176,7 +176,7 @@ def create_jobs() -> None:
         key("session", nullable=True),
         number("leased_at", nullable=True),
         number("lost_attempts"),
-        words("input_ref"),
+        words("input"),
         number("timeout_total", nullable=True),
         number("first_claimed_at", nullable=True),
         number("heartbeat_timeout", nullable=True),

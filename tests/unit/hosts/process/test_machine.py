@@ -79,7 +79,7 @@ def attempt(number: int, *, queue: str = "default", epoch: int = 1, losses: int 
         attempt=epoch,
         max_attempts=3,
         lost_attempts=losses,
-        input_ref="1",
+        input="1",
     )
 
 

@@ -203,7 +203,7 @@ class AWorkersLife(RuleBasedStateMachine):
             item=None,
             attempt=1,
             max_attempts=3,
-            input_ref="1",
+            input="1",
         )
 
     @precondition(lambda self: self.calls and not self.is_finished)

@@ -29,7 +29,7 @@ def attempt(number: int, *, queue: str = "default", losses: int = 0) -> Attempt:
         attempt=1,
         max_attempts=3,
         lost_attempts=losses,
-        input_ref="1",
+        input="1",
     )
 
 
