@@ -178,7 +178,11 @@ class RememberingTransaction(SqlTransaction):
         """Commit a claim, and return what its attempt goes by, which is read on the way."""
         number = parse(job.input)
         row_number = number if isinstance(number, int) else None
-        parameters = {"run": job.run, "session": job.session, "input": -1 if row_number is None else row_number}
+        parameters = {
+            "run": job.run,
+            "session": job.session,
+            "input": -1 if row_number is None else row_number,
+        }
         read_at = time.monotonic()
         found = self._remembers.commit_and_query(self._remembers.versions.lease, parameters)
         if not found:
@@ -194,5 +198,5 @@ class RememberingTransaction(SqlTransaction):
             run_version,
             job_version,
             self._remembers.memory.trusted(run),
-            Lease(session, session_version, input, rows.payload_from(*payload), read_at),
+            Lease(session, session_version, row_number, rows.payload_from(*payload), read_at),
         )
