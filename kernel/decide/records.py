@@ -285,14 +285,19 @@ def _block_stage(
     circumstances: dict[str, object],
 ) -> None:
     """Block the run of a stage, with all of its jobs that nobody has. The attempt does not count: no body was done."""
-    facts = {**failure_facts(job, failure), **circumstances}
-    draft.append("run.blocked", node=job.node, item=job.item, epoch=job.epoch, data=facts)
+    _append_blocked(draft, job, failure, circumstances)
     if draft.status is not RunStatus.BLOCKED:  # another stage may have come before
         draft.block()
     draft.reschedule_job(evolve(job, attempts=max(0, job.attempts - 1)), now)
     for other in state.tables.jobs.get(draft.run_key, {}).values():
         if other.state in (JobState.QUEUED, JobState.SLEEPING) and not other.outlives_run:
             draft.reschedule_job(other, None if other.waits_for_child else other.wake_at or now)
+
+
+def _append_blocked(draft: RunDraft, job: Job, failure: Failure, circumstances: dict[str, object]) -> None:
+    """Append the row that says by which job, and by what failure, a run is blocked."""
+    facts = {**failure_facts(job, failure), **circumstances}
+    draft.append("run.blocked", node=job.node, item=job.item, epoch=job.epoch, data=facts)
 
 
 def block_run(
@@ -304,8 +309,7 @@ def block_run(
     circumstances: dict[str, object],
 ) -> None:
     """Block a run: its function is held, with its steps in queues that nobody has, and nothing of it is lost."""
-    facts = {**failure_facts(job, failure), **circumstances}
-    draft.append("run.blocked", node=job.node, item=job.item, epoch=job.epoch, data=facts)
+    _append_blocked(draft, job, failure, circumstances)
     draft.block()
     draft.reschedule_job(evolve(job, attempts=0), now)  # what it was suspected of it still is
     for step in steps_in_queues(state, draft.run_key):

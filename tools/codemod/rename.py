@@ -75,7 +75,7 @@ def _real(path: Path) -> Path:
 
 
 def locate(path: Path, name: str) -> tuple[int, int]:
-    """Return line and column, from 0, at which a name is defined. LookupError if it is not, or not in one way.
+    """Return line and column, from 0, at which a name is defined. LookupError if it is not.
 
     A name is that of a module's class, function or variable; `Class.method`, `Class.field`, or `Class._attribute` that
     a method sets on `self`; `function.parameter` or `function.variable`, and so on inwards.
