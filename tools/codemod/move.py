@@ -157,33 +157,24 @@ def _rewrite_names(moves: Mapping[str, str]) -> None:
 
 
 def _move_files(moves: Mapping[str, str]) -> None:
-    # Through places of their own: one module may take the place that another one leaves.
+    texts = {old: (ROOT / f"{old}.py").read_text() for old in moves}
     sources: dict[str, list[str]] = {}
     for old, new in moves.items():
-        sources.setdefault(new, []).append(old)
-    texts = {old: (ROOT / f"{old}.py").read_text() for old in moves}
-    for new, olds in sources.items():
-        first = olds[0]
-        if new not in moves and (ROOT / f"{new}.py").is_file():
-            olds.insert(0, new)
+        stays = new not in moves and (ROOT / f"{new}.py").is_file()
+        if stays and new not in texts:
             texts[new] = (ROOT / f"{new}.py").read_text()
-        elif first != new:
-            subprocess.run(["git", "mv", f"{first}.py", f"{first}.py.moving"], cwd=ROOT, check=True)
+        sources.setdefault(new, [new] if stays else []).append(old)
+    for old in moves:
+        (ROOT / f"{old}.py").unlink()
     for new, olds in sources.items():
         target = ROOT / f"{new}.py"
         target.parent.mkdir(parents=True, exist_ok=True)
-        for folder in (target.parent, *target.parent.parents):
-            if folder == ROOT:
-                break
-            if "tests" not in folder.parts and not (folder / "__init__.py").exists():
-                (folder / "__init__.py").write_text("")
-                subprocess.run(["git", "add", "-N", str(folder / "__init__.py")], cwd=ROOT, check=True)
-        if (ROOT / f"{olds[0]}.py.moving").exists():
-            subprocess.run(["git", "mv", f"{olds[0]}.py.moving", f"{new}.py"], cwd=ROOT, check=True)
-        for old in olds[1:]:
-            if (ROOT / f"{old}.py").exists() and old not in sources:
-                subprocess.run(["git", "rm", "--quiet", "--force", f"{old}.py"], cwd=ROOT, check=True)
         target.write_text(merged([texts[old] for old in olds], {dotted(new)}))
+    for new in sources:
+        for folder in (ROOT / new).parents:
+            if folder.is_relative_to(ROOT) and folder != ROOT and "tests" not in folder.parts:
+                (folder / "__init__.py").touch()
+    subprocess.run(["git", "add", "--all"], cwd=ROOT, check=True)
 
 
 def merged(texts: list[str], own: set[str]) -> str:
