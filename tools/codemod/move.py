@@ -2,10 +2,10 @@
 
     python -m tools.codemod.move moves.txt
 
-Each line of the table is `old -> new`, paths from the root without `.py`: `kernel/decide/claims -> kernel/rules/claims`.
-A module whose new place is listed twice, or is a module already, is merged into that one: its imports join the others,
-its code follows. The tests of a module move with it. No line inside a function changes but the name of a module in an
-import: `tools.codemod.same` looks whether that is so.
+Each line of the table is `old -> new`, paths from the root without `.py`: `hosts/spans -> hosts/text`. A module whose new
+place is listed twice, or is a module already, is merged into that one: its imports join the others, its code follows.
+The tests of a module move with it. No line inside a function changes but the names of modules: `tools.codemod.same`
+checks that.
 """
 
 import argparse
@@ -35,8 +35,8 @@ def main() -> int:
         if not (ROOT / f"{old}.py").is_file():
             parser.error(f"there is no {old}.py")
     moves |= _moves_of_tests(moves)
-    _rewrite_imports_of_modules(moves)
     _rewrite_names(moves)
+    _rewrite_imports_of_modules(moves)
     _move_files(moves)
     ruff = Path(sys.executable).with_name("ruff")
     subprocess.run([ruff, "check", "--quiet", "--fix", "--select", "I,RUF022", "."], cwd=ROOT, check=False)

@@ -19,7 +19,7 @@ from tools.codemod.server import ROOT
 def main() -> int:
     """Compare the work tree with a commit, the last one unless another is given."""
     table = Path(sys.argv[1])
-    commit = sys.argv[2] if len(sys.argv) > 2 else "HEAD"  # noqa: PLR2004
+    commit = sys.argv[2] if len(sys.argv) > 2 else "HEAD"
     pattern, names = names_of(dict(read_table(table.read_text())))
     listed = subprocess.run(
         ["git", "ls-tree", "-r", "--name-only", commit, *PACKAGES],
